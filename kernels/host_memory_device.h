@@ -15,7 +15,7 @@ class HostMemoryDevice : public Device {
   void Zero(void* to, size_t bytes) override;
   absl::Status Synchronize() override { return absl::OkStatus(); }
 
- private:
+ protected:
   absl::StatusOr<void*> AllocateBytes(size_t bytes) override;
   void Free(void* data, size_t bytes) override;
 };

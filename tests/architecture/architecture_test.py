@@ -31,6 +31,8 @@ FORBIDDEN = [
     ("trainer/graph", "trainer/strategy", "plans must not depend on strategies"),
     ("trainer/loop", "trainer/strategy/*/", "the training loop may use the Strategy interface only"),
     ("trainer/strategy", "trainer/loop", "the training loop drives strategies"),
+    ("trainer/optim", "trainer/strategy", "strategies use optimizers"),
+    ("trainer/precision", "trainer/strategy", "strategies choose the precision"),
     ("trainer/tensorboard", "trainer/loop", "the training loop writes TensorBoard files"),
     ("trainer/rank", "trainer/strategy/*/", "a rank may use the Strategy interface only"),
     ("kernels/*.h", "kernels/*/", "interfaces must not depend on a device"),

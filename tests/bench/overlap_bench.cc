@@ -37,11 +37,11 @@
 #include "collectives/testing.h"
 #include "collectives/token_bucket.h"
 #include "common/status.h"
+#include "kernels/aligned_floats.h"
 #include "nlohmann/json.hpp"
 #include "spec/units.h"
 #include "trainer/graph/plan.h"
 #include "trainer/models/model.h"
-#include "trainer/strategy/aligned_floats.h"
 #include "trainer/strategy/host_bucket_reducer.h"
 
 namespace muster::train {
@@ -139,7 +139,7 @@ class Rank {
   collectives::KeyStore* const store_;
   std::unique_ptr<nn::Plan> plan_;
   uint32_t rows_ = 0;
-  AlignedFloats parameters_, buffers_;
+  kernels::AlignedFloats parameters_, buffers_;
   std::unique_ptr<collectives::TokenBucket> limit_;
   double rate_ = 0;  // send rate of the limited network, bytes per second
   std::unique_ptr<Communicator> control_, shm_, gloo_;
@@ -169,8 +169,8 @@ absl::Status Rank::SetUp() {
   nn::CompileOptions options;
   options.max_batch = rows_;
   ASSIGN_OR_RETURN(plan_, nn::Compile(graph, options));
-  parameters_ = MakeAlignedFloats(plan_->parameter_elements());
-  buffers_ = MakeAlignedFloats(plan_->buffer_elements());
+  parameters_ = kernels::MakeAlignedFloats(plan_->parameter_elements());
+  buffers_ = kernels::MakeAlignedFloats(plan_->buffer_elements());
   plan_->Bind(parameters_.get(), nullptr, buffers_.get());
   plan_->Initialize(1);
   const size_t pixels = size_t{rows_} * flags_.image_size * flags_.image_size;

@@ -25,13 +25,13 @@
 #include "absl/types/span.h"
 #include "common/status.h"
 #include "google/protobuf/util/json_util.h"
+#include "kernels/aligned_floats.h"
 #include "proto/muster/v1/job.pb.h"
 #include "trainer/checkpoint/safetensors.h"
 #include "trainer/graph/plan.h"
 #include "trainer/models/model.h"
 #include "trainer/optim/model_state.h"
 #include "trainer/optim/optimizer.h"
-#include "trainer/strategy/aligned_floats.h"
 
 namespace muster {
 namespace {
@@ -133,7 +133,7 @@ absl::StatusOr<std::vector<train::Tensor>> Gradients(const nn::Plan& plan, const
 
 absl::Status Train(const Flags& flags, const Data& data, nn::Plan& plan, train::ModelState& state,
                    train::Optimizer& optimizer) {
-  const train::AlignedFloats gradients = train::MakeAlignedFloats(plan.parameter_elements());
+  const auto gradients = kernels::MakeAlignedFloats(plan.parameter_elements());
   state.BindGradients(gradients.get());
   const kernels::UpdateScalars scalars{.learning_rate = flags.learning_rate};  // of SGD
   std::vector<double> losses;
@@ -186,7 +186,7 @@ absl::Status Run(const Flags& flags) {
   sgd.set_momentum(flags.momentum);
   ASSIGN_OR_RETURN(const std::unique_ptr<train::Optimizer> optimizer,
                    train::Optimizer::Create(sgd, plan->parameters()));
-  train::ModelState state(plan.get(), optimizer.get());
+  ASSIGN_OR_RETURN(train::ModelState state, train::ModelState::Create(plan.get(), optimizer.get()));
   if (flags.weights.empty()) {
     plan->Initialize(flags.seed);
   } else {

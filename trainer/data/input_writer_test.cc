@@ -9,8 +9,8 @@
 
 #include "gtest/gtest.h"
 #include "kernels/cuda/device.h"
-#include "kernels/host_memory_device.h"
 #include "kernels/testing/guarded_device.h"
+#include "kernels/testing/limited_device.h"
 #include "trainer/data/fake_dataset.h"
 #include "trainer/data/loader.h"
 #include "trainer/data/resident_images.h"
@@ -199,42 +199,17 @@ std::vector<LoaderOptions> AllOptions() {
   return all;
 }
 
-// A device with enough memory for a number of allocations.
-class FullDevice final : public kernels::HostMemoryDevice {
- public:
-  explicit FullDevice(int allocations) : left_(allocations) {}
-  std::string name() const override { return "full"; }
-  bool host_memory() const override { return false; }
-  const kernels::KernelTable& kernels() const override { return kernels::CpuKernels(); }
-  absl::StatusOr<std::unique_ptr<kernels::Convolution>> MakeConvolution(
-      const kernels::ConvolutionShape&, const kernels::ConvolutionOptions&) override {
-    return absl::UnimplementedError("none here");
-  }
-
- private:
-  absl::StatusOr<void*> AllocateBytes(size_t bytes) override {
-    if (left_-- == 0) return absl::ResourceExhaustedError("full");
-    void* const data = std::calloc(1, bytes);
-    if (data == nullptr) return absl::ResourceExhaustedError("no memory");
-    return data;
-  }
-
-  int left_;
-};
-
 TEST(InputWriterTest, ReportsThatTheDeviceHasNoMemory) {
   const std::vector<uint8_t> pixels = {0, 0, 255, 255};
   const Finished finished(pixels, {1, 2}, 1);
   std::vector<float> out(4);
   std::vector<int32_t> labels(1, -1);
-  // The writer keeps four arrays on a device: scale, shift, pixels and images.
-  for (const int allocations : {0, 1, 2, 3, 4}) {
-    FullDevice device(allocations);
+  kernels::LimitedDevice device;
+  const auto write = [&] {
     InputWriter writer(Info({0.5f, 0.0f}, {0.25f, 1.0f}), device);
-    const absl::Status status = writer.Write(finished.batch, out.data(), labels.data());
-    EXPECT_EQ(absl::IsResourceExhausted(status), allocations < 4) << allocations << ": " << status;
-    EXPECT_EQ(status.ok(), allocations == 4);
-  }
+    return writer.Write(finished.batch, out.data(), labels.data());
+  };
+  EXPECT_EQ(AllocationsNeeded(device, write), 4);  // scale, shift, pixels and images
   EXPECT_FLOAT_EQ(out[0], -2.0f);
 }
 

@@ -2,15 +2,13 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstdlib>
-#include <memory>
-#include <new>
 #include <numbers>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "common/status.h"
+#include "kernels/aligned_floats.h"
 #include "kernels/philox.h"
 
 namespace muster::nn {
@@ -52,22 +50,6 @@ void FillNormal(PhiloxStream random, double deviation, std::vector<float>& value
     if (i + 1 < values.size()) values[i + 1] = static_cast<float>(radius * std::sin(angle));
   }
 }
-
-// Host memory with the alignment of device memory, which conversions may require.
-class AlignedTensor {
- public:
-  explicit AlignedTensor(size_t count)
-      : data_(static_cast<float*>(std::aligned_alloc(
-                  kAlignment, (count * sizeof(float) / kAlignment + 1) * kAlignment)),
-              &std::free) {
-    if (data_ == nullptr) throw std::bad_alloc();
-  }
-  float* data() const { return data_.get(); }
-
- private:
-  static constexpr size_t kAlignment = 64;
-  std::unique_ptr<float, decltype(&std::free)> data_;
-};
 
 }  // namespace
 
@@ -114,14 +96,14 @@ absl::StatusOr<size_t> FlatLayout::Find(const ParameterInfo& info, size_t values
 void FlatLayout::ImportAt(size_t index, const float* values, kernels::Device& device,
                           float* flat) const {
   const Entry& entry = entries_[index];
-  AlignedTensor tensor(infos_[index].count);
+  // Conversions may require the alignment of device memory. The padding remains zero.
+  const kernels::AlignedFloats tensor = kernels::MakeAlignedFloats(infos_[index].count);
   if (entry.layout.import_values) {
-    entry.layout.import_values(values, tensor.data());
+    entry.layout.import_values(values, tensor.get());
   } else {
-    std::copy_n(values, entry.canonical_elements, tensor.data());
+    std::copy_n(values, entry.canonical_elements, tensor.get());
   }
-  std::fill(tensor.data() + entry.layout.elements, tensor.data() + infos_[index].count, 0.0f);
-  device.CopyToDevice(flat + infos_[index].offset, tensor.data(),
+  device.CopyToDevice(flat + infos_[index].offset, tensor.get(),
                       infos_[index].count * sizeof(float));
 }
 
@@ -138,9 +120,9 @@ absl::Status FlatLayout::Export(kernels::Device& device, const float* flat,
   const float* const from = flat + infos_[index].offset;
   const TensorLayout& layout = entries_[index].layout;
   if (layout.export_values) {
-    AlignedTensor tensor(infos_[index].count);
-    device.CopyToHost(tensor.data(), from, infos_[index].count * sizeof(float));
-    layout.export_values(tensor.data(), values.data());
+    const kernels::AlignedFloats tensor = kernels::MakeAlignedFloats(infos_[index].count);
+    device.CopyToHost(tensor.get(), from, infos_[index].count * sizeof(float));
+    layout.export_values(tensor.get(), values.data());
   } else {
     device.CopyToHost(values.data(), from, values.size() * sizeof(float));
   }

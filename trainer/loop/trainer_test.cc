@@ -16,6 +16,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "kernels/testing/guarded_device.h"
+#include "kernels/testing/limited_device.h"
 #include "kernels/testing/recording_device.h"
 #include "spec/spec.h"
 #include "trainer/data/testing.h"
@@ -305,6 +306,20 @@ TEST_F(TrainerTest, ReportsDivergenceOfQueuedSteps) {
   EXPECT_EQ(ExitCodeOf(result.status), kExitDiverged) << result.status;
   EXPECT_THAT(std::string(result.status.message()), ::testing::HasSubstr("the loss of step"));
   EXPECT_FALSE(fs::exists(ModelPath(3)));
+}
+
+TEST_F(TrainerTest, ReturnsExhaustionOfDeviceMemory) {
+  v1::JobSpec lars = Mixed(Spec(1), "O2", "float16");
+  lars.mutable_train()->mutable_optimizer()->set_name("lars");
+  v1::JobSpec rich = RichSpec(1);
+  rich.mutable_train()->mutable_objective()->set_name("nt_xent");
+  rich.mutable_train()->mutable_objective()->set_temperature(0.5);
+  for (const v1::JobSpec& spec : {lars, Mixed(rich, "O3", "bfloat16")}) {
+    SCOPED_TRACE(spec.ShortDebugString());
+    kernels::LimitedDevice device;
+    device_ = &device;
+    EXPECT_GT(AllocationsNeeded(device, [&] { return Train(spec, 1)[0].status; }), 10);
+  }
 }
 
 TEST_F(TrainerTest, AbortEndsWorldOfOne) {

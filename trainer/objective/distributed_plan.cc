@@ -11,11 +11,11 @@
 #include "collectives/testing.h"
 #include "common/status.h"
 #include "gtest/gtest.h"
+#include "kernels/aligned_floats.h"
 #include "trainer/data/sampler.h"
 #include "trainer/graph/plan.h"
 #include "trainer/objective/objective.h"
 #include "trainer/objective/statistics_reducer.h"
-#include "trainer/strategy/aligned_floats.h"
 #include "trainer/strategy/process_groups.h"
 
 namespace muster::train {
@@ -85,9 +85,9 @@ class Rank {
   }
 
   void Bind() {
-    parameters_ = MakeAlignedFloats(plan_->parameter_elements());
-    gradients_ = MakeAlignedFloats(plan_->parameter_elements());
-    buffers_ = MakeAlignedFloats(plan_->buffer_elements());
+    parameters_ = kernels::MakeAlignedFloats(plan_->parameter_elements());
+    gradients_ = kernels::MakeAlignedFloats(plan_->parameter_elements());
+    buffers_ = kernels::MakeAlignedFloats(plan_->buffer_elements());
     plan_->Bind(parameters_.get(), gradients_.get(), buffers_.get());
     plan_->Initialize(/*seed=*/3);
     if (options_.synchronize_batch_norm) plan_->set_statistics_reducer(&reducer_);
@@ -121,7 +121,7 @@ class Rank {
   const DistributedOptions& options_;
   collectives::Communicator* const world_;
   CommunicatorReducer reducer_;
-  AlignedFloats parameters_, gradients_, buffers_;
+  kernels::AlignedFloats parameters_, gradients_, buffers_;
   std::unique_ptr<nn::Plan> plan_;
   int64_t width_ = 0;
   std::unique_ptr<Objective> objective_;

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <new>
 
 #include "absl/strings/str_cat.h"
 #include "common/status.h"
@@ -67,20 +66,9 @@ absl::Status NtXentObjective::Allocate() {
   kernels::NtXentShape largest = shape_;
   largest.anchors = static_cast<int64_t>(capacity_);
   largest.samples = static_cast<int64_t>(capacity_ * ranks());
-  try {
-    if (ranks() > 1) {
-      own_units_ = DeviceFloats(device_, capacity_ * width_);
-      own_log_sums_ = DeviceFloats(device_, capacity_);
-    }
-    inverse_norms_ = DeviceFloats(device_, capacity_);
-    units_ = DeviceFloats(device_, capacity_ * ranks() * width_);
-    logits_ = DeviceFloats(device_, largest.logits_elements());
-    group_log_sums_ = DeviceFloats(device_, largest.line());
-    workspace_ = DeviceFloats(device_, largest.workspace_elements());
-  } catch (const std::bad_alloc&) {
-    return absl::ResourceExhaustedError(absl::StrCat("nt_xent: out of memory for ", capacity_,
-                                                     " x ", largest.samples, " similarities"));
-  }
+  RETURN_IF_ERROR(Annotate(AllocateArrays(largest),
+                           absl::StrCat("nt_xent: cannot allocate memory for ", capacity_, " x ",
+                                        largest.samples, " similarities")));
   ASSIGN_OR_RETURN(result_, device_.Allocate(sizeof(nn::LossResult)));
   if (ranks() == 1) return absl::OkStatus();
   const size_t elements = (1 + ranks()) * (block_elements() + capacity_);
@@ -90,6 +78,20 @@ absl::Status NtXentObjective::Allocate() {
   log_sums_ = blocks_ + ranks() * block_elements();
   all_log_sums_ = log_sums_ + capacity_;
   std::fill_n(block_, elements, 0.0f);
+  return absl::OkStatus();
+}
+
+absl::Status NtXentObjective::AllocateArrays(const kernels::NtXentShape& largest) {
+  using kernels::DeviceFloats;
+  if (ranks() > 1) {
+    ASSIGN_OR_RETURN(own_units_, DeviceFloats::Create(device_, capacity_ * width_));
+    ASSIGN_OR_RETURN(own_log_sums_, DeviceFloats::Create(device_, capacity_));
+  }
+  ASSIGN_OR_RETURN(inverse_norms_, DeviceFloats::Create(device_, capacity_));
+  ASSIGN_OR_RETURN(units_, DeviceFloats::Create(device_, capacity_ * ranks() * width_));
+  ASSIGN_OR_RETURN(logits_, DeviceFloats::Create(device_, largest.logits_elements()));
+  ASSIGN_OR_RETURN(group_log_sums_, DeviceFloats::Create(device_, largest.line()));
+  ASSIGN_OR_RETURN(workspace_, DeviceFloats::Create(device_, largest.workspace_elements()));
   return absl::OkStatus();
 }
 

@@ -18,9 +18,9 @@
 #include "absl/status/statusor.h"
 #include "collectives/communicator.h"
 #include "kernels/device.h"
+#include "kernels/device_floats.h"
 #include "trainer/graph/execution.h"
 #include "trainer/objective/objective.h"
-#include "trainer/strategy/device_floats.h"
 
 namespace muster::train {
 
@@ -58,6 +58,8 @@ class NtXentObjective final : public Objective {
   explicit NtXentObjective(const NtXentOptions& options);
 
   absl::Status Allocate();
+  // Allocates the arrays in device memory for steps of up to the size of `largest`.
+  absl::Status AllocateArrays(const kernels::NtXentShape& largest);
   // Same as Compute, but writes the result to device memory.
   absl::Status Run(const float* embeddings, uint32_t rows, double scale, float* gradients,
                    nn::LossResult* result);
@@ -90,14 +92,14 @@ class NtXentObjective final : public Objective {
 
   std::vector<size_t> rows_of_;  // by rank, in the last call
   // In device memory.
-  DeviceFloats own_units_;        // [capacity_, width]; unused with one rank, see units_
-  DeviceFloats own_log_sums_;     // capacity_; unused with one rank, see group_log_sums_
-  DeviceFloats inverse_norms_;    // capacity_
-  DeviceFloats units_;            // [samples, width]
-  DeviceFloats logits_;           // [anchors, padded samples]
-  DeviceFloats group_log_sums_;   // [padded samples]
-  DeviceFloats workspace_;        // workspace of the forward kernel
-  kernels::DeviceMemory result_;  // an nn::LossResult
+  kernels::DeviceFloats own_units_;       // [capacity_, width]; unused with one rank, see units_
+  kernels::DeviceFloats own_log_sums_;    // capacity_; unused with one rank, see group_log_sums_
+  kernels::DeviceFloats inverse_norms_;   // capacity_
+  kernels::DeviceFloats units_;           // [samples, width]
+  kernels::DeviceFloats logits_;          // [anchors, padded samples]
+  kernels::DeviceFloats group_log_sums_;  // [padded samples]
+  kernels::DeviceFloats workspace_;       // workspace of the forward kernel
+  kernels::DeviceMemory result_;          // an nn::LossResult
 };
 
 }  // namespace muster::train

@@ -21,6 +21,7 @@
 #include "common/testing/allocations.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "kernels/testing/limited_device.h"
 #include "trainer/data/sampler.h"
 #include "trainer/loop/testing.h"
 
@@ -289,6 +290,17 @@ TEST(NtXentObjectiveTest, RejectsInvalidOptions) {
     EXPECT_TRUE(absl::IsInvalidArgument(
         (*objective)->Compute(embeddings.data(), rows, 1, nullptr).status()));
   }
+}
+
+TEST(NtXentObjectiveTest, ReturnsExhaustionOfDeviceMemory) {
+  kernels::LimitedDevice device;
+  NtXentOptions options = Options(nullptr, 8);
+  options.device = &device;
+  const auto create = [&] { return NtXentObjective::Create(options).status(); };
+  EXPECT_EQ(AllocationsNeeded(device, create), 6);
+  device.set_allocations(2);
+  EXPECT_THAT(std::string(create().message()),
+              HasSubstr("nt_xent: cannot allocate memory for 8 x 8 similarities: "));
 }
 
 // A rank waits for a peer that never calls.

@@ -9,10 +9,10 @@
 #include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "kernels/aligned_floats.h"
 #include "trainer/graph/plan.h"
 #include "trainer/loop/testing.h"
 #include "trainer/objective/distributed_plan.h"
-#include "trainer/strategy/aligned_floats.h"
 
 namespace muster::train {
 namespace {
@@ -111,8 +111,8 @@ class PlanTest : public testing::Test {
     auto plan = nn::Compile(ProjectionGraph(), {.max_batch = kRows});
     ASSERT_TRUE(plan.ok()) << plan.status();
     plan_ = *std::move(plan);
-    parameters_ = MakeAlignedFloats(plan_->parameter_elements());
-    gradients_ = MakeAlignedFloats(plan_->parameter_elements());
+    parameters_ = kernels::MakeAlignedFloats(plan_->parameter_elements());
+    gradients_ = kernels::MakeAlignedFloats(plan_->parameter_elements());
     plan_->Bind(parameters_.get(), gradients_.get(), nullptr);
     plan_->Initialize(2);
     for (uint32_t i = 0; i < kRows * 70; ++i) plan_->input()[i] = std::sin(static_cast<float>(i));
@@ -131,7 +131,7 @@ class PlanTest : public testing::Test {
   }
 
   std::unique_ptr<nn::Plan> plan_;
-  AlignedFloats parameters_, gradients_;
+  kernels::AlignedFloats parameters_, gradients_;
 };
 
 TEST_F(PlanTest, CrossEntropyEqualsLossOfPlan) {

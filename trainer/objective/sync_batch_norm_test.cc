@@ -8,12 +8,12 @@
 #include "absl/time/clock.h"
 #include "collectives/testing.h"
 #include "gtest/gtest.h"
+#include "kernels/aligned_floats.h"
 #include "trainer/graph/graph.h"
 #include "trainer/graph/plan.h"
 #include "trainer/loop/testing.h"
 #include "trainer/objective/distributed_plan.h"
 #include "trainer/objective/statistics_reducer.h"
-#include "trainer/strategy/aligned_floats.h"
 
 namespace muster::train {
 namespace {
@@ -118,9 +118,9 @@ TEST(CommunicatorReducerTest, AbortEndsStep) {
     constexpr uint32_t kRows = 4;
     auto plan = nn::Compile(BatchNormGraph(), {.max_batch = kRows, .synchronize_batch_norm = true});
     if (!plan.ok()) return plan.status();
-    const AlignedFloats parameters = MakeAlignedFloats((*plan)->parameter_elements());
-    const AlignedFloats gradients = MakeAlignedFloats((*plan)->parameter_elements());
-    const AlignedFloats buffers = MakeAlignedFloats((*plan)->buffer_elements());
+    const auto parameters = kernels::MakeAlignedFloats((*plan)->parameter_elements());
+    const auto gradients = kernels::MakeAlignedFloats((*plan)->parameter_elements());
+    const auto buffers = kernels::MakeAlignedFloats((*plan)->buffer_elements());
     (*plan)->Bind(parameters.get(), gradients.get(), buffers.get());
     (*plan)->Initialize(1);
     auto reducer = CommunicatorReducer::ByProcesses(world[rank].get(), &kernels::CpuDevice());

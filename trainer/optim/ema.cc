@@ -1,14 +1,21 @@
 #include "trainer/optim/ema.h"
 
+#include "common/status.h"
+
 namespace muster::train {
 
 ExponentialMovingAverage::ExponentialMovingAverage(size_t parameter_elements,
                                                    size_t buffer_elements, kernels::Device& device)
-    : device_(device),
-      parameter_elements_(parameter_elements),
-      buffer_elements_(buffer_elements),
-      parameters_(device, parameter_elements),
-      buffers_(device, buffer_elements) {}
+    : device_(device), parameter_elements_(parameter_elements), buffer_elements_(buffer_elements) {}
+
+absl::StatusOr<ExponentialMovingAverage> ExponentialMovingAverage::Create(size_t parameter_elements,
+                                                                          size_t buffer_elements,
+                                                                          kernels::Device& device) {
+  ExponentialMovingAverage average(parameter_elements, buffer_elements, device);
+  ASSIGN_OR_RETURN(average.parameters_, kernels::DeviceFloats::Create(device, parameter_elements));
+  ASSIGN_OR_RETURN(average.buffers_, kernels::DeviceFloats::Create(device, buffer_elements));
+  return average;
+}
 
 void ExponentialMovingAverage::Start(const float* parameters, const float* buffers) {
   device_.Copy(parameters_.get(), parameters, parameter_elements_ * sizeof(float));

@@ -5,8 +5,9 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "absl/status/statusor.h"
 #include "kernels/device.h"
-#include "trainer/strategy/device_floats.h"
+#include "kernels/device_floats.h"
 
 namespace muster::train {
 
@@ -16,9 +17,10 @@ namespace muster::train {
 // arrays in the plan's layout and are the only state. Used by one training thread.
 class ExponentialMovingAverage {
  public:
-  // The arrays are initially zero.
-  ExponentialMovingAverage(size_t parameter_elements, size_t buffer_elements,
-                           kernels::Device& device = kernels::CpuDevice());
+  // The arrays are initially zero. RESOURCE_EXHAUSTED if out of device memory.
+  static absl::StatusOr<ExponentialMovingAverage> Create(
+      size_t parameter_elements, size_t buffer_elements,
+      kernels::Device& device = kernels::CpuDevice());
 
   // Initializes the average with the given values.
   void Start(const float* parameters, const float* buffers);
@@ -29,11 +31,14 @@ class ExponentialMovingAverage {
   float* buffers() { return buffers_.get(); }
 
  private:
+  ExponentialMovingAverage(size_t parameter_elements, size_t buffer_elements,
+                           kernels::Device& device);
+
   kernels::Device& device_;
   const size_t parameter_elements_;
   const size_t buffer_elements_;
-  DeviceFloats parameters_;
-  DeviceFloats buffers_;
+  kernels::DeviceFloats parameters_;
+  kernels::DeviceFloats buffers_;
 };
 
 }  // namespace muster::train

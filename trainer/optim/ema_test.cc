@@ -3,6 +3,7 @@
 #include <vector>
 
 #include "gtest/gtest.h"
+#include "kernels/testing/limited_device.h"
 #include "kernels/update_rules.h"
 
 namespace muster::train {
@@ -29,7 +30,7 @@ void Update(ExponentialMovingAverage& average, double decay, uint64_t update,
 }
 
 TEST(EmaTest, AveragesFromFirstStep) {
-  ExponentialMovingAverage average(kParameters, kBuffers);
+  ExponentialMovingAverage average = *ExponentialMovingAverage::Create(kParameters, kBuffers);
   const auto update = [&](uint64_t step, float value) {
     Update(average, 0.75, step, Values(value));
   };
@@ -42,7 +43,7 @@ TEST(EmaTest, AveragesFromFirstStep) {
 }
 
 TEST(EmaTest, LimitsDecayInFirstSteps) {
-  ExponentialMovingAverage average(kParameters, kBuffers);
+  ExponentialMovingAverage average = *ExponentialMovingAverage::Create(kParameters, kBuffers);
   const auto update = [&](uint64_t step, float value) {
     Update(average, 0.999, step, Values(value));
   };
@@ -54,7 +55,7 @@ TEST(EmaTest, LimitsDecayInFirstSteps) {
 }
 
 TEST(EmaTest, ContinuesFromStart) {
-  ExponentialMovingAverage average(kParameters, kBuffers);
+  ExponentialMovingAverage average = *ExponentialMovingAverage::Create(kParameters, kBuffers);
   const Values start(2), next(6);
   average.Start(start.parameters.data(), start.buffers.data());
   ExpectAll(average, 2);
@@ -63,11 +64,19 @@ TEST(EmaTest, ContinuesFromStart) {
 }
 
 TEST(EmaTest, EqualsValuesWithoutDecay) {
-  ExponentialMovingAverage average(kParameters, kBuffers);
+  ExponentialMovingAverage average = *ExponentialMovingAverage::Create(kParameters, kBuffers);
   for (uint64_t step = 0; step < 3; ++step) {
     Update(average, 0, step, Values(static_cast<float>(step) + 0.1f));
     ExpectAll(average, static_cast<float>(step) + 0.1f);
   }
+}
+
+TEST(EmaTest, ReturnsExhaustionOfDeviceMemory) {
+  kernels::LimitedDevice device;
+  const auto create = [&] {
+    return ExponentialMovingAverage::Create(kParameters, kBuffers, device).status();
+  };
+  EXPECT_EQ(AllocationsNeeded(device, create), 2);
 }
 
 }  // namespace

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <utility>
 
-#include "absl/status/statusor.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
@@ -71,18 +70,22 @@ std::string Names(absl::Span<const std::string> names) {
 
 }  // namespace
 
-ModelState::ModelState(nn::Plan* plan, Optimizer* optimizer, bool averages,
-                       nn::Execution* execution)
-    : plan_(plan),
-      execution_(execution != nullptr ? execution : plan),
-      optimizer_(optimizer),
-      own_parameters_(plan->device(), plan->parameter_elements()),
-      parameters_(own_parameters_.get()),
-      buffers_(plan->device(), plan->buffer_elements()) {
+absl::StatusOr<ModelState> ModelState::Create(nn::Plan* plan, Optimizer* optimizer, bool averages,
+                                              nn::Execution* execution) {
+  ModelState state(plan, optimizer, execution != nullptr ? execution : plan);
+  kernels::Device& device = plan->device();
+  ASSIGN_OR_RETURN(state.own_parameters_,
+                   kernels::DeviceFloats::Create(device, plan->parameter_elements()));
+  state.parameters_ = state.own_parameters_.get();
+  ASSIGN_OR_RETURN(state.buffers_, kernels::DeviceFloats::Create(device, plan->buffer_elements()));
   if (averages) {
-    average_.emplace(plan->parameter_elements(), plan->buffer_elements(), plan->device());
+    ASSIGN_OR_RETURN(ExponentialMovingAverage average,
+                     ExponentialMovingAverage::Create(plan->parameter_elements(),
+                                                      plan->buffer_elements(), device));
+    state.average_.emplace(std::move(average));
   }
-  BindGradients(nullptr);
+  state.BindGradients(nullptr);
+  return state;
 }
 
 void ModelState::BindGradients(float* gradients) {
@@ -92,17 +95,20 @@ void ModelState::BindGradients(float* gradients) {
 
 void ModelState::BindParameters(float* parameters) {
   parameters_ = parameters;
-  own_parameters_ = DeviceFloats();
+  own_parameters_ = kernels::DeviceFloats();
   BindGradients(gradients_);
 }
 
-void ModelState::RoundParameters(kernels::DataType type) {
-  if (type == kernels::DataType::kFloat32) return;
+absl::Status ModelState::RoundParameters(kernels::DataType type) {
+  if (type == kernels::DataType::kFloat32) return absl::OkStatus();
   const size_t count = plan_->parameter_elements();
   const kernels::KernelTable& kernels = plan_->device().kernels();
-  const DeviceFloats rounded(plan_->device(), (count + 1) / 2);  // 16 bits per element
+  // 16 bits per element.
+  ASSIGN_OR_RETURN(const kernels::DeviceFloats rounded,
+                   kernels::DeviceFloats::Create(plan_->device(), (count + 1) / 2));
   kernels.cast(kernels::DataType::kFloat32, parameters_, 1, type, rounded.get(), count);
   kernels.cast(type, rounded.get(), 1, kernels::DataType::kFloat32, parameters_, count);
+  return absl::OkStatus();
 }
 
 void ModelState::UpdateAverage(const kernels::UpdateScalars* scalars) {

@@ -15,14 +15,15 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "absl/types/span.h"
 #include "collectives/communicator.h"
 #include "kernels/data_type.h"
+#include "kernels/device_floats.h"
 #include "trainer/checkpoint/safetensors.h"
 #include "trainer/graph/plan.h"
 #include "trainer/optim/ema.h"
 #include "trainer/optim/optimizer.h"
-#include "trainer/strategy/device_floats.h"
 
 namespace muster::train {
 
@@ -32,9 +33,11 @@ class ModelState {
  public:
   // Binds the arrays, initially zero, without gradients. `optimizer` is null if nothing is trained.
   // `averages`: keep a moving average. The arrays are bound to `execution`, whose layout `plan`
-  // describes, or to `plan` if it is null. All three outlive the state.
-  ModelState(nn::Plan* plan, Optimizer* optimizer, bool averages = false,
-             nn::Execution* execution = nullptr);
+  // describes, or to `plan` if it is null. All three outlive the state. RESOURCE_EXHAUSTED if out
+  // of device memory.
+  static absl::StatusOr<ModelState> Create(nn::Plan* plan, Optimizer* optimizer,
+                                           bool averages = false,
+                                           nn::Execution* execution = nullptr);
 
   // Rebinds the arrays with these gradients.
   void BindGradients(float* gradients);
@@ -44,7 +47,8 @@ class ModelState {
   float* buffers() { return buffers_.get(); }
 
   // Rounds the parameters to the nearest values of `type`; the array remains float32.
-  void RoundParameters(kernels::DataType type);
+  // RESOURCE_EXHAUSTED if out of device memory.
+  absl::Status RoundParameters(kernels::DataType type);
 
   // Called after an update; does nothing without an average.
   void UpdateAverage(const kernels::UpdateScalars* scalars);
@@ -101,6 +105,9 @@ class ModelState {
   absl::Status BroadcastBuffers(collectives::Communicator& communicator, uint32_t root);
 
  private:
+  ModelState(nn::Plan* plan, Optimizer* optimizer, nn::Execution* execution)
+      : plan_(plan), execution_(execution), optimizer_(optimizer) {}
+
   absl::Status ImportTensors(const SafetensorsFile& file, absl::Span<const std::string> excluded);
   // Broadcasts a flat array in the layout of the parameters.
   absl::Status BroadcastParameters(collectives::Communicator& communicator, uint32_t root,
@@ -109,9 +116,9 @@ class ModelState {
   nn::Plan* const plan_;
   nn::Execution* const execution_;
   Optimizer* const optimizer_;
-  DeviceFloats own_parameters_;
-  float* parameters_;
-  DeviceFloats buffers_;
+  kernels::DeviceFloats own_parameters_;
+  float* parameters_ = nullptr;
+  kernels::DeviceFloats buffers_;
   float* gradients_ = nullptr;
   std::optional<ExponentialMovingAverage> average_;
   bool IsOfLayer(absl::string_view tensor) const;

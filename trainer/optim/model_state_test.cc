@@ -10,6 +10,7 @@
 #include "absl/strings/strip.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "kernels/testing/limited_device.h"
 #include "trainer/data/testing.h"
 #include "trainer/loop/testing.h"
 #include "trainer/models/model.h"
@@ -17,13 +18,14 @@
 namespace muster::train {
 namespace {
 
-std::unique_ptr<nn::Plan> CompileSmallCnn() {
+std::unique_ptr<nn::Plan> CompileSmallCnn(kernels::Device& device = kernels::CpuDevice()) {
   v1::ModelSpec spec;
   spec.set_name("small_cnn");
   const auto graph = nn::BuildModel(spec, {8, 8, 1}, 10);
   EXPECT_TRUE(graph.ok()) << graph.status();
   nn::CompileOptions options;
   options.max_batch = 2;
+  options.device = &device;
   auto plan = nn::Compile(*graph, options);
   EXPECT_TRUE(plan.ok()) << plan.status();
   return *std::move(plan);
@@ -45,7 +47,7 @@ struct Model {
   explicit Model(uint64_t seed, const std::string& optimizer_name = "sgd")
       : plan(CompileSmallCnn()),
         optimizer(*Optimizer::Create(SpecOf(optimizer_name), plan->parameters())),
-        state(plan.get(), optimizer.get(), /*averages=*/true) {
+        state(*ModelState::Create(plan.get(), optimizer.get(), /*averages=*/true)) {
     Fill(seed + 100);
     state.StartAverage();
     Fill(seed);
@@ -172,7 +174,7 @@ TEST_F(ModelStateTest, WithAverageBindsAverage) {
 
 TEST_F(ModelStateTest, WithAverageUsesModelIfThereIsNoAverage) {
   const auto plan = CompileSmallCnn();
-  ModelState state(plan.get(), nullptr);
+  ModelState state = *ModelState::Create(plan.get(), nullptr);
   plan->Initialize(1);
   EXPECT_TRUE(state.ExportAverage(0).empty());
   EXPECT_TRUE(state.ExportOptimizer().empty());
@@ -277,6 +279,18 @@ TEST_F(ModelStateTest, BroadcastsStateOfRoot) {
       EXPECT_EQ(Values(state.ExportAverage(0)), Values(own.state.ExportAverage(0)));
     }
   }
+}
+
+TEST_F(ModelStateTest, ReturnsExhaustionOfDeviceMemory) {
+  kernels::LimitedDevice device;
+  const auto plan = CompileSmallCnn(device);
+  for (const bool averages : {false, true}) {
+    const auto create = [&] { return ModelState::Create(plan.get(), nullptr, averages).status(); };
+    EXPECT_EQ(AllocationsNeeded(device, create), averages ? 4 : 2);
+  }
+  ModelState state = *ModelState::Create(plan.get(), nullptr);
+  const auto round = [&] { return state.RoundParameters(kernels::DataType::kBfloat16); };
+  EXPECT_EQ(AllocationsNeeded(device, round), 1);
 }
 
 }  // namespace

@@ -4,7 +4,6 @@
 #include <cmath>
 #include <utility>
 
-#include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
 #include "common/status.h"
@@ -74,37 +73,43 @@ class Lars final : public Optimizer {
   Lars(const v1::OptimizerSpec& spec, absl::Span<const nn::ParameterInfo> parameters,
        const OptimizerOptions& options)
       : Optimizer(spec, parameters, options, MomentumState(spec), /*elementwise=*/false) {
-    std::vector<kernels::LarsTensor> tensors;
     for (const nn::ParameterInfo& parameter : parameters) {
-      tensors.push_back({.offset = static_cast<int64_t>(parameter.offset),
-                         .count = static_cast<int64_t>(parameter.count),
-                         .first_piece = step_.pieces,
-                         .adapted = !IsExcluded(parameter)});
-      step_.pieces += kernels::LarsPieces(tensors.back().count);
+      tensors_.push_back({.offset = static_cast<int64_t>(parameter.offset),
+                          .count = static_cast<int64_t>(parameter.count),
+                          .first_piece = step_.pieces,
+                          .adapted = !IsExcluded(parameter)});
+      step_.pieces += kernels::LarsPieces(tensors_.back().count);
     }
-    step_.tensors = static_cast<int64_t>(tensors.size());
+    step_.tensors = static_cast<int64_t>(tensors_.size());
     step_.trust_coefficient = spec.trust_coefficient();
     step_.weight_decay = spec.weight_decay();
     step_.momentum = static_cast<float>(spec.momentum());
     step_.round_to = options.round_to;
-    tensors_ = AllocateOn<kernels::LarsTensor>(*options.device, tensors.size());
-    options.device->CopyToDevice(tensors_.data(), tensors.data(),
-                                 tensors.size() * sizeof(kernels::LarsTensor));
-    rates_ = AllocateOn<kernels::UpdateScalars>(*options.device, tensors.size());
   }
 
  private:
+  absl::Status Allocate() override {
+    kernels::Device& device = *options().device;
+    ASSIGN_OR_RETURN(device_tensors_,
+                     kernels::AllocateOn<kernels::LarsTensor>(device, tensors_.size()));
+    device.CopyToDevice(device_tensors_.data(), tensors_.data(),
+                        tensors_.size() * sizeof(kernels::LarsTensor));
+    ASSIGN_OR_RETURN(rates_, kernels::AllocateOn<kernels::UpdateScalars>(device, tensors_.size()));
+    return Optimizer::Allocate();
+  }
+
   // Updates all elements, because norms are those of whole tensors.
   void Update(const Slice& slice) override {
-    const auto* const tensors = tensors_.as<kernels::LarsTensor>();
+    const auto* const tensors = device_tensors_.as<kernels::LarsTensor>();
     auto* const rates = rates_.as<kernels::UpdateScalars>();
     kernels().lars_rates(step_, tensors, slice.scalars, slice.parameters, slice.gradients, rates);
     kernels().lars_step(step_, tensors, rates, slice.parameters, state(0, 0), slice.gradients);
   }
 
   kernels::LarsOptions step_;
-  kernels::DeviceMemory tensors_;
-  kernels::DeviceMemory rates_;  // by tensor
+  std::vector<kernels::LarsTensor> tensors_;
+  kernels::DeviceMemory device_tensors_;  // copy of tensors_
+  kernels::DeviceMemory rates_;           // by tensor
 };
 
 absl::Status Require(bool condition, absl::string_view field, absl::string_view range) {
@@ -151,6 +156,7 @@ absl::StatusOr<std::unique_ptr<Optimizer>> Optimizer::Create(
     return absl::InvalidArgumentError(absl::StrCat("train.optimizer.name: unknown '", spec.name(),
                                                    "'; one of: sgd, adamw, lars"));
   }
+  RETURN_IF_ERROR(optimizer->Allocate());
   return optimizer;
 }
 
@@ -162,18 +168,20 @@ Optimizer::Optimizer(const v1::OptimizerSpec& spec, absl::Span<const nn::Paramet
     elements_ = std::max(elements_, parameter.offset + parameter.count);
   }
   for (std::string& name : state_names) {
-    states_.push_back({std::move(name), DeviceFloats()});
+    states_.push_back({std::move(name), kernels::DeviceFloats()});
   }
-  if (!options_.deferred) KeepAll();
 }
 
-void Optimizer::KeepShare(size_t begin, size_t count) {
+absl::Status Optimizer::Allocate() { return options_.deferred ? absl::OkStatus() : KeepAll(); }
+
+absl::Status Optimizer::KeepShare(size_t begin, size_t count) {
   const size_t end = begin + count;
-  if (begin == kept_begin_ && end == kept_end_) return;
+  if (begin == kept_begin_ && end == kept_end_) return absl::OkStatus();
   const size_t common_begin = std::max(begin, kept_begin_);
   const size_t common_end = std::min(end, kept_end_);
   for (OptimizerState& state : states_) {
-    DeviceFloats kept(*options_.device, count);
+    ASSIGN_OR_RETURN(kernels::DeviceFloats kept,
+                     kernels::DeviceFloats::Create(*options_.device, count));
     if (common_begin < common_end) {
       options_.device->Copy(kept.get() + (common_begin - begin),
                             state.values.get() + (common_begin - kept_begin_),
@@ -183,6 +191,7 @@ void Optimizer::KeepShare(size_t begin, size_t count) {
   }
   kept_begin_ = begin;
   kept_end_ = end;
+  return absl::OkStatus();
 }
 
 bool Optimizer::IsExcluded(const nn::ParameterInfo& parameter) const {

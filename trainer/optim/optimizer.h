@@ -9,14 +9,15 @@
 #include <string>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
 #include "kernels/data_type.h"
 #include "kernels/device.h"
+#include "kernels/device_floats.h"
 #include "kernels/update.h"
 #include "proto/muster/v1/job.pb.h"
 #include "trainer/graph/plan.h"
-#include "trainer/strategy/device_floats.h"
 
 namespace muster::train {
 
@@ -24,7 +25,7 @@ namespace muster::train {
 // rank's shard of it, in device memory. Zero before the first step.
 struct OptimizerState {
   std::string name;  // momentum; exp_avg, exp_avg_sq
-  DeviceFloats values;
+  kernels::DeviceFloats values;
 };
 
 struct OptimizerOptions {
@@ -44,7 +45,7 @@ kernels::UpdateRules UpdateRulesOf(const v1::OptimizerSpec& spec);
 class Optimizer {
  public:
   // `spec` must have the coordinator's defaults filled in. `parameters` are the plan's.
-  // INVALID_ARGUMENT names the field.
+  // INVALID_ARGUMENT names the field. RESOURCE_EXHAUSTED if out of device memory.
   static absl::StatusOr<std::unique_ptr<Optimizer>> Create(
       const v1::OptimizerSpec& spec, absl::Span<const nn::ParameterInfo> parameters,
       const OptimizerOptions& options = {});
@@ -57,9 +58,10 @@ class Optimizer {
   // Restricts states() to elements [begin, begin + count), or extends them to all elements;
   // elements without a previous state become zero. Reallocates one array at a time, so peak memory
   // is that of all complete arrays plus one shard. Must not be called after a step was captured in
-  // a graph, because the arrays move.
-  void KeepShare(size_t begin, size_t count);
-  void KeepAll() { KeepShare(0, elements_); }
+  // a graph, because the arrays move. RESOURCE_EXHAUSTED if out of device memory; the optimizer
+  // must not be used afterwards.
+  absl::Status KeepShare(size_t begin, size_t count);
+  absl::Status KeepAll() { return KeepShare(0, elements_); }
 
   // Updates all parameters. parameters, gradients: flat float32 arrays in the plan's layout with
   // zero padding. Only issues device calls, the same in every step; what varies is in *scalars, in
@@ -96,6 +98,8 @@ class Optimizer {
             const OptimizerOptions& options, std::vector<std::string> state_names,
             bool elementwise);
 
+  // Allocates the arrays in device memory; called once, by Create. RESOURCE_EXHAUSTED.
+  virtual absl::Status Allocate();
   // Whether exclude_norm_and_bias applies to this parameter. Parameters of norms and biases are
   // those with one dimension.
   bool IsExcluded(const nn::ParameterInfo& parameter) const;

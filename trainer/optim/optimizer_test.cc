@@ -10,9 +10,11 @@
 #include <utility>
 #include <vector>
 
+#include "common/status.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "kernels/half.h"
+#include "kernels/testing/limited_device.h"
 #include "trainer/loop/testing.h"
 
 namespace muster::train {
@@ -64,7 +66,7 @@ TEST(OptimizerSharesTest, EqualFullUpdate) {
     TestUpdates updates(UpdateRulesOf(spec));
     Floats expected(kElements, 0.5f), parameters = expected, gradients(kElements);
     for (size_t i = 0; i < kElements; ++i) gradients[i] = static_cast<float>(i + 1) / 16;
-    (*shared)->KeepShare(kBegin, kCount);
+    ASSERT_TRUE((*shared)->KeepShare(kBegin, kCount).ok());
     EXPECT_EQ((*shared)->states()[0].values.bytes(), kCount * sizeof(float));
     for (uint64_t step = 0; step < 3; ++step) {
       const kernels::UpdateScalars* const scalars =
@@ -73,7 +75,7 @@ TEST(OptimizerSharesTest, EqualFullUpdate) {
       (*shared)->StepRange(scalars, kBegin, kCount, parameters.data() + kBegin,
                            gradients.data() + kBegin);
     }
-    (*shared)->KeepAll();
+    ASSERT_TRUE((*shared)->KeepAll().ok());
     for (size_t i = 0; i < kElements; ++i) {
       const bool own = i >= kBegin && i < kBegin + kCount;
       EXPECT_EQ(parameters[i], own ? expected[i] : 0.5f) << i;
@@ -303,6 +305,24 @@ TEST(OptimizerTest, ResumesFromStates) {
     EXPECT_EQ(parts, parameters) << name;
     EXPECT_NE(parts, Random(1)) << name;
   }
+}
+
+TEST(OptimizerTest, ReturnsExhaustionOfDeviceMemory) {
+  kernels::LimitedDevice device;
+  OptimizerOptions options;
+  options.device = &device;
+  // LARS has two arrays besides its state.
+  for (const auto& [name, allocations] : {std::pair("sgd", 1), {"adamw", 2}, {"lars", 3}}) {
+    const v1::OptimizerSpec spec = Spec(name);
+    const auto create = [&] { return Optimizer::Create(spec, Parameters(), options).status(); };
+    EXPECT_EQ(AllocationsNeeded(device, create), allocations) << name;
+  }
+  options.deferred = true;
+  const auto keep_share = [&]() -> absl::Status {
+    ASSIGN_OR_RETURN(const auto optimizer, Optimizer::Create(Spec("adamw"), Parameters(), options));
+    return optimizer->KeepShare(16, 32);
+  };
+  EXPECT_EQ(AllocationsNeeded(device, keep_share), 2);
 }
 
 TEST(OptimizerTest, RejectsInvalidSpecs) {

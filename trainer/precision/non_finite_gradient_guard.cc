@@ -12,9 +12,16 @@ NonFiniteGradientGuard::NonFiniteGradientGuard(collectives::Communicator* commun
     : communicator_(communicator),
       device_(device),
       buffers_(buffers),
-      buffer_elements_(buffer_elements),
-      kept_(device, buffer_elements),
-      finite_(AllocateOn<bool>(device)) {}
+      buffer_elements_(buffer_elements) {}
+
+absl::StatusOr<NonFiniteGradientGuard> NonFiniteGradientGuard::Create(
+    collectives::Communicator* communicator, kernels::Device& device, float* buffers,
+    size_t buffer_elements) {
+  NonFiniteGradientGuard guard(communicator, device, buffers, buffer_elements);
+  ASSIGN_OR_RETURN(guard.kept_, kernels::DeviceFloats::Create(device, buffer_elements));
+  ASSIGN_OR_RETURN(guard.finite_, kernels::AllocateOn<bool>(device));
+  return guard;
+}
 
 void NonFiniteGradientGuard::Begin() {
   device_.Copy(kept_.get(), buffers_, buffer_elements_ * sizeof(float));

@@ -5,9 +5,10 @@
 #include <cstddef>
 
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "collectives/communicator.h"
 #include "kernels/device.h"
-#include "trainer/strategy/device_floats.h"
+#include "kernels/device_floats.h"
 
 namespace muster::train {
 
@@ -16,9 +17,10 @@ namespace muster::train {
 class NonFiniteGradientGuard {
  public:
   // buffers: the flat array of running statistics that forward changes; outlives the guard. Buffers
-  // and gradients are in the memory of `device`.
-  NonFiniteGradientGuard(collectives::Communicator* communicator, kernels::Device& device,
-                         float* buffers, size_t buffer_elements);
+  // and gradients are in the memory of `device`. RESOURCE_EXHAUSTED if it is out of memory.
+  static absl::StatusOr<NonFiniteGradientGuard> Create(collectives::Communicator* communicator,
+                                                       kernels::Device& device, float* buffers,
+                                                       size_t buffer_elements);
 
   // Called before a step's forward pass; saves the running statistics.
   void Begin();
@@ -37,11 +39,14 @@ class NonFiniteGradientGuard {
   void Restore(const kernels::UpdateScalars* scalars);
 
  private:
+  NonFiniteGradientGuard(collectives::Communicator* communicator, kernels::Device& device,
+                         float* buffers, size_t buffer_elements);
+
   collectives::Communicator* const communicator_;
   kernels::Device& device_;
   float* const buffers_;
   const size_t buffer_elements_;
-  DeviceFloats kept_;
+  kernels::DeviceFloats kept_;
   kernels::DeviceMemory finite_;  // a bool
 };
 

@@ -8,7 +8,9 @@
 
 #include "absl/status/status.h"
 #include "collectives/testing.h"
+#include "common/status.h"
 #include "gtest/gtest.h"
+#include "kernels/testing/limited_device.h"
 #include "trainer/loop/testing.h"
 
 namespace muster::train {
@@ -19,7 +21,10 @@ constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
 
 TEST(NonFiniteGradientGuardTest, ChecksEveryElement) {
   const auto communicators = MakeLoopbackGroup(1);
-  NonFiniteGradientGuard guard(communicators[0].get(), kernels::CpuDevice(), nullptr, 0);
+  auto created = NonFiniteGradientGuard::Create(communicators[0].get(), kernels::CpuDevice(),
+                                                /*buffers=*/nullptr, /*buffer_elements=*/0);
+  ASSERT_TRUE(created.ok()) << created.status();
+  NonFiniteGradientGuard& guard = *created;
   std::vector<float> gradients(67, 1e38f);
   guard.Check(gradients.data(), gradients.size());
   EXPECT_TRUE(*guard.finite());
@@ -44,8 +49,9 @@ Agreement Agree(const std::vector<bool>& overflowed) {
   std::vector<int> skip(ranks);
   std::vector<std::vector<float>> buffers(ranks, {1, 2, 3});
   const auto results = collectives::RunRankThreads(ranks, [&](uint32_t rank) -> absl::Status {
-    NonFiniteGradientGuard guard(communicators[rank].get(), kernels::CpuDevice(),
-                                 buffers[rank].data(), buffers[rank].size());
+    ASSIGN_OR_RETURN(NonFiniteGradientGuard guard,
+                     NonFiniteGradientGuard::Create(communicators[rank].get(), kernels::CpuDevice(),
+                                                    buffers[rank].data(), buffers[rank].size()));
     guard.Begin();
     buffers[rank] = {4, overflowed[rank] ? kNan : 5, 6};  // as after forward
     const float gradient = overflowed[rank] ? kNan : 1;
@@ -80,6 +86,18 @@ TEST(NonFiniteGradientGuardTest, CleanStepKeepsNewStatistics) {
       EXPECT_EQ(agreement.buffers[rank], (std::vector<float>{4, 5, 6}));
     }
   }
+}
+
+TEST(NonFiniteGradientGuardTest, ReturnsExhaustionOfDeviceMemory) {
+  const auto communicators = MakeLoopbackGroup(1);
+  std::vector<float> buffers(3);
+  kernels::LimitedDevice device;
+  const auto create = [&] {
+    return NonFiniteGradientGuard::Create(communicators[0].get(), device, buffers.data(),
+                                          buffers.size())
+        .status();
+  };
+  EXPECT_EQ(AllocationsNeeded(device, create), 2);
 }
 
 }  // namespace

@@ -11,6 +11,7 @@
 #include "common/now.h"
 #include "common/status.h"
 #include "common/time.h"
+#include "kernels/device_floats.h"
 #include "kernels/philox.h"
 #include "trainer/data/dataset.h"
 #include "trainer/data/sampler.h"
@@ -26,7 +27,6 @@
 #include "trainer/precision/training_precision.h"
 #include "trainer/rank/rank_device.h"
 #include "trainer/strategy/create_strategy.h"
-#include "trainer/strategy/device_floats.h"
 #include "trainer/strategy/process_groups.h"
 
 namespace muster::rank {
@@ -124,9 +124,12 @@ void FillBatch(const Step& step, uint64_t seed) {
 absl::Status TimeSteps(const Step& step, const v1::TrainSpec& spec, absl::Duration budget,
                        v1::PlanReport& report) {
   nn::CompiledPlan& plan = *step.plan;
-  const train::DeviceFloats parameters(plan.device(), plan.parameter_elements());
-  const train::DeviceFloats gradients(plan.device(), plan.parameter_elements());
-  const train::DeviceFloats buffers(plan.device(), plan.buffer_elements());
+  const auto allocate = [&](size_t count) {
+    return kernels::DeviceFloats::Create(plan.device(), count);
+  };
+  ASSIGN_OR_RETURN(const kernels::DeviceFloats parameters, allocate(plan.parameter_elements()));
+  ASSIGN_OR_RETURN(const kernels::DeviceFloats gradients, allocate(plan.parameter_elements()));
+  ASSIGN_OR_RETURN(const kernels::DeviceFloats buffers, allocate(plan.buffer_elements()));
   plan.Bind(parameters.get(), gradients.get(), buffers.get());
   plan.Initialize(spec.seed());
   FillBatch(step, spec.seed());

@@ -7,6 +7,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "kernels/testing/guarded_device.h"
+#include "kernels/testing/limited_device.h"
 #include "spec/spec.h"
 #include "trainer/data/testing.h"
 #include "trainer/exit_code.h"
@@ -93,6 +94,14 @@ TEST(ExplainPlanTest, TimesOperations) {
     for (const v1::PlanOperation& operation : report->operations()) shares += operation.share();
     EXPECT_NEAR(shares, 100, 1e-6);
   }
+}
+
+TEST(ExplainPlanTest, ReturnsExhaustionOfDeviceMemory) {
+  kernels::LimitedDevice device;
+  const ExplainPlanOptions options{
+      .time = true, .time_budget = absl::ZeroDuration(), .device = &device};
+  const auto explain = [&] { return ExplainPlan(Spec(), options).status(); };
+  EXPECT_GT(AllocationsNeeded(device, explain), 6);
 }
 
 TEST(ExplainPlanTest, ReturnsBadSpecForInconsistentModel) {

@@ -48,16 +48,18 @@ absl::Status DeviceBucketReducer::Allocate(const DeviceBucketReducerOptions& opt
     // Padding between parameters stays zero.
     device_.Zero(reduced_, bytes);
   } else {
-    own_reduced_ = DeviceFloats(device_, elements_);
+    ASSIGN_OR_RETURN(own_reduced_, kernels::DeviceFloats::Create(device_, elements_));
     reduced_ = own_reduced_.get();
   }
   if (type_ == DataType::kFloat32) {
     gradients_ = static_cast<float*>(reduced_);
   } else {
-    own_gradients_ = DeviceFloats(device_, elements_);
+    ASSIGN_OR_RETURN(own_gradients_, kernels::DeviceFloats::Create(device_, elements_));
     gradients_ = own_gradients_.get();
   }
-  if (options.accumulates) accumulated_ = DeviceFloats(device_, elements_);
+  if (options.accumulates) {
+    ASSIGN_OR_RETURN(accumulated_, kernels::DeviceFloats::Create(device_, elements_));
+  }
   return absl::OkStatus();
 }
 

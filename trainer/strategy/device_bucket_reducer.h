@@ -12,8 +12,8 @@
 #include "collectives/communicator.h"
 #include "kernels/data_type.h"
 #include "kernels/device.h"
+#include "kernels/device_floats.h"
 #include "trainer/graph/plan.h"
-#include "trainer/strategy/device_floats.h"
 #include "trainer/strategy/shares.h"
 
 namespace muster::train {
@@ -86,9 +86,9 @@ class DeviceBucketReducer {
   const float postscale_, prescale_;
   std::vector<Range> buckets_;
   std::unique_ptr<collectives::Allocation> registered_;
-  DeviceFloats own_gradients_;
-  DeviceFloats own_reduced_;
-  DeviceFloats accumulated_;
+  kernels::DeviceFloats own_gradients_;
+  kernels::DeviceFloats own_reduced_;
+  kernels::DeviceFloats accumulated_;
   float* gradients_ = nullptr;
   void* reduced_ = nullptr;  // elements_ of type_; equals gradients_ for float32
   size_t ready_ = 0;         // buckets completed in this step

@@ -18,6 +18,7 @@
 #include "common/status.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "kernels/testing/limited_device.h"
 #include "kernels/testing/recording_device.h"
 #include "spec/spec.h"
 #include "trainer/data/testing.h"
@@ -246,6 +247,20 @@ TEST_F(DeviceTrainingTest, DoesNotCommunicateInWorldOfOne) {
   }
   EXPECT_EQ((*reducer)->operations(), 0);
   EXPECT_EQ((*reducer)->bytes(), 0);
+}
+
+TEST(DeviceBucketReducerTest, ReturnsExhaustionOfDeviceMemory) {
+  kernels::LimitedDevice device;
+  const auto plan = nn::Compile(nn::SmallResNet(), {.max_batch = 1, .device = &device});
+  ASSERT_TRUE(plan.ok()) << plan.status();
+  DeviceBucketReducerOptions options;
+  options.accumulates = true;
+  const auto create = [&] {
+    return DeviceBucketReducer::Create(/*communicator=*/nullptr, plan->get(), options).status();
+  };
+  EXPECT_EQ(AllocationsNeeded(device, create), 2);
+  options.type = kernels::DataType::kBfloat16;  // reduced in an array of their own
+  EXPECT_EQ(AllocationsNeeded(device, create), 3);
 }
 
 }  // namespace

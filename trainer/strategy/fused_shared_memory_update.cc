@@ -21,7 +21,7 @@ FusedSharedMemoryUpdate::FusedSharedMemoryUpdate(collectives::Communicator* comm
     : communicator_(communicator),
       optimizer_(optimizer),
       shares_(elements, communicator->size()),
-      sum_(MakeAlignedFloats(kBlockElements)),
+      sum_(kernels::MakeAlignedFloats(kBlockElements)),
       addends_(communicator->size()) {}
 
 absl::StatusOr<std::unique_ptr<FusedSharedMemoryUpdate>> FusedSharedMemoryUpdate::Create(

@@ -18,8 +18,8 @@
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "collectives/communicator.h"
+#include "kernels/aligned_floats.h"
 #include "trainer/optim/optimizer.h"
-#include "trainer/strategy/aligned_floats.h"
 #include "trainer/strategy/host_bucket_reducer.h"
 #include "trainer/strategy/shares.h"
 
@@ -69,7 +69,7 @@ class FusedSharedMemoryUpdate {
   const Shares shares_;
   std::unique_ptr<collectives::Allocation> memory_;  // holds the parameters
   std::vector<Peer> peers_;                          // by rank
-  AlignedFloats sum_;                                // sum of a block's gradients
+  kernels::AlignedFloats sum_;                       // sum of a block's gradients
   std::vector<const void*> addends_;                 // scratch of UpdateBlock
   absl::Duration kernel_time_;
 };

@@ -13,9 +13,9 @@
 #include "collectives/testing.h"
 #include "common/status.h"
 #include "gtest/gtest.h"
+#include "kernels/aligned_floats.h"
 #include "trainer/loop/testing.h"
 #include "trainer/models/model.h"
-#include "trainer/strategy/aligned_floats.h"
 
 namespace muster::train {
 namespace {
@@ -39,7 +39,7 @@ struct Trained {
   std::unique_ptr<Optimizer> optimizer;
   std::unique_ptr<TestUpdates> updates;
   std::unique_ptr<FusedSharedMemoryUpdate> sharded;  // null: all-reduce and full update
-  AlignedFloats own_parameters;
+  kernels::AlignedFloats own_parameters;
   float* parameters = nullptr;
 };
 
@@ -61,7 +61,7 @@ absl::StatusOr<Trained> Make(bool sharded, const v1::OptimizerSpec& spec, nn::Pl
     if (trained.sharded == nullptr) return absl::InternalError("no shared memory");
     trained.parameters = trained.sharded->parameters();
   } else {
-    trained.own_parameters = MakeAlignedFloats(elements);
+    trained.own_parameters = kernels::MakeAlignedFloats(elements);
     trained.parameters = trained.own_parameters.get();
   }
   std::mt19937 random(5);

@@ -78,7 +78,9 @@ void HostBucketReducer::LayOut(const HostBucketReducerOptions& options) {
 
 absl::Status HostBucketReducer::Allocate(const HostBucketReducerOptions& options) {
   const size_t floats = plan_->parameter_elements();
-  if (options.accumulates) accumulated_ = DeviceFloats(device_, floats);
+  if (options.accumulates) {
+    ASSIGN_OR_RETURN(accumulated_, kernels::DeviceFloats::Create(device_, floats));
+  }
   // The tail follows the gradients directly if both are float32, so that they are reduced together;
   // otherwise it is aligned.
   const size_t width = kernels::SizeOf(type_);
@@ -89,10 +91,12 @@ absl::Status HostBucketReducer::Allocate(const HostBucketReducerOptions& options
   if (scatters_) std::memset(reduced_, 0, reduced * width);
   tail_ = reinterpret_cast<float*>(static_cast<std::byte*>(reduced_) + tail_at);
   const bool narrow = type_ != DataType::kFloat32;
-  if (narrow) own_packed_ = MakeAlignedFloats(elements_);
+  if (narrow) own_packed_ = kernels::MakeAlignedFloats(elements_);
   packed_ = narrow ? own_packed_.get() : static_cast<float*>(reduced_);
   const bool apart = canonical_ || !device_.host_memory();
-  if (apart) own_gradients_ = DeviceFloats(device_, floats);
+  if (apart) {
+    ASSIGN_OR_RETURN(own_gradients_, kernels::DeviceFloats::Create(device_, floats));
+  }
   gradients_ = apart ? own_gradients_.get() : packed_;
   return absl::OkStatus();
 }

@@ -29,11 +29,11 @@
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "collectives/communicator.h"
+#include "kernels/aligned_floats.h"
 #include "kernels/data_type.h"
+#include "kernels/device_floats.h"
 #include "trainer/graph/plan.h"
-#include "trainer/strategy/aligned_floats.h"
 #include "trainer/strategy/buckets.h"
-#include "trainer/strategy/device_floats.h"
 #include "trainer/strategy/shares.h"
 
 namespace muster::train {
@@ -64,7 +64,8 @@ struct HostBucketReducerOptions {
 class HostBucketReducer {
  public:
   // Collective. `communicator` and `plan` outlive the reducer. The caller must bind the plan's
-  // gradients to gradients(). RESOURCE_EXHAUSTED if the communicator is out of memory.
+  // gradients to gradients(). RESOURCE_EXHAUSTED if the communicator or the plan's device is out of
+  // memory.
   static absl::StatusOr<std::unique_ptr<HostBucketReducer>> Create(
       collectives::Communicator* communicator, nn::Plan* plan,
       const HostBucketReducerOptions& options);
@@ -141,11 +142,11 @@ class HostBucketReducer {
   size_t elements_ = 0;
   const Shares shares_;         // shards of the plan's array
   float* gradients_ = nullptr;  // in the plan's layout; packed_ or own_gradients_
-  AlignedFloats own_packed_;
-  DeviceFloats own_gradients_;
-  DeviceFloats accumulated_;      // sum of earlier micro-batches; null if unused
-  bool has_accumulated_ = false;  // in this step
-  std::vector<size_t> offsets_;   // of each parameter in packed_
+  kernels::AlignedFloats own_packed_;
+  kernels::DeviceFloats own_gradients_;
+  kernels::DeviceFloats accumulated_;  // sum of earlier micro-batches; null if unused
+  bool has_accumulated_ = false;       // in this step
+  std::vector<size_t> offsets_;        // of each parameter in packed_
   std::vector<Range> buckets_;
   std::shared_ptr<collectives::Work> tail_work_;  // null if reduced with the first bucket
   size_t ready_ = 0;                              // buckets completed in this step

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "gtest/gtest.h"
+#include "kernels/testing/limited_device.h"
 #include "trainer/loop/testing.h"
 #include "trainer/models/model.h"
 #include "trainer/optim/model_state.h"
@@ -23,12 +24,13 @@ namespace {
 
 using kernels::DataType;
 
-std::unique_ptr<nn::Plan> CompileMlp() {
+std::unique_ptr<nn::Plan> CompileMlp(kernels::Device& device = kernels::CpuDevice()) {
   v1::ModelSpec spec;
   spec.set_name("mlp");
   for (const uint32_t width : {33, 17, 9}) spec.add_hidden(width);
   nn::CompileOptions options;
   options.max_batch = 6;
+  options.device = &device;
   auto plan = nn::Compile(*nn::BuildModel(spec, {5, 5, 1}, 10), options);
   EXPECT_TRUE(plan.ok()) << plan.status();
   return *std::move(plan);
@@ -61,10 +63,11 @@ class Group {
     for (uint32_t rank = 0; rank < communicators_.size(); ++rank) {
       threads.emplace_back([&, rank] {
         const auto plan = CompileMlp();
-        ModelState state(plan.get(), nullptr);
+        auto state = ModelState::Create(plan.get(), nullptr);
+        ASSERT_TRUE(state.ok()) << state.status();
         auto reducer = HostBucketReducer::Create(communicators_[rank].get(), plan.get(), options);
         ASSERT_TRUE(reducer.ok()) << reducer.status();
-        state.BindGradients((*reducer)->gradients());
+        state->BindGradients((*reducer)->gradients());
         run(rank, *plan, **reducer);
       });
     }
@@ -284,6 +287,19 @@ TEST(HostBucketReducerScatterTest, SumsEachRanksShard) {
       }
     });
   }
+}
+
+TEST(HostBucketReducerMemoryTest, ReturnsExhaustionOfDeviceMemory) {
+  const auto communicators = MakeLoopbackGroup(1);
+  kernels::LimitedDevice device;
+  const auto plan = CompileMlp(device);
+  HostBucketReducerOptions options;
+  const auto create = [&] {
+    return HostBucketReducer::Create(communicators[0].get(), plan.get(), options).status();
+  };
+  EXPECT_EQ(AllocationsNeeded(device, create), 1);
+  options.accumulates = true;
+  EXPECT_EQ(AllocationsNeeded(device, create), 2);
 }
 
 // Reduces arrays in which all elements of a rank have the same value. Expects the same result on

@@ -52,8 +52,9 @@ class ParameterUpdate {
   virtual absl::Status Run(StepTimes& times) = 0;
 
   // Called before the first step, after a checkpoint was read into an optimizer that held all
-  // states. Drops the states that this rank does not keep.
-  virtual void KeepOwnOptimizerStates() { parts_.optimizer->KeepAll(); }
+  // states. Drops the states that this rank does not keep. RESOURCE_EXHAUSTED if out of device
+  // memory.
+  virtual absl::Status KeepOwnOptimizerStates() { return parts_.optimizer->KeepAll(); }
   // Collective. Complete optimizer states for a checkpoint written by rank 0; valid until the next
   // step.
   virtual absl::StatusOr<WholeOptimizerStates> GatherOptimizerStates() {

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <iterator>
 #include <string>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "common/status.h"
@@ -52,9 +53,10 @@ absl::StatusOr<std::unique_ptr<StepController>> StepController::Create(
                                             accumulation_steps));
   const v1::LossScaleSpec& scale = context.spec->mixed_precision().loss_scale();
   if (scale.initial() != 0) {
-    controller->scaled_.emplace(ScaledLoss{
-        InitialLossScale(scale), NonFiniteGradientGuard(context.groups->world.get(), device,
-                                                        state.buffers(), options.buffer_elements)});
+    ASSIGN_OR_RETURN(NonFiniteGradientGuard guard,
+                     NonFiniteGradientGuard::Create(context.groups->world.get(), device,
+                                                    state.buffers(), options.buffer_elements));
+    controller->scaled_.emplace(ScaledLoss{InitialLossScale(scale), std::move(guard)});
     controller->update_->SetLossScale(controller->scaled_->state);
   }
   return controller;

@@ -35,14 +35,13 @@ absl::Status WithDeviceExitCode(const absl::Status& status) {
 }
 
 StrategyBase::StrategyBase(const StrategyContext& context, collectives::Communicator* replicas,
-                           nn::Plan* plan, std::unique_ptr<Optimizer> optimizer,
-                           nn::Execution* execution)
+                           nn::Plan* plan, std::unique_ptr<Optimizer> optimizer, ModelState state)
     : context_(context),
       precision_(ChooseGradients(context.precision, SharesMemory(*context.groups, *replicas))),
       replicas_(*replicas),
       plan_(*plan),
       optimizer_(std::move(optimizer)),
-      state_(plan, optimizer_.get(), context.spec->has_ema(), execution) {}
+      state_(std::move(state)) {}
 
 BatchShare StrategyBase::batch_share() const {
   return {.index = replicas_.rank(), .count = replicas_.size()};
@@ -70,7 +69,7 @@ absl::Status StrategyBase::InitializeState() {
 }
 
 absl::Status StrategyBase::RestoreState(const CheckpointFiles& files, uint32_t root) {
-  optimizer_->KeepAll();  // checkpoints contain all states
+  RETURN_IF_ERROR(optimizer_->KeepAll());  // checkpoints contain all states
   if (world().rank() == root && loss_scale() != nullptr && files.loss_scale.has_value()) {
     controller_->RestoreLossScale(*files.loss_scale);
   }
@@ -82,9 +81,9 @@ absl::Status StrategyBase::RestoreState(const CheckpointFiles& files, uint32_t r
 
 absl::Status StrategyBase::FinishState(uint32_t root, bool resuming) {
   RETURN_IF_ERROR(BroadcastState(root, resuming));
-  path_.update->KeepOwnOptimizerStates();
+  RETURN_IF_ERROR(path_.update->KeepOwnOptimizerStates());
   // The file may have a higher precision than the weights.
-  state_.RoundParameters(precision_.weights);
+  RETURN_IF_ERROR(state_.RoundParameters(precision_.weights));
   // Initial value until the first update. If the first step overflows, a later one updates first.
   if (!resuming) state_.StartAverage();
   return absl::OkStatus();

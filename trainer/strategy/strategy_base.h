@@ -52,11 +52,10 @@ class StrategyBase : public Strategy {
   absl::Status Summarize(v1::TrainSummary& summary) override;
 
  protected:
-  // `replicas`: group of the ranks that have the same parameters. `plan`: describes the arrays,
-  // which are bound to `execution`, or to `plan` itself if `execution` is null. All of them outlive
-  // the calls of the strategy's methods.
+  // `replicas`: group of the ranks that have the same parameters. `plan`: describes the arrays of
+  // `state`. Both outlive the calls of the strategy's methods.
   StrategyBase(const StrategyContext& context, collectives::Communicator* replicas, nn::Plan* plan,
-               std::unique_ptr<Optimizer> optimizer, nn::Execution* execution = nullptr);
+               std::unique_ptr<Optimizer> optimizer, ModelState state);
 
   const v1::TrainSpec& spec() const { return *context_.spec; }
   collectives::Communicator& world() const { return *context_.groups->world; }

@@ -14,15 +14,17 @@ class Ddp final : public DataParallelStrategy {
  public:
   static absl::StatusOr<std::unique_ptr<Strategy>> Create(const StrategyContext& context,
                                                           CompiledModel model) {
-    std::unique_ptr<Ddp> strategy(new Ddp(context, std::move(model)));
+    ASSIGN_OR_RETURN(ModelState state, ModelState::Create(model.plan.get(), model.optimizer.get(),
+                                                          /*averages=*/context.spec->has_ema()));
+    std::unique_ptr<Ddp> strategy(new Ddp(context, std::move(model), std::move(state)));
     RETURN_IF_ERROR(strategy->Build(CreateReplicatedPath, /*threads=*/nullptr));
     return strategy;
   }
 
  private:
-  Ddp(const StrategyContext& context, CompiledModel model)
+  Ddp(const StrategyContext& context, CompiledModel model, ModelState state)
       : DataParallelStrategy(context, model.plan.get(), std::move(model.optimizer),
-                             model.plan.get()),
+                             std::move(state), model.plan.get()),
         plan_(std::move(model.plan)) {}
 
   const std::unique_ptr<nn::Plan> plan_;

@@ -19,9 +19,10 @@ CommunicatorReducer BatchNormStatistics(const ProcessGroups& groups, ReductionPa
 }  // namespace
 
 DataParallelStrategy::DataParallelStrategy(const StrategyContext& context, nn::Plan* plan,
-                                           std::unique_ptr<Optimizer> optimizer,
+                                           std::unique_ptr<Optimizer> optimizer, ModelState state,
                                            nn::Execution* execution)
-    : StrategyBase(context, context.groups->world.get(), plan, std::move(optimizer), execution),
+    : StrategyBase(context, context.groups->world.get(), plan, std::move(optimizer),
+                   std::move(state)),
       execution_(*execution),
       reduction_path_(ChooseReductionPath(context, replicas_, *plan, *optimizer_, precision_)),
       batch_norm_statistics_(
@@ -51,8 +52,7 @@ absl::Status DataParallelStrategy::Build(PathFactory create_path, kernels::Threa
   parts.threads = threads;
   ASSIGN_OR_RETURN(path_, create_path(parts));
   state_.BindGradients(path_.reducer->gradients());
-  path_.update->KeepOwnOptimizerStates();
-  return absl::OkStatus();
+  return path_.update->KeepOwnOptimizerStates();
 }
 
 absl::Status DataParallelStrategy::Step(const data::Batch& batch, uint64_t step, StepTimes& times) {

@@ -32,9 +32,11 @@ class DataParallelStrategy : public StrategyBase {
     absl::Duration update;
   };
 
-  // `plan` and `execution`: see StrategyBase.
+  // `plan` and `state`: see StrategyBase. `execution`, to which the arrays are bound, outlives the
+  // calls of the strategy's methods, too.
   DataParallelStrategy(const StrategyContext& context, nn::Plan* plan,
-                       std::unique_ptr<Optimizer> optimizer, nn::Execution* execution);
+                       std::unique_ptr<Optimizer> optimizer, ModelState state,
+                       nn::Execution* execution);
 
   // Collective; called once, before all other methods. `threads`: see StepParts::threads.
   using PathFactory = absl::FunctionRef<absl::StatusOr<GradientPath>(const StepParts&)>;

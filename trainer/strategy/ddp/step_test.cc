@@ -25,8 +25,9 @@ namespace {
 // ddp's step with access to its plan.
 class MeasuredStep final : public DataParallelStrategy {
  public:
-  MeasuredStep(const StrategyContext& context, nn::Plan* plan, std::unique_ptr<Optimizer> optimizer)
-      : DataParallelStrategy(context, plan, std::move(optimizer), plan) {}
+  MeasuredStep(const StrategyContext& context, nn::Plan* plan, std::unique_ptr<Optimizer> optimizer,
+               ModelState state)
+      : DataParallelStrategy(context, plan, std::move(optimizer), std::move(state), plan) {}
   absl::Status Build() { return DataParallelStrategy::Build(CreateReplicatedPath, nullptr); }
 };
 
@@ -79,7 +80,9 @@ class StepTest : public ::testing::Test {
     context.groups = &groups[0];
     context.precision = setup.precision;
     context.max_samples = setup.max_samples;
-    MeasuredStep step(context, plan.get(), *CreateOptimizer(model, *plan));
+    auto optimizer = *CreateOptimizer(model, *plan);
+    auto state = *ModelState::Create(plan.get(), optimizer.get(), setup.spec.has_ema());
+    MeasuredStep step(context, plan.get(), std::move(optimizer), std::move(state));
     const absl::Status built = step.Build();
     EXPECT_TRUE(built.ok()) << built;
     EXPECT_TRUE(step.InitializeState().ok());

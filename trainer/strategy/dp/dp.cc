@@ -8,17 +8,21 @@
 namespace muster::train {
 
 DataParallel::DataParallel(const StrategyContext& context, std::unique_ptr<Replicas> replicas,
-                           std::unique_ptr<Optimizer> optimizer)
-    : DataParallelStrategy(context, &replicas->plan(0), std::move(optimizer), replicas.get()),
+                           std::unique_ptr<Optimizer> optimizer, ModelState state)
+    : DataParallelStrategy(context, &replicas->plan(0), std::move(optimizer), std::move(state),
+                           replicas.get()),
       devices_(std::move(replicas)),
       busy_statistics_(devices_->size()) {}
 
 absl::StatusOr<std::unique_ptr<Strategy>> DataParallel::Create(
     const StrategyContext& context, std::unique_ptr<Replicas> replicas,
     std::unique_ptr<Optimizer> optimizer) {
+  ASSIGN_OR_RETURN(ModelState state,
+                   ModelState::Create(&replicas->plan(0), optimizer.get(),
+                                      /*averages=*/context.spec->has_ema(), replicas.get()));
   kernels::ThreadPool* const threads = &replicas->threads();
   std::unique_ptr<DataParallel> strategy(
-      new DataParallel(context, std::move(replicas), std::move(optimizer)));
+      new DataParallel(context, std::move(replicas), std::move(optimizer), std::move(state)));
   RETURN_IF_ERROR(strategy->Build(CreateReplicatedPath, threads));
   return strategy;
 }

@@ -36,7 +36,7 @@ class DataParallel final : public DataParallelStrategy {
   using PhaseTimes = std::array<absl::Duration, kPhases.size()>;
 
   DataParallel(const StrategyContext& context, std::unique_ptr<Replicas> replicas,
-               std::unique_ptr<Optimizer> optimizer);
+               std::unique_ptr<Optimizer> optimizer, ModelState state);
 
   void DescribeRank(v1::TrainSummary& own) const override;
   void MergeRanks(const std::vector<v1::TrainSummary>& ranks, v1::TrainSummary& summary) override;

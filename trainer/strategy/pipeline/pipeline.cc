@@ -90,8 +90,10 @@ class Pipeline final : public StrategyBase {
                                                           const nn::Graph& whole_model,
                                                           std::unique_ptr<PipelineStage> stage,
                                                           std::unique_ptr<Optimizer> optimizer) {
+    ASSIGN_OR_RETURN(ModelState state, ModelState::Create(&stage->plan(), optimizer.get(),
+                                                          /*averages=*/context.spec->has_ema()));
     std::unique_ptr<Pipeline> strategy(
-        new Pipeline(context, std::move(stage), std::move(optimizer)));
+        new Pipeline(context, std::move(stage), std::move(optimizer), std::move(state)));
     RETURN_IF_ERROR(strategy->Build(whole_model));
     return strategy;
   }
@@ -218,9 +220,9 @@ class Pipeline final : public StrategyBase {
 
  private:
   Pipeline(const StrategyContext& context, std::unique_ptr<PipelineStage> stage,
-           std::unique_ptr<Optimizer> optimizer)
+           std::unique_ptr<Optimizer> optimizer, ModelState state)
       : StrategyBase(context, context.groups->data_parallel_group.get(), &stage->plan(),
-                     std::move(optimizer)),
+                     std::move(optimizer), std::move(state)),
         stage_(std::move(stage)),
         input_(*context.dataset, device()),
         graphs_(device(), /*enabled=*/false) {}
@@ -240,7 +242,7 @@ class Pipeline final : public StrategyBase {
     if (parts.path == ReductionPath::kDevice) parts.path = ReductionPath::kHost;
     ASSIGN_OR_RETURN(path_, CreateStagePath(parts));
     state_.BindGradients(path_.reducer->gradients());
-    path_.update->KeepOwnOptimizerStates();
+    RETURN_IF_ERROR(path_.update->KeepOwnOptimizerStates());
     // A file of the whole model also contains the tensors of other stages.
     std::set<std::string, std::less<>> layers;
     for (const nn::Node& node : whole_model.nodes) layers.insert(node.name);

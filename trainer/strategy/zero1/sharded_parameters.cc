@@ -1,9 +1,10 @@
 #include "trainer/strategy/zero1/sharded_parameters.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "common/status.h"
-#include "trainer/strategy/aligned_floats.h"
+#include "kernels/aligned_floats.h"
 
 namespace muster::train {
 
@@ -12,8 +13,8 @@ absl::StatusOr<std::vector<OptimizerState>> GatherStates(collectives::Communicat
                                                          const Optimizer& optimizer,
                                                          const Shares& shares) {
   const bool is_root = world.rank() == 0;
-  const AlignedFloats own = MakeAlignedFloats(shares.length());
-  const AlignedFloats all = MakeAlignedFloats(is_root ? shares.padded() : 0);
+  const auto own = kernels::MakeAlignedFloats(shares.length());
+  const auto all = kernels::MakeAlignedFloats(is_root ? shares.padded() : 0);
   std::vector<OptimizerState> gathered;
   for (const OptimizerState& state : optimizer.states()) {
     device.CopyToHost(own.get(), state.values.get(),
@@ -23,9 +24,10 @@ absl::StatusOr<std::vector<OptimizerState>> GatherStates(collectives::Communicat
                                 collectives::DataType::kFloat32, /*root=*/0)
                         ->Wait());
     if (!is_root) continue;
-    OptimizerState& whole =
-        gathered.emplace_back(OptimizerState{state.name, DeviceFloats(device, shares.elements())});
-    device.CopyToDevice(whole.values.get(), all.get(), shares.elements() * sizeof(float));
+    ASSIGN_OR_RETURN(kernels::DeviceFloats whole,
+                     kernels::DeviceFloats::Create(device, shares.elements()));
+    device.CopyToDevice(whole.get(), all.get(), shares.elements() * sizeof(float));
+    gathered.push_back({state.name, std::move(whole)});
   }
   return gathered;
 }
@@ -50,7 +52,7 @@ absl::Status ShardedParameters::Allocate() {
   ASSIGN_OR_RETURN(memory_, communicator_->Allocate(shares_.padded() * sizeof(float)));
   gathered_ = static_cast<float*>(memory_->data());
   if (staged()) {
-    own_parameters_ = DeviceFloats(device_, shares_.elements());
+    ASSIGN_OR_RETURN(own_parameters_, kernels::DeviceFloats::Create(device_, shares_.elements()));
     parameters_ = own_parameters_.get();
     std::fill_n(gathered_, shares_.padded(), 0.0f);
   } else {

@@ -16,8 +16,8 @@
 #include "absl/status/statusor.h"
 #include "collectives/communicator.h"
 #include "kernels/device.h"
+#include "kernels/device_floats.h"
 #include "trainer/optim/optimizer.h"
-#include "trainer/strategy/device_floats.h"
 #include "trainer/strategy/shares.h"
 
 namespace muster::train {
@@ -36,8 +36,8 @@ absl::StatusOr<std::vector<OptimizerState>> GatherStates(collectives::Communicat
 class ShardedParameters {
  public:
   // Collective. `by_devices`: the communicator connects devices and its memory is that of `device`.
-  // `communicator` and `device` outlive this object. RESOURCE_EXHAUSTED if the communicator is out
-  // of memory.
+  // `communicator` and `device` outlive this object. RESOURCE_EXHAUSTED if one of them is out of
+  // memory.
   static absl::StatusOr<std::unique_ptr<ShardedParameters>> Create(
       collectives::Communicator* communicator, kernels::Device* device, bool by_devices,
       size_t elements);
@@ -65,9 +65,9 @@ class ShardedParameters {
   const bool by_devices_;
   const Shares shares_;
   std::unique_ptr<collectives::Allocation> memory_;
-  DeviceFloats own_parameters_;  // only if staged
-  float* gathered_ = nullptr;    // in memory_, padded
-  float* parameters_ = nullptr;  // gathered_ or own_parameters_
+  kernels::DeviceFloats own_parameters_;  // only if staged
+  float* gathered_ = nullptr;             // in memory_, padded
+  float* parameters_ = nullptr;           // gathered_ or own_parameters_
 };
 
 }  // namespace muster::train

@@ -8,9 +8,9 @@
 namespace muster::train {
 namespace {
 
-void KeepShare(const StepParts& parts, const Shares& shares) {
+absl::Status KeepShare(const StepParts& parts, const Shares& shares) {
   const Shares::Share own = shares.of(parts.replicas->rank());
-  parts.optimizer->KeepShare(own.begin, own.count());
+  return parts.optimizer->KeepShare(own.begin, own.count());
 }
 
 absl::StatusOr<WholeOptimizerStates> GatherShares(const StepParts& parts, const Shares& shares) {
@@ -27,7 +27,9 @@ ShardedUpdate::ShardedUpdate(const StepParts& parts, GradientReducer* reducer,
   parts_.state->BindParameters(shards_->parameters());
 }
 
-void ShardedUpdate::KeepOwnOptimizerStates() { KeepShare(parts_, shards_->shares()); }
+absl::Status ShardedUpdate::KeepOwnOptimizerStates() {
+  return KeepShare(parts_, shards_->shares());
+}
 
 absl::StatusOr<WholeOptimizerStates> ShardedUpdate::GatherOptimizerStates() {
   return GatherShares(parts_, shards_->shares());
@@ -73,7 +75,7 @@ absl::Status DeviceShardedUpdate::Run(StepTimes&) {
   });
 }
 
-void FusedShardedUpdate::KeepOwnOptimizerStates() { KeepShare(parts_, shares()); }
+absl::Status FusedShardedUpdate::KeepOwnOptimizerStates() { return KeepShare(parts_, shares()); }
 
 absl::StatusOr<WholeOptimizerStates> FusedShardedUpdate::GatherOptimizerStates() {
   return GatherShares(parts_, shares());

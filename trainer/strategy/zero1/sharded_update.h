@@ -25,7 +25,7 @@ class ShardedUpdate : public ParameterUpdate {
   ShardedUpdate(const StepParts& parts, GradientReducer* reducer,
                 std::unique_ptr<ShardedParameters> shards);
 
-  void KeepOwnOptimizerStates() override;
+  absl::Status KeepOwnOptimizerStates() override;
   // Only rank 0 gets complete arrays, in addition to its shard; they determine its peak memory.
   absl::StatusOr<WholeOptimizerStates> GatherOptimizerStates() override;
   // The all-gather and, with clipping, the squared norm.
@@ -54,7 +54,7 @@ class DeviceShardedUpdate final : public ShardedUpdate {
 class FusedShardedUpdate final : public FusedUpdate {
  public:
   using FusedUpdate::FusedUpdate;
-  void KeepOwnOptimizerStates() override;
+  absl::Status KeepOwnOptimizerStates() override;
   absl::StatusOr<WholeOptimizerStates> GatherOptimizerStates() override;
 };
 

@@ -26,7 +26,9 @@ class Zero1 final : public DataParallelStrategy {
           "train.strategy.shard_optimizer: the ranks lay out parameters differently (different "
           "processor types); use nodes of one type or turn shard_optimizer off");
     }
-    std::unique_ptr<Zero1> strategy(new Zero1(context, std::move(model)));
+    ASSIGN_OR_RETURN(ModelState state, ModelState::Create(model.plan.get(), model.optimizer.get(),
+                                                          /*averages=*/context.spec->has_ema()));
+    std::unique_ptr<Zero1> strategy(new Zero1(context, std::move(model), std::move(state)));
     RETURN_IF_ERROR(strategy->Build(CreatePath, /*threads=*/nullptr));
     return strategy;
   }
@@ -39,9 +41,9 @@ class Zero1 final : public DataParallelStrategy {
   }
 
  private:
-  Zero1(const StrategyContext& context, CompiledModel model)
+  Zero1(const StrategyContext& context, CompiledModel model, ModelState state)
       : DataParallelStrategy(context, model.plan.get(), std::move(model.optimizer),
-                             model.plan.get()),
+                             std::move(state), model.plan.get()),
         plan_(std::move(model.plan)) {}
 
   const std::unique_ptr<nn::Plan> plan_;
