@@ -12,14 +12,14 @@ ANY = "…"
 # (pattern, replacement), applied in this order to each line.
 _VOLATILE = [(re.compile(pattern), replacement) for pattern, replacement in (
     (r"^((?:\d+\| )?)[IWE]\d{8} [\d:.]+ +\d+ ([\w.]+):\d+\]", r"\1LOG \2]"),
-    (r"(?:/[\w.-]+)*/tmp\.\w{10}\b", "DIR"),
+    (r"(?:/[\w.-]+)*/(?:tmp\.\w{10}|muster-local\.\w{6})\b", "DIR"),
     # Fixed ports are those of the coordinator; all others are assigned by the system.
     (r"\b(127\.0\.0\.1\]?):(?!707[01]\b)\d+", r"\1:PORT"),
     (r"\bMASTER_PORT=\d+", "MASTER_PORT=PORT"),
     # Depends on the number of cores.
     (r"\bOMP_NUM_THREADS=\d+", "OMP_NUM_THREADS=N"),
-    # Job ids: the name and five letters or digits, without vowels.
-    (r"\b([a-z][a-z0-9-]*)-(?=[a-z0-9]{5}\b)[^aeiou\W_]{5}(?![\w-])", r"\1-ID"),
+    # A job id: the name and five letters or digits.
+    (r"\b([a-z][a-z0-9-]*)-[a-z0-9]{5}(?![\w-])", r"\1-ID"),
     (r"\b\d[\d,]* images/s", "N images/s"),
     (r"\b\d+(?:\.\d+)? [KMGT]iB\b", "SIZE"),
     (r"\b\d{4}-\d\d-\d\d \d\d:\d\d:\d\d [+-]\d{4}", "DATE"),
@@ -39,7 +39,8 @@ _VOLATILE = [(re.compile(pattern), replacement) for pattern, replacement in (
 
 # Normalised lines that Muster prints or not, depending on what it sees when it looks, and how often.
 _OPTIONAL = re.compile("|".join((
-    r"(?:starting|running): generation \d",
+    r"queued: position 1, .*",
+    r"(?:(?:starting|running): )?generation \d",
     # Progress, as `run` and `local` print it without a terminal, and as `why` does.
     r"(?:Progress: )?(?:loading-data|connecting|training|checkpointing|evaluating|finished)",
     r"(?:Progress: )?(?:(?:checkpointing|evaluating|finished) )?step N/\d+(?: epoch #/\d+)?(?: loss #)?"
