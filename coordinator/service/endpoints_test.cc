@@ -2,13 +2,16 @@
 #include <nlohmann/json.hpp>
 
 #include "common/http/http_get.h"
+#include "common/metrics/differences.h"
 #include "coordinator/service/coordinator_fixture.h"
+#include "coordinator/service/metric_families.h"
 #include "gmock/gmock.h"
 
 namespace muster::service {
 namespace {
 
 using ::testing::HasSubstr;
+using ::testing::IsEmpty;
 
 class EndpointsTest : public CoordinatorFixture {
  protected:
@@ -45,6 +48,7 @@ TEST_F(EndpointsTest, FollowsClusterChanges) {
         "grpc_method=\"SubmitJob\"", "muster_queue_wait_seconds_count 1"}) {
     EXPECT_THAT(metrics, HasSubstr(words));
   }
+  EXPECT_THAT(metrics::UnknownFamilies(metrics, kCoordinatorFamilies), IsEmpty());
   EXPECT_EQ(
       nlohmann::json::parse(MustGet("/sd").body),
       nlohmann::json::parse(R"([{"targets": ["127.0.0.1:9100"], "labels": {"node": "node-1"}}])"));

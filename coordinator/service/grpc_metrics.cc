@@ -4,6 +4,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/now.h"
 #include "common/time.h"
+#include "coordinator/service/metric_families.h"
 #include "prometheus/counter.h"
 #include "prometheus/histogram.h"
 #include "proto/muster/v1/cluster.pb.h"
@@ -13,6 +14,9 @@ namespace muster::service {
 namespace {
 
 using ::grpc::experimental::InterceptionHookPoints;
+
+constexpr const metrics::Family& kHandled = CoordinatorFamily("grpc_server_handled_total");
+constexpr const metrics::Family& kHandling = CoordinatorFamily("grpc_server_handling_seconds");
 
 // Lives as long as its call.
 class CallTimer final : public grpc::experimental::Interceptor {
@@ -39,12 +43,12 @@ class CallTimer final : public grpc::experimental::Interceptor {
 
 GrpcMetrics::GrpcMetrics(prometheus::Registry& registry)
     : handled_(prometheus::BuildCounter()
-                   .Name("grpc_server_handled_total")
-                   .Help("Completed calls by status.")
+                   .Name(std::string(kHandled.name))
+                   .Help(kHandled.help)
                    .Register(registry)),
       handling_(prometheus::BuildHistogram()
-                    .Name("grpc_server_handling_seconds")
-                    .Help("Time from the arrival of a call to its end, streams included.")
+                    .Name(std::string(kHandling.name))
+                    .Help(kHandling.help)
                     .Register(registry)) {
   for (const auto* file :
        {v1::SubmitJobRequest::descriptor()->file(), v1::WorkerMessage::descriptor()->file()}) {

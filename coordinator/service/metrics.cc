@@ -10,16 +10,12 @@
 #include "common/proto_time.h"
 #include "common/version.h"
 #include "coordinator/service/job_watchers.h"
+#include "coordinator/service/metric_families.h"
 #include "prometheus/gauge.h"
 #include "prometheus/histogram.h"
 
 namespace muster::service {
 namespace {
-
-using ::prometheus::ClientMetric;
-using ::prometheus::MetricFamily;
-using ::prometheus::MetricType;
-using Labels = std::vector<ClientMetric::Label>;
 
 // Short waits come and go; a series for each would be useless.
 constexpr absl::Duration kMinReportedWait = absl::Seconds(2);
@@ -31,65 +27,37 @@ const prometheus::Histogram::BucketBoundaries& SecondsBuckets() {
 }
 
 prometheus::Family<prometheus::Histogram>& HistogramFamily(prometheus::Registry& registry,
-                                                           const char* name, const char* help) {
-  return prometheus::BuildHistogram().Name(name).Help(help).Register(registry);
+                                                           const metrics::Family& family) {
+  return prometheus::BuildHistogram()
+      .Name(std::string(family.name))
+      .Help(family.help)
+      .Register(registry);
 }
 
-prometheus::Histogram& Histogram(prometheus::Registry& registry, const char* name,
-                                 const char* help) {
-  return HistogramFamily(registry, name, help).Add({}, SecondsBuckets());
+prometheus::Histogram& Histogram(prometheus::Registry& registry, const metrics::Family& family) {
+  return HistogramFamily(registry, family).Add({}, SecondsBuckets());
 }
 
 void ObserveAll(prometheus::Histogram& histogram, const std::vector<double>& samples) {
   for (const double sample : samples) histogram.Observe(sample);
 }
 
-class Gatherer {
- public:
-  // The reference is valid until the next call.
-  MetricFamily& Family(absl::string_view name, absl::string_view help, MetricType type) {
-    families_.push_back({std::string(name), std::string(help), type, {}});
-    return families_.back();
-  }
-  static void Add(MetricFamily& family, Labels labels, double value) {
-    ClientMetric metric;
-    metric.label = std::move(labels);
-    (family.type == MetricType::Counter ? metric.counter.value : metric.gauge.value) = value;
-    family.metric.push_back(std::move(metric));
-  }
-  std::vector<MetricFamily> Take() {
-    families_.erase(std::remove_if(families_.begin(), families_.end(),
-                                   [](const MetricFamily& f) { return f.metric.empty(); }),
-                    families_.end());
-    return std::move(families_);
-  }
-
- private:
-  std::vector<MetricFamily> families_;
-};
-
 std::string StateLabel(v1::JobState state) {
   return absl::AsciiStrToLower(v1::JobState_Name(state));
 }
 
-void GatherTotals(const core::Stats& totals, Gatherer& gather) {
-  MetricFamily& submitted =
-      gather.Family("muster_jobs_submitted_total", "Jobs accepted.", MetricType::Counter);
-  Gatherer::Add(submitted, {}, totals.jobs_submitted);
-  MetricFamily& finished = gather.Family(
-      "muster_jobs_finished_total", "Jobs that reached a terminal state.", MetricType::Counter);
+void GatherTotals(const core::Stats& totals, metrics::Collection& out) {
+  out.Add(CoordinatorFamily("muster_jobs_submitted_total"), {}, totals.jobs_submitted);
   for (const core::Stats::Finished& f : totals.jobs_finished) {
-    Gatherer::Add(finished, {{"state", StateLabel(f.state)}, {"reason", f.reason}}, f.count);
+    out.Add(CoordinatorFamily("muster_jobs_finished_total"), {StateLabel(f.state), f.reason},
+            f.count);
   }
-  MetricFamily& restarts =
-      gather.Family("muster_job_restarts_total",
-                    "Restarts of jobs after a failed generation, by cause.", MetricType::Counter);
   for (const auto& [cause, count] : totals.restarts_by_cause) {
-    Gatherer::Add(restarts, {{"cause", cause}}, count);
+    out.Add(CoordinatorFamily("muster_job_restarts_total"), {cause}, count);
   }
 }
 
-void GatherNodes(const Snapshot& snapshot, absl::Duration age, Gatherer& gather) {
+void GatherNodes(const Snapshot& snapshot, absl::Duration age, metrics::Collection& out) {
   std::map<std::string, int> states = {{"ready", 0}, {"suspect", 0}, {"lost", 0}};
   double slots = 0;
   double allocated = 0;
@@ -103,115 +71,79 @@ void GatherNodes(const Snapshot& snapshot, absl::Duration age, Gatherer& gather)
       if (node.state() != v1::LOST && is_unhealthy) ++unhealthy;
     }
   }
-  MetricFamily& nodes = gather.Family("muster_nodes", "Nodes by state.", MetricType::Gauge);
-  for (const auto& [state, count] : states) Gatherer::Add(nodes, {{"state", state}}, count);
-  MetricFamily& ages =
-      gather.Family("muster_node_heartbeat_age_seconds",
-                    "Time since the last heartbeat of the node.", MetricType::Gauge);
-  for (const v1::Node& node : snapshot.nodes) {
-    Gatherer::Add(ages, {{"node", node.name()}},
-                  absl::ToDoubleSeconds(FromProto(node.heartbeat_age()) + age));
+  for (const auto& [state, count] : states) {
+    out.Add(CoordinatorFamily("muster_nodes"), {state}, count);
   }
-  Gatherer::Add(
-      gather.Family("muster_slots", "Slots on nodes that are not lost.", MetricType::Gauge), {},
-      slots);
-  Gatherer::Add(
-      gather.Family("muster_slots_allocated", "Slots occupied by ranks.", MetricType::Gauge), {},
-      allocated);
-  Gatherer::Add(
-      gather.Family("muster_slots_unhealthy",
-                    "Unhealthy slots on nodes that are not lost; no ranks are placed on them.",
-                    MetricType::Gauge),
-      {}, unhealthy);
+  for (const v1::Node& node : snapshot.nodes) {
+    out.Add(CoordinatorFamily("muster_node_heartbeat_age_seconds"), {node.name()},
+            absl::ToDoubleSeconds(FromProto(node.heartbeat_age()) + age));
+  }
+  out.Add(CoordinatorFamily("muster_slots"), {}, slots);
+  out.Add(CoordinatorFamily("muster_slots_allocated"), {}, allocated);
+  out.Add(CoordinatorFamily("muster_slots_unhealthy"), {}, unhealthy);
 }
 
-void GatherJobStates(const Snapshot& snapshot, Gatherer& gather) {
+void GatherJobStates(const Snapshot& snapshot, metrics::Collection& out) {
   std::map<v1::JobState, int> states = {
       {v1::QUEUED, 0}, {v1::HELD, 0}, {v1::STARTING, 0}, {v1::RUNNING, 0}, {v1::STOPPING, 0}};
   for (const auto& job : snapshot.jobs) {
     if (!IsTerminal(job->state())) ++states[job->state()];
   }
-  MetricFamily& jobs = gather.Family("muster_jobs", "Unfinished jobs by state.", MetricType::Gauge);
   for (const auto& [state, count] : states) {
-    Gatherer::Add(jobs, {{"state", StateLabel(state)}}, count);
+    out.Add(CoordinatorFamily("muster_jobs"), {StateLabel(state)}, count);
   }
 }
 
-void GatherWaits(const Snapshot& snapshot, SteadyTime now, Gatherer& gather) {
-  const auto gather_all = [&](const char* name, const char* help, auto value) {
-    MetricFamily& family = gather.Family(name, help, MetricType::Gauge);
-    for (const core::LiveWait& wait : snapshot.waits) {
-      if (now - wait.since < kMinReportedWait) continue;
-      Gatherer::Add(family, {{"job_id", wait.job.value()}, {"what", wait.what}}, value(wait));
-    }
-  };
-  gather_all("muster_wait_seconds",
-             "Time that ranks have been waiting for other ranks, for waits of 2 s or more.",
-             [now](const core::LiveWait& wait) { return absl::ToDoubleSeconds(now - wait.since); });
-  gather_all("muster_wait_missing_ranks", "Missing ranks, for waits of 2 s or more.",
-             [](const core::LiveWait& wait) { return wait.missing; });
+void GatherWaits(const Snapshot& snapshot, SteadyTime now, metrics::Collection& out) {
+  for (const core::LiveWait& wait : snapshot.waits) {
+    const absl::Duration duration = now - wait.since;
+    if (duration < kMinReportedWait) continue;
+    const std::vector<std::string> labels = {wait.job.value(), wait.what};
+    out.Add(CoordinatorFamily("muster_wait_seconds"), labels, absl::ToDoubleSeconds(duration));
+    out.Add(CoordinatorFamily("muster_wait_missing_ranks"), labels, wait.missing);
+  }
 }
 
 struct ProgressMetric {
-  const char* name;
-  const char* help;
-  MetricType type;
+  const metrics::Family& family;
   double (*value)(const v1::Progress&);
 };
 
 constexpr ProgressMetric kProgressMetrics[] = {
-    {"muster_train_step", "Training steps completed by the lowest rank.", MetricType::Gauge,
+    {CoordinatorFamily("muster_train_step"),
      [](const v1::Progress& p) -> double { return p.step(); }},
-    {"muster_train_loss", "Training loss of the last step.", MetricType::Gauge,
+    {CoordinatorFamily("muster_train_loss"),
      [](const v1::Progress& p) -> double { return p.loss(); }},
-    {"muster_train_accuracy_ratio", "Test accuracy of the last evaluation.", MetricType::Gauge,
+    {CoordinatorFamily("muster_train_accuracy_ratio"),
      [](const v1::Progress& p) -> double { return p.test_accuracy(); }},
-    {"muster_train_learning_rate", "Learning rate of the last step.", MetricType::Gauge,
+    {CoordinatorFamily("muster_train_learning_rate"),
      [](const v1::Progress& p) -> double { return p.learning_rate(); }},
-    {"muster_train_samples_total", "Samples trained on by all ranks.", MetricType::Counter,
+    {CoordinatorFamily("muster_train_samples_total"),
      [](const v1::Progress& p) -> double { return p.samples(); }},
 };
 
-void GatherJobs(const Snapshot& snapshot, absl::Time now, Gatherer& gather) {
-  std::vector<const v1::Job*> shown;
-  for (const auto& job : snapshot.jobs) {
-    if (!IsTerminal(job->state()) || now - FromProto(job->finish_time()) < kEndedJobsStay) {
-      shown.push_back(job.get());
-    }
-  }
-  MetricFamily& info =
-      gather.Family("muster_job_info", "Name and kind of a job.", MetricType::Gauge);
-  for (const v1::Job* job : shown) {
-    Gatherer::Add(info,
-                  {{"job_id", job->job_id()},
-                   {"name", job->spec().name()},
-                   {"kind", job->spec().has_train() ? "train" : "command"}},
-                  1);
-  }
-  const auto trains = [](const v1::Job& job) {
-    return job.spec().has_train() && job.has_progress();
-  };
+void GatherProgress(const v1::Job& job, metrics::Collection& out) {
+  const v1::Progress& progress = job.progress();
   for (const ProgressMetric& metric : kProgressMetrics) {
-    MetricFamily& family = gather.Family(metric.name, metric.help, metric.type);
-    for (const v1::Job* job : shown) {
-      if (!trains(*job)) continue;
-      Gatherer::Add(family, {{"job_id", job->job_id()}}, metric.value(job->progress()));
-    }
+    out.Add(metric.family, {job.job_id()}, metric.value(progress));
   }
-  MetricFamily& durations = gather.Family(
-      "muster_train_step_duration_seconds",
-      "Recent median step time of the lowest rank, and its waiting times within a step, by phase.",
-      MetricType::Gauge);
-  for (const v1::Job* job : shown) {
-    if (!trains(*job)) continue;
-    const v1::Progress& progress = job->progress();
-    const std::pair<const char*, double> phases[] = {
-        {"step", progress.step_seconds()},
-        {"data_wait", progress.data_wait_seconds()},
-        {"exposed_communication", progress.exposed_communication_seconds()}};
-    for (const auto& [phase, seconds] : phases) {
-      Gatherer::Add(durations, {{"job_id", job->job_id()}, {"phase", phase}}, seconds);
-    }
+  const std::pair<const char*, double> phases[] = {
+      {"step", progress.step_seconds()},
+      {"data_wait", progress.data_wait_seconds()},
+      {"exposed_communication", progress.exposed_communication_seconds()}};
+  for (const auto& [phase, seconds] : phases) {
+    out.Add(CoordinatorFamily("muster_train_step_duration_seconds"), {job.job_id(), phase},
+            seconds);
+  }
+}
+
+void GatherJobs(const Snapshot& snapshot, absl::Time now, metrics::Collection& out) {
+  for (const auto& job : snapshot.jobs) {
+    if (IsTerminal(job->state()) && now - FromProto(job->finish_time()) >= kEndedJobsStay) continue;
+    const bool trains = job->spec().has_train();
+    out.Add(CoordinatorFamily("muster_job_info"),
+            {job->job_id(), job->spec().name(), trains ? "train" : "command"}, 1);
+    if (trains && job->has_progress()) GatherProgress(*job, out);
   }
 }
 
@@ -219,23 +151,18 @@ void GatherJobs(const Snapshot& snapshot, absl::Time now, Gatherer& gather) {
 
 Metrics::Metrics()
     : registry_(std::make_shared<prometheus::Registry>()),
-      queue_wait_(Histogram(*registry_, "muster_queue_wait_seconds",
-                            "Time from submission or requeueing of a job to its placement.")),
-      barrier_wait_(Histogram(*registry_, "muster_barrier_wait_seconds",
-                              "Time from the first arrival at a barrier to its release.")),
+      queue_wait_(Histogram(*registry_, CoordinatorFamily("muster_queue_wait_seconds"))),
+      barrier_wait_(Histogram(*registry_, CoordinatorFamily("muster_barrier_wait_seconds"))),
       failure_detection_(
-          Histogram(*registry_, "muster_failure_detection_seconds",
-                    "Time from the last sign of life to the detection of a failure.")),
-      recovery_(
-          Histogram(*registry_, "muster_recovery_duration_seconds",
-                    "Time from the detection of a failure until the next generation is running.")),
-      lag_(Histogram(*registry_, "muster_event_loop_lag_seconds",
-                     "Delay of the core in handling events and deadlines.")),
-      rendezvous_(HistogramFamily(*registry_, "muster_rendezvous_duration_seconds",
-                                  "Duration of each phase from placement to running.")) {
+          Histogram(*registry_, CoordinatorFamily("muster_failure_detection_seconds"))),
+      recovery_(Histogram(*registry_, CoordinatorFamily("muster_recovery_duration_seconds"))),
+      lag_(Histogram(*registry_, CoordinatorFamily("muster_event_loop_lag_seconds"))),
+      rendezvous_(
+          HistogramFamily(*registry_, CoordinatorFamily("muster_rendezvous_duration_seconds"))) {
+  constexpr const metrics::Family& kBuild = CoordinatorFamily("muster_build_info");
   prometheus::BuildGauge()
-      .Name("muster_build_info")
-      .Help("Version of this coordinator.")
+      .Name(std::string(kBuild.name))
+      .Help(kBuild.help)
       .Register(*registry_)
       .Add({{"version", kSoftwareVersion}, {"protocol_version", std::to_string(kProtocolVersion)}})
       .Set(1);
@@ -253,17 +180,16 @@ void Metrics::Observe(const core::Stats& stats) {
 
 void Metrics::ObserveLag(absl::Duration lag) { lag_.Observe(absl::ToDoubleSeconds(lag)); }
 
-std::vector<MetricFamily> SnapshotMetrics::Collect() const {
+std::vector<prometheus::MetricFamily> SnapshotMetrics::Collect() const {
   const std::shared_ptr<const Snapshot> snapshot = snapshot_();
   const Time now = clock_();
-  Gatherer gather;
-  GatherTotals(snapshot->totals, gather);
-  GatherJobStates(*snapshot, gather);
-  GatherNodes(*snapshot, std::max(now.steady - snapshot->taken.steady, absl::ZeroDuration()),
-              gather);
-  GatherWaits(*snapshot, now.steady, gather);
-  GatherJobs(*snapshot, now.wall, gather);
-  return gather.Take();
+  metrics::Collection out;
+  GatherTotals(snapshot->totals, out);
+  GatherJobStates(*snapshot, out);
+  GatherNodes(*snapshot, std::max(now.steady - snapshot->taken.steady, absl::ZeroDuration()), out);
+  GatherWaits(*snapshot, now.steady, out);
+  GatherJobs(*snapshot, now.wall, out);
+  return out.Take();
 }
 
 }  // namespace muster::service

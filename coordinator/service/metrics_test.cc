@@ -9,8 +9,10 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
+#include "common/metrics/differences.h"
 #include "common/proto_time.h"
 #include "coordinator/service/grpc_metrics.h"
+#include "coordinator/service/metric_families.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "prometheus/text_serializer.h"
@@ -19,6 +21,7 @@ namespace muster::service {
 namespace {
 
 using ::testing::HasSubstr;
+using ::testing::IsEmpty;
 using ::testing::Not;
 
 const Time kNow = {SteadyTime(absl::Hours(1)), absl::FromUnixSeconds(1700000000)};
@@ -108,6 +111,22 @@ TEST_F(SnapshotMetricsTest, SeriesEndSomeTimeAfterTheirJob) {
   now_.wall += kEndedJobsStay;
   EXPECT_THAT(Collect(), Not(HasSubstr("job-2")));
   EXPECT_THAT(Collect(), HasSubstr("job-1"));
+}
+
+TEST_F(SnapshotMetricsTest, ExportsTheFamiliesOfTheTable) {
+  Metrics metrics;
+  core::Stats stats;
+  stats.rendezvous_seconds.push_back({"join", {0.1}});
+  metrics.Observe(stats);
+  GrpcMetrics grpc_metrics(*metrics.registry());
+  grpc_metrics.Handled("/muster.v1.ClusterService/GetJob", grpc::StatusCode::OK,
+                       absl::Milliseconds(1));
+  std::vector<prometheus::MetricFamily> families = metrics.registry()->Collect();
+  for (const auto& family :
+       SnapshotMetrics([this] { return snapshot_; }, [this] { return now_; }).Collect()) {
+    families.push_back(family);
+  }
+  EXPECT_THAT(metrics::Differences(families, kCoordinatorFamilies), IsEmpty());
 }
 
 // The rules of `promtool check metrics` and of the text format.

@@ -15,12 +15,14 @@
 #include "absl/time/clock.h"
 #include "common/grpc_status.h"
 #include "common/http/http_get.h"
+#include "common/metrics/differences.h"
 #include "common/proto_time.h"
 #include "common/version.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "worker/agent/agent_fixture.h"
 #include "worker/agent/scripted_coordinator.h"
+#include "worker/metric_families.h"
 #include "worker/shim/fields.h"
 #include "worker/shim/process_tree.h"
 
@@ -29,6 +31,7 @@ namespace {
 
 using ::testing::AllOf;
 using ::testing::HasSubstr;
+using ::testing::IsEmpty;
 using ::testing::Not;
 using ::testing::StartsWith;
 
@@ -414,6 +417,7 @@ TEST_F(AgentTest, ServesHealthAndMetrics) {
                                      HasSubstr("muster_worker_slots_allocated{kind=\"cpu\"} 2"),
                                      HasSubstr("muster_worker_session_up 1"),
                                      HasSubstr("muster_worker_ranks{phase=\"STARTED\"} 2")));
+  EXPECT_THAT(metrics::UnknownFamilies(Get("/metrics"), kWorkerFamilies), IsEmpty());
   SendStop(absl::ZeroDuration());
   WaitForRank(0, IsExited);
   WaitForRank(1, IsExited);

@@ -3,14 +3,17 @@
 #include <map>
 #include <string>
 
+#include "common/metrics/differences.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "prometheus/text_serializer.h"
+#include "worker/metric_families.h"
 
 namespace muster::agent {
 namespace {
 
 using ::testing::HasSubstr;
+using ::testing::IsEmpty;
 using ::testing::Not;
 
 class MetricsTest : public ::testing::Test {
@@ -69,6 +72,14 @@ TEST_F(MetricsTest, ExportsMetricsOfARank) {
   progress.set_stall_seconds(2.5);
   Report(progress);
   EXPECT_THAT(Text(), HasSubstr("muster_loader_stall_seconds_total" + labels + " 2.5\n"));
+}
+
+TEST_F(MetricsTest, ExportsTheFamiliesOfTheTable) {
+  v1::Progress progress;
+  progress.set_loss_scale(32768);
+  progress.mutable_precision()->set_level("O2");
+  Report(progress);
+  EXPECT_THAT(metrics::Differences(metrics_.Collect(), kWorkerFamilies), IsEmpty());
 }
 
 TEST_F(MetricsTest, ExportsWorkerMetricsWithoutRanks) {

@@ -3,17 +3,20 @@
 #include <memory>
 
 #include "absl/synchronization/notification.h"
+#include "common/metrics/differences.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "prometheus/text_serializer.h"
 #include "worker/gpu/fake_machine.h"
 #include "worker/gpu/gpu_metrics.h"
+#include "worker/metric_families.h"
 
 namespace muster::gpu {
 namespace {
 
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
+using ::testing::IsEmpty;
 using ::testing::Not;
 
 constexpr char kGpu[] = "gpu uuid=GPU-a bus=1 memory=80 used=1 util=50 celsius=41 watts=300 ecc=0";
@@ -75,6 +78,7 @@ TEST_F(MonitorTest, ReceivesXids) {
   EXPECT_EQ(monitor_->States()[0].problem, "");
   EXPECT_THAT(Scrape(),
               HasSubstr(R"(muster_gpu_xid_errors_total{gpu="1",uuid="GPU-b",xid="79"} 1)"));
+  EXPECT_THAT(metrics::Differences(GpuMetrics(*monitor_).Collect(), kGpuFamilies), IsEmpty());
 }
 
 TEST_F(MonitorTest, TracksTheMemoryOfARank) {
