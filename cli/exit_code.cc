@@ -1,25 +1,6 @@
 #include "cli/exit_code.h"
 
 namespace muster::cli {
-namespace {
-
-constexpr ExitMeaning kMeanings[] = {
-    {kExitSuccess, "Success; for a verb that follows a job, the job succeeded"},
-    {kExitFailure, "The job failed without an exit code, or the request was rejected"},
-    {kExitUsage, "Invalid command line"},
-    {kExitNoInput, "An input file cannot be read"},
-    {kExitUnavailable, "The coordinator does not answer"},
-    {kExitCannotCreate, "A file or directory cannot be created"},
-    {kExitTryAgain, "A limit or time-out was reached; try again later"},
-    {kExitNotAllowed, "Permission denied by the coordinator"},
-    {kExitBadSpec, "Invalid job spec"},
-    {kExitTimeLimit, "The job's time limit or --timeout expired"},
-    {kExitInterrupted, "Interrupted, for example with Ctrl-C; the job may still be running"},
-};
-
-}  // namespace
-
-absl::Span<const ExitMeaning> ExitMeanings() { return kMeanings; }
 
 int ExitCodeOf(const absl::Status& status) {
   switch (status.code()) {

@@ -1,21 +1,13 @@
-// Exit codes of the `muster` command line.
+// Exit codes of the `muster` command line. Verbs that follow a job also exit with the job's own
+// code: that of the first rank that failed, or 128+n for signal n.
 #ifndef MUSTER_CLI_EXIT_CODE_H_
 #define MUSTER_CLI_EXIT_CODE_H_
 
 #include "absl/status/status.h"
-#include "absl/types/span.h"
 #include "common/exit_code.h"
 #include "proto/muster/v1/job.pb.h"
 
 namespace muster::cli {
-
-// The exit codes as `muster --help` prints them. Verbs that follow a job also exit with the job's
-// own code: that of the first rank that failed, or 128+n for signal n.
-struct ExitMeaning {
-  ExitCode code;
-  const char* meaning;
-};
-absl::Span<const ExitMeaning> ExitMeanings();
 
 // Exit code for a failed call.
 int ExitCodeOf(const absl::Status& status);

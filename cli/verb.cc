@@ -7,7 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
-#include "cli/exit_code.h"
+#include "common/exit_code.h"
 
 namespace muster::cli {
 namespace {
@@ -124,8 +124,8 @@ std::string Exits(const Verb& verb) {
     absl::StrAppend(&out, Entry(code, meaning));
   }
   if (verb.get_parent() != nullptr) return out;
-  for (const ExitMeaning& exit : ExitMeanings()) {
-    absl::StrAppend(&out, Entry(absl::StrCat(exit.code), exit.meaning));
+  for (const ExitCodeInfo& exit : kExitCodes) {
+    absl::StrAppend(&out, Entry(exit.value, exit.meaning));
   }
   return out;
 }
