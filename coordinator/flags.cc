@@ -99,11 +99,12 @@ std::string CheckCombination(const Flags& flags) {
 
 }  // namespace
 
-std::optional<int> ParseFlags(int argc, const char* const* argv, Flags& flags) {
-  CLI::App app(
+std::unique_ptr<CLI::App> CoordinatorApp(Flags& flags) {
+  auto program = std::make_unique<CLI::App>(
       "Queues training jobs, places their ranks on nodes and supervises them.\n"
-      "Each flag can also be set in MUSTER_<FLAG> or in the --config file.",
+      "Each flag can also be set as MUSTER_FLAG in the environment or in the --config file.",
       "muster-coordinator");
+  CLI::App& app = *program;
   app.option_defaults()->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);
   app.add_option("--listen", flags.listen, "gRPC address; port 0 selects a free port")
       ->check(CheckAddress)
@@ -139,12 +140,15 @@ std::optional<int> ParseFlags(int argc, const char* const* argv, Flags& flags) {
   AddRetention(app, flags);
   app.add_flag("--insecure-bind", flags.insecure_bind,
                "allow plaintext on an address that other machines can reach");
-  std::string config;
-  app.add_option("--config", config, "config file with one NAME=VALUE flag per line")
+  app.add_option("--config", flags.config, "config file with one NAME=VALUE flag per line")
       ->type_name("FILE");
   app.set_version_flag("--version", absl::StrCat("muster-coordinator ", kSoftwareVersion));
+  return program;
+}
 
-  if (const int code = flags::ParseOrExit(app, argc, argv); code >= 0) return code;
+std::optional<int> ParseFlags(int argc, const char* const* argv, Flags& flags) {
+  const std::unique_ptr<CLI::App> app = CoordinatorApp(flags);
+  if (const int code = flags::ParseOrExit(*app, argc, argv); code >= 0) return code;
   const std::string problem = CheckCombination(flags);
   if (!problem.empty()) {
     std::cerr << problem << "\n";

@@ -3,11 +3,16 @@
 #define MUSTER_COORDINATOR_FLAGS_H_
 
 #include <cstddef>
+#include <memory>
 #include <optional>
 #include <string>
 
 #include "absl/time/time.h"
 #include "common/security/tls.h"
+
+namespace CLI {
+class App;
+}
 
 namespace muster {
 
@@ -23,7 +28,11 @@ struct Flags {
   size_t keep_jobs = 10000;
   absl::Duration keep_jobs_for = absl::InfiniteDuration();
   bool insecure_bind = false;
+  std::string config;
 };
+
+// The program's command line; parsing it fills `flags`, which must outlive it.
+std::unique_ptr<CLI::App> CoordinatorApp(Flags& flags);
 
 // Fills `flags` from the command line, the environment (MUSTER_LISTEN and so on) and the file that
 // --config names; see common/flags/flags.h. Returns nullopt when the coordinator should run,

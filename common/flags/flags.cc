@@ -28,16 +28,6 @@ std::string Environment(const std::string& name) {
   return value == nullptr ? "" : value;
 }
 
-// Long names of all options except help and version.
-std::vector<std::string> OptionNames(const CLI::App& app) {
-  std::vector<std::string> names;
-  for (const CLI::Option* option : app.get_options()) {
-    const bool about = option == app.get_help_ptr() || option == app.get_version_ptr();
-    if (!about && !option->get_lnames().empty()) names.push_back(option->get_lnames().front());
-  }
-  return names;
-}
-
 Arguments FromEnvironment(const std::vector<std::string>& names) {
   Arguments arguments;
   for (const std::string& name : names) {
@@ -108,6 +98,15 @@ absl::StatusOr<Arguments> Gather(const CLI::App& app, const Arguments& given,
 }
 
 }  // namespace
+
+std::vector<std::string> OptionNames(const CLI::App& app) {
+  std::vector<std::string> names;
+  for (const CLI::Option* option : app.get_options()) {
+    const bool about = option == app.get_help_ptr() || option == app.get_version_ptr();
+    if (!about && !option->get_lnames().empty()) names.push_back(option->get_lnames().front());
+  }
+  return names;
+}
 
 std::string EnvironmentName(absl::string_view option) {
   std::string name = absl::StrCat("MUSTER_", option);

@@ -16,6 +16,9 @@ class App;
 
 namespace muster::flags {
 
+// Long names of the options that can come from all four sources: all but help and version.
+std::vector<std::string> OptionNames(const CLI::App& app);
+
 // "tls-ca" → "MUSTER_TLS_CA".
 std::string EnvironmentName(absl::string_view option);
 
@@ -30,9 +33,8 @@ absl::StatusOr<std::vector<std::string>> ReadConfig(const std::string& path,
                                                     const std::vector<std::string>& names);
 
 // Parses `given` (argv without the program's name) together with options from the environment and
-// the configuration file. Every option of `app` itself that has a long name can come from all four
-// sources, except help and version. The file is the value of --config, otherwise `default_config`,
-// which need not exist. With --help, neither environment nor file is read. Empty variables count as
+// the configuration file, which is the value of --config, otherwise `default_config`; the latter
+// need not exist. With --help, neither environment nor file is read. Empty variables count as
 // unset. Returns the errors of ReadConfig; throws CLI::Error as CLI::App::parse does.
 absl::Status Parse(CLI::App& app, const std::vector<std::string>& given,
                    const std::string& default_config = "");

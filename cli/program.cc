@@ -1,0 +1,84 @@
+#include "cli/program.h"
+
+#include "CLI/CLI.hpp"
+#include "absl/strings/str_cat.h"
+#include "common/nearest.h"
+
+namespace muster::cli {
+namespace {
+
+// Each of these options can also be set in the environment, as MUSTER_NAME, and in the
+// configuration file.
+void DeclareCommonOptions(CLI::App& program, Context& context, std::string& config) {
+  program.add_option("--coordinator", context.coordinator, "Coordinator address")
+      ->type_name("HOST:PORT")
+      ->default_val("127.0.0.1:7070");
+  program
+      .add_option_function<std::string>(
+          "-o,--output",
+          [&context](const std::string& name) { context.output = Outputs().at(name); },
+          "Output format: table, wide, json, yaml, or name (names only)")
+      ->type_name("FORMAT")
+      ->default_str("table")
+      ->check([](const std::string& name) {
+        return Outputs().count(name) > 0
+                   ? ""
+                   : absl::StrCat(Quoted(name), " is not one of table, wide, json, yaml, name");
+      });
+  program
+      .add_option("--token-file", context.security.token_file,
+                  "File that contains the access token (default: MUSTER_TOKEN, then the token of "
+                  "this user's coordinator on this machine)")
+      ->type_name("FILE");
+  program
+      .add_option("--tls-ca", context.security.tls.ca,
+                  "CA certificate used to verify the coordinator; enables TLS")
+      ->type_name("FILE");
+  program
+      .add_option("--tls-cert", context.security.tls.cert,
+                  "Client certificate, if the coordinator requires one")
+      ->type_name("FILE");
+  program
+      .add_option("--tls-key", context.security.tls.key, "Private key of the client certificate")
+      ->type_name("FILE");
+  program.add_option("--config", config, "File that sets these options, one name=value per line")
+      ->type_name("FILE")
+      ->default_str("~/.config/muster/config");
+}
+
+void DeclareVerbs(CLI::App& program, Context& context) {
+  AddSubmitVerbs(program, context);
+  AddLocalVerb(program, context);
+  AddJobVerbs(program, context);
+  AddLogsVerb(program, context);
+  AddWhyVerb(program, context);
+  AddWaitVerb(program, context);
+  AddControlVerbs(program, context);
+  AddExperimentVerb(program, context);
+  AddNodeVerbs(program, context);
+  AddSpecVerbs(program, context);
+  AddCompletionVerb(program, context);
+  AddVersionVerb(program, context);
+}
+
+}  // namespace
+
+std::unique_ptr<Verb> MusterProgram(Context& context, std::string& config) {
+  std::unique_ptr<Verb> program = MakeProgram(
+      {.summary = "Submit training jobs to a Muster cluster and follow them.",
+       .usage = "VERB [OPTIONS]",
+       .paragraphs = {"A job trains a model on the cluster's nodes, or runs any program there, "
+                      "once per rank. `muster VERB --help` describes a verb.",
+                      "Options may appear anywhere. Each global option can also be set in the "
+                      "environment, as in MUSTER_COORDINATOR, or in the configuration file. A flag "
+                      "overrides the environment, which overrides the file."},
+       .examples = {{"muster spec init > job.yaml", "write a commented example spec"},
+                    {"muster run job.yaml", "queue a job, follow it, exit with its status"},
+                    {"muster run -- python3 train.py", "run any program, once per rank"},
+                    {"muster local job.yaml", "run a job on this machine, without a cluster"}}});
+  DeclareCommonOptions(*program, context, config);
+  DeclareVerbs(*program, context);
+  return program;
+}
+
+}  // namespace muster::cli
