@@ -16,6 +16,56 @@ namespace muster::agent {
 
 using Variables = std::map<std::string, std::string>;
 
+// A variable that RankVariables sets for a rank of a command job.
+struct CommandVariable {
+  const char* name;
+  // Whether the worker's environment and the job's `env` override it.
+  bool is_default;
+  const char* meaning;  // for docs/reference/environment.md
+};
+
+inline constexpr CommandVariable kCommandVariables[] = {
+    {"RANK", false, "Rank, from 0 to WORLD_SIZE - 1."},
+    {"WORLD_SIZE", false, "Number of ranks of the job."},
+    {"LOCAL_RANK", false, "Index of the rank on its node, from 0."},
+    {"LOCAL_WORLD_SIZE", false, "Number of the job's ranks on this node."},
+    {"NODE_RANK", false, "Index of the node among the job's nodes, from 0."},
+    {"GROUP_RANK", false, "As NODE_RANK."},
+    {"GROUP_WORLD_SIZE", false, "Number of the job's nodes."},
+    {"ROLE_NAME", false, "`default`."},
+    {"ROLE_RANK", false, "As RANK."},
+    {"ROLE_WORLD_SIZE", false, "As WORLD_SIZE."},
+    {"MASTER_ADDR", false, "Address of rank 0's node, at which the other ranks connect."},
+    {"MASTER_PORT", false, "Port on which rank 0 must listen; reserved by the worker."},
+    {"TORCHELASTIC_RUN_ID", false, "Id of the job."},
+    {"TORCHELASTIC_RESTART_COUNT", false, "Number of restarts so far."},
+    {"TORCHELASTIC_MAX_RESTARTS", false, "`restart.max` of the spec."},
+    {"TORCHELASTIC_ERROR_FILE", false,
+     "File to which PyTorch's `@record` writes an exception; its message becomes that of the "
+     "failure."},
+    {"TORCHELASTIC_USE_AGENT_STORE", false, "`False`: rank 0 serves the store."},
+    {"CUDA_VISIBLE_DEVICES", false, "UUIDs of the rank's GPUs; empty on CPU slots."},
+    {"NCCL_HOSTID", true,
+     "Id unique to the rank, so that NCCL accepts ranks that share a GPU. Set only with "
+     "`resources.share_device`."},
+    {"GLOO_SOCKET_IFNAME", true, "Network interface of the node's address, if known."},
+    {"NCCL_SOCKET_IFNAME", true, "As GLOO_SOCKET_IFNAME."},
+    {"OMP_NUM_THREADS", true, "`resources.threads_per_rank` of the spec."},
+    {"PYTHONUNBUFFERED", true, "`1`, so that output appears in the logs at once."},
+    {"MUSTER_JOB_ID", false, "Id of the job."},
+    {"MUSTER_GENERATION", false, "Generation of the job, from 1; each restart starts a new one."},
+    {"MUSTER_NODE_NAME", false, "Name of the node."},
+    {"MUSTER_CHECKPOINT_DIR", false,
+     "Directory of the job on this node, kept across its generations."},
+    {"MUSTER_PROGRESS", false,
+     "File to which the rank may append its progress, as lines of `step=12 loss=0.5`."},
+    {"MUSTER_GRACE_SECONDS", false, "Time between SIGTERM and SIGKILL when the rank is stopped."},
+    {"MUSTER_CACHE_DIR", false, "Directory of the worker for caches shared by all jobs."},
+    {"MUSTER_WORKER_SOCKET", false, "gRPC target of the worker, for Muster's own programs."},
+    {"MUSTER_RANK_TOKEN", false,
+     "Credential of the rank for MUSTER_WORKER_SOCKET; keep it secret."},
+};
+
 // Values that are the same for all ranks of this worker.
 struct NodeEnvironment {
   Variables inherited;  // the worker's environment without the worker's own settings

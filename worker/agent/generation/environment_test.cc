@@ -3,6 +3,8 @@
 #include <string>
 #include <vector>
 
+#include "absl/algorithm/container.h"
+#include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
@@ -15,6 +17,7 @@ using ::testing::Each;
 using ::testing::IsSupersetOf;
 using ::testing::Not;
 using ::testing::StartsWith;
+using ::testing::UnorderedElementsAreArray;
 
 class EnvironmentTest : public ::testing::Test {
  protected:
@@ -119,6 +122,24 @@ TEST_F(EnvironmentTest, JobCannotOverridePlacement) {
   EXPECT_THAT(Variables(),
               AllOf(Contains("MY=value"), Contains("RANK=3"), Contains("MUSTER_RANK_TOKEN=secret"),
                     Contains("PYTHONUNBUFFERED=0")));
+}
+
+TEST_F(EnvironmentTest, SetsTheVariablesOfTheTable) {
+  launch_.mutable_spec()->add_command("true");
+  launch_.mutable_spec()->mutable_resources()->set_share_device(true);
+  node_.interface = "eth1";
+  std::vector<std::string> names;
+  for (const CommandVariable& variable : kCommandVariables) names.push_back(variable.name);
+  std::vector<std::string> set;
+  for (const std::string& entry : Variables()) set.push_back(entry.substr(0, entry.find('=')));
+  EXPECT_THAT(set, UnorderedElementsAreArray(names));
+
+  for (const std::string& name : names) (*launch_.mutable_spec()->mutable_env())[name] = "job's";
+  const std::vector<std::string> variables = Variables();
+  for (const CommandVariable& variable : kCommandVariables) {
+    const std::string overridden = absl::StrCat(variable.name, "=job's");
+    EXPECT_EQ(absl::c_linear_search(variables, overridden), variable.is_default) << variable.name;
+  }
 }
 
 TEST_F(EnvironmentTest, SetsThreadsOfACommandIfUnset) {
