@@ -1,0 +1,85 @@
+#include <map>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "common/flags/flags.h"
+#include "docs/reference/markdown.h"
+#include "docs/reference/pages.h"
+#include "docs/reference/programs.h"
+#include "worker/agent/generation/environment.h"
+
+namespace muster::reference {
+namespace {
+
+// Variables of the programs themselves that do not belong to an option.
+const std::vector<Row>& OtherVariables() {
+  static const auto& rows = *new std::vector<Row>{
+      {"`MUSTER_TOKEN`", "muster, muster-worker", "Access token, if `--token-file` is not given."},
+      {"`MUSTER_TOKEN_DIR`", "all",
+       "Directory in which a coordinator publishes its local token and in which clients look for "
+       "it. Default: `~/.muster/tokens/HOST`, or `/tmp/muster-UID/tokens` without a home "
+       "directory."},
+      {"`MUSTER_CUDA_LIBRARY_PATH`", "muster-worker, for its ranks",
+       "Directories, separated by `:`, that are searched first for NVIDIA's libraries."},
+      {"`MUSTER_MPI_PLUGIN`", "programs of the process-group library",
+       "Path of `libmuster-mpi.so`. Default: beside the program, or in `../lib`."},
+      {"`XDG_CONFIG_HOME`", "muster",
+       "Directory of the configuration file `muster/config`. Default: `~/.config`."},
+      {"`NO_COLOR`", "muster", "Disables colors if set and not empty."},
+      {"`TMPDIR`", "muster local", "Parent of the private cluster's directory. Default: `/tmp`."},
+  };
+  return rows;
+}
+
+std::vector<Row> OptionVariables() {
+  const Programs programs;
+  std::map<std::string, std::vector<std::string>> programs_by_option;
+  for (const CLI::App* app : {static_cast<const CLI::App*>(programs.muster.get()),
+                              static_cast<const CLI::App*>(programs.coordinator.get()),
+                              static_cast<const CLI::App*>(programs.worker.get())}) {
+    for (const std::string& option : flags::OptionNames(*app)) {
+      programs_by_option[option].push_back(app->get_name());
+    }
+  }
+  std::vector<Row> rows;
+  for (const auto& [option, users] : programs_by_option) {
+    rows.push_back({Code(flags::EnvironmentName(option)), Code(absl::StrCat("--", option)),
+                    absl::StrJoin(users, ", ")});
+  }
+  return rows;
+}
+
+std::vector<Row> JobVariables() {
+  std::vector<Row> rows;
+  for (const agent::CommandVariable& variable : agent::kCommandVariables) {
+    rows.push_back({Code(variable.name), variable.is_default ? "yes" : "", variable.meaning});
+  }
+  return rows;
+}
+
+}  // namespace
+
+std::string EnvironmentPage() {
+  return absl::StrCat(
+      "# Environment variables\n\n"
+      "For users and operators: the variables that a command job finds in its environment, and "
+      "those that configure Muster's programs. ",
+      GeneratedFrom("`worker/agent/generation/environment.h` and the programs' options"),
+      "## Environment of a command job\n\n"
+      "Each rank inherits the environment of its worker, without the worker's `MUSTER_*` settings "
+      "except `MUSTER_CUDA_LIBRARY_PATH`.\n"
+      "The job's `env` comes on top of it. The variables below are set as well; those marked as "
+      "default are set only if neither the worker's\n"
+      "environment nor `env` has them, the others override both.\n\n",
+      Table({"variable", "default", "value"}, JobVariables()),
+      "## Options of Muster's programs\n\n"
+      "A global option of `muster` and any flag of the daemons can be set by a variable. The "
+      "command line overrides the variable, which\n"
+      "overrides the file given by `--config`. Empty variables count as unset. The options are "
+      "described in the\n[command-line reference](cli.md).\n\n",
+      Table({"variable", "option", "programs"}, OptionVariables()),
+      "## Other variables of Muster's programs\n\n",
+      Table({"variable", "program", "meaning"}, OtherVariables()));
+}
+
+}  // namespace muster::reference

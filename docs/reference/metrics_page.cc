@@ -1,0 +1,62 @@
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/strip.h"
+#include "absl/types/span.h"
+#include "coordinator/service/metric_families.h"
+#include "docs/reference/markdown.h"
+#include "docs/reference/pages.h"
+#include "worker/metric_families.h"
+
+namespace muster::reference {
+namespace {
+
+const char* TypeName(metrics::MetricType type) {
+  switch (type) {
+    case metrics::MetricType::Counter:
+      return "counter";
+    case metrics::MetricType::Gauge:
+      return "gauge";
+    case metrics::MetricType::Histogram:
+      return "histogram";
+    default:
+      return "untyped";
+  }
+}
+
+// Prometheus metrics have their unit in their name.
+std::string UnitOf(absl::string_view name) {
+  absl::ConsumeSuffix(&name, "_total");
+  for (const char* unit : {"seconds", "bytes", "ratio", "celsius", "watts"}) {
+    if (absl::EndsWith(name, absl::StrCat("_", unit))) return unit;
+  }
+  return "";
+}
+
+std::string FamilyTable(absl::Span<const metrics::Family> families) {
+  std::vector<Row> rows;
+  for (const metrics::Family& family : families) {
+    rows.push_back({Code(family.name), TypeName(family.type),
+                    absl::StrJoin(family.label_names(), ", "), UnitOf(family.name), family.help});
+  }
+  return Table({"metric", "type", "labels", "unit", "description"}, rows);
+}
+
+}  // namespace
+
+std::string MetricsPage() {
+  return absl::StrCat(
+      "# Metrics reference\n\n"
+      "For operators: the Prometheus metrics at `/metrics` of `muster-coordinator` and "
+      "`muster-worker`. ",
+      GeneratedFrom("the tables in `coordinator/service/metric_families.h` and "
+                    "`worker/metric_families.h`"),
+      "A metric without series is left out of a scrape: metrics of jobs appear with the first job, "
+      "metrics of GPUs where there are GPUs.\n\n"
+      "## muster-coordinator\n\n",
+      FamilyTable(service::kCoordinatorFamilies), "## muster-worker\n\n",
+      "The worker also exports the metrics of the ranks on its node.\n\n",
+      FamilyTable(kWorkerFamilies), "### GPUs\n\n", FamilyTable(kGpuFamilies));
+}
+
+}  // namespace muster::reference
