@@ -108,7 +108,8 @@ class LinksTest(unittest.TestCase):
         self.assertEqual(self.check("`[a](none.md)`\n```sh\n[b](none.md)\n```\n"), [])
 
     def test_reports_broken_links(self):
-        self.assertEqual(self.check("[a](none.md)\n\n[b](other.md#none) [c](#none) ![d](../../x.png)\n[ref]: no/file\n"), [
+        text = "[a](none.md)\n\n[b](other.md#none) [c](#none) ![d](../../x.png)\n[ref]: no/file\n"
+        self.assertEqual(self.check(text), [
             "docs/page.md:1: none.md does not exist",
             "docs/page.md:3: other.md#none has no such anchor",
             "docs/page.md:3: #none has no such anchor",

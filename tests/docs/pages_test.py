@@ -1,5 +1,6 @@
 """Runs the commands of README.md and the tutorials as a user would, and compares their output with the pages."""
 
+import pathlib
 import time
 import unittest
 
@@ -41,12 +42,8 @@ class PagesTest(unittest.TestCase):
         todo = [step for step in steps(page.read_text()) if is_run(step)]
         if not todo:
             return
-        try:
-            sandbox = Sandbox()
-        except Unavailable as reason:
-            self.skipTest(f"cannot create namespaces: {reason}")
         problems = []
-        with sandbox:
+        with new_sandbox() as sandbox:
             with Session(sandbox, PAGE_TIMEOUT_SECONDS) as session:
                 for step in todo:
                     try:
@@ -59,6 +56,13 @@ class PagesTest(unittest.TestCase):
             if not problems and (left := sandbox.leftovers()):
                 problems.append(f"{page} leaves processes or files behind: {left}")
         self.assertEqual(problems, [], "\n\n".join(problems))
+
+
+def new_sandbox():
+    try:
+        return Sandbox()
+    except Unavailable as reason:
+        raise unittest.SkipTest(f"cannot create namespaces: {reason}")
 
 
 def run_step(session, step):
@@ -76,6 +80,32 @@ def run_step(session, step):
 
 for _page in PAGES:
     setattr(PagesTest, f"test_{_page.stem.lower()}", lambda self, page=_page: self.run_page(page))
+
+
+class SandboxTest(unittest.TestCase):
+    def test_blocks_share_one_shell(self):
+        with new_sandbox() as sandbox, Session(sandbox, 10) as session:
+            session.run("cd deploy\nvalue=1\n")
+            output = session.run("echo $value; ls quickstart.sh; echo error >&2\n")
+            self.assertEqual(output(), "1\nquickstart.sh\nerror\n")
+
+    def test_reports_failed_command(self):
+        with new_sandbox() as sandbox, Session(sandbox, 10) as session:
+            with self.assertRaisesRegex(Failed, "a command failed; output:\nbefore\n$"):
+                session.run("echo before\nfalse\necho after\n")
+
+    def test_reports_time_out(self):
+        with new_sandbox() as sandbox, Session(sandbox, 0.5) as session:
+            with self.assertRaisesRegex(Failed, "did not end in time; output:\nbefore\n$"):
+                session.run("echo before\nsleep 600\n")
+
+    def test_reports_leftovers(self):
+        with new_sandbox() as sandbox:
+            with Session(sandbox, 10) as session:
+                session.run("sleep 600 &\ntouch $TMPDIR/file\n")
+            self.assertEqual(sandbox.leftovers(timeout=0.2), ["sleep 600", str(sandbox.tmp / "file")])
+            pid = next(iter(sandbox.processes()))
+        self.assertFalse(pathlib.Path(f"/proc/{pid}").exists())
 
 
 if __name__ == "__main__":

@@ -13,13 +13,15 @@ from tests.support.cluster import wait_until_gone
 from tests.support.daemon import ROOT, binary
 from tests.support.namespaces import Holder, Unavailable
 
+DONE = "the block has ended"
+
 
 class Failed(Exception):
     """A block of commands failed or did not end; the message contains its output."""
 
 
 class Sandbox(Holder):
-    """A network with only loopback, so that fixed ports are free, and a pid namespace, so that all processes end with it.
+    """A network with only loopback, so that fixed ports are free; all processes in it end with it.
 
     `root` looks like a clone of the repository in which the programs were built. A context manager; raises
     namespaces.Unavailable if the machine does not permit namespaces.
@@ -54,21 +56,9 @@ class Sandbox(Holder):
             "TMPDIR": str(self.tmp),
         }
 
-    def processes(self):
-        """{pid: command line} of the processes of the namespace except the one that holds it."""
-        namespace = os.readlink(f"/proc/{self.pid}/ns/pid")
-        found = {}
-        for entry in pathlib.Path("/proc").glob("[0-9]*"):
-            with contextlib.suppress(OSError):
-                if int(entry.name) == self.pid or os.readlink(entry / "ns/pid") != namespace:
-                    continue
-                if (entry / "stat").read_text().rsplit(")", 1)[1].split()[0] != "Z":
-                    found[int(entry.name)] = (entry / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
-        return found
-
-    def leftovers(self):
-        """Processes that still run, after a moment to end, and files in the temporary directory."""
-        return [*wait_until_gone(self.processes, 10).values(), *map(str, self.tmp.rglob("*"))]
+    def leftovers(self, timeout=10):
+        """Processes that have not ended within the timeout, and files in the temporary directory."""
+        return [*wait_until_gone(self.processes, timeout).values(), *map(str, self.tmp.rglob("*"))]
 
 
 class Session:
@@ -104,15 +94,17 @@ class Session:
         self._blocks += 1
         script, out = (self._directory / f"block-{self._blocks}.{end}" for end in ("sh", "out"))
         script.write_text(commands)
-        self._send(f"set -e; . {script} < /dev/null > {out} 2>&1; set +e; echo done")
+        self._send(f"set -e; . {script} < /dev/null > {out} 2>&1; set +e; echo {DONE}")
 
         def output():
             return out.read_text(errors="replace") if out.exists() else ""
 
-        ready, _, _ = select.select([self._bash.stdout], [], [], max(0, self._deadline - time.monotonic()))
-        if not ready:
-            raise Failed(f"the commands did not end in time; output:\n{output()}")
-        answer = os.read(self._bash.stdout.fileno(), 4096).decode(errors="replace")
-        if answer != "done\n":
-            raise Failed(f"a command failed; output:\n{output()}{answer}")
+        answer = b""
+        while not answer.endswith(DONE.encode() + b"\n"):
+            if not select.select([self._bash.stdout], [], [], max(0, self._deadline - time.monotonic()))[0]:
+                raise Failed(f"the commands did not end in time; output:\n{output()}")
+            more = os.read(self._bash.stdout.fileno(), 4096)
+            if not more:
+                raise Failed(f"a command failed; output:\n{output()}{answer.decode(errors='replace')}")
+            answer += more
         return output

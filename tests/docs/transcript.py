@@ -20,6 +20,7 @@ _VOLATILE = [(re.compile(pattern), replacement) for pattern, replacement in (
     (r"\bOMP_NUM_THREADS=\d+", "OMP_NUM_THREADS=N"),
     # A job id: the name and five letters or digits.
     (r"\b([a-z][a-z0-9-]*)-[a-z0-9]{5}(?![\w-])", r"\1-ID"),
+    (r"\b[0-9a-f]{64}\b", "DIGEST"),
     (r"\b\d[\d,]* images/s", "N images/s"),
     (r"\b\d+(?:\.\d+)? [KMGT]iB\b", "SIZE"),
     (r"\b\d{4}-\d\d-\d\d \d\d:\d\d:\d\d [+-]\d{4}", "DATE"),

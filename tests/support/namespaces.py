@@ -56,6 +56,19 @@ class Holder:
     def run(self, *argv):
         return _run([*self.prefix(), *argv])
 
+    def processes(self):
+        """{pid on the host: command line} of the processes in its pid namespace, except itself."""
+        where = os.readlink(f"/proc/{self.pid}/ns/pid")
+        found = {}
+        for entry in pathlib.Path("/proc").glob("[0-9]*"):
+            with contextlib.suppress(OSError):
+                if int(entry.name) == self.pid or os.readlink(entry / "ns/pid") != where:
+                    continue
+                if (entry / "stat").read_text().rsplit(")", 1)[1].split()[0] != "Z":
+                    command = (entry / "cmdline").read_bytes().replace(b"\0", b" ")
+                    found[int(entry.name)] = command.decode(errors="replace").strip()
+        return found
+
     def __enter__(self):
         return self
 
@@ -136,19 +149,6 @@ class Machine(Holder):
         target.parent.mkdir(parents=True, exist_ok=True)
         target.touch(mode=0o600)
         target.write_text(text)
-
-    def processes(self):
-        """{pid on the host: command line} of the machine's processes, except its holder."""
-        where = os.readlink(f"/proc/{self.pid}/ns/pid")
-        found = {}
-        for entry in pathlib.Path("/proc").glob("[0-9]*"):
-            with contextlib.suppress(OSError):
-                if int(entry.name) == self.pid or os.readlink(entry / "ns/pid") != where:
-                    continue
-                if (entry / "stat").read_text().rsplit(")", 1)[1].split()[0] != "Z":
-                    command = (entry / "cmdline").read_bytes().replace(b"\0", b" ")
-                    found[int(entry.name)] = command.decode(errors="replace").strip()
-        return found
 
 
 class Lab:
