@@ -9,7 +9,7 @@ namespace muster {
 
 using metrics::MetricType;
 
-// Of the worker and its ranks; see worker/agent/metrics.h.
+// Metrics of the worker and its ranks; see worker/agent/metrics.h.
 inline constexpr metrics::Family kWorkerFamilies[] = {
     {"muster_build_info",
      MetricType::Gauge,
@@ -82,7 +82,7 @@ inline constexpr metrics::Family kWorkerFamilies[] = {
      "Bytes that the rank sent into collectives in this generation."},
 };
 
-// Of the worker's GPUs; see worker/gpu/gpu_metrics.h.
+// Metrics of the worker's GPUs; see worker/gpu/gpu_metrics.h.
 inline constexpr metrics::Family kGpuFamilies[] = {
     {"muster_gpu_info",
      MetricType::Gauge,

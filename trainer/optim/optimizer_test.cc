@@ -311,7 +311,7 @@ TEST(OptimizerTest, ReturnsExhaustionOfDeviceMemory) {
   kernels::LimitedDevice device;
   OptimizerOptions options;
   options.device = &device;
-  // LARS has two arrays besides its state.
+  // LARS has two arrays in addition to its state.
   for (const auto& [name, allocations] : {std::pair("sgd", 1), {"adamw", 2}, {"lars", 3}}) {
     const v1::OptimizerSpec spec = Spec(name);
     const auto create = [&] { return Optimizer::Create(spec, Parameters(), options).status(); };

@@ -105,7 +105,7 @@ class Strategy {
   // that could report it does. FAILED_PRECONDITION if too many results have not been polled.
   virtual absl::Status Step(const data::Batch& batch, uint64_t step, StepTimes& times) = 0;
   // Returns the result of the next step, in order. Empty if no step is pending, or if the result is
-  // not available yet, unless `wait` is set or so many steps are pending that the call must wait.
+  // not available yet, unless `wait` is set or too many steps are pending.
   // Error with exit code kExitDiverged if the loss is infinite or NaN or, with loss scaling, if
   // reducing the scale no longer helps; no later step has changed the state then.
   virtual absl::StatusOr<std::optional<StepResult>> PollStepResult(bool wait) = 0;

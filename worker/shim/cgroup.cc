@@ -101,7 +101,7 @@ std::vector<pid_t> Cgroup::Processes() const {
   while (*at != '\0') {
     char* end = nullptr;
     const long pid = std::strtol(at, &end, 10);
-    // 0 stands for a process outside of our pid namespace.
+    // 0 means a process outside of our pid namespace.
     if (end == at) break;
     if (pid > 0) pids.push_back(static_cast<pid_t>(pid));
     at = end;
