@@ -16,7 +16,7 @@
 namespace muster::kernels {
 
 struct BatchNormShape {
-  int64_t rows = 0;
+  int64_t samples = 0;
   int64_t height = 1;
   int64_t width = 1;
   int64_t channels = 1;
@@ -25,10 +25,10 @@ struct BatchNormShape {
   bool pool = false;
   DataType type = DataType::kFloat32;  // of x, addend, y, dy, dz and dx
 
-  int64_t pixels() const { return rows * height * width; }
+  int64_t pixels() const { return samples * height * width; }
   int64_t out_height() const { return pool ? height / 2 : height; }
   int64_t out_width() const { return pool ? width / 2 : width; }
-  int64_t out_pixels() const { return rows * out_height() * out_width(); }
+  int64_t out_pixels() const { return samples * out_height() * out_width(); }
 };
 
 // x [pixels, channels] -> mean [channels], variance [channels] (biased). pixels > 0.

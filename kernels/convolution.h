@@ -51,7 +51,7 @@ struct ConvolutionShape {
 };
 
 struct ConvolutionOptions {
-  int64_t max_rows = 1;
+  int64_t max_samples = 1;
   bool bias = true;           // BackwardWeights writes dbias
   bool training = true;       // backward will be called
   bool data_gradient = true;  // BackwardData will be called
@@ -61,7 +61,7 @@ struct ConvolutionOptions {
   DataType compute_type = DataType::kFloat32;
 
   bool valid() const {
-    return max_rows > 0 && threads > 0 && IsKernelType(x_type) && IsKernelType(y_type) &&
+    return max_samples > 0 && threads > 0 && IsKernelType(x_type) && IsKernelType(y_type) &&
            IsKernelType(compute_type);
   }
 };
@@ -85,16 +85,16 @@ class Convolution {
   // Workspace bytes needed by each call below; 64-byte aligned, with unspecified content.
   virtual size_t workspace_bytes() const = 0;
 
-  // 0 <= rows <= max_rows samples everywhere. All arrays are 64-byte aligned.
-  // x [rows, height, width, in_channels] -> y [rows, out_height, out_width, out_channels]
-  virtual void Forward(int64_t rows, const void* x, const float* weights, const Epilogue& epilogue,
-                       void* y, void* workspace) = 0;
+  // 0 <= samples <= max_samples everywhere. All arrays are 64-byte aligned.
+  // x [samples, height, width, in_channels] -> y [samples, out_height, out_width, out_channels]
+  virtual void Forward(int64_t samples, const void* x, const float* weights,
+                       const Epilogue& epilogue, void* y, void* workspace) = 0;
   // dy, the gradient of the sums before the epilogue, like y -> dx like x
-  virtual void BackwardData(int64_t rows, const void* dy, const float* weights, void* dx,
+  virtual void BackwardData(int64_t samples, const void* dy, const float* weights, void* dx,
                             void* workspace) = 0;
   // x, dy -> dweights like weights, dbias [out_channels], the sums of dy rounded like an operand;
-  // dbias is null without a bias. Both are overwritten; zero if rows is 0.
-  virtual void BackwardWeights(int64_t rows, const void* x, const void* dy, float* dweights,
+  // dbias is null without a bias. Both are overwritten; zero if samples is 0.
+  virtual void BackwardWeights(int64_t samples, const void* x, const void* dy, float* dweights,
                                float* dbias, void* workspace) = 0;
 };
 

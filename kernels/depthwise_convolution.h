@@ -13,7 +13,7 @@
 namespace muster::kernels {
 
 struct DepthwiseConvolutionShape {
-  int64_t rows = 0;
+  int64_t samples = 0;
   int64_t height = 1;  // of the input
   int64_t width = 1;
   int64_t channels = 1;
@@ -36,8 +36,8 @@ struct DepthwiseConvolutionShape {
   int64_t weights_elements() const { return kernel * kernel * padded_channels(); }
 };
 
-// x [rows, height, width, channels], weights float32 [kernel, kernel, padded_channels]
-// -> y [rows, out_height, out_width, channels], which overlaps no other array.
+// x [samples, height, width, channels], weights float32 [kernel, kernel, padded_channels]
+// -> y [samples, out_height, out_width, channels], which overlaps no other array.
 using DepthwiseConvolutionForward = void(const DepthwiseConvolutionShape& shape, const void* x,
                                          const float* weights, const Epilogue& epilogue, void* y);
 
@@ -46,7 +46,7 @@ using DepthwiseConvolutionBackwardData = void(const DepthwiseConvolutionShape& s
                                               const void* dy, const float* weights, void* dx);
 
 // x, dy -> dweights like weights, dbias float32 [channels] or null; both are overwritten; zero if
-// rows is 0. dbias is the sum of dy rounded like an operand.
+// samples is 0. dbias is the sum of dy rounded like an operand.
 using DepthwiseConvolutionBackwardWeights = void(const DepthwiseConvolutionShape& shape,
                                                  const void* x, const void* dy, float* dweights,
                                                  float* dbias);

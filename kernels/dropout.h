@@ -16,7 +16,7 @@ namespace muster::kernels {
 // calls.
 struct RandomDraw {
   PhiloxKey key{};         // derived from (seed, step)
-  uint64_t first_row = 0;  // index of the pass's first sample in the global batch
+  uint64_t first_sample = 0;  // index of the pass's first sample in the global batch
 };
 
 struct DropoutMask {
@@ -26,15 +26,15 @@ struct DropoutMask {
 
 // The Philox counter for elements 4 * block to 4 * block + 3 of a global sample; an element is
 // dropped if Uniform01 of its word is below the probability.
-MUSTER_HOST_DEVICE constexpr PhiloxCounter DropoutCounter(uint32_t layer, uint64_t row,
+MUSTER_HOST_DEVICE constexpr PhiloxCounter DropoutCounter(uint32_t layer, uint64_t sample,
                                                           uint32_t block) {
-  return {block, static_cast<uint32_t>(row), static_cast<uint32_t>(row >> 32), layer};
+  return {block, static_cast<uint32_t>(sample), static_cast<uint32_t>(sample >> 32), layer};
 }
 
-// x [rows, columns] of `type` -> y like x: 0 or x / (1 - probability), for forward and, applied to
-// gradients, for backward. `draw` is in the memory of the arrays. y may be x.
-using Dropout = void(DataType type, const DropoutMask& mask, const RandomDraw* draw, int64_t rows,
-                     int64_t columns, const void* x, void* y);
+// x [samples, columns] of `type` -> y like x: 0 or x / (1 - probability), for forward and, applied
+// to gradients, for backward. `draw` is in the memory of the arrays. y may be x.
+using Dropout = void(DataType type, const DropoutMask& mask, const RandomDraw* draw,
+                     int64_t samples, int64_t columns, const void* x, void* y);
 
 // A residual branch under stochastic depth.
 struct BlockDraw {

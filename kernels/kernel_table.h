@@ -10,7 +10,7 @@
 #include "kernels/cast.h"
 #include "kernels/depthwise_convolution.h"
 #include "kernels/dropout.h"
-#include "kernels/image_rows.h"
+#include "kernels/image_transform.h"
 #include "kernels/lars.h"
 #include "kernels/nt_xent.h"
 #include "kernels/optimizer.h"
@@ -58,7 +58,7 @@ struct KernelTable {
   NtXentBackward* nt_xent_backward;
   // resize.h
   Resize* resize;
-  // image_rows.h
+  // image_transform.h
   LoadImages* load_images;
   // depthwise_convolution.h
   DepthwiseConvolutionForward* depthwise_convolution_forward;

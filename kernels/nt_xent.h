@@ -45,22 +45,22 @@ struct NtXentShape {
   float temperature = 1;
 
   // Row length of logits and log sums: a whole number of vectors of any instruction set.
-  int64_t line() const { return (samples + 15) / 16 * 16; }
-  int64_t logits_elements() const { return anchors * line(); }
-  int64_t workspace_elements() const { return width * line(); }
+  int64_t row_stride() const { return (samples + 15) / 16 * 16; }
+  int64_t logits_elements() const { return anchors * row_stride(); }
+  int64_t workspace_elements() const { return width * row_stride(); }
 };
 
-// units float32 [samples, width], each row of length one or zero -> logits [anchors, line()], minus
-// infinity for an anchor with itself, unspecified beyond `samples`; log_sums [anchors]; result over
-// the anchors, in the memory of the arrays; an anchor is correct if it is more similar to its
-// positive than to any negative. workspace: workspace_elements(). In a group of two samples without
-// negatives, the losses are zero.
+// units float32 [samples, width], each row of length one or zero -> logits [anchors, row_stride()],
+// minus infinity for an anchor with itself, unspecified beyond `samples`; log_sums [anchors];
+// result over the anchors, in the memory of the arrays; an anchor is correct if it is more similar
+// to its positive than to any negative. workspace: workspace_elements(). In a group of two samples
+// without negatives, the losses are zero.
 using NtXentForward = void(const NtXentShape& shape, const float* units, float* logits,
                            float* log_sums, float* workspace, LossResult* result);
 
-// After forward. log_sums [line()], of all samples. Overwrites the logits; dunits [anchors, width]:
-// the gradient of the whole group's summed losses with respect to this process's units, times scale
-// and, unless null, *loss_scale.
+// After forward. log_sums [row_stride()], of all samples. Overwrites the logits; dunits [anchors,
+// width]: the gradient of the whole group's summed losses with respect to this process's units,
+// times scale and, unless null, *loss_scale.
 using NtXentBackward = void(const NtXentShape& shape, double scale, const double* loss_scale,
                             const float* units, const float* log_sums, float* logits,
                             float* dunits);

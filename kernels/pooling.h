@@ -16,7 +16,7 @@ inline constexpr uint8_t kNoChoice = 255;
 
 // Max pooling, alone or after a ReLU. height and width are at least kernel - 2 * padding.
 struct PoolShape {
-  int64_t rows = 0;
+  int64_t samples = 0;
   int64_t height = 2;
   int64_t width = 2;
   int64_t channels = 1;
@@ -44,7 +44,7 @@ using MaxPoolBackward = void(const PoolShape& shape, const void* dy, const uint8
 // Average pooling without padding; global if the kernel is as large as the image. height and width
 // are at least the kernel's.
 struct AveragePoolShape {
-  int64_t rows = 0;
+  int64_t samples = 0;
   int64_t height = 1;
   int64_t width = 1;
   int64_t channels = 1;
@@ -57,7 +57,7 @@ struct AveragePoolShape {
   int64_t out_width() const { return (width - kernel_width) / stride + 1; }
 };
 
-// x [rows, height, width, channels] -> y [rows, out_height, out_width, channels].
+// x [samples, height, width, channels] -> y [samples, out_height, out_width, channels].
 using AveragePoolForward = void(const AveragePoolShape& shape, const void* x, void* y);
 
 // dy like y -> dx like x, zero outside all windows.

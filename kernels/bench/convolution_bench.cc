@@ -160,10 +160,10 @@ Array Allocate(int64_t elements) {
 class Subject {
  public:
   Subject(absl::StatusOr<std::unique_ptr<Convolution>> made, const ConvolutionShape& shape,
-          int64_t rows)
-      : rows_(rows),
-        x_(Allocate(rows * shape.input_elements())),
-        y_(Allocate(rows * shape.output_elements())),
+          int64_t samples)
+      : samples_(samples),
+        x_(Allocate(samples * shape.input_elements())),
+        y_(Allocate(samples * shape.output_elements())),
         weights_(nullptr, &std::free),
         workspace_(nullptr, &std::free) {
     if (!made.ok()) {
@@ -181,18 +181,18 @@ class Subject {
   double Milliseconds(int pass) {
     const Clock::time_point start = Clock::now();
     if (pass == 0) {
-      convolution_->Forward(rows_, x_.get(), weights_.get(), {}, y_.get(), workspace_.get());
+      convolution_->Forward(samples_, x_.get(), weights_.get(), {}, y_.get(), workspace_.get());
     } else if (pass == 1) {
-      convolution_->BackwardData(rows_, y_.get(), weights_.get(), x_.get(), workspace_.get());
+      convolution_->BackwardData(samples_, y_.get(), weights_.get(), x_.get(), workspace_.get());
     } else {
-      convolution_->BackwardWeights(rows_, x_.get(), y_.get(), weights_.get(), nullptr,
+      convolution_->BackwardWeights(samples_, x_.get(), y_.get(), weights_.get(), nullptr,
                                     workspace_.get());
     }
     return std::chrono::duration<double, std::milli>(Clock::now() - start).count();
   }
 
  private:
-  int64_t rows_;
+  int64_t samples_;
   std::unique_ptr<Convolution> convolution_;
   Array x_, y_, weights_, workspace_;
 };
@@ -217,7 +217,7 @@ InstructionSet InstructionSetOf(const std::string& name) {
 
 int Main(int argc, char** argv) {
   const std::string name = argc > 1 ? argv[1] : "resnet18";
-  const int64_t rows = argc > 2 ? std::atoi(argv[2]) : 16;
+  const int64_t samples = argc > 2 ? std::atoi(argv[2]) : 16;
   const int64_t image_size = argc > 3 ? std::atoi(argv[3]) : 224;
   const int threads = argc > 4 ? std::atoi(argv[4]) : 1;
   const bool low = argc > 5 && std::string(argv[5]) == "bfloat16";
@@ -230,16 +230,16 @@ int Main(int argc, char** argv) {
   for (const Layer& layer : network.layers()) {
     const ConvolutionShape& shape = layer.shape;
     // The images are float32.
-    const ConvolutionOptions options = {.max_rows = rows,
+    const ConvolutionOptions options = {.max_samples = samples,
                                         .bias = false,
                                         .data_gradient = !first,
                                         .threads = threads,
                                         .x_type = first ? DataType::kFloat32 : type,
                                         .y_type = type,
                                         .compute_type = type};
-    Subject subject(cpu::MakeConvolution(shape, options, set), shape, rows);
+    Subject subject(cpu::MakeConvolution(shape, options, set), shape, samples);
     if (!subject.made()) return 1;
-    const double gigaflops = 2e-9 * static_cast<double>(rows * shape.output_elements()) *
+    const double gigaflops = 2e-9 * static_cast<double>(samples * shape.output_elements()) *
                              static_cast<double>(shape.fan_in());
     std::printf("%dx %s", layer.count, Network::Name(shape).c_str());
     for (int pass = 0; pass < 3; ++pass) {
@@ -256,7 +256,7 @@ int Main(int argc, char** argv) {
   }
   std::printf("forward %.1f ms, backward data %.1f ms, backward weights %.1f ms: %.1f images/s\n",
               totals[0], totals[1], totals[2],
-              static_cast<double>(rows) / (totals[0] + totals[1] + totals[2]) * 1e3);
+              static_cast<double>(samples) / (totals[0] + totals[1] + totals[2]) * 1e3);
   return 0;
 }
 

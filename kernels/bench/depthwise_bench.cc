@@ -62,10 +62,10 @@ class Array {
 
 struct Arrays {
   Arrays(const DepthwiseConvolutionShape& shape, DataType type)
-      : x(type, shape.rows * shape.input_elements()),
-        y(type, shape.rows * shape.output_elements()),
-        dx(type, shape.rows * shape.input_elements()),
-        dy(type, shape.rows * shape.output_elements()) {}
+      : x(type, shape.samples * shape.input_elements()),
+        y(type, shape.samples * shape.output_elements()),
+        dx(type, shape.samples * shape.input_elements()),
+        dy(type, shape.samples * shape.output_elements()) {}
   const Array x, y, dx, dy;
 };
 
@@ -117,8 +117,8 @@ double Median(std::vector<double> values) {
   return values[values.size() / 2];
 }
 
-void Bench(const Layer& layer, int64_t rows, int rounds) {
-  const DepthwiseConvolutionShape shape = {.rows = rows,
+void Bench(const Layer& layer, int64_t samples, int rounds) {
+  const DepthwiseConvolutionShape shape = {.samples = samples,
                                            .height = layer.size,
                                            .width = layer.size,
                                            .channels = layer.channels,
@@ -129,7 +129,7 @@ void Bench(const Layer& layer, int64_t rows, int rounds) {
   const size_t copied = (lows.x.bytes() + lows.y.bytes()) / 2;
   const Array from(DataType::kBfloat16, copied / 2), to(DataType::kBfloat16, copied / 2);
   const double gigaflops =
-      2e-9 * static_cast<double>(rows * shape.output_elements() * shape.kernel * shape.kernel);
+      2e-9 * static_cast<double>(samples * shape.output_elements() * shape.kernel * shape.kernel);
   for (int direction = 0; direction < kDirectionCount; ++direction) {
     std::vector<double> times[2], copies;
     for (int round = 0; round < rounds; ++round) {
@@ -146,12 +146,12 @@ void Bench(const Layer& layer, int64_t rows, int rounds) {
 }
 
 int Main(int argc, char** argv) {
-  const int64_t rows = argc > 1 ? std::atoi(argv[1]) : 32;
+  const int64_t samples = argc > 1 ? std::atoi(argv[1]) : 32;
   const int rounds = argc > 2 ? std::atoi(argv[2]) : 21;
-  std::printf("batch size %ld, one thread, %s\n", rows, CpuKernels().name);
+  std::printf("batch size %ld, one thread, %s\n", samples, CpuKernels().name);
   std::printf("%-28s | %15s | %11s\n", "", "GFLOP/s", "bf16 over");
   std::printf("%-28s | %7s %7s | %5s %5s\n", "", "f32", "bf16", "f32", "copy");
-  for (const Layer& layer : kLayers) Bench(layer, rows, rounds);
+  for (const Layer& layer : kLayers) Bench(layer, samples, rounds);
   return 0;
 }
 

@@ -111,7 +111,7 @@ class Bench {
 
   void BatchNorm(int64_t channels) {
     const int64_t pixels = static_cast<int64_t>(count_) / channels;
-    const BatchNormShape shape{.rows = 1,
+    const BatchNormShape shape{.samples = 1,
                                .height = 1,
                                .width = pixels,
                                .channels = channels,
@@ -171,9 +171,9 @@ class Bench {
       return;
     }
     constexpr int64_t kClasses = 1000;
-    const CrossEntropyOptions options{.rows = static_cast<int64_t>(count_) / kClasses,
+    const CrossEntropyOptions options{.samples = static_cast<int64_t>(count_) / kClasses,
                                       .classes = kClasses};
-    const std::vector<int32_t> labels(options.rows, 7);
+    const std::vector<int32_t> labels(options.samples, 7);
     LossResult result;
     Report("softmax cross-entropy, 1000 classes", 2 * array, [&] {
       kernels_.softmax_cross_entropy(options, static_cast<float*>(X()), labels.data(), nullptr,
@@ -186,7 +186,7 @@ class Bench {
       return static_cast<int64_t>(count_) / (size * size * channels);
     };
     for (const int64_t size : {112, 16}) {
-      const PoolShape shape{.rows = image(size, 64),
+      const PoolShape shape{.samples = image(size, 64),
                             .height = size,
                             .width = size,
                             .channels = 64,
@@ -195,8 +195,8 @@ class Bench {
                             .stride = 2,
                             .padding = 1,
                             .type = type_};
-      if (shape.rows == 0) continue;
-      const double in = static_cast<double>(shape.rows * size * size * 64);
+      if (shape.samples == 0) continue;
+      const double in = static_cast<double>(shape.samples * size * size * 64);
       const double bytes = in * SizeOf(type_) * 1.25 + in / 4;
       const std::string name = " max pool 3x3 s2 " + std::to_string(size);
       Report("relu +" + name, bytes, [&] { kernels_.max_pool_forward(shape, X(), Z(), Choice()); });
@@ -204,14 +204,14 @@ class Bench {
              [&] { kernels_.max_pool_backward(shape, Y(), Choice(), Z()); });
     }
     for (const int64_t channels : {512, 1280}) {
-      const AveragePoolShape shape{.rows = image(7, channels),
+      const AveragePoolShape shape{.samples = image(7, channels),
                                    .height = 7,
                                    .width = 7,
                                    .channels = channels,
                                    .kernel_height = 7,
                                    .kernel_width = 7,
                                    .type = type_};
-      const double in = static_cast<double>(shape.rows * 49 * channels) * SizeOf(type_);
+      const double in = static_cast<double>(shape.samples * 49 * channels) * SizeOf(type_);
       const std::string name = "global average pool 7x7 " + std::to_string(channels);
       Report(name, in * 50 / 49, [&] { kernels_.average_pool_forward(shape, X(), Z()); });
       Report("backward of " + name, in * 50 / 49,

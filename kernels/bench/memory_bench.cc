@@ -151,8 +151,8 @@ class Bench {
   // As after the convolutions of a residual block.
   void AddBatchNorm(DataType type) {
     constexpr int64_t kChannels = 256, kSide = 28;
-    const auto row_bytes = static_cast<size_t>(kChannels * kSide * kSide) * SizeOf(type);
-    const BatchNormShape shape{.rows = static_cast<int64_t>(bytes_ / row_bytes),
+    const auto sample_bytes = static_cast<size_t>(kChannels * kSide * kSide) * SizeOf(type);
+    const BatchNormShape shape{.samples = static_cast<int64_t>(bytes_ / sample_bytes),
                                .height = kSide,
                                .width = kSide,
                                .channels = kChannels,
@@ -202,14 +202,14 @@ class Bench {
 
   void AddCrossEntropy() {
     const CrossEntropyOptions options{
-        .rows = 32768, .classes = 1000, .label_smoothing = 0.1, .scale = 1.0 / 32768};
-    const size_t count = options.rows * options.classes;
+        .samples = 32768, .classes = 1000, .label_smoothing = 0.1, .scale = 1.0 / 32768};
+    const size_t count = options.samples * options.classes;
     const float* const logits = Floats(count);
     float* const gradient = Floats(count);
-    auto* const labels = static_cast<int32_t*>(Memory(options.rows * sizeof(int32_t)));
+    auto* const labels = static_cast<int32_t*>(Memory(options.samples * sizeof(int32_t)));
     auto* const result = static_cast<LossResult*>(Memory(sizeof(LossResult)));
     if (labels != nullptr) {
-      std::vector<int32_t> drawn(options.rows);
+      std::vector<int32_t> drawn(options.samples);
       for (int32_t& label : drawn) label = static_cast<int32_t>(random_() % options.classes);
       device_.CopyToDevice(labels, drawn.data(), drawn.size() * sizeof(int32_t));
     }
@@ -220,15 +220,15 @@ class Bench {
 
   void AddDepthwise(DataType type, int64_t stride) {
     constexpr int64_t kChannels = 96, kSide = 56;
-    const auto row_bytes = static_cast<size_t>(kChannels * kSide * kSide) * SizeOf(type);
-    const DepthwiseConvolutionShape shape{.rows = static_cast<int64_t>(bytes_ / row_bytes),
+    const auto sample_bytes = static_cast<size_t>(kChannels * kSide * kSide) * SizeOf(type);
+    const DepthwiseConvolutionShape shape{.samples = static_cast<int64_t>(bytes_ / sample_bytes),
                                           .height = kSide,
                                           .width = kSide,
                                           .channels = kChannels,
                                           .stride = stride,
                                           .type = type};
-    const auto in = static_cast<size_t>(shape.rows * shape.input_elements());
-    const auto out = static_cast<size_t>(shape.rows * shape.output_elements());
+    const auto in = static_cast<size_t>(shape.samples * shape.input_elements());
+    const auto out = static_cast<size_t>(shape.samples * shape.output_elements());
     const void* const x = Values(type, in);
     void* const dx = Memory(in * SizeOf(type));
     void* const y = Memory(out * SizeOf(type));

@@ -24,14 +24,15 @@ constexpr DataType kBf16 = DataType::kBfloat16;
 
 struct Case {
   ConvolutionShape shape;
-  int64_t rows;
+  int64_t samples;
   bool data_gradient = true;
 };
 
 std::string Name(const Case& layer) {
   const ConvolutionShape& s = layer.shape;
-  return testing::PrintToString(std::vector<int64_t>{
-      layer.rows, s.height, s.width, s.in_channels, s.out_channels, s.kernel, s.stride, s.padding});
+  return testing::PrintToString(std::vector<int64_t>{layer.samples, s.height, s.width,
+                                                     s.in_channels, s.out_channels, s.kernel,
+                                                     s.stride, s.padding});
 }
 
 // Whole and partial blocks, of positions and of channels.
@@ -95,7 +96,7 @@ class AmxConvolutionTest : public testing::Test {
   }
 
   static ConvolutionOptions Options(const Case& layer, int threads = 1) {
-    return {.max_rows = layer.rows,
+    return {.max_samples = layer.samples,
             .data_gradient = layer.data_gradient,
             .threads = threads,
             .x_type = kBf16,
@@ -119,23 +120,25 @@ TEST_F(AmxConvolutionTest, MatchesTheReference) {
     const TestBuffer weights(convolution->weights_elements());
     const TestBuffer workspace(convolution->workspace_bytes() / sizeof(float) + 1);
     convolution->ImportWeights(canonical.data(), weights.data());
-    const Halves x(layer.rows * layer.shape.input_elements(), random_);
-    const Halves dy(layer.rows * layer.shape.output_elements(), random_);
+    const Halves x(layer.samples * layer.shape.input_elements(), random_);
+    const Halves dy(layer.samples * layer.shape.output_elements(), random_);
     const Halves y(dy.size()), expected_y(dy.size()), dx(x.size()), expected_dx(x.size());
-    convolution->Forward(layer.rows, x.data(), weights.data(), {}, y.data(), workspace.data());
-    reference->Forward(layer.rows, x.data(), canonical.data(), {}, expected_y.data(), nullptr);
+    convolution->Forward(layer.samples, x.data(), weights.data(), {}, y.data(), workspace.data());
+    reference->Forward(layer.samples, x.data(), canonical.data(), {}, expected_y.data(), nullptr);
     ExpectClose(y, expected_y, "y");
     if (layer.data_gradient) {
-      convolution->BackwardData(layer.rows, dy.data(), weights.data(), dx.data(), workspace.data());
-      reference->BackwardData(layer.rows, dy.data(), canonical.data(), expected_dx.data(), nullptr);
+      convolution->BackwardData(layer.samples, dy.data(), weights.data(), dx.data(),
+                                workspace.data());
+      reference->BackwardData(layer.samples, dy.data(), canonical.data(), expected_dx.data(),
+                              nullptr);
       ExpectClose(dx, expected_dx, "dx");
     }
     const TestBuffer dweights(weights.size()), actual(canonical.size()), expected(canonical.size());
     const TestBuffer dbias(layer.shape.out_channels), expected_dbias(dbias.size());
-    convolution->BackwardWeights(layer.rows, x.data(), dy.data(), dweights.data(), dbias.data(),
+    convolution->BackwardWeights(layer.samples, x.data(), dy.data(), dweights.data(), dbias.data(),
                                  workspace.data());
     convolution->ExportWeights(dweights.data(), actual.data());
-    reference->BackwardWeights(layer.rows, x.data(), dy.data(), expected.data(),
+    reference->BackwardWeights(layer.samples, x.data(), dy.data(), expected.data(),
                                expected_dbias.data(), nullptr);
     kernels::ExpectClose(actual, expected, "dweights");
     kernels::ExpectClose(dbias, expected_dbias, "dbias");
@@ -145,8 +148,8 @@ TEST_F(AmxConvolutionTest, MatchesTheReference) {
 TEST_F(AmxConvolutionTest, ResultDoesNotDependOnTheNumberOfThreads) {
   for (const Case& layer : Cases()) {
     SCOPED_TRACE(Name(layer));
-    const Halves x(layer.rows * layer.shape.input_elements(), random_);
-    const Halves dy(layer.rows * layer.shape.output_elements(), random_);
+    const Halves x(layer.samples * layer.shape.input_elements(), random_);
+    const Halves dy(layer.samples * layer.shape.output_elements(), random_);
     std::unique_ptr<Halves> ys, dxs;
     std::unique_ptr<TestBuffer> weights, gradients;
     for (const int threads : {1, 2, 3}) {
@@ -158,13 +161,14 @@ TEST_F(AmxConvolutionTest, ResultDoesNotDependOnTheNumberOfThreads) {
       auto dx = std::make_unique<Halves>(x.size());
       auto dweights = std::make_unique<TestBuffer>(elements);
       const TestBuffer dbias(layer.shape.out_channels);
-      convolution->Forward(layer.rows, x.data(), weights->data(), {}, y->data(), workspace.data());
+      convolution->Forward(layer.samples, x.data(), weights->data(), {}, y->data(),
+                           workspace.data());
       if (layer.data_gradient) {
-        convolution->BackwardData(layer.rows, dy.data(), weights->data(), dx->data(),
+        convolution->BackwardData(layer.samples, dy.data(), weights->data(), dx->data(),
                                   workspace.data());
       }
-      convolution->BackwardWeights(layer.rows, x.data(), dy.data(), dweights->data(), dbias.data(),
-                                   workspace.data());
+      convolution->BackwardWeights(layer.samples, x.data(), dy.data(), dweights->data(),
+                                   dbias.data(), workspace.data());
       if (threads == 1) {
         ys = std::move(y);
         dxs = std::move(dx);
@@ -182,17 +186,17 @@ TEST_F(AmxConvolutionTest, ResultDoesNotDependOnTheNumberOfThreads) {
 // Even if their positions share a block, or zeros between them.
 TEST_F(AmxConvolutionTest, ImagesDoNotAffectEachOther) {
   const ConvolutionShape shape = {3, 3, 64, 64, 3, 1, 1};
-  constexpr int64_t kRows = 3;
-  const auto convolution = Make(shape, Options({shape, kRows}));
+  constexpr int64_t kSamples = 3;
+  const auto convolution = Make(shape, Options({shape, kSamples}));
   const TestBuffer workspace(convolution->workspace_bytes() / sizeof(float) + 1);
   const TestBuffer weights(convolution->weights_elements(), random_);
-  Halves images(kRows * shape.input_elements(), random_);
+  Halves images(kSamples * shape.input_elements(), random_);
   for (int64_t i = 0; i < shape.input_elements(); ++i) {
     images.Set(shape.input_elements() + i, std::numeric_limits<float>::quiet_NaN());
   }
   const Halves y(images.size()), dx(images.size());
-  convolution->Forward(kRows, images.data(), weights.data(), {}, y.data(), workspace.data());
-  convolution->BackwardData(kRows, images.data(), weights.data(), dx.data(), workspace.data());
+  convolution->Forward(kSamples, images.data(), weights.data(), {}, y.data(), workspace.data());
+  convolution->BackwardData(kSamples, images.data(), weights.data(), dx.data(), workspace.data());
   for (int64_t i = 0; i < y.size(); ++i) {
     ASSERT_EQ(std::isnan(y[i]), i / shape.output_elements() == 1) << i;
     ASSERT_EQ(std::isnan(dx[i]), i / shape.output_elements() == 1) << i;

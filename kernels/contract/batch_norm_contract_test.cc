@@ -53,7 +53,7 @@ std::vector<BatchNormShape> TypedShapes() {
 
 std::string Name(const BatchNormShape& shape) {
   return testing::PrintToString(
-             std::vector<int64_t>{shape.rows, shape.height, shape.width, shape.channels,
+             std::vector<int64_t>{shape.samples, shape.height, shape.width, shape.channels,
                                   static_cast<int64_t>(shape.activation), shape.pool}) +
          NameOf(shape.type);
 }
@@ -244,7 +244,7 @@ TEST_P(BatchNormContractTest, Backward) {
 // slice of the result of a single rank.
 TEST_P(BatchNormContractTest, SharedStatisticsGiveSlicesOfTheWhole) {
   for (const auto& [activation, pool] : kFusions) {
-    for (const int64_t first_rows : {3, 5}) {
+    for (const int64_t first_samples : {3, 5}) {
       const BatchNormShape shape{5, 5, 4, 19, activation, pool};
       SCOPED_TRACE(Name(shape));
       TypedBuffer x(shape.type, shape.pixels() * shape.channels, random_);
@@ -265,9 +265,10 @@ TEST_P(BatchNormContractTest, SharedStatisticsGiveSlicesOfTheWhole) {
         std::fill_n(dgamma_sum.data(), shape.channels, 0.0f);
         std::fill_n(dbeta_sum.data(), shape.channels, 0.0f);
         const auto for_each_part = [&](const auto& visit) {
-          for (const auto& [begin, end] : {std::pair(int64_t{0}, first_rows), {first_rows, 5}}) {
+          for (const auto& [begin, end] :
+               {std::pair(int64_t{0}, first_samples), {first_samples, 5}}) {
             BatchNormShape part = shape;
-            part.rows = end - begin;
+            part.samples = end - begin;
             const int64_t in = begin * shape.height * shape.width * shape.channels;
             const int64_t out = begin * shape.out_height() * shape.out_width() * shape.channels;
             const BatchNormState state(part, x.at(in), whole);
@@ -408,7 +409,7 @@ TEST_P(BatchNormContractTest, SumsStatisticsOverDevices) {
 
 // The number of pixels is known only to the device.
 TEST_P(BatchNormContractTest, ReadsTheNumberOfPixelsFromDeviceMemory) {
-  const BatchNormShape shape = {.rows = 2, .height = 3, .width = 3, .channels = 19};
+  const BatchNormShape shape = {.samples = 2, .height = 3, .width = 3, .channels = 19};
   const int64_t elements = shape.pixels() * shape.channels;
   const auto pixels = Stored(50.0), none = Stored(0.0);
   const TestBuffer x(elements, random_), dy(elements, random_);

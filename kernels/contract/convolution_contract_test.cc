@@ -165,7 +165,7 @@ class Pair {
   }
 
   // Compares all directions, or only Forward: the others have no epilogue.
-  void ExpectTheSame(const std::vector<int64_t>& numbers_of_rows, bool backward = true) {
+  void ExpectTheSame(const std::vector<int64_t>& batch_sizes, bool backward = true) {
     ASSERT_NE(convolution_, nullptr);
     SCOPED_TRACE(Name(shape_) + " " + convolution_->description());
     // Aligned to exactly 64 bytes.
@@ -175,13 +175,13 @@ class Pair {
     float* const workspace = whole_workspace.data() + (aligned_to_more ? kFloats : 0);
     TestBuffer weights(convolution_->weights_elements());
     convolution_->ImportWeights(canonical_.data(), weights.data());
-    for (const int64_t rows : numbers_of_rows) {
-      const TestBuffer x = Random(options_.x_type, rows * shape_.input_elements());
-      const TestBuffer dy = Random(options_.y_type, rows * shape_.output_elements());
-      ExpectTheSameForward(rows, x, weights, workspace);
+    for (const int64_t samples : batch_sizes) {
+      const TestBuffer x = Random(options_.x_type, samples * shape_.input_elements());
+      const TestBuffer dy = Random(options_.y_type, samples * shape_.output_elements());
+      ExpectTheSameForward(samples, x, weights, workspace);
       if (!backward) continue;
-      if (options_.data_gradient) ExpectTheSameDataGradient(rows, dy, weights, workspace);
-      ExpectTheSameParameterGradients(rows, x, dy, workspace);
+      if (options_.data_gradient) ExpectTheSameDataGradient(samples, dy, weights, workspace);
+      ExpectTheSameParameterGradients(samples, x, dy, workspace);
     }
   }
 
@@ -195,32 +195,32 @@ class Pair {
     return Stored(type, TestBuffer(count, random_));
   }
 
-  void ExpectTheSameForward(int64_t rows, const TestBuffer& x, const TestBuffer& weights,
+  void ExpectTheSameForward(int64_t samples, const TestBuffer& x, const TestBuffer& weights,
                             void* workspace) {
-    const int64_t count = rows * shape_.output_elements();
+    const int64_t count = samples * shape_.output_elements();
     const TestBuffer addend = Random(options_.y_type, count), scale(shape_.out_channels, random_);
     const Epilogue epilogue = {.scale = ends_.scale ? scale.data() : nullptr,
                                .shift = options_.bias ? bias_.data() : nullptr,
                                .addend = ends_.addend ? addend.data() : nullptr,
                                .activation = ends_.activation};
     TestBuffer y(addend.size()), expected(addend.size());
-    convolution_->Forward(rows, x.data(), weights.data(), epilogue, y.data(), workspace);
-    reference_->Forward(rows, x.data(), canonical_.data(), epilogue, expected.data(), nullptr);
+    convolution_->Forward(samples, x.data(), weights.data(), epilogue, y.data(), workspace);
+    reference_->Forward(samples, x.data(), canonical_.data(), epilogue, expected.data(), nullptr);
     ExpectClose(Loaded(options_.y_type, y, count), Loaded(options_.y_type, expected, count), "y",
                 ToleranceOf(options_.y_type));
   }
 
-  void ExpectTheSameDataGradient(int64_t rows, const TestBuffer& dy, const TestBuffer& weights,
+  void ExpectTheSameDataGradient(int64_t samples, const TestBuffer& dy, const TestBuffer& weights,
                                  void* workspace) {
-    const int64_t count = rows * shape_.input_elements();
+    const int64_t count = samples * shape_.input_elements();
     TestBuffer dx = Stored(options_.x_type, TestBuffer(count)), expected(dx.size());
-    convolution_->BackwardData(rows, dy.data(), weights.data(), dx.data(), workspace);
-    reference_->BackwardData(rows, dy.data(), canonical_.data(), expected.data(), nullptr);
+    convolution_->BackwardData(samples, dy.data(), weights.data(), dx.data(), workspace);
+    reference_->BackwardData(samples, dy.data(), canonical_.data(), expected.data(), nullptr);
     ExpectClose(Loaded(options_.x_type, dx, count), Loaded(options_.x_type, expected, count), "dx",
                 ToleranceOf(options_.x_type));
   }
 
-  void ExpectTheSameParameterGradients(int64_t rows, const TestBuffer& x, const TestBuffer& dy,
+  void ExpectTheSameParameterGradients(int64_t samples, const TestBuffer& x, const TestBuffer& dy,
                                        void* workspace) {
     TestBuffer dweights(convolution_->weights_elements()), canonical(canonical_.size());
     TestBuffer expected(canonical_.size());
@@ -228,11 +228,11 @@ class Pair {
     const auto if_bias = [&](const TestBuffer& buffer) {
       return options_.bias ? buffer.data() : nullptr;
     };
-    convolution_->BackwardWeights(rows, x.data(), dy.data(), dweights.data(), if_bias(dbias),
+    convolution_->BackwardWeights(samples, x.data(), dy.data(), dweights.data(), if_bias(dbias),
                                   workspace);
     convolution_->ExportWeights(dweights.data(), canonical.data());
-    reference_->BackwardWeights(rows, x.data(), dy.data(), expected.data(), if_bias(expected_dbias),
-                                nullptr);
+    reference_->BackwardWeights(samples, x.data(), dy.data(), expected.data(),
+                                if_bias(expected_dbias), nullptr);
     ExpectClose(canonical, expected, "dweights", ToleranceOf(DataType::kFloat32));
     if (options_.bias) ExpectClose(dbias, expected_dbias, "dbias");
   }
@@ -250,7 +250,7 @@ class Pair {
 
 class ConvolutionContractTest : public testing::TestWithParam<std::tuple<ConvolutionSet, Case>> {
  protected:
-  static constexpr int64_t kMaxRows = 5;
+  static constexpr int64_t kMaxSamples = 5;
   void SetUp() override {
     const absl::StatusOr<ConvolutionSetUse> use = UseConvolutionSet(std::get<0>(GetParam()));
     if (!use.ok()) GTEST_SKIP() << use.status().message();
@@ -263,8 +263,9 @@ class ConvolutionContractTest : public testing::TestWithParam<std::tuple<Convolu
     return made.ok() ? *std::move(made) : nullptr;
   }
   ConvolutionOptions Options(bool bias = true) const {
-    return {
-        .max_rows = kMaxRows, .bias = bias, .data_gradient = std::get<1>(GetParam()).data_gradient};
+    return {.max_samples = kMaxSamples,
+            .bias = bias,
+            .data_gradient = std::get<1>(GetParam()).data_gradient};
   }
   Pair MakePair(const ConvolutionOptions& options, const Ends& ends = {}) {
     return Pair(shape(), options, random_, ends, use_);
@@ -300,7 +301,7 @@ class ConvolutionReferenceTest : public ConvolutionContractTest {
 TEST_P(ConvolutionContractTest, MatchesTheReferenceForAnyNumberOfSamples) {
   // The largest number of samples, then fewer, then the largest again: state of one number must not
   // affect another.
-  MakePair(Options()).ExpectTheSame({kMaxRows, 1, 3, kMaxRows});
+  MakePair(Options()).ExpectTheSame({kMaxSamples, 1, 3, kMaxSamples});
   for (const Ends& ends : {Ends{.activation = Activation::kRelu},
                            Ends{.scale = true, .activation = Activation::kRelu6},
                            Ends{.scale = true, .addend = true, .activation = Activation::kRelu}}) {
@@ -416,9 +417,9 @@ Doubles InDouble(const ConvolutionShape& shape, const Doubles& x, const Doubles&
                  const Doubles& bias) {
   const int64_t ins = shape.in_channels / shape.groups;
   const int64_t outs = shape.out_channels / shape.groups;
-  const int64_t rows = static_cast<int64_t>(x.size()) / shape.input_elements();
+  const int64_t samples = static_cast<int64_t>(x.size()) / shape.input_elements();
   Doubles y;
-  for (int64_t row = 0; row < rows; ++row) {
+  for (int64_t sample = 0; sample < samples; ++sample) {
     for (int64_t oh = 0; oh < shape.out_height(); ++oh) {
       for (int64_t ow = 0; ow < shape.out_width(); ++ow) {
         for (int64_t o = 0; o < shape.out_channels; ++o) {
@@ -430,9 +431,9 @@ Doubles InDouble(const ConvolutionShape& shape, const Doubles& x, const Doubles&
                 const int64_t w = ow * shape.stride + s - shape.padding;
                 if (h < 0 || w < 0 || h >= shape.height || w >= shape.width) continue;
                 const int64_t channel = o / outs * ins + i;
-                sum +=
-                    x[((row * shape.height + h) * shape.width + w) * shape.in_channels + channel] *
-                    weights[((o * ins + i) * shape.kernel + r) * shape.kernel + s];
+                sum += x[((sample * shape.height + h) * shape.width + w) * shape.in_channels +
+                         channel] *
+                       weights[((o * ins + i) * shape.kernel + r) * shape.kernel + s];
               }
             }
           }
@@ -446,14 +447,14 @@ Doubles InDouble(const ConvolutionShape& shape, const Doubles& x, const Doubles&
 
 TEST_P(ConvolutionReferenceTest, ReferenceGradientsMatchFiniteDifferences) {
   const auto reference = reference::MakeConvolution(shape(), Options());
-  constexpr int64_t kRows = 2;
-  TestBuffer x(kRows * shape().input_elements(), random_), weights(shape().weights(), random_);
+  constexpr int64_t kSamples = 2;
+  TestBuffer x(kSamples * shape().input_elements(), random_), weights(shape().weights(), random_);
   TestBuffer bias(shape().out_channels, random_);
-  TestBuffer y(kRows * shape().output_elements()), dy(y.size(), random_);
+  TestBuffer y(kSamples * shape().output_elements()), dy(y.size(), random_);
   TestBuffer dx(x.size()), dweights(weights.size()), dbias(bias.size());
-  reference->Forward(kRows, x.data(), weights.data(), {.shift = bias.data()}, y.data(), nullptr);
-  reference->BackwardData(kRows, dy.data(), weights.data(), dx.data(), nullptr);
-  reference->BackwardWeights(kRows, x.data(), dy.data(), dweights.data(), dbias.data(), nullptr);
+  reference->Forward(kSamples, x.data(), weights.data(), {.shift = bias.data()}, y.data(), nullptr);
+  reference->BackwardData(kSamples, dy.data(), weights.data(), dx.data(), nullptr);
+  reference->BackwardWeights(kSamples, x.data(), dy.data(), dweights.data(), dbias.data(), nullptr);
 
   const Doubles at_x = ToDoubles(x), at_weights = ToDoubles(weights), at_bias = ToDoubles(bias);
   const Doubles expected = InDouble(shape(), at_x, at_weights, at_bias);
@@ -477,16 +478,16 @@ TEST_P(ConvolutionContractTest, IsDeterministic) {
   const auto convolution = Make();
   ASSERT_NE(convolution, nullptr);
   TestBuffer workspace(convolution->workspace_bytes() / sizeof(float) + 1);
-  TestBuffer x(kMaxRows * shape().input_elements());
-  TestBuffer dy(kMaxRows * shape().output_elements());
+  TestBuffer x(kMaxSamples * shape().input_elements());
+  TestBuffer dy(kMaxSamples * shape().output_elements());
   x.Randomise(random_);
   dy.Randomise(random_);
   TestBuffer first(convolution->weights_elements());
   TestBuffer second(first.size());
   TestBuffer dbias(shape().out_channels);
-  convolution->BackwardWeights(kMaxRows, x.data(), dy.data(), first.data(), dbias.data(),
+  convolution->BackwardWeights(kMaxSamples, x.data(), dy.data(), first.data(), dbias.data(),
                                workspace.data());
-  convolution->BackwardWeights(kMaxRows, x.data(), dy.data(), second.data(), dbias.data(),
+  convolution->BackwardWeights(kMaxSamples, x.data(), dy.data(), second.data(), dbias.data(),
                                workspace.data());
   for (size_t i = 0; i < first.size(); ++i) ASSERT_EQ(first[i], second[i]);
 }
@@ -561,7 +562,7 @@ TEST_P(ConvolutionTest, RandomShapesMatchTheReference) {
         shape.groups = shape.in_channels;
         shape.out_channels = shape.in_channels * draw(1, 2);
     }
-    const ConvolutionOptions options{.max_rows = draw(1, 4),
+    const ConvolutionOptions options{.max_samples = draw(1, 4),
                                      .bias = draw(0, 1) == 1,
                                      .data_gradient = draw(0, 3) > 0,
                                      .threads = i % 10 == 0 ? 2 : 1,
@@ -572,7 +573,7 @@ TEST_P(ConvolutionTest, RandomShapesMatchTheReference) {
                     .addend = draw(0, 1) == 1,
                     .activation = static_cast<Activation>(draw(0, 2))};
     Pair pair(shape, options, random, ends, use_);
-    pair.ExpectTheSame({options.max_rows, 1});
+    pair.ExpectTheSame({options.max_samples, 1});
   }
 }
 

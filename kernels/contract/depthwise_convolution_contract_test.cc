@@ -86,7 +86,7 @@ void ExpectTheSameBits(const void* a, const void* b, size_t bytes, const char* w
 
 std::vector<DepthwiseConvolutionShape> Shapes() {
   return {
-      // Shapes of three_body.h: rows, height, width, channels, kernel, stride, padding.
+      // Shapes of three_body.h: samples, height, width, channels, kernel, stride, padding.
       {2, 14, 14, 32, 3, 1, 1},
       {3, 9, 7, 16, 3, 1, 1},
       {2, 7, 9, 100, 3, 2, 1},
@@ -137,7 +137,7 @@ std::vector<DepthwiseConvolutionShape> Shapes() {
 }
 
 std::string Name(const DepthwiseConvolutionShape& shape) {
-  return testing::PrintToString(std::vector<int64_t>{shape.rows, shape.height, shape.width,
+  return testing::PrintToString(std::vector<int64_t>{shape.samples, shape.height, shape.width,
                                                      shape.channels, shape.kernel, shape.stride,
                                                      shape.padding}) +
          NameOf(shape.type) + NameOf(shape.compute_type);
@@ -146,10 +146,10 @@ std::string Name(const DepthwiseConvolutionShape& shape) {
 class DepthwiseConvolutionContractTest : public KernelContractTest {
  protected:
   static int64_t Inputs(const DepthwiseConvolutionShape& shape) {
-    return shape.rows * shape.input_elements();
+    return shape.samples * shape.input_elements();
   }
   static int64_t Outputs(const DepthwiseConvolutionShape& shape) {
-    return shape.rows * shape.output_elements();
+    return shape.samples * shape.output_elements();
   }
   // The padding, which must not affect any channel, is not zero.
   TestBuffer Weights(const DepthwiseConvolutionShape& shape) {
@@ -244,7 +244,7 @@ TEST_P(DepthwiseConvolutionContractTest, BackwardWeights) {
     ExpectClose(dbias, expected_dbias, "dbias");
     for (int64_t i = 0; i < shape.weights_elements(); ++i) {
       if (i % shape.padded_channels() >= shape.channels) ASSERT_EQ(dweights[i], 0) << i;
-      if (shape.rows == 0) ASSERT_EQ(dweights[i], 0) << i;
+      if (shape.samples == 0) ASSERT_EQ(dweights[i], 0) << i;
     }
     TestBuffer again(dweights.size());
     kernels().depthwise_convolution_backward_weights(shape, x.data(), dy.data(), again.data(),
@@ -275,8 +275,8 @@ TEST_P(DepthwiseConvolutionContractTest, IsAccurateForLongSums) {
 // To the windows that contain it, through every activation, and nowhere else.
 TEST_P(DepthwiseConvolutionContractTest, PropagatesNanOnlyToItsWindows) {
   ForEachShape([&](DepthwiseConvolutionShape shape) {
-    if (shape.rows == 0 || Inputs(shape) > 20000) return;
-    shape.rows = 3;
+    if (shape.samples == 0 || Inputs(shape) > 20000) return;
+    shape.samples = 3;
     Activations x(shape.type, Inputs(shape), random_);
     // One pixel of the middle sample.
     const int64_t pixel = Draw(0, shape.height * shape.width - 1);
@@ -328,28 +328,29 @@ class DepthwiseLayerTest : public testing::TestWithParam<LayerCase> {
     const TestBuffer canonical(shape.weights(), random_), shift(shape.out_channels, random_);
     const TestBuffer weights(convolution->weights_elements());
     convolution->ImportWeights(canonical.data(), weights.data());
-    for (const int64_t rows : {options.max_rows, int64_t{1}, int64_t{0}}) {
-      const int64_t ins = rows * shape.input_elements(), outs = rows * shape.output_elements();
+    for (const int64_t samples : {options.max_samples, int64_t{1}, int64_t{0}}) {
+      const int64_t ins = samples * shape.input_elements(),
+                    outs = samples * shape.output_elements();
       const Activations x(options.x_type, ins, random_), dy(options.y_type, outs, random_);
       const Activations addend(options.y_type, outs, random_);
       const Activations y(options.y_type, outs), expected_y(options.y_type, outs);
       const Epilogue epilogue = {
           .shift = shift.data(), .addend = addend.data(), .activation = Activation::kRelu6};
-      convolution->Forward(rows, x.data(), weights.data(), epilogue, y.data(), workspace.data());
-      reference->Forward(rows, x.data(), canonical.data(), epilogue, expected_y.data(), nullptr);
+      convolution->Forward(samples, x.data(), weights.data(), epilogue, y.data(), workspace.data());
+      reference->Forward(samples, x.data(), canonical.data(), epilogue, expected_y.data(), nullptr);
       ExpectClose(y, expected_y, "y");
       const Activations dx(options.x_type, ins), expected_dx(options.x_type, ins);
-      convolution->BackwardData(rows, dy.data(), weights.data(), dx.data(), workspace.data());
-      reference->BackwardData(rows, dy.data(), canonical.data(), expected_dx.data(), nullptr);
+      convolution->BackwardData(samples, dy.data(), weights.data(), dx.data(), workspace.data());
+      reference->BackwardData(samples, dy.data(), canonical.data(), expected_dx.data(), nullptr);
       ExpectClose(dx, expected_dx, "dx");
       const TestBuffer dweights(weights.size()), exported(canonical.size());
       const TestBuffer expected(canonical.size());
       const TestBuffer dbias(shift.size()), expected_dbias(shift.size());
-      convolution->BackwardWeights(rows, x.data(), dy.data(), dweights.data(), dbias.data(),
+      convolution->BackwardWeights(samples, x.data(), dy.data(), dweights.data(), dbias.data(),
                                    workspace.data());
       convolution->ExportWeights(dweights.data(), exported.data());
-      reference->BackwardWeights(rows, x.data(), dy.data(), expected.data(), expected_dbias.data(),
-                                 nullptr);
+      reference->BackwardWeights(samples, x.data(), dy.data(), expected.data(),
+                                 expected_dbias.data(), nullptr);
       ExpectClose(exported, expected, "dweights");
       ExpectClose(dbias, expected_dbias, "dbias");
     }
@@ -368,7 +369,7 @@ TEST_P(DepthwiseLayerTest, MatchesTheReferenceForAllTypesAndThreads) {
             SCOPED_TRACE(testing::Message()
                          << kernels->name << " x " << NameOf(x_type) << " y " << NameOf(y_type)
                          << " compute " << NameOf(compute_type) << " threads " << threads);
-            ExpectTheSame({.max_rows = 4,
+            ExpectTheSame({.max_samples = 4,
                            .threads = threads,
                            .x_type = x_type,
                            .y_type = y_type,

@@ -14,7 +14,7 @@ namespace {
 
 TEST_P(KernelContractTest, Dropout) {
   const DropoutMask mask{.layer = 3, .probability = 0.4f};
-  const auto draw = Stored(RandomDraw{.key = MakePhiloxKey(99), .first_row = 70});
+  const auto draw = Stored(RandomDraw{.key = MakePhiloxKey(99), .first_sample = 70});
   for (const int64_t columns : {1, 6, 128}) {
     for (const DataType type : kDataTypes) {
       TypedBuffer x(type, 20 * columns, random_), y(type, x.size()), expected(type, x.size());
@@ -32,18 +32,19 @@ TEST_P(KernelContractTest, Dropout) {
 TEST_P(KernelContractTest, DropoutDoesNotDependOnTheDistributionOverRanks) {
   const DropoutMask mask{.probability = 0.5f};
   auto draw = Stored(RandomDraw{.key = MakePhiloxKey(5)});
-  constexpr int64_t kRows = 12, kColumns = 10;
-  TestBuffer x(kRows * kColumns, random_), whole(x.size()), parts(x.size());
-  kernels().dropout(DataType::kFloat32, mask, draw.data(), kRows, kColumns, x.data(), whole.data());
+  constexpr int64_t kSamples = 12, kColumns = 10;
+  TestBuffer x(kSamples * kColumns, random_), whole(x.size()), parts(x.size());
+  kernels().dropout(DataType::kFloat32, mask, draw.data(), kSamples, kColumns, x.data(),
+                    whole.data());
   for (const auto& [begin, end] : {std::pair<int64_t, int64_t>(0, 5), {5, 12}}) {
-    draw[0].first_row = begin;
+    draw[0].first_sample = begin;
     kernels().dropout(DataType::kFloat32, mask, draw.data(), end - begin, kColumns,
                       x.data() + begin * kColumns, parts.data() + begin * kColumns);
   }
   ExpectClose(parts, whole, "y", 0);
   int64_t dropped = 0;
   for (size_t i = 0; i < whole.size(); ++i) dropped += whole[i] == 0;
-  EXPECT_NEAR(dropped, kRows * kColumns / 2, 25);
+  EXPECT_NEAR(dropped, kSamples * kColumns / 2, 25);
 }
 
 // The second block is in the first's branch, and the first in that of the third.
@@ -76,7 +77,7 @@ TEST_P(KernelContractTest, SoftmaxCrossEntropy) {
   for (const int64_t classes : {1, 10, 130, 1000, 1500, 1501}) {
     for (const double smoothing : {0.0, 0.1}) {
       const CrossEntropyOptions options{
-          .rows = 9, .classes = classes, .label_smoothing = smoothing, .scale = 0.5};
+          .samples = 9, .classes = classes, .label_smoothing = smoothing, .scale = 0.5};
       const auto loss_scale = Stored(0.5);
       TestBuffer logits(9 * classes, random_);
       for (size_t i = 0; i < logits.size(); ++i) logits[i] *= 50;
@@ -111,7 +112,7 @@ INSTANTIATE_TEST_SUITE_P(KernelSets, KernelContractTest, EveryKernelSet(), Kerne
 
 TEST(ReferenceKernelsTest, CrossEntropyGradientMatchesFiniteDifferences) {
   std::mt19937 random(4);
-  const CrossEntropyOptions options{.rows = 6, .classes = 5, .label_smoothing = 0.2};
+  const CrossEntropyOptions options{.samples = 6, .classes = 5, .label_smoothing = 0.2};
   TestBuffer logits(30, random), direction(30, random), dlogits(30);
   const std::vector<int32_t> labels = {0, 4, 2, 2, 1, 3};
   const auto value = [&](float distance) {

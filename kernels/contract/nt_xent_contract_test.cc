@@ -46,7 +46,7 @@ struct GroupLoss {
       : units(z.size()),
         inverse_norms(shape.samples),
         logits(shape.logits_elements()),
-        log_sums(shape.line()),
+        log_sums(shape.row_stride()),
         dunits(shape.anchors * shape.width),
         dz(dunits.size()) {
     table.l2_normalize_forward(shape.samples, shape.width, z.data(), units.data(),
@@ -113,8 +113,8 @@ TEST_P(NtXentContractTest, MatchesTheReference) {
     }
     for (int64_t a = 0; a < shape.anchors; ++a) {
       for (int64_t j = 0; j < shape.samples; ++j) {
-        const float value = actual.forward_logits[a * shape.line() + j];
-        const float wanted = expected.forward_logits[a * shape.line() + j];
+        const float value = actual.forward_logits[a * shape.row_stride() + j];
+        const float wanted = expected.forward_logits[a * shape.row_stride() + j];
         if (j == shape.first + a) {
           EXPECT_EQ(value, -std::numeric_limits<float>::infinity());
         } else {

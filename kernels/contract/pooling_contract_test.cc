@@ -18,22 +18,22 @@ constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
 
 template <typename Shape>
 size_t InputElements(const Shape& shape) {
-  return shape.rows * shape.height * shape.width * shape.channels;
+  return shape.samples * shape.height * shape.width * shape.channels;
 }
 
 template <typename Shape>
 size_t OutputElements(const Shape& shape) {
-  return shape.rows * shape.out_height() * shape.out_width() * shape.channels;
+  return shape.samples * shape.out_height() * shape.out_width() * shape.channels;
 }
 
 std::string Name(const PoolShape& shape) {
-  return testing::PrintToString(std::vector<int64_t>{shape.rows, shape.height, shape.width,
+  return testing::PrintToString(std::vector<int64_t>{shape.samples, shape.height, shape.width,
                                                      shape.channels, shape.relu, shape.kernel,
                                                      shape.stride, shape.padding});
 }
 
 std::string Name(const AveragePoolShape& shape) {
-  return testing::PrintToString(std::vector<int64_t>{shape.rows, shape.height, shape.width,
+  return testing::PrintToString(std::vector<int64_t>{shape.samples, shape.height, shape.width,
                                                      shape.channels, shape.kernel_height,
                                                      shape.kernel_width, shape.stride});
 }
@@ -99,14 +99,14 @@ TEST_P(PoolingContractTest, MaxPool) {
       {1, 2, 2, 64},
       {3, 3, 2, 1},
       {0, 4, 4, 8},
-      {.rows = 2, .height = 16, .width = 12, .channels = 64, .kernel = 3, .padding = 1},
-      {.rows = 2, .height = 9, .width = 7, .channels = 100, .kernel = 3, .padding = 1},
-      {.rows = 3, .height = 1, .width = 1, .channels = 17, .kernel = 3, .padding = 1},
-      {.rows = 1, .height = 7, .width = 5, .channels = 3, .kernel = 3, .stride = 1},
-      {.rows = 2, .height = 8, .width = 11, .channels = 17, .kernel = 2, .stride = 3},
-      {.rows = 2, .height = 4, .width = 4, .channels = 19, .kernel = 2, .padding = 1},
-      {.rows = 1, .height = 15, .width = 16, .channels = 5, .kernel = 15, .stride = 1},
-      {.rows = 0, .height = 7, .width = 7, .channels = 64, .kernel = 3, .padding = 1},
+      {.samples = 2, .height = 16, .width = 12, .channels = 64, .kernel = 3, .padding = 1},
+      {.samples = 2, .height = 9, .width = 7, .channels = 100, .kernel = 3, .padding = 1},
+      {.samples = 3, .height = 1, .width = 1, .channels = 17, .kernel = 3, .padding = 1},
+      {.samples = 1, .height = 7, .width = 5, .channels = 3, .kernel = 3, .stride = 1},
+      {.samples = 2, .height = 8, .width = 11, .channels = 17, .kernel = 2, .stride = 3},
+      {.samples = 2, .height = 4, .width = 4, .channels = 19, .kernel = 2, .padding = 1},
+      {.samples = 1, .height = 15, .width = 16, .channels = 5, .kernel = 15, .stride = 1},
+      {.samples = 0, .height = 7, .width = 7, .channels = 64, .kernel = 3, .padding = 1},
   };
   for (PoolShape shape : sizes) {
     for (const bool relu : {false, true}) {
@@ -121,7 +121,7 @@ TEST_P(PoolingContractTest, MaxPool) {
 
 TEST_P(PoolingContractTest, MaxPoolOfRandomShapes) {
   for (int i = 0; i < 50; ++i) {
-    PoolShape shape{.rows = Draw(0, 3), .channels = DrawChannels(), .relu = Draw(0, 1) == 1};
+    PoolShape shape{.samples = Draw(0, 3), .channels = DrawChannels(), .relu = Draw(0, 1) == 1};
     shape.kernel = Draw(1, 5);
     shape.stride = Draw(1, 4);
     shape.padding = Draw(0, shape.kernel / 2);
@@ -142,7 +142,7 @@ TEST_P(PoolingContractTest, AveragePool) {
 
 TEST_P(PoolingContractTest, AveragePoolOfRandomShapes) {
   for (int i = 0; i < 50; ++i) {
-    AveragePoolShape shape{.rows = Draw(0, 3), .channels = DrawChannels(), .stride = Draw(1, 4)};
+    AveragePoolShape shape{.samples = Draw(0, 3), .channels = DrawChannels(), .stride = Draw(1, 4)};
     shape.kernel_height = Draw(1, 4);
     shape.kernel_width = Draw(1, 4);
     shape.height = Draw(shape.kernel_height, 11);
@@ -158,8 +158,8 @@ TEST_P(PoolingContractTest, PropagatesNan) {
     for (const int64_t channels : {1, 19}) {
       for (const bool relu : {false, true}) {
         for (PoolShape shape :
-             {PoolShape{.rows = 1, .height = 4, .width = 4},
-              PoolShape{.rows = 1, .height = 4, .width = 4, .kernel = 3, .stride = 1}}) {
+             {PoolShape{.samples = 1, .height = 4, .width = 4},
+              PoolShape{.samples = 1, .height = 4, .width = 4, .kernel = 3, .stride = 1}}) {
           shape.channels = channels;
           shape.relu = relu;
           for (const DataType type : kDataTypes) {
@@ -183,7 +183,7 @@ TEST_P(PoolingContractTest, PropagatesNan) {
 
 TEST_P(PoolingContractTest, PaddingIsNeverTheMaximum) {
   const PoolShape shape{
-      .rows = 1, .height = 2, .width = 2, .channels = 17, .kernel = 3, .padding = 1};
+      .samples = 1, .height = 2, .width = 2, .channels = 17, .kernel = 3, .padding = 1};
   for (const float value : {-5.0f, -std::numeric_limits<float>::infinity()}) {
     TestBuffer x(InputElements(shape)), y(OutputElements(shape));
     Bytes choice(y.size());
@@ -206,7 +206,7 @@ void ForEachCell(const AveragePoolShape& shape, int64_t padding, const Visit& vi
   const int64_t out_height = (shape.height + 2 * padding - shape.kernel_height) / shape.stride + 1;
   const int64_t out_width = (shape.width + 2 * padding - shape.kernel_width) / shape.stride + 1;
   int64_t out = 0;
-  for (int64_t row = 0; row < shape.rows; ++row) {
+  for (int64_t sample = 0; sample < shape.samples; ++sample) {
     for (int64_t oh = 0; oh < out_height; ++oh) {
       for (int64_t ow = 0; ow < out_width; ++ow) {
         for (int64_t c = 0; c < shape.channels; ++c, ++out) {
@@ -215,7 +215,7 @@ void ForEachCell(const AveragePoolShape& shape, int64_t padding, const Visit& vi
               const int64_t r = h + padding - oh * shape.stride;
               const int64_t s = w + padding - ow * shape.stride;
               if (r < 0 || s < 0 || r >= shape.kernel_height || s >= shape.kernel_width) continue;
-              visit(out, ((row * shape.height + h) * shape.width + w) * shape.channels + c);
+              visit(out, ((sample * shape.height + h) * shape.width + w) * shape.channels + c);
             }
           }
         }
@@ -239,7 +239,7 @@ TEST(ReferenceKernelsTest, MaxPoolGradientsMatchFiniteDifferences) {
       ReferenceKernels().max_pool_backward(shape, dy.data(), choice.data(), dx.data());
       const auto forward = [&](const Doubles& values) {
         Doubles largest(y.size(), relu ? 0.0 : -std::numeric_limits<double>::infinity());
-        ForEachCell({shape.rows, shape.height, shape.width, shape.channels, shape.kernel,
+        ForEachCell({shape.samples, shape.height, shape.width, shape.channels, shape.kernel,
                      shape.kernel, shape.stride},
                     shape.padding, [&](int64_t out, int64_t in) {
                       largest[out] = std::max(largest[out], values[in]);

@@ -62,14 +62,14 @@ void ExpectClose(const Stored& actual, const Stored& expected, const char* what,
 
 struct Case {
   ConvolutionShape shape;
-  int64_t rows;
+  int64_t samples;
 };
 
 std::string Name(const Case& layer, const ConvolutionOptions& options) {
   const ConvolutionShape& s = layer.shape;
-  return testing::PrintToString(std::vector<int64_t>{layer.rows, s.height, s.width, s.in_channels,
-                                                     s.out_channels, s.kernel, s.stride,
-                                                     s.padding}) +
+  return testing::PrintToString(std::vector<int64_t>{layer.samples, s.height, s.width,
+                                                     s.in_channels, s.out_channels, s.kernel,
+                                                     s.stride, s.padding}) +
          " x " + NameOf(options.x_type) + " y " + NameOf(options.y_type) + " in " +
          NameOf(options.compute_type);
 }
@@ -114,9 +114,9 @@ class TileConvolutionTest : public KernelContractTest {
     const TestBuffer weights(convolution->weights_elements());
     const TestBuffer workspace(convolution->workspace_bytes() / sizeof(float) + 1);
     convolution->ImportWeights(canonical.data(), weights.data());
-    for (const int64_t rows : {options.max_rows, int64_t{1}}) {
-      const Stored x(options.x_type, rows * layer.shape.input_elements(), random_);
-      const Stored dy(options.y_type, rows * layer.shape.output_elements(), random_);
+    for (const int64_t samples : {options.max_samples, int64_t{1}}) {
+      const Stored x(options.x_type, samples * layer.shape.input_elements(), random_);
+      const Stored dy(options.y_type, samples * layer.shape.output_elements(), random_);
       const Stored addend(options.y_type, dy.size(), random_);
       const TestBuffer scale(layer.shape.out_channels, random_);
       const TestBuffer shift(layer.shape.out_channels, random_);
@@ -127,29 +127,31 @@ class TileConvolutionTest : public KernelContractTest {
           {.scale = scale.data(), .shift = shift.data(), .addend = addend.data()}};
       for (const Epilogue& epilogue : epilogues) {
         const Stored y(options.y_type, dy.size()), expected(options.y_type, dy.size());
-        convolution->Forward(rows, x.data(), weights.data(), epilogue, y.data(), workspace.data());
-        reference->Forward(rows, x.data(), canonical.data(), epilogue, expected.data(), nullptr);
+        convolution->Forward(samples, x.data(), weights.data(), epilogue, y.data(),
+                             workspace.data());
+        reference->Forward(samples, x.data(), canonical.data(), epilogue, expected.data(), nullptr);
         ExpectClose(y, expected, "y", Tolerance(options.y_type));
       }
       const Stored dx(options.x_type, x.size()), expected_dx(options.x_type, x.size());
-      convolution->BackwardData(rows, dy.data(), weights.data(), dx.data(), workspace.data());
-      reference->BackwardData(rows, dy.data(), canonical.data(), expected_dx.data(), nullptr);
+      convolution->BackwardData(samples, dy.data(), weights.data(), dx.data(), workspace.data());
+      reference->BackwardData(samples, dy.data(), canonical.data(), expected_dx.data(), nullptr);
       ExpectClose(dx, expected_dx, "dx", Tolerance(options.x_type));
-      ExpectTheReferencesWeights(layer, options, rows, x, dy, *convolution, *reference, workspace);
+      ExpectTheReferencesWeights(layer, options, samples, x, dy, *convolution, *reference,
+                                 workspace);
     }
   }
 
   void ExpectTheReferencesWeights(const Case& layer, const ConvolutionOptions& options,
-                                  int64_t rows, const Stored& x, const Stored& dy,
+                                  int64_t samples, const Stored& x, const Stored& dy,
                                   Convolution& convolution, Convolution& reference,
                                   const TestBuffer& workspace) {
     const TestBuffer dweights(convolution.weights_elements());
     const TestBuffer actual(layer.shape.weights()), expected(layer.shape.weights());
     const TestBuffer dbias(layer.shape.out_channels), expected_dbias(layer.shape.out_channels);
-    convolution.BackwardWeights(rows, x.data(), dy.data(), dweights.data(), dbias.data(),
+    convolution.BackwardWeights(samples, x.data(), dy.data(), dweights.data(), dbias.data(),
                                 workspace.data());
     convolution.ExportWeights(dweights.data(), actual.data());
-    reference.BackwardWeights(rows, x.data(), dy.data(), expected.data(), expected_dbias.data(),
+    reference.BackwardWeights(samples, x.data(), dy.data(), expected.data(), expected_dbias.data(),
                               nullptr);
     kernels::ExpectClose(actual, expected, "dweights");
     // The bias's gradient sums dy rounded like an operand.
@@ -160,8 +162,8 @@ class TileConvolutionTest : public KernelContractTest {
 TEST_P(TileConvolutionTest, MatchesTheReference) {
   for (const Case& layer : Cases()) {
     for (const DataType compute_type : ComputeTypes()) {
-      ExpectTheReference(layer, {.max_rows = layer.rows, .compute_type = compute_type});
-      ExpectTheReference(layer, {.max_rows = layer.rows,
+      ExpectTheReference(layer, {.max_samples = layer.samples, .compute_type = compute_type});
+      ExpectTheReference(layer, {.max_samples = layer.samples,
                                  .x_type = DataType::kBfloat16,
                                  .y_type = DataType::kBfloat16,
                                  .compute_type = compute_type});
@@ -174,7 +176,7 @@ TEST_P(TileConvolutionTest, MatchesTheReferenceForAllStorageTypes) {
   for (const DataType x_type : types) {
     for (const DataType y_type : types) {
       for (const DataType compute_type : ComputeTypes()) {
-        ExpectTheReference({{6, 5, 18, 40, 3, 1, 1}, 3}, {.max_rows = 3,
+        ExpectTheReference({{6, 5, 18, 40, 3, 1, 1}, 3}, {.max_samples = 3,
                                                           .threads = 2,
                                                           .x_type = x_type,
                                                           .y_type = y_type,
@@ -187,17 +189,17 @@ TEST_P(TileConvolutionTest, MatchesTheReferenceForAllStorageTypes) {
 // Large enough for non-temporal stores.
 TEST_P(TileConvolutionTest, MatchesTheReferenceForALargeOutput) {
   const ConvolutionShape shape = {64, 64, 1, 64, 1, 1, 0};
-  constexpr int64_t kRows = 17;
-  const ConvolutionOptions options = {.max_rows = kRows};
+  constexpr int64_t kSamples = 17;
+  const ConvolutionOptions options = {.max_samples = kSamples};
   const auto convolution = Make(shape, options);
   const TestBuffer canonical(shape.weights(), random_), weights(convolution->weights_elements());
   convolution->ImportWeights(canonical.data(), weights.data());
-  const TestBuffer x(kRows * shape.input_elements(), random_);
-  const TestBuffer y(kRows * shape.output_elements()), expected(y.size());
+  const TestBuffer x(kSamples * shape.input_elements(), random_);
+  const TestBuffer y(kSamples * shape.output_elements()), expected(y.size());
   const TestBuffer workspace(convolution->workspace_bytes() / sizeof(float) + 1);
-  convolution->Forward(kRows, x.data(), weights.data(), {}, y.data(), workspace.data());
+  convolution->Forward(kSamples, x.data(), weights.data(), {}, y.data(), workspace.data());
   reference::MakeConvolution(shape, options)
-      ->Forward(kRows, x.data(), canonical.data(), {}, expected.data(), nullptr);
+      ->Forward(kSamples, x.data(), canonical.data(), {}, expected.data(), nullptr);
   kernels::ExpectClose(y, expected, "y");
 }
 
@@ -205,20 +207,21 @@ TEST_P(TileConvolutionTest, ResultDoesNotDependOnTheNumberOfThreads) {
   for (const Case& layer : Cases()) {
     for (const DataType type : ComputeTypes()) {
       ConvolutionOptions options = {
-          .max_rows = layer.rows, .x_type = type, .y_type = type, .compute_type = type};
+          .max_samples = layer.samples, .x_type = type, .y_type = type, .compute_type = type};
       const auto one = Make(layer.shape, options);
       options.threads = 3;
       const auto three = Make(layer.shape, options);
-      const Stored x(type, layer.rows * layer.shape.input_elements(), random_);
-      const Stored dy(type, layer.rows * layer.shape.output_elements(), random_);
+      const Stored x(type, layer.samples * layer.shape.input_elements(), random_);
+      const Stored dy(type, layer.samples * layer.shape.output_elements(), random_);
       const TestBuffer weights(one->weights_elements(), random_);
       std::vector<Stored> results;
       for (Convolution* convolution : {one.get(), three.get()}) {
         const TestBuffer workspace(convolution->workspace_bytes() / sizeof(float) + 1);
         const Stored& y = results.emplace_back(type, dy.size());
-        convolution->Forward(layer.rows, x.data(), weights.data(), {}, y.data(), workspace.data());
+        convolution->Forward(layer.samples, x.data(), weights.data(), {}, y.data(),
+                             workspace.data());
         const Stored& dx = results.emplace_back(type, x.size());
-        convolution->BackwardData(layer.rows, dy.data(), weights.data(), dx.data(),
+        convolution->BackwardData(layer.samples, dy.data(), weights.data(), dx.data(),
                                   workspace.data());
       }
       EXPECT_TRUE(results[0] == results[2]) << Name(layer, options);
@@ -233,16 +236,16 @@ TEST_P(TileConvolutionTest, PixelsDoNotAffectEachOther) {
     const Case layer = {{4, 4, 17, 32, 1, 1, 0}, 2};
     const auto convolution =
         Make(layer.shape,
-             {.max_rows = layer.rows, .x_type = type, .y_type = type, .compute_type = type});
+             {.max_samples = layer.samples, .x_type = type, .y_type = type, .compute_type = type});
     const TestBuffer workspace(convolution->workspace_bytes() / sizeof(float) + 1);
     const TestBuffer weights(convolution->weights_elements(), random_);
-    Stored x(type, layer.rows * layer.shape.input_elements(), random_);
+    Stored x(type, layer.samples * layer.shape.input_elements(), random_);
     constexpr int64_t kPixel = 5;
     for (int64_t c = 0; c < 17; ++c) {
       x.Set(kPixel * 17 + c, std::numeric_limits<float>::quiet_NaN());
     }
-    const Stored y(type, layer.rows * layer.shape.output_elements());
-    convolution->Forward(layer.rows, x.data(), weights.data(), {}, y.data(), workspace.data());
+    const Stored y(type, layer.samples * layer.shape.output_elements());
+    convolution->Forward(layer.samples, x.data(), weights.data(), {}, y.data(), workspace.data());
     for (int64_t i = 0; i < y.size(); ++i) ASSERT_EQ(std::isnan(y[i]), i / 32 == kPixel) << i;
   }
 }

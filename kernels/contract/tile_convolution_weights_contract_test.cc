@@ -43,7 +43,7 @@ class TileConvolutionWeightsTest : public KernelContractTest {
     return cpu::DenseKernelsOf(static_cast<InstructionSet>(GetParam()));
   }
   static std::string Name(const TileConvolutionShape& s, DataType type, int parts) {
-    return testing::PrintToString(std::vector<int64_t>{s.rows, s.height, s.width, s.in_channels,
+    return testing::PrintToString(std::vector<int64_t>{s.samples, s.height, s.width, s.in_channels,
                                                        s.out_channels, s.kernel, s.stride,
                                                        s.padding}) +
            " " + NameOf(type) + " parts " + std::to_string(parts);
@@ -92,15 +92,15 @@ class TileConvolutionWeightsTest : public KernelContractTest {
     const auto convolution = reference::MakeConvolution(
         {shape.height, shape.width, shape.in_channels, shape.out_channels, shape.kernel,
          shape.stride, shape.padding},
-        {.max_rows = shape.rows, .x_type = type, .y_type = type, .compute_type = type});
+        {.max_samples = shape.samples, .x_type = type, .y_type = type, .compute_type = type});
     TestBuffer canonical(convolution->weights_elements()), dbias(shape.out_channels);
-    convolution->BackwardWeights(shape.rows, x, dy, canonical.data(), dbias.data(), nullptr);
+    convolution->BackwardWeights(shape.samples, x, dy, canonical.data(), dbias.data(), nullptr);
     return {InPanels(shape, canonical), std::move(dbias)};
   }
 
   void ExpectReference(const TileConvolutionShape& shape) {
-    const TestBuffer x(shape.rows * shape.height * shape.width * shape.in_channels, random_);
-    const TestBuffer dy(shape.rows * shape.out_height() * shape.out_width() * shape.out_channels,
+    const TestBuffer x(shape.samples * shape.height * shape.width * shape.in_channels, random_);
+    const TestBuffer dy(shape.samples * shape.out_height() * shape.out_width() * shape.out_channels,
                         random_);
     for (const DataType type : Types()) {
       const Operand stored_x(type, x), stored_dy(type, dy);
@@ -136,8 +136,8 @@ TEST_P(TileConvolutionWeightsTest, EveryKernelStrideAndPadding) {
 TEST_P(TileConvolutionWeightsTest, EveryImageSizeAndNumberOfSamples) {
   for (const int64_t height : {1, 2, 3, 4, 8, 9}) {
     for (const int64_t width : {1, 2, 7, 8, 11}) {
-      for (const int64_t rows : {0, 1, 3, 40}) {
-        ExpectReference({rows, height, width, 9, 18, 3, 1, 1});
+      for (const int64_t samples : {0, 1, 3, 40}) {
+        ExpectReference({samples, height, width, 9, 18, 3, 1, 1});
       }
     }
   }
@@ -169,9 +169,9 @@ TEST_P(TileConvolutionWeightsTest, ManyPixels) {
 }
 
 TEST_P(TileConvolutionWeightsTest, Linear) {
-  for (const int64_t rows : {0, 1, 2, 7, 300, 515}) {
-    ExpectReference({rows, 1, 1, 37, 10, 1, 1, 0});
-    ExpectReference({rows, 1, 1, 130, 70, 1, 1, 0});
+  for (const int64_t samples : {0, 1, 2, 7, 300, 515}) {
+    ExpectReference({samples, 1, 1, 37, 10, 1, 1, 0});
+    ExpectReference({samples, 1, 1, 130, 70, 1, 1, 0});
   }
 }
 
@@ -183,8 +183,8 @@ TEST_P(TileConvolutionWeightsTest, ManyChannels) {
 
 TEST_P(TileConvolutionWeightsTest, IsAccurateForSumsOfManyPixels) {
   const TileConvolutionShape shape{32, 56, 56, 2, 3, 1, 1, 0};
-  TestBuffer x(shape.rows * shape.height * shape.width * 2, random_);
-  TestBuffer dy(shape.rows * shape.height * shape.width * 3, random_);
+  TestBuffer x(shape.samples * shape.height * shape.width * 2, random_);
+  TestBuffer dy(shape.samples * shape.height * shape.width * 3, random_);
   for (size_t i = 0; i < x.size(); ++i) x[i] = std::abs(x[i]);  // avoids cancellation
   for (size_t i = 0; i < dy.size(); ++i) dy[i] = std::abs(dy[i]);
   for (const DataType type : Types()) {
@@ -206,9 +206,9 @@ TEST_P(TileConvolutionWeightsTest, ScratchIsSufficientForFewerSamples) {
     for (const DataType type : Types()) {
       const auto bytes = [&] { return dense().tile_backward_weights_scratch_bytes(shape, type); };
       const size_t most = bytes();
-      const int64_t most_rows = shape.rows;
-      for (shape.rows = 0; shape.rows < most_rows; ++shape.rows) {
-        ASSERT_LE(bytes(), most) << Name(shape, type, 1) << " of " << most_rows;
+      const int64_t most_samples = shape.samples;
+      for (shape.samples = 0; shape.samples < most_samples; ++shape.samples) {
+        ASSERT_LE(bytes(), most) << Name(shape, type, 1) << " of " << most_samples;
       }
     }
   }

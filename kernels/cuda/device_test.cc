@@ -185,7 +185,7 @@ TEST_P(CudaDeviceTest, RejectsAllocationsThatExceedTheMemory) {
 
 // Depthwise, linear and other convolutions; on the fake GPU, with the fake cuDNN and cuBLASLt.
 TEST_P(CudaDeviceTest, ComputesConvolutionsOfEachKind) {
-  const ConvolutionOptions options = {.max_rows = 2};
+  const ConvolutionOptions options = {.max_samples = 2};
   const std::pair<ConvolutionShape, const char*> layers[] = {
       {{4, 4, 8, 16, 3, 1, 1}, "cudnn (forward engine "},
       {{1, 1, 8, 16}, "cublaslt (float32)"},

@@ -12,10 +12,10 @@ namespace {
 int64_t UnderSquare(const BatchNormShape& shape, int64_t out, int corner) {
   const int64_t c = out % shape.channels;
   const int64_t w = 2 * (out / shape.channels % shape.out_width()) + corner % 2;
-  const int64_t line = out / shape.channels / shape.out_width();
-  const int64_t h = 2 * (line % shape.out_height()) + corner / 2;
-  const int64_t row = line / shape.out_height();
-  return ((row * shape.height + h) * shape.width + w) * shape.channels + c;
+  const int64_t row = out / shape.channels / shape.out_width();
+  const int64_t h = 2 * (row % shape.out_height()) + corner / 2;
+  const int64_t sample = row / shape.out_height();
+  return ((sample * shape.height + h) * shape.width + w) * shape.channels + c;
 }
 
 double PixelsOf(const BatchNormGradient& gradient) {

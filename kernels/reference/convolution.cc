@@ -25,13 +25,14 @@ class ReferenceConvolution : public Convolution {
     std::copy_n(weights, shape_.weights(), canonical);
   }
 
-  void Forward(int64_t rows, const void* x, const float* weights, const Epilogue& epilogue, void* y,
-               void* workspace) override {
-    const Doubles xs = Load(options_.x_type, x, rows * shape_.input_elements());
+  void Forward(int64_t samples, const void* x, const float* weights, const Epilogue& epilogue,
+               void* y, void* workspace) override {
+    const Doubles xs = Load(options_.x_type, x, samples * shape_.input_elements());
     const Doubles ws = Load(DataType::kFloat32, weights, shape_.weights());
-    Doubles sums(rows * shape_.output_elements());
-    ForEachProduct(
-        rows, [&](int64_t in, int64_t weight, int64_t out) { sums[out] += xs[in] * ws[weight]; });
+    Doubles sums(samples * shape_.output_elements());
+    ForEachProduct(samples, [&](int64_t in, int64_t weight, int64_t out) {
+      sums[out] += xs[in] * ws[weight];
+    });
     const Doubles addend =
         epilogue.addend != nullptr
             ? LoadExactly(options_.y_type, epilogue.addend, static_cast<int64_t>(sums.size()))
@@ -47,22 +48,23 @@ class ReferenceConvolution : public Convolution {
     Store(sums, options_.y_type, y);
   }
 
-  void BackwardData(int64_t rows, const void* dy, const float* weights, void* dx,
+  void BackwardData(int64_t samples, const void* dy, const float* weights, void* dx,
                     void* workspace) override {
-    const Doubles dys = Load(options_.y_type, dy, rows * shape_.output_elements());
+    const Doubles dys = Load(options_.y_type, dy, samples * shape_.output_elements());
     const Doubles ws = Load(DataType::kFloat32, weights, shape_.weights());
-    Doubles sums(rows * shape_.input_elements());
-    ForEachProduct(
-        rows, [&](int64_t in, int64_t weight, int64_t out) { sums[in] += dys[out] * ws[weight]; });
+    Doubles sums(samples * shape_.input_elements());
+    ForEachProduct(samples, [&](int64_t in, int64_t weight, int64_t out) {
+      sums[in] += dys[out] * ws[weight];
+    });
     Store(sums, options_.x_type, dx);
   }
 
-  void BackwardWeights(int64_t rows, const void* x, const void* dy, float* dweights, float* dbias,
-                       void* workspace) override {
-    const Doubles xs = Load(options_.x_type, x, rows * shape_.input_elements());
-    const Doubles dys = Load(options_.y_type, dy, rows * shape_.output_elements());
+  void BackwardWeights(int64_t samples, const void* x, const void* dy, float* dweights,
+                       float* dbias, void* workspace) override {
+    const Doubles xs = Load(options_.x_type, x, samples * shape_.input_elements());
+    const Doubles dys = Load(options_.y_type, dy, samples * shape_.output_elements());
     Doubles weight_sums(shape_.weights());
-    ForEachProduct(rows, [&](int64_t in, int64_t weight, int64_t out) {
+    ForEachProduct(samples, [&](int64_t in, int64_t weight, int64_t out) {
       weight_sums[weight] += dys[out] * xs[in];
     });
     Store(weight_sums, DataType::kFloat32, dweights);
@@ -96,11 +98,11 @@ class ReferenceConvolution : public Convolution {
 
   // Calls visit(index in x, in the weights, in y) for each product that the convolution sums.
   template <typename Visit>
-  void ForEachProduct(int64_t rows, const Visit& visit) const {
+  void ForEachProduct(int64_t samples, const Visit& visit) const {
     const int64_t ins = shape_.in_channels / shape_.groups;
     const int64_t outs = shape_.out_channels / shape_.groups;
     int64_t out = 0;
-    for (int64_t row = 0; row < rows; ++row) {
+    for (int64_t sample = 0; sample < samples; ++sample) {
       for (int64_t h = 0; h < shape_.out_height(); ++h) {
         for (int64_t w = 0; w < shape_.out_width(); ++w) {
           for (int64_t o = 0; o < shape_.out_channels; ++o, ++out) {
@@ -108,7 +110,7 @@ class ReferenceConvolution : public Convolution {
               const int64_t in_h = h * shape_.stride + tap / shape_.kernel - shape_.padding;
               const int64_t in_w = w * shape_.stride + tap % shape_.kernel - shape_.padding;
               if (in_h < 0 || in_h >= shape_.height || in_w < 0 || in_w >= shape_.width) continue;
-              const int64_t pixel = (row * shape_.height + in_h) * shape_.width + in_w;
+              const int64_t pixel = (sample * shape_.height + in_h) * shape_.width + in_w;
               const int64_t first_in = o / outs * ins;
               for (int64_t i = 0; i < ins; ++i) {
                 visit(pixel * shape_.in_channels + first_in + i,

@@ -27,14 +27,14 @@ Doubles Load(const DepthwiseConvolutionShape& shape, DataType type, const void* 
 template <typename Visit>
 void ForEachProduct(const DepthwiseConvolutionShape& shape, const Visit& visit) {
   int64_t out = 0;
-  for (int64_t row = 0; row < shape.rows; ++row) {
+  for (int64_t sample = 0; sample < shape.samples; ++sample) {
     for (int64_t h = 0; h < shape.out_height(); ++h) {
       for (int64_t w = 0; w < shape.out_width(); ++w, out += shape.channels) {
         for (int64_t tap = 0; tap < shape.kernel * shape.kernel; ++tap) {
           const int64_t in_h = h * shape.stride - shape.padding + tap / shape.kernel;
           const int64_t in_w = w * shape.stride - shape.padding + tap % shape.kernel;
           if (in_h < 0 || in_h >= shape.height || in_w < 0 || in_w >= shape.width) continue;
-          const int64_t in = ((row * shape.height + in_h) * shape.width + in_w) * shape.channels;
+          const int64_t in = ((sample * shape.height + in_h) * shape.width + in_w) * shape.channels;
           for (int64_t c = 0; c < shape.channels; ++c) {
             visit(in + c, tap * shape.padded_channels() + c, out + c);
           }
@@ -48,9 +48,9 @@ void ForEachProduct(const DepthwiseConvolutionShape& shape, const Visit& visit) 
 
 void DepthwiseConvolutionForward(const DepthwiseConvolutionShape& shape, const void* x,
                                  const float* weights, const Epilogue& epilogue, void* y) {
-  const Doubles xs = Load(shape, shape.type, x, shape.rows * shape.input_elements());
+  const Doubles xs = Load(shape, shape.type, x, shape.samples * shape.input_elements());
   const Doubles ws = Load(shape, DataType::kFloat32, weights, shape.weights_elements());
-  Doubles sums(shape.rows * shape.output_elements());
+  Doubles sums(shape.samples * shape.output_elements());
   ForEachProduct(
       shape, [&](int64_t in, int64_t weight, int64_t out) { sums[out] += xs[in] * ws[weight]; });
   for (int64_t i = 0; i < static_cast<int64_t>(sums.size()); ++i) {
@@ -66,9 +66,9 @@ void DepthwiseConvolutionForward(const DepthwiseConvolutionShape& shape, const v
 
 void DepthwiseConvolutionBackwardData(const DepthwiseConvolutionShape& shape, const void* dy,
                                       const float* weights, void* dx) {
-  const Doubles dys = Load(shape, shape.type, dy, shape.rows * shape.output_elements());
+  const Doubles dys = Load(shape, shape.type, dy, shape.samples * shape.output_elements());
   const Doubles ws = Load(shape, DataType::kFloat32, weights, shape.weights_elements());
-  Doubles sums(shape.rows * shape.input_elements());
+  Doubles sums(shape.samples * shape.input_elements());
   ForEachProduct(
       shape, [&](int64_t in, int64_t weight, int64_t out) { sums[in] += dys[out] * ws[weight]; });
   for (size_t i = 0; i < sums.size(); ++i) {
@@ -78,8 +78,8 @@ void DepthwiseConvolutionBackwardData(const DepthwiseConvolutionShape& shape, co
 
 void DepthwiseConvolutionBackwardWeights(const DepthwiseConvolutionShape& shape, const void* x,
                                          const void* dy, float* dweights, float* dbias) {
-  const Doubles xs = Load(shape, shape.type, x, shape.rows * shape.input_elements());
-  const Doubles dys = Load(shape, shape.type, dy, shape.rows * shape.output_elements());
+  const Doubles xs = Load(shape, shape.type, x, shape.samples * shape.input_elements());
+  const Doubles dys = Load(shape, shape.type, dy, shape.samples * shape.output_elements());
   Doubles weight_sums(shape.weights_elements());
   ForEachProduct(shape, [&](int64_t in, int64_t weight, int64_t out) {
     weight_sums[weight] += dys[out] * xs[in];

@@ -56,7 +56,7 @@ void NtXentForward(const NtXentShape& shape, const float* units, float* logits, 
     for (int64_t j = 0; j < shape.samples; ++j) {
       const double logit = j == self ? -kInfinity : Logit(shape, units, self, j);
       if (j != (self ^ 1)) negative = std::max(negative, logit);
-      logits[anchor * shape.line() + j] = static_cast<float>(logit);
+      logits[anchor * shape.row_stride() + j] = static_cast<float>(logit);
     }
     const double largest = std::max(positive, negative);
     double sum = 0;

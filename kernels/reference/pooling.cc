@@ -16,12 +16,12 @@ void ForEachCell(const PoolShape& shape, int64_t out, const Visit& visit) {
   const int64_t c = out % shape.channels;
   const int64_t w = out / shape.channels % shape.out_width();
   const int64_t h = out / shape.channels / shape.out_width() % shape.out_height();
-  const int64_t row = out / shape.channels / shape.out_width() / shape.out_height();
+  const int64_t sample = out / shape.channels / shape.out_width() / shape.out_height();
   for (int64_t cell = 0; cell < shape.kernel * shape.kernel; ++cell) {
     const int64_t in_h = h * shape.stride - shape.padding + cell / shape.kernel;
     const int64_t in_w = w * shape.stride - shape.padding + cell % shape.kernel;
     if (in_h < 0 || in_h >= shape.height || in_w < 0 || in_w >= shape.width) continue;
-    visit(((row * shape.height + in_h) * shape.width + in_w) * shape.channels + c, cell);
+    visit(((sample * shape.height + in_h) * shape.width + in_w) * shape.channels + c, cell);
   }
 }
 
@@ -30,24 +30,24 @@ void ForEachCell(const AveragePoolShape& shape, int64_t out, const Visit& visit)
   const int64_t c = out % shape.channels;
   const int64_t w = out / shape.channels % shape.out_width();
   const int64_t h = out / shape.channels / shape.out_width() % shape.out_height();
-  const int64_t row = out / shape.channels / shape.out_width() / shape.out_height();
+  const int64_t sample = out / shape.channels / shape.out_width() / shape.out_height();
   for (int64_t r = 0; r < shape.kernel_height; ++r) {
     for (int64_t s = 0; s < shape.kernel_width; ++s) {
       const int64_t in_h = h * shape.stride + r;
       const int64_t in_w = w * shape.stride + s;
-      visit(((row * shape.height + in_h) * shape.width + in_w) * shape.channels + c);
+      visit(((sample * shape.height + in_h) * shape.width + in_w) * shape.channels + c);
     }
   }
 }
 
 template <typename Shape>
 int64_t InputElements(const Shape& shape) {
-  return shape.rows * shape.height * shape.width * shape.channels;
+  return shape.samples * shape.height * shape.width * shape.channels;
 }
 
 template <typename Shape>
 int64_t OutputElements(const Shape& shape) {
-  return shape.rows * shape.out_height() * shape.out_width() * shape.channels;
+  return shape.samples * shape.out_height() * shape.out_width() * shape.channels;
 }
 
 void Store(DataType type, const std::vector<double>& values, void* array) {

@@ -10,13 +10,13 @@ namespace muster::kernels {
 namespace reference {
 namespace {
 
-void Dropout(DataType type, const DropoutMask& mask, const RandomDraw* draw, int64_t rows,
+void Dropout(DataType type, const DropoutMask& mask, const RandomDraw* draw, int64_t samples,
              int64_t columns, const void* x, void* y) {
-  for (int64_t i = 0; i < rows * columns; ++i) {
-    const uint64_t row = draw->first_row + static_cast<uint64_t>(i / columns);
+  for (int64_t i = 0; i < samples * columns; ++i) {
+    const uint64_t sample = draw->first_sample + static_cast<uint64_t>(i / columns);
     const uint32_t column = static_cast<uint32_t>(i % columns);
-    const float uniform =
-        Uniform01(Philox4x32(DropoutCounter(mask.layer, row, column / 4), draw->key)[column % 4]);
+    const float uniform = Uniform01(
+        Philox4x32(DropoutCounter(mask.layer, sample, column / 4), draw->key)[column % 4]);
     const double kept = LoadElement(type, x, i) / (1.0 - double{mask.probability});
     StoreElement(type, uniform < mask.probability ? 0.0 : kept, y, i);
   }
@@ -27,22 +27,22 @@ void SoftmaxCrossEntropy(const CrossEntropyOptions& options, const float* logits
                          LossResult* result) {
   const double scale = options.scale * (loss_scale != nullptr ? *loss_scale : 1);
   *result = {};
-  for (int64_t row = 0; row < options.rows; ++row) {
-    const float* logit = logits + row * options.classes;
+  for (int64_t sample = 0; sample < options.samples; ++sample) {
+    const float* logit = logits + sample * options.classes;
     const int64_t best = std::max_element(logit, logit + options.classes) - logit;
     double sum = 0;
     for (int64_t c = 0; c < options.classes; ++c) sum += std::exp(double{logit[c]} - logit[best]);
     for (int64_t c = 0; c < options.classes; ++c) {
       const double log_probability = double{logit[c]} - logit[best] - std::log(sum);
-      const double target = (c == labels[row] ? 1.0 - options.label_smoothing : 0.0) +
+      const double target = (c == labels[sample] ? 1.0 - options.label_smoothing : 0.0) +
                             options.label_smoothing / static_cast<double>(options.classes);
       result->loss_sum -= target * log_probability;
       if (dlogits != nullptr) {
-        dlogits[row * options.classes + c] =
+        dlogits[sample * options.classes + c] =
             static_cast<float>(scale * (std::exp(log_probability) - target));
       }
     }
-    result->correct += best == labels[row] ? 1 : 0;
+    result->correct += best == labels[sample] ? 1 : 0;
   }
 }
 

@@ -1,5 +1,5 @@
-// Resize and LoadImages as defined in kernels/resize.h and kernels/image_rows.h, one output value
-// at a time.
+// Resize and LoadImages as defined in kernels/resize.h and kernels/image_transform.h, one output
+// value at a time.
 #include <algorithm>
 #include <cmath>
 #include <vector>
@@ -41,26 +41,28 @@ void Resize(const ResizeShape& shape, const uint8_t* x, uint8_t* y, void*) {
   }
 }
 
-void LoadImages(const ImageRowsShape& shape, const uint8_t* x, const ImageRow* rows,
-                const float* scale, const float* shift, float* y) {
-  const int64_t row_elements = shape.height * shape.width * shape.channels;
-  std::vector<uint8_t> resized(row_elements);
-  for (int64_t i = 0; i < shape.rows * row_elements; ++i) {
-    const ImageRow& row = rows[i / row_elements];
-    if (i % row_elements == 0) {
-      Resize(ResizeOf(shape, row), x + row.image, resized.data(), nullptr);
+void LoadImages(const ImageBatchShape& shape, const uint8_t* x,
+                const ImageTransformParams* transforms, const float* scale, const float* shift,
+                float* y) {
+  const int64_t image_elements = shape.height * shape.width * shape.channels;
+  std::vector<uint8_t> resized(image_elements);
+  for (int64_t i = 0; i < shape.samples * image_elements; ++i) {
+    const ImageTransformParams& params = transforms[i / image_elements];
+    if (i % image_elements == 0) {
+      Resize(ResizeOf(shape, params), x + params.image, resized.data(), nullptr);
     }
     const int64_t c = i % shape.channels;
     const int64_t column = i / shape.channels % shape.width;
-    const int64_t line = i / shape.channels / shape.width % shape.height;
-    const int64_t from_line = line + row.dy;
-    const int64_t from_column = (row.flip ? shape.width - 1 - column : column) + row.dx;
+    const int64_t row = i / shape.channels / shape.width % shape.height;
+    const int64_t from_row = row + params.dy;
+    const int64_t from_column = (params.flip ? shape.width - 1 - column : column) + params.dx;
     const bool inside =
-        from_line >= 0 && from_line < shape.height && from_column >= 0 && from_column < shape.width;
-    const int64_t from = (from_line * shape.width + from_column) * shape.channels + c;
+        from_row >= 0 && from_row < shape.height && from_column >= 0 && from_column < shape.width;
+    const int64_t from = (from_row * shape.width + from_column) * shape.channels + c;
     const double byte = inside ? resized[from] : 0;
-    const bool erased = line >= row.erased_top && line < row.erased_top + row.erased_height &&
-                        column >= row.erased_left && column < row.erased_left + row.erased_width;
+    const bool erased =
+        row >= params.erased_top && row < params.erased_top + params.erased_height &&
+        column >= params.erased_left && column < params.erased_left + params.erased_width;
     y[i] = erased ? 0 : static_cast<float>(byte * double{scale[c]} + double{shift[c]});
   }
 }

@@ -177,20 +177,21 @@ class RecordedConvolution final : public Convolution {
     convolution_->ExportWeights(weights, canonical);
   }
 
-  void Forward(int64_t rows, const void* x, const float* weights, const Epilogue& epilogue, void* y,
-               void* workspace) override {
-    TheRecorder().Do([=, this] { convolution_->Forward(rows, x, weights, epilogue, y, workspace); },
-                     x, weights, epilogue, y, workspace);
+  void Forward(int64_t samples, const void* x, const float* weights, const Epilogue& epilogue,
+               void* y, void* workspace) override {
+    TheRecorder().Do(
+        [=, this] { convolution_->Forward(samples, x, weights, epilogue, y, workspace); }, x,
+        weights, epilogue, y, workspace);
   }
-  void BackwardData(int64_t rows, const void* dy, const float* weights, void* dx,
+  void BackwardData(int64_t samples, const void* dy, const float* weights, void* dx,
                     void* workspace) override {
-    TheRecorder().Do([=, this] { convolution_->BackwardData(rows, dy, weights, dx, workspace); },
+    TheRecorder().Do([=, this] { convolution_->BackwardData(samples, dy, weights, dx, workspace); },
                      dy, weights, dx, workspace);
   }
-  void BackwardWeights(int64_t rows, const void* x, const void* dy, float* dweights, float* dbias,
-                       void* workspace) override {
+  void BackwardWeights(int64_t samples, const void* x, const void* dy, float* dweights,
+                       float* dbias, void* workspace) override {
     TheRecorder().Do(
-        [=, this] { convolution_->BackwardWeights(rows, x, dy, dweights, dbias, workspace); }, x,
+        [=, this] { convolution_->BackwardWeights(samples, x, dy, dweights, dbias, workspace); }, x,
         dy, dweights, dbias, workspace);
   }
 

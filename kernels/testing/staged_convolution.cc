@@ -78,32 +78,33 @@ class StagedConvolution final : public Convolution {
     convolution_->ExportWeights(weights, canonical);
   }
 
-  void Forward(int64_t rows, const void* x, const float* weights, const Epilogue& epilogue, void* y,
-               void*) override {
+  void Forward(int64_t samples, const void* x, const float* weights, const Epilogue& epilogue,
+               void* y, void*) override {
     Staging staging(device_);
-    const int64_t y_count = rows * shape_.output_elements();
+    const int64_t y_count = samples * shape_.output_elements();
     const size_t y_bytes = SizeOf(options_.y_type);
     const Epilogue staged = {
         .scale = staging.Copy(epilogue.scale, shape_.out_channels, sizeof(float)),
         .shift = staging.Copy(epilogue.shift, shape_.out_channels, sizeof(float)),
         .addend = staging.Copy(epilogue.addend, y_count, y_bytes),
         .activation = epilogue.activation};
-    convolution_->Forward(rows, X(staging, rows, x), Weights(staging, weights), staged,
+    convolution_->Forward(samples, X(staging, samples, x), Weights(staging, weights), staged,
                           staging.Output(y, y_count, y_bytes), workspace_.data());
     staging.Finish();
   }
-  void BackwardData(int64_t rows, const void* dy, const float* weights, void* dx, void*) override {
+  void BackwardData(int64_t samples, const void* dy, const float* weights, void* dx,
+                    void*) override {
     Staging staging(device_);
     convolution_->BackwardData(
-        rows, Dy(staging, rows, dy), Weights(staging, weights),
-        staging.Output(dx, rows * shape_.input_elements(), SizeOf(options_.x_type)),
+        samples, Dy(staging, samples, dy), Weights(staging, weights),
+        staging.Output(dx, samples * shape_.input_elements(), SizeOf(options_.x_type)),
         workspace_.data());
     staging.Finish();
   }
-  void BackwardWeights(int64_t rows, const void* x, const void* dy, float* dweights, float* dbias,
-                       void*) override {
+  void BackwardWeights(int64_t samples, const void* x, const void* dy, float* dweights,
+                       float* dbias, void*) override {
     Staging staging(device_);
-    convolution_->BackwardWeights(rows, X(staging, rows, x), Dy(staging, rows, dy),
+    convolution_->BackwardWeights(samples, X(staging, samples, x), Dy(staging, samples, dy),
                                   staging.Output(dweights, weights_elements(), sizeof(float)),
                                   staging.Output(dbias, shape_.out_channels, sizeof(float)),
                                   workspace_.data());
@@ -111,11 +112,11 @@ class StagedConvolution final : public Convolution {
   }
 
  private:
-  const void* X(Staging& staging, int64_t rows, const void* x) const {
-    return staging.Copy(x, rows * shape_.input_elements(), SizeOf(options_.x_type));
+  const void* X(Staging& staging, int64_t samples, const void* x) const {
+    return staging.Copy(x, samples * shape_.input_elements(), SizeOf(options_.x_type));
   }
-  const void* Dy(Staging& staging, int64_t rows, const void* dy) const {
-    return staging.Copy(dy, rows * shape_.output_elements(), SizeOf(options_.y_type));
+  const void* Dy(Staging& staging, int64_t samples, const void* dy) const {
+    return staging.Copy(dy, samples * shape_.output_elements(), SizeOf(options_.y_type));
   }
   const float* Weights(Staging& staging, const float* weights) const {
     return staging.Copy(weights, weights_elements(), sizeof(float));

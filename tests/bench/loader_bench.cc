@@ -78,7 +78,7 @@ absl::Status TimeLoader(const ImageDataset& dataset, const Flags& flags, nlohman
     if (batch == nullptr) break;
     if (!flags.gpu) {
       if (batch->pixels.size() > floats.size()) floats.resize(batch->pixels.size());
-      if (batch->rows > labels.size()) labels.resize(batch->rows);
+      if (batch->samples > labels.size()) labels.resize(batch->samples);
       RETURN_IF_ERROR(writer.Write(*batch, floats.data(), labels.data()));
     }
     // The first epoch reads the files into memory.
@@ -86,7 +86,7 @@ absl::Status TimeLoader(const ImageDataset& dataset, const Flags& flags, nlohman
       start = Now();
       cpu_start = CpuSeconds(CLOCK_PROCESS_CPUTIME_ID);
     } else if (batch->epoch > 0) {
-      images += batch->rows;
+      images += batch->samples;
     }
   }
   result["images_per_second"] = static_cast<double>(images) / (Now() - start);
@@ -117,16 +117,16 @@ absl::Status TimeParts(const ImageDataset& dataset, const Flags& flags, nlohmann
   ImageTransform transform(&dataset, options);
   std::vector<uint8_t> pixels(options.size.height * options.size.width * dataset.info().channels);
   const auto all = [&](uint32_t sample) {
-    kernels::ImageRow row;
-    return transform.Apply(1, sample, 1, pixels.data(), &row);
+    kernels::ImageTransformParams params;
+    return transform.Apply(1, sample, 1, pixels.data(), &params);
   };
   InputWriter writer(dataset.info());
   std::vector<float> floats(pixels.size());
-  const kernels::ImageRow whole =
+  const kernels::ImageTransformParams whole =
       kernels::WholeImage({1, options.size.height, options.size.width, dataset.info().channels}, 0);
   const int32_t label = 0;
   Batch batch;
-  batch.rows = 1;
+  batch.samples = 1;
   batch.size = options.size;
   batch.images = {&whole, 1};
   batch.labels = {&label, 1};

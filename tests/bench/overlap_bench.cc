@@ -138,7 +138,7 @@ class Rank {
   const uint32_t rank_;
   collectives::KeyStore* const store_;
   std::unique_ptr<nn::Plan> plan_;
-  uint32_t rows_ = 0;
+  uint32_t samples_ = 0;
   kernels::AlignedFloats parameters_, buffers_;
   std::unique_ptr<collectives::TokenBucket> limit_;
   double rate_ = 0;  // send rate of the limited network, bytes per second
@@ -165,19 +165,19 @@ absl::Status Rank::SetUp() {
   model.set_name(flags_.model);
   ASSIGN_OR_RETURN(const nn::Graph graph,
                    nn::BuildModel(model, {flags_.image_size, flags_.image_size, 1}, 10));
-  rows_ = flags_.batch / flags_.ranks;
+  samples_ = flags_.batch / flags_.ranks;
   nn::CompileOptions options;
-  options.max_batch = rows_;
+  options.max_batch = samples_;
   ASSIGN_OR_RETURN(plan_, nn::Compile(graph, options));
   parameters_ = kernels::MakeAlignedFloats(plan_->parameter_elements());
   buffers_ = kernels::MakeAlignedFloats(plan_->buffer_elements());
   plan_->Bind(parameters_.get(), nullptr, buffers_.get());
   plan_->Initialize(1);
-  const size_t pixels = size_t{rows_} * flags_.image_size * flags_.image_size;
+  const size_t pixels = size_t{samples_} * flags_.image_size * flags_.image_size;
   for (size_t i = 0; i < pixels; ++i) {
     plan_->input()[i] = static_cast<float>((i * 2654435761u >> 12) % 1000) / 500 - 1;
   }
-  for (uint32_t i = 0; i < rows_; ++i) plan_->labels()[i] = static_cast<int32_t>(i % 10);
+  for (uint32_t i = 0; i < samples_; ++i) plan_->labels()[i] = static_cast<int32_t>(i % 10);
   limit_ = std::make_unique<collectives::TokenBucket>(
       0, static_cast<size_t>(kBurstShare * sizeof(float) *
                              static_cast<double>(plan_->parameter_elements())));
@@ -223,18 +223,18 @@ absl::Status Rank::Step(Configuration& configuration, bool communicate, Times& t
   plan_->Bind(parameters_.get(), exchange.gradients(), buffers_.get());
   RETURN_IF_ERROR(control_->Barrier()->Wait());
   const double start = Now();
-  plan_->Forward(rows_, /*training=*/true, {});
-  const nn::LossResult loss = plan_->Loss(rows_, 0, 1.0f / static_cast<float>(flags_.batch));
+  plan_->Forward(samples_, /*training=*/true, {});
+  const nn::LossResult loss = plan_->Loss(samples_, 0, 1.0f / static_cast<float>(flags_.batch));
   const double backward_start = Now();
   if (!communicate) {
-    plan_->Backward(rows_, nullptr);
+    plan_->Backward(samples_, nullptr);
     const double end = Now();
     times.without.push_back(end - start);
     times.backward_without.push_back(end - backward_start);
     return absl::OkStatus();
   }
   exchange.Begin(loss, /*accumulated=*/false);
-  plan_->Backward(rows_, [&](size_t offset) { exchange.Ready(offset); });
+  plan_->Backward(samples_, [&](size_t offset) { exchange.Ready(offset); });
   const double backward_end = Now();
   RETURN_IF_ERROR(exchange.Finish());
   const double end = Now();

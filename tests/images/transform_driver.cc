@@ -1,7 +1,7 @@
 // Loads a folder of images as training or evaluation does, for transform_test.py.
 //
-// The file --output receives the normalised rows as float32 NHWC; standard output one line of JSON
-// for each of them, with its sample and everything that chance decided about it.
+// The file --output receives the normalised samples as float32 NHWC; standard output one line of
+// JSON for each of them, with its sample and everything that chance decided about it.
 #include <cstdint>
 #include <fstream>
 #include <iostream>
@@ -69,11 +69,11 @@ absl::Status Load(Flags flags) {
     ASSIGN_OR_RETURN(const Batch* batch, loader->Next());
     if (batch == nullptr) break;
     floats.resize(batch->pixels.size());
-    labels.resize(batch->rows);
+    labels.resize(batch->samples);
     RETURN_IF_ERROR(writer.Write(*batch, floats.data(), labels.data()));
     out.write(reinterpret_cast<const char*>(floats.data()),
               static_cast<std::streamsize>(floats.size() * sizeof(float)));
-    for (size_t row = 0; row < batch->rows; row += batch->views, ++position) {
+    for (size_t i = 0; i < batch->samples; i += batch->views, ++position) {
       const auto sample = flags.train ? order[position] : static_cast<uint32_t>(position);
       ASSIGN_OR_RETURN(const ImageSize stored, reader->Open(sample));
       for (uint32_t view = 0; view < batch->views; ++view) {

@@ -1,4 +1,4 @@
-"""Transforms of an image folder match torchvision."""
+"""Transforms of an image folder match those of torchvision."""
 
 import json
 import pathlib
@@ -48,16 +48,16 @@ class TransformTest(unittest.TestCase):
         cls.folder.cleanup()
 
     def load(self, size, *flags):
-        """[(what the driver says of a row, the row as a CHW tensor)]."""
+        """Returns [(the description that the driver prints, the transformed sample as a CHW tensor)]."""
         output = self.root / "output"
         result = subprocess.run([binary("tests/images/transform_driver"), f"--data={self.root}", f"--output={output}",
                                  f"--size={size}", *flags], check=True, stdout=subprocess.PIPE, text=True)
-        lines = [json.loads(line) for line in result.stdout.splitlines()]
-        rows = numpy.fromfile(output, numpy.float32).reshape(len(lines), size, size, 3)
-        return list(zip(lines, torch.from_numpy(rows).permute(0, 3, 1, 2)))
+        descriptions = [json.loads(line) for line in result.stdout.splitlines()]
+        samples = numpy.fromfile(output, numpy.float32).reshape(len(descriptions), size, size, 3)
+        return list(zip(descriptions, torch.from_numpy(samples).permute(0, 3, 1, 2)))
 
     def levels(self, ours, theirs):
-        """The difference in levels of brightness, of 255."""
+        """Returns the absolute difference in brightness levels, from 0 to 255."""
         return (ours - theirs).abs() * torch.tensor(DEVIATION).reshape(3, 1, 1) * 255
 
     def test_evaluation(self):
@@ -65,32 +65,32 @@ class TransformTest(unittest.TestCase):
             pipeline = transforms.Compose([transforms.Resize(resized), transforms.CenterCrop(size),
                                            transforms.ToTensor(), transforms.Normalize(MEAN, DEVIATION)])
             dataset = datasets.ImageFolder(self.root / "val", pipeline)
-            rows = self.load(size, f"--center-crop={center_crop}", "--detail=1000")
-            self.assertEqual([line["sample"] for line, _ in rows], list(range(len(SIZES))))
-            for line, ours in rows:
-                theirs, label = dataset[line["sample"]]
-                self.assertEqual(line["label"], label)
-                self.assertLess(self.levels(ours, theirs).max().item(), 1.01, f"{line} to {size}")
+            samples = self.load(size, f"--center-crop={center_crop}", "--detail=1000")
+            self.assertEqual([d["sample"] for d, _ in samples], list(range(len(SIZES))))
+            for description, ours in samples:
+                theirs, label = dataset[description["sample"]]
+                self.assertEqual(description["label"], label)
+                self.assertLess(self.levels(ours, theirs).max().item(), 1.01, f"{description} to {size}")
 
     def check_training(self, size, *flags):
-        """Each row against torchvision's functions, with what chance decided here: the greatest and the mean
-        difference of all."""
+        """Compares each sample with torchvision's functions, given the random choices that the driver prints.
+        Returns the maximum and the mean difference."""
         dataset = datasets.ImageFolder(self.root / "train")
-        rows = self.load(size, "--train", "--views=2", *flags)
-        self.assertEqual(sorted(line["sample"] for line, _ in rows), sorted(2 * list(range(len(SIZES)))))
+        samples = self.load(size, "--train", "--views=2", *flags)
+        self.assertEqual(sorted(d["sample"] for d, _ in samples), sorted(2 * list(range(len(SIZES)))))
         differences = []
-        for line, ours in rows:
-            image, label = dataset[line["sample"]]
-            self.assertEqual(line["label"], label)
-            image = functional.resized_crop(image, *line["crop"], [size, size])
-            if line["flip"]:
+        for description, ours in samples:
+            image, label = dataset[description["sample"]]
+            self.assertEqual(description["label"], label)
+            image = functional.resized_crop(image, *description["crop"], [size, size])
+            if description["flip"]:
                 image = functional.hflip(image)
             theirs = functional.normalize(functional.to_tensor(image), MEAN, DEVIATION)
-            if line.get("erasure", [0, 0, 0, 0])[2] > 0:
-                theirs = functional.erase(theirs, *line["erasure"], v=0)
+            if description.get("erasure", [0, 0, 0, 0])[2] > 0:
+                theirs = functional.erase(theirs, *description["erasure"], v=0)
             differences.append(self.levels(ours, theirs))
         differences = torch.stack(differences)
-        self.assertEqual({line["flip"] for line, _ in rows}, {True, False})
+        self.assertEqual({d["flip"] for d, _ in samples}, {True, False})
         return differences.max().item(), differences.mean().item()
 
     def test_training(self):

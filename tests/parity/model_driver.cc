@@ -93,13 +93,13 @@ class Data {
   Data(std::vector<float> images, std::vector<int32_t> labels)
       : images_(std::move(images)), labels_(std::move(labels)) {}
 
-  uint64_t rows() const { return labels_.size(); }
+  uint64_t samples() const { return labels_.size(); }
 
-  void Fill(uint64_t first_row, uint32_t rows, nn::Plan& plan) const {
-    const size_t row_elements = images_.size() / labels_.size();
-    std::copy_n(images_.begin() + static_cast<ptrdiff_t>(first_row * row_elements),
-                rows * row_elements, plan.input());
-    std::copy_n(labels_.begin() + static_cast<ptrdiff_t>(first_row), rows, plan.labels());
+  void Fill(uint64_t first_sample, uint32_t samples, nn::Plan& plan) const {
+    const size_t sample_elements = images_.size() / labels_.size();
+    std::copy_n(images_.begin() + static_cast<ptrdiff_t>(first_sample * sample_elements),
+                samples * sample_elements, plan.input());
+    std::copy_n(labels_.begin() + static_cast<ptrdiff_t>(first_sample), samples, plan.labels());
   }
 
  private:
@@ -109,11 +109,12 @@ class Data {
 
 std::vector<float> Evaluate(const Flags& flags, const Data& data, nn::Plan& plan) {
   std::vector<float> logits;
-  for (uint64_t row = 0; row < data.rows(); row += flags.batch) {
-    const uint32_t rows = static_cast<uint32_t>(std::min<uint64_t>(flags.batch, data.rows() - row));
-    data.Fill(row, rows, plan);
-    plan.Forward(rows, /*training=*/false, {});
-    const absl::Span<const float> batch = plan.logits(rows);
+  for (uint64_t sample = 0; sample < data.samples(); sample += flags.batch) {
+    const uint32_t samples =
+        static_cast<uint32_t>(std::min<uint64_t>(flags.batch, data.samples() - sample));
+    data.Fill(sample, samples, plan);
+    plan.Forward(samples, /*training=*/false, {});
+    const absl::Span<const float> batch = plan.logits(samples);
     logits.insert(logits.end(), batch.begin(), batch.end());
   }
   return logits;
@@ -138,7 +139,7 @@ absl::Status Train(const Flags& flags, const Data& data, nn::Plan& plan, train::
   const kernels::UpdateScalars scalars{.learning_rate = flags.learning_rate};  // of SGD
   std::vector<double> losses;
   for (uint32_t step = 0; step < flags.steps; ++step) {
-    data.Fill(uint64_t{step} * flags.batch % data.rows(), flags.batch, plan);
+    data.Fill(uint64_t{step} * flags.batch % data.samples(), flags.batch, plan);
     plan.Forward(flags.batch, /*training=*/true, {.seed = flags.seed, .step = step});
     const nn::LossResult loss =
         plan.Loss(flags.batch, /*label_smoothing=*/0, 1.0f / static_cast<float>(flags.batch));
@@ -157,8 +158,8 @@ absl::Status Train(const Flags& flags, const Data& data, nn::Plan& plan, train::
 absl::StatusOr<Data> ReadData(const Flags& flags) {
   ASSIGN_OR_RETURN(std::vector<float> images, ReadFile<float>(flags.images));
   ASSIGN_OR_RETURN(std::vector<int32_t> labels, ReadFile<int32_t>(flags.labels));
-  const int64_t row_elements = flags.input[0] * flags.input[1] * flags.input[2];
-  if (images.size() != labels.size() * static_cast<size_t>(row_elements)) {
+  const int64_t sample_elements = flags.input[0] * flags.input[1] * flags.input[2];
+  if (images.size() != labels.size() * static_cast<size_t>(sample_elements)) {
     return absl::InvalidArgumentError("--images and --labels must have the same number of samples");
   }
   if (flags.steps > 0 && (labels.empty() || labels.size() % flags.batch != 0)) {

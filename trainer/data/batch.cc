@@ -4,17 +4,17 @@
 
 namespace muster::data {
 
-Batch Batch::Part(uint32_t part, uint32_t parts) const {
-  const RowRange samples = Share(rows / views, part, parts);
-  const size_t begin = samples.begin * views;
+Batch Batch::Slice(uint32_t slice, uint32_t slices) const {
+  const SampleRange range = Share(samples / views, slice, slices);
+  const size_t begin = range.begin * views;
   Batch result = *this;
-  result.first_row += samples.begin;
-  result.rows = samples.size() * views;
-  const size_t sample_bytes = rows == 0 ? 0 : pixels.size() / (rows / views);
-  result.pixels = pixels.subspan(samples.begin * sample_bytes, samples.size() * sample_bytes);
-  result.first_pixel += samples.begin * sample_bytes;
-  if (!images.empty()) result.images = images.subspan(begin, result.rows);
-  result.labels = labels.subspan(begin, result.rows);
+  result.first_sample += range.begin;
+  result.samples = range.size() * views;
+  const size_t sample_bytes = samples == 0 ? 0 : pixels.size() / (samples / views);
+  result.pixels = pixels.subspan(range.begin * sample_bytes, range.size() * sample_bytes);
+  result.first_pixel += range.begin * sample_bytes;
+  if (!images.empty()) result.images = images.subspan(begin, result.samples);
+  result.labels = labels.subspan(begin, result.samples);
   return result;
 }
 

@@ -7,7 +7,7 @@
 
 #include "absl/types/span.h"
 #include "kernels/device.h"
-#include "kernels/image_rows.h"
+#include "kernels/image_transform.h"
 #include "trainer/data/image_dataset.h"
 
 namespace muster::data {
@@ -24,14 +24,15 @@ namespace muster::data {
 struct Batch {
   uint64_t step = 0;
   uint64_t epoch = 0;
-  // In samples, independent of the number of views:
-  uint64_t global_rows = 0;  // of all ranks
-  uint64_t first_row = 0;    // index of this rank's first sample in the global batch
-  size_t rows = 0;           // inputs: this rank's samples * views
+  // Independent of the number of views:
+  uint64_t global_samples = 0;  // of all ranks
+  uint64_t first_sample = 0;    // index of this rank's first sample in the global batch
+  // This rank's samples, all views counted.
+  size_t samples = 0;
   uint32_t views = 1;
   ImageSize size;
-  absl::Span<const kernels::ImageRow> images;  // [rows]
-  absl::Span<const int32_t> labels;            // [rows]
+  absl::Span<const kernels::ImageTransformParams> images;  // [samples]
+  absl::Span<const int32_t> labels;                        // [samples]
   // Image bytes. Offsets in `images` count from first_pixel bytes before its start, because a slice
   // of a batch holds only a part of the bytes.
   absl::Span<const uint8_t> pixels;
@@ -42,9 +43,9 @@ struct Batch {
   // arrays unchanged until it is done, even after the next call of Next. Null if nothing is copied.
   kernels::DeviceEvent* copied = nullptr;
 
-  // Returns slice `part` of `parts` nearly equal slices, divided as by Share: a micro-batch of a
+  // Returns slice `slice` of `slices` nearly equal slices, divided as by Share: a micro-batch of a
   // step with gradient accumulation. Views of a sample stay together; a slice may be empty.
-  Batch Part(uint32_t part, uint32_t parts) const;
+  Batch Slice(uint32_t slice, uint32_t slices) const;
 };
 
 }  // namespace muster::data

@@ -40,20 +40,20 @@ absl::StatusOr<const uint8_t*> InputWriter::Pixels(const Batch& batch) {
   return pixels_.as<uint8_t>();
 }
 
-absl::StatusOr<const kernels::ImageRow*> InputWriter::Images(const Batch& batch) {
+absl::StatusOr<const kernels::ImageTransformParams*> InputWriter::Images(const Batch& batch) {
   if (device_.host_memory()) return batch.images.data();
-  const size_t bytes = batch.images.size() * sizeof(kernels::ImageRow);
+  const size_t bytes = batch.images.size() * sizeof(kernels::ImageTransformParams);
   RETURN_IF_ERROR(Reserve(device_, bytes, images_));
   device_.CopyToDevice(images_.data(), batch.images.data(), bytes);
-  return images_.as<kernels::ImageRow>();
+  return images_.as<kernels::ImageTransformParams>();
 }
 
 absl::Status InputWriter::Write(const Batch& batch, float* input, int32_t* labels) {
   if (scale_.bytes() == 0) RETURN_IF_ERROR(WriteFactors());
-  const kernels::ImageRowsShape shape = {static_cast<int64_t>(batch.rows), batch.size.height,
-                                         batch.size.width, static_cast<int64_t>(mean_.size())};
+  const kernels::ImageBatchShape shape = {static_cast<int64_t>(batch.samples), batch.size.height,
+                                          batch.size.width, static_cast<int64_t>(mean_.size())};
   const uint8_t* pixels = nullptr;
-  const kernels::ImageRow* images = nullptr;
+  const kernels::ImageTransformParams* images = nullptr;
   if (input != nullptr) {
     ASSIGN_OR_RETURN(pixels, Pixels(batch));
     ASSIGN_OR_RETURN(images, Images(batch));

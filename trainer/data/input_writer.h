@@ -21,8 +21,8 @@ class InputWriter {
  public:
   InputWriter(const DatasetInfo& info, kernels::Device& device = kernels::CpuDevice());
 
-  // Queues the work that fills input, float32 [rows, height, width, channels], and labels, int32
-  // [rows], both in device memory. input may be null: then only labels are written. Records
+  // Queues the work that fills input, float32 [samples, height, width, channels], and labels, int32
+  // [samples], both in device memory. input may be null: then only labels are written. Records
   // batch.copied, after which the loader may reuse the batch's memory. RESOURCE_EXHAUSTED if the
   // device has no memory for the writer's arrays.
   absl::Status Write(const Batch& batch, float* input, int32_t* labels);
@@ -32,7 +32,7 @@ class InputWriter {
   absl::Status WriteFactors();
   // Device addresses of a batch's pixels and image descriptions.
   absl::StatusOr<const uint8_t*> Pixels(const Batch& batch);
-  absl::StatusOr<const kernels::ImageRow*> Images(const Batch& batch);
+  absl::StatusOr<const kernels::ImageTransformParams*> Images(const Batch& batch);
 
   kernels::Device& device_;
   const std::vector<float> mean_, standard_deviation_;  // by channel

@@ -28,22 +28,22 @@ DatasetInfo Info(std::vector<float> mean, std::vector<float> deviation) {
 
 // A batch of finished images.
 struct Finished {
-  Finished(const std::vector<uint8_t>& pixels, ImageSize size, size_t rows)
-      : images(rows), labels(rows) {
-    const int64_t row_bytes = static_cast<int64_t>(pixels.size() / rows);
-    const kernels::ImageRowsShape shape{1, size.height, size.width,
-                                        row_bytes / (size.height * size.width)};
-    for (size_t row = 0; row < rows; ++row) {
-      images[row] = kernels::WholeImage(shape, static_cast<int64_t>(row) * row_bytes);
-      labels[row] = static_cast<int32_t>(3 * row);
+  Finished(const std::vector<uint8_t>& pixels, ImageSize size, size_t samples)
+      : images(samples), labels(samples) {
+    const int64_t sample_bytes = static_cast<int64_t>(pixels.size() / samples);
+    const kernels::ImageBatchShape shape{1, size.height, size.width,
+                                         sample_bytes / (size.height * size.width)};
+    for (size_t sample = 0; sample < samples; ++sample) {
+      images[sample] = kernels::WholeImage(shape, static_cast<int64_t>(sample) * sample_bytes);
+      labels[sample] = static_cast<int32_t>(3 * sample);
     }
-    batch.rows = rows;
+    batch.samples = samples;
     batch.size = size;
     batch.pixels = pixels;
     batch.images = images;
     batch.labels = labels;
   }
-  std::vector<kernels::ImageRow> images;
+  std::vector<kernels::ImageTransformParams> images;
   std::vector<int32_t> labels;
   Batch batch;
 };
@@ -87,19 +87,19 @@ TEST(InputWriterTest, ZeroesExactlyTheErasedRectangles) {
   const std::vector<uint8_t> pixels(3 * 5 * 6 * 2, 200);
   Finished finished(pixels, size, 3);
   const std::vector<Rectangle> erasures = {{1, 2, 3, 4}, {}, {4, 0, 1, 1}};
-  for (size_t row = 0; row < erasures.size(); ++row) {
-    finished.images[row].erased_top = erasures[row].top;
-    finished.images[row].erased_left = erasures[row].left;
-    finished.images[row].erased_height = erasures[row].height;
-    finished.images[row].erased_width = erasures[row].width;
+  for (size_t sample = 0; sample < erasures.size(); ++sample) {
+    finished.images[sample].erased_top = erasures[sample].top;
+    finished.images[sample].erased_left = erasures[sample].left;
+    finished.images[sample].erased_height = erasures[sample].height;
+    finished.images[sample].erased_width = erasures[sample].width;
   }
   std::vector<float> out(pixels.size(), -1);
   std::vector<int32_t> labels(3);
   InputWriter writer(Info({0.5f, 0.5f}, {1, 1}));
   ASSERT_TRUE(writer.Write(finished.batch, out.data(), labels.data()).ok());
   for (int64_t i = 0; i < static_cast<int64_t>(out.size()); ++i) {
-    const int64_t x = i / 2 % 6, y = i / 12 % 5, row = i / 60;
-    const Rectangle& erasure = erasures[row];
+    const int64_t x = i / 2 % 6, y = i / 12 % 5, sample = i / 60;
+    const Rectangle& erasure = erasures[sample];
     const bool erased = y >= erasure.top && y < erasure.top + erasure.height && x >= erasure.left &&
                         x < erasure.left + erasure.width;
     EXPECT_EQ(out[i] == 0, erased) << i;
@@ -158,8 +158,8 @@ std::vector<Input> Written(const ImageDataset& dataset, LoaderOptions options,
   const auto loader = Loader::ForTraining(&dataset, steps, options);
   InputWriter writer(dataset.info(), device);
   const ImageSize size = options.transform.size;
-  const size_t row = size.height * size.width * dataset.info().channels;
-  const auto values = device.Allocate(24 * row * sizeof(float));
+  const size_t sample_elements = size.height * size.width * dataset.info().channels;
+  const auto values = device.Allocate(24 * sample_elements * sizeof(float));
   const auto labels = device.Allocate(24 * sizeof(int32_t));
   EXPECT_TRUE(values.ok() && labels.ok());
   std::vector<Input> inputs;
@@ -170,14 +170,15 @@ std::vector<Input> Written(const ImageDataset& dataset, LoaderOptions options,
     EXPECT_EQ((*batch)->pixels.empty(), resident.bytes() > 0);
     Input& input = inputs.emplace_back();
     for (uint32_t i = 0; i < 2; ++i) {
-      const Batch part = (*batch)->Part(i, 2);
-      EXPECT_TRUE(writer.Write(part, values->as<float>(), labels->as<int32_t>()).ok());
+      const Batch slice = (*batch)->Slice(i, 2);
+      EXPECT_TRUE(writer.Write(slice, values->as<float>(), labels->as<int32_t>()).ok());
       const size_t before = input.labels.size();
-      input.values.resize((before + part.rows) * row);
-      input.labels.resize(before + part.rows);
-      device.CopyToHost(input.values.data() + before * row, values->data(),
-                        part.rows * row * sizeof(float));
-      device.CopyToHost(input.labels.data() + before, labels->data(), part.rows * sizeof(int32_t));
+      input.values.resize((before + slice.samples) * sample_elements);
+      input.labels.resize(before + slice.samples);
+      device.CopyToHost(input.values.data() + before * sample_elements, values->data(),
+                        slice.samples * sample_elements * sizeof(float));
+      device.CopyToHost(input.labels.data() + before, labels->data(),
+                        slice.samples * sizeof(int32_t));
     }
   }
 }

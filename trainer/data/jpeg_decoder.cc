@@ -66,12 +66,12 @@ int64_t ScaleDenominator(const Region& wanted, ImageSize at_least) {
 }
 
 // Converts a row of inverted CMYK to RGB in place: each colour is what its ink and black transmit.
-void CmykToRgb(uint8_t* line, int64_t width) {
+void CmykToRgb(uint8_t* row, int64_t width) {
   for (int64_t x = 0; x < width; ++x) {
-    const int black = line[4 * x + 3];
+    const int black = row[4 * x + 3];
     for (int64_t channel = 0; channel < 3; ++channel) {
-      const int absorbed = (255 - line[4 * x + channel]) * black;
-      line[3 * x + channel] = static_cast<uint8_t>(black - (absorbed + 127) / 255);
+      const int absorbed = (255 - row[4 * x + channel]) * black;
+      row[3 * x + channel] = static_cast<uint8_t>(black - (absorbed + 127) / 255);
     }
   }
 }
@@ -93,10 +93,10 @@ struct JpegDecoder::State {
   bool header_read = false;  // and nothing else yet
   int64_t denominator = 1;
   Window window;  // wanted pixels
-  // Columns decoded into `lines`: the window's, and further ones on both sides of it.
+  // Columns decoded into `rows`: the window's, and further ones on both sides of it.
   int64_t decoded_left = 0;
   int64_t decoded_width = 0;
-  std::vector<uint8_t> lines;
+  std::vector<uint8_t> rows;
 
   int64_t row_bytes() const { return decoded_width * codec.out_color_components; }
 
@@ -108,7 +108,7 @@ struct JpegDecoder::State {
   static void Create(State& state);
   static void ReadHeader(State& state);
   static void Start(State& state);
-  static void ReadLines(State& state);
+  static void ReadRows(State& state);
 
   // Returns false if the step failed: `message` has the reason, and the codec can decode another
   // image.
@@ -177,15 +177,15 @@ void JpegDecoder::State::Start(State& state) {
   state.decoded_width = decoded_width;
 }
 
-void JpegDecoder::State::ReadLines(State& state) {
+void JpegDecoder::State::ReadRows(State& state) {
   jpeg_decompress_struct& codec = state.codec;
   const Window& window = state.window;
   if (window.top > 0) jpeg_skip_scanlines(&codec, static_cast<JDIMENSION>(window.top));
   const int64_t row_bytes = state.row_bytes();
   for (int64_t y = 0; y < window.height; ++y) {
-    JSAMPROW line = state.lines.data() + y * row_bytes;
-    jpeg_read_scanlines(&codec, &line, 1);
-    if (codec.out_color_space == JCS_CMYK) CmykToRgb(line, state.decoded_width);
+    JSAMPROW row = state.rows.data() + y * row_bytes;
+    jpeg_read_scanlines(&codec, &row, 1);
+    if (codec.out_color_space == JCS_CMYK) CmykToRgb(row, state.decoded_width);
   }
   jpeg_abort_decompress(&codec);  // skips the data after the last wanted row
 }
@@ -242,12 +242,12 @@ absl::StatusOr<DecodedRegion> JpegDecoder::Decode(const Region& wanted, ImageSiz
 
   if (!state.Attempt(State::Start)) return state.Failure();
   const auto bytes = static_cast<size_t>(window.height * state.row_bytes());
-  if (state.lines.size() < bytes) state.lines.resize(bytes);
-  if (!state.Attempt(State::ReadLines)) return state.Failure();
+  if (state.rows.size() < bytes) state.rows.resize(bytes);
+  if (!state.Attempt(State::ReadRows)) return state.Failure();
 
   DecodedRegion decoded;
   decoded.view = {window.height, window.width, 3, state.row_bytes(),
-                  state.lines.data() + 3 * (window.left - state.decoded_left)};
+                  state.rows.data() + 3 * (window.left - state.decoded_left)};
   decoded.region = {scaled.top - static_cast<double>(window.top),
                     scaled.left - static_cast<double>(window.left), scaled.height, scaled.width};
   return decoded;

@@ -39,8 +39,8 @@ int At(const ImageView& view, int64_t y, int64_t x, int64_t c) {
 DecodedImage Copy(const ImageView& view) {
   DecodedImage image{view.height, view.width, {}};
   for (int64_t y = 0; y < view.height; ++y) {
-    const uint8_t* line = view.pixels + y * view.row_bytes;
-    image.pixels.insert(image.pixels.end(), line, line + 3 * view.width);
+    const uint8_t* row = view.pixels + y * view.row_bytes;
+    image.pixels.insert(image.pixels.end(), row, row + 3 * view.width);
   }
   return image;
 }

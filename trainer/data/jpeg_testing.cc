@@ -59,8 +59,8 @@ std::string EncodeJpeg(const JpegOptions& options) {
   jpeg_start_compress(&codec, TRUE);
   std::vector<uint8_t> pixels = DrawImage(options);
   for (int y = 0; y < options.height; ++y) {
-    JSAMPROW line = pixels.data() + static_cast<size_t>(y) * options.width * options.components;
-    jpeg_write_scanlines(&codec, &line, 1);
+    JSAMPROW row = pixels.data() + static_cast<size_t>(y) * options.width * options.components;
+    jpeg_write_scanlines(&codec, &row, 1);
   }
   jpeg_finish_compress(&codec);
   jpeg_destroy_compress(&codec);

@@ -38,9 +38,9 @@ std::unique_ptr<Loader> Loader::ForTraining(const ImageDataset* dataset, const S
                  /*shuffle=*/true, Complete(*dataset, options)));
 }
 
-std::unique_ptr<Loader> Loader::ForEvaluation(const ImageDataset* dataset, uint32_t max_rows,
+std::unique_ptr<Loader> Loader::ForEvaluation(const ImageDataset* dataset, uint32_t max_samples,
                                               const LoaderOptions& options) {
-  const RankBatches batches = RankBatches::OfEvaluation(dataset->size(), std::max(1u, max_rows),
+  const RankBatches batches = RankBatches::OfEvaluation(dataset->size(), std::max(1u, max_samples),
                                                         options.rank, options.world_size);
   LoaderOptions complete = Complete(*dataset, options);
   complete.transform.augment = AugmentOptions();
@@ -74,17 +74,18 @@ Loader::Loader(const ImageDataset* dataset, const RankBatches& batches, bool shu
 }
 
 absl::Status Loader::AllocateSlots() {
-  const size_t samples = batches_.max_rows();
-  const size_t rows = samples * options_.views;
+  const size_t samples = batches_.max_samples();
+  const size_t inputs = samples * options_.views;
   kernels::Device& device = *options_.device;
   for (Slot& slot : slots_) {
     slot.copied = device.MakeEvent();
     if (HasPixels()) {
       ASSIGN_OR_RETURN(slot.pixels, device.AllocateHost(samples * sample_bytes_));
     }
-    ASSIGN_OR_RETURN(slot.labels, device.AllocateHost(rows * sizeof(int32_t)));
+    ASSIGN_OR_RETURN(slot.labels, device.AllocateHost(inputs * sizeof(int32_t)));
     if (form_ != Form::kNone) {
-      ASSIGN_OR_RETURN(slot.images, device.AllocateHost(rows * sizeof(kernels::ImageRow)));
+      ASSIGN_OR_RETURN(slot.images,
+                       device.AllocateHost(inputs * sizeof(kernels::ImageTransformParams)));
     }
   }
   return absl::OkStatus();
@@ -166,7 +167,7 @@ std::optional<Loader::Portion> Loader::Claim() {
   if (stopping_ || claimed_step_ >= options_.end_step) return std::nullopt;
   Slot& slot = SlotOf(claimed_step_);
   if (claimed_samples_ == 0) BeginBatch(claimed_step_, slot);
-  const RowRange& all = slot.source.positions;
+  const SampleRange& all = slot.source.positions;
   const uint64_t begin = all.begin + claimed_samples_;
   const uint64_t end = std::min(all.end, begin + portion_samples_);
   claimed_samples_ += end - begin;
@@ -181,18 +182,19 @@ void Loader::BeginBatch(uint64_t step, Slot& slot) const {
   slot.source = batches_.At(step);
   slot.done = 0;
   slot.status = absl::OkStatus();
-  const size_t rows = slot.source.positions.size() * options_.views;
+  const size_t inputs = slot.source.positions.size() * options_.views;
   Batch& batch = slot.batch;
   batch.step = step;
   batch.epoch = slot.source.epoch;
-  batch.global_rows = slot.source.global_rows;
-  batch.first_row = slot.source.first_row;
-  batch.rows = rows;
+  batch.global_samples = slot.source.global_samples;
+  batch.first_sample = slot.source.first_sample;
+  batch.samples = inputs;
   batch.views = options_.views;
   batch.size = options_.transform.size;
   batch.images = {};
-  if (form_ != Form::kNone) batch.images = {slot.images.as<kernels::ImageRow>(), rows};
-  batch.labels = {slot.labels.as<int32_t>(), rows};
+  if (form_ != Form::kNone)
+    batch.images = {slot.images.as<kernels::ImageTransformParams>(), inputs};
+  batch.labels = {slot.labels.as<int32_t>(), inputs};
   batch.pixels = {};
   if (HasPixels()) {
     batch.pixels = {slot.pixels.as<uint8_t>(), slot.source.positions.size() * sample_bytes_};
@@ -219,7 +221,8 @@ absl::Status Loader::PrepareSample(const Slot& slot, uint64_t position, uint32_t
   const size_t place = position - slot.source.positions.begin;
   std::fill_n(slot.labels.as<int32_t>() + place * views, views, dataset_->label(sample));
   if (form_ == Form::kNone) return absl::OkStatus();
-  kernels::ImageRow* const images = slot.images.as<kernels::ImageRow>() + place * views;
+  kernels::ImageTransformParams* const images =
+      slot.images.as<kernels::ImageTransformParams>() + place * views;
   size_t first_byte = place * sample_bytes_;
   if (form_ == Form::kFinished) {
     RETURN_IF_ERROR(

@@ -53,8 +53,9 @@ class Loader {
   static std::unique_ptr<Loader> ForTraining(const ImageDataset* dataset, const StepMap& steps,
                                              const LoaderOptions& options);
   // Each sample once in the data set's order, divided among the ranks, in batches of at most
-  // `max_rows` samples; transform.augment is not used. Ranks may have different numbers of batches.
-  static std::unique_ptr<Loader> ForEvaluation(const ImageDataset* dataset, uint32_t max_rows,
+  // `max_samples` samples; transform.augment is not used. Ranks may have different numbers of
+  // batches.
+  static std::unique_ptr<Loader> ForEvaluation(const ImageDataset* dataset, uint32_t max_samples,
                                                const LoaderOptions& options);
   // Stops the threads, even if batches are still to be prepared.
   ~Loader();
@@ -73,7 +74,7 @@ class Loader {
   struct Slot {
     kernels::HostMemory pixels;  // uint8
     kernels::HostMemory labels;  // int32
-    kernels::HostMemory images;  // ImageRow
+    kernels::HostMemory images;  // ImageTransformParams
     std::unique_ptr<kernels::DeviceEvent> copied;
     RankBatch source;
     Batch batch;
@@ -85,7 +86,7 @@ class Loader {
   // Samples of a batch that one thread prepares.
   struct Portion {
     Slot* slot;
-    RowRange positions;
+    SampleRange positions;
   };
   using Order = std::shared_ptr<const std::vector<uint32_t>>;
 

@@ -25,7 +25,7 @@ namespace {
 using Corners = std::tuple<int, int, int, int>;
 
 struct Copy {
-  uint64_t step, epoch, first_row, global_rows;
+  uint64_t step, epoch, first_sample, global_samples;
   std::vector<uint8_t> pixels;
   std::vector<int32_t> labels;
   std::vector<Corners> erasures;
@@ -34,12 +34,13 @@ struct Copy {
   explicit Copy(const Batch& batch)
       : step(batch.step),
         epoch(batch.epoch),
-        first_row(batch.first_row),
-        global_rows(batch.global_rows),
+        first_sample(batch.first_sample),
+        global_samples(batch.global_samples),
         pixels(batch.pixels.begin(), batch.pixels.end()),
         labels(batch.labels.begin(), batch.labels.end()) {
-    for (const kernels::ImageRow& r : batch.images) {
-      erasures.push_back({r.erased_top, r.erased_left, r.erased_height, r.erased_width});
+    for (const kernels::ImageTransformParams& params : batch.images) {
+      erasures.push_back(
+          {params.erased_top, params.erased_left, params.erased_height, params.erased_width});
     }
   }
 
@@ -47,7 +48,7 @@ struct Copy {
   void Append(const Copy& other) {
     EXPECT_EQ(other.step, step);
     EXPECT_EQ(other.epoch, epoch);
-    EXPECT_EQ(other.global_rows, global_rows);
+    EXPECT_EQ(other.global_samples, global_samples);
     pixels.insert(pixels.end(), other.pixels.begin(), other.pixels.end());
     labels.insert(labels.end(), other.labels.begin(), other.labels.end());
     erasures.insert(erasures.end(), other.erasures.begin(), other.erasures.end());
@@ -79,7 +80,7 @@ std::vector<Copy> All(Loader& loader) {
     const auto batch = loader.Next();
     EXPECT_TRUE(batch.ok()) << batch.status();
     if (!batch.ok() || *batch == nullptr) return batches;
-    EXPECT_EQ((*batch)->labels.size(), (*batch)->rows);
+    EXPECT_EQ((*batch)->labels.size(), (*batch)->samples);
     batches.emplace_back(**batch);
   }
 }
@@ -122,7 +123,7 @@ TEST(LoaderTest, RanksTogetherLoadTheGlobalBatch) {
         if (rank == 0) {
           joined.push_back(parts[i]);
         } else {
-          EXPECT_EQ(parts[i].first_row, joined[i].labels.size());
+          EXPECT_EQ(parts[i].first_sample, joined[i].labels.size());
           joined[i].Append(parts[i]);
         }
       }
@@ -193,22 +194,22 @@ TEST(LoaderTest, ReturnsEachSampleOncePerEpoch) {
 TEST(LoaderTest, EvaluationReturnsEachSampleOnceInOrder) {
   const NumberedDataset dataset(kSamples);
   for (const uint32_t world : {1u, 2u, 3u, 100u}) {
-    for (const uint32_t max_rows : {1u, 7u, 200u}) {
+    for (const uint32_t max_samples : {1u, 7u, 200u}) {
       std::vector<uint8_t> seen;
       for (uint32_t rank = 0; rank < world; ++rank) {
         LoaderOptions options;
         options.rank = rank;
         options.world_size = world;
         options.threads = 2;
-        const auto loader = Loader::ForEvaluation(&dataset, max_rows, options);
+        const auto loader = Loader::ForEvaluation(&dataset, max_samples, options);
         for (const Copy& batch : All(*loader)) {
-          EXPECT_LE(batch.labels.size(), max_rows);
-          EXPECT_EQ(batch.first_row, seen.size());
-          EXPECT_EQ(batch.global_rows, kSamples);
+          EXPECT_LE(batch.labels.size(), max_samples);
+          EXPECT_EQ(batch.first_sample, seen.size());
+          EXPECT_EQ(batch.global_samples, kSamples);
           seen.insert(seen.end(), batch.pixels.begin(), batch.pixels.end());
         }
       }
-      EXPECT_EQ(seen, Numbers(kSamples)) << world << " ranks, batch size " << max_rows;
+      EXPECT_EQ(seen, Numbers(kSamples)) << world << " ranks, batch size " << max_samples;
     }
   }
 }
@@ -243,10 +244,10 @@ TEST(LoaderTest, ViewsOfASampleAreConsecutive) {
   const size_t image_bytes = 12 * 12 * 3;
   for (size_t i = 0; i < single.size(); ++i) {
     ASSERT_EQ(doubled[i].labels.size(), 2 * single[i].labels.size());
-    EXPECT_EQ(doubled[i].global_rows, single[i].global_rows);
+    EXPECT_EQ(doubled[i].global_samples, single[i].global_samples);
     for (size_t sample = 0; sample < single[i].labels.size(); ++sample) {
-      const auto image = [&](const Copy& batch, size_t row) {
-        return absl::MakeConstSpan(batch.pixels).subspan(row * image_bytes, image_bytes);
+      const auto image = [&](const Copy& batch, size_t sample) {
+        return absl::MakeConstSpan(batch.pixels).subspan(sample * image_bytes, image_bytes);
       };
       EXPECT_EQ(image(doubled[i], 2 * sample), image(single[i], sample));
       EXPECT_NE(image(doubled[i], 2 * sample + 1), image(single[i], sample));
@@ -266,16 +267,16 @@ TEST(LoaderTest, SlicesOfABatchMakeUpTheBatch) {
   const auto loader =
       Loader::ForTraining(&dataset, *StepMap::Create(kSamples, kGlobalBatch, false), options);
   const Batch& batch = **loader->Next();
-  ASSERT_EQ(batch.rows, 10);
-  for (const uint32_t parts : {1u, 2u, 3u, 8u}) {
-    Copy joined(batch.Part(0, parts));
-    for (uint32_t part = 1; part < parts; ++part) {
-      const Batch piece = batch.Part(part, parts);
-      EXPECT_EQ(piece.rows % 2, 0);
-      EXPECT_EQ(piece.first_row, batch.first_row + joined.labels.size() / 2);
+  ASSERT_EQ(batch.samples, 10);
+  for (const uint32_t slices : {1u, 2u, 3u, 8u}) {
+    Copy joined(batch.Slice(0, slices));
+    for (uint32_t slice = 1; slice < slices; ++slice) {
+      const Batch piece = batch.Slice(slice, slices);
+      EXPECT_EQ(piece.samples % 2, 0);
+      EXPECT_EQ(piece.first_sample, batch.first_sample + joined.labels.size() / 2);
       joined.Append(Copy(piece));
     }
-    EXPECT_EQ(joined, Copy(batch)) << parts << " slices";
+    EXPECT_EQ(joined, Copy(batch)) << slices << " slices";
   }
 }
 
@@ -291,7 +292,7 @@ TEST(LoaderTest, ReturnsLabelsOnly) {
   ASSERT_EQ(labels.size(), expected.size());
   for (size_t i = 0; i < labels.size(); ++i) {
     EXPECT_EQ(labels[i].labels, expected[i].labels);
-    EXPECT_EQ(labels[i].first_row, expected[i].first_row);
+    EXPECT_EQ(labels[i].first_sample, expected[i].first_sample);
     EXPECT_TRUE(labels[i].pixels.empty());
     EXPECT_TRUE(labels[i].erasures.empty());
   }
@@ -299,7 +300,7 @@ TEST(LoaderTest, ReturnsLabelsOnly) {
       Loader::ForTraining(&dataset, *StepMap::Create(dataset.size(), kGlobalBatch, false), options);
   const auto batch = loader->Next();
   ASSERT_TRUE(batch.ok());
-  EXPECT_EQ((*batch)->Part(1, 3).labels[0], expected[0].labels[3]);
+  EXPECT_EQ((*batch)->Slice(1, 3).labels[0], expected[0].labels[3]);
 }
 
 TEST(LoaderTest, DamagedImageEndsTheStreamAtItsBatch) {

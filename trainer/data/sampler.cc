@@ -10,12 +10,12 @@
 
 namespace muster::data {
 
-RowRange Share(uint64_t rows, uint32_t rank, uint32_t world_size) {
-  return {rank * rows / world_size, (rank + uint64_t{1}) * rows / world_size};
+SampleRange Share(uint64_t samples, uint32_t rank, uint32_t world_size) {
+  return {rank * samples / world_size, (rank + uint64_t{1}) * samples / world_size};
 }
 
-uint64_t LargestShare(uint64_t rows, uint32_t world_size) {
-  return (rows + world_size - 1) / world_size;
+uint64_t LargestShare(uint64_t samples, uint32_t world_size) {
+  return (samples + world_size - 1) / world_size;
 }
 
 std::vector<uint32_t> EpochOrder(uint64_t seed, uint64_t epoch, uint32_t samples) {
@@ -54,7 +54,7 @@ GlobalBatch StepMap::At(uint64_t step) const {
   GlobalBatch batch;
   batch.epoch = step / steps_per_epoch_;
   batch.first = step % steps_per_epoch_ * global_batch_;
-  batch.rows = std::min(global_batch_, samples_ - batch.first);
+  batch.samples = std::min(global_batch_, samples_ - batch.first);
   return batch;
 }
 
@@ -68,33 +68,33 @@ RankBatches RankBatches::OfTraining(const StepMap& steps, uint32_t rank, uint32_
   batches.steps_ = steps;
   batches.rank_ = rank;
   batches.world_size_ = world_size;
-  batches.max_rows_ = LargestShare(steps.global_batch(), world_size);
+  batches.max_samples_ = LargestShare(steps.global_batch(), world_size);
   return batches;
 }
 
-RankBatches RankBatches::OfEvaluation(uint64_t samples, uint64_t max_rows, uint32_t rank,
+RankBatches RankBatches::OfEvaluation(uint64_t samples, uint64_t max_samples, uint32_t rank,
                                       uint32_t world_size) {
   RankBatches batches;
   batches.samples_ = samples;
   batches.share_ = Share(samples, rank, world_size);
-  batches.max_rows_ = max_rows;
+  batches.max_samples_ = max_samples;
   return batches;
 }
 
 RankBatch RankBatches::At(uint64_t step) const {
   RankBatch batch;
   if (!steps_.has_value()) {
-    batch.global_rows = samples_;
-    batch.positions.begin = share_.begin + step * max_rows_;
-    batch.positions.end = std::min(share_.end, batch.positions.begin + max_rows_);
-    batch.first_row = batch.positions.begin;
+    batch.global_samples = samples_;
+    batch.positions.begin = share_.begin + step * max_samples_;
+    batch.positions.end = std::min(share_.end, batch.positions.begin + max_samples_);
+    batch.first_sample = batch.positions.begin;
     return batch;
   }
   const GlobalBatch global = steps_->At(step);
-  const RowRange share = Share(global.rows, rank_, world_size_);
+  const SampleRange share = Share(global.samples, rank_, world_size_);
   batch.epoch = global.epoch;
-  batch.global_rows = global.rows;
-  batch.first_row = share.begin;
+  batch.global_samples = global.samples;
+  batch.first_sample = share.begin;
   batch.positions = {global.first + share.begin, global.first + share.end};
   return batch;
 }

@@ -11,18 +11,18 @@
 
 namespace muster::data {
 
-struct RowRange {
+struct SampleRange {
   uint64_t begin = 0;
   uint64_t end = 0;
   uint64_t size() const { return end - begin; }
 };
 
-// Returns slice `rank` of `world_size` nearly equal slices: from floor(rank*rows/world_size) to the
-// start of the next slice.
-RowRange Share(uint64_t rows, uint32_t rank, uint32_t world_size);
+// Returns slice `rank` of `world_size` nearly equal slices: from floor(rank*samples/world_size) to
+// the start of the next slice.
+SampleRange Share(uint64_t samples, uint32_t rank, uint32_t world_size);
 
 // Size of the largest slice.
-uint64_t LargestShare(uint64_t rows, uint32_t world_size);
+uint64_t LargestShare(uint64_t samples, uint32_t world_size);
 
 // Returns the order in which an epoch trains on its samples: a permutation that depends only on
 // seed and epoch.
@@ -33,7 +33,7 @@ std::vector<uint32_t> EpochOrder(uint64_t seed, uint64_t epoch, uint32_t samples
 struct GlobalBatch {
   uint64_t epoch = 0;
   uint64_t first = 0;  // position in the epoch's order
-  uint64_t rows = 0;   // samples of all ranks
+  uint64_t samples = 0;  // of all ranks
 };
 
 // Maps steps to global batches. Immutable.
@@ -60,9 +60,9 @@ class StepMap {
 // The samples that one rank loads in a step.
 struct RankBatch {
   uint64_t epoch = 0;
-  uint64_t global_rows = 0;
-  uint64_t first_row = 0;  // index of this rank's first sample in the global batch
-  RowRange positions;      // in the epoch's order
+  uint64_t global_samples = 0;
+  uint64_t first_sample = 0;  // index of this rank's first sample in the global batch
+  SampleRange positions;      // in the epoch's order
 };
 
 // The batches of one rank. Immutable.
@@ -70,16 +70,16 @@ class RankBatches {
  public:
   // For training: the rank's slice of each global batch.
   static RankBatches OfTraining(const StepMap& steps, uint32_t rank, uint32_t world_size);
-  // For evaluation: the rank's slice of the whole data set, in pieces of at most `max_rows` > 0
+  // For evaluation: the rank's slice of the whole data set, in pieces of at most `max_samples` > 0
   // samples; the data set counts as one global batch. Step i is piece i.
-  static RankBatches OfEvaluation(uint64_t samples, uint64_t max_rows, uint32_t rank,
+  static RankBatches OfEvaluation(uint64_t samples, uint64_t max_samples, uint32_t rank,
                                   uint32_t world_size);
 
   RankBatch At(uint64_t step) const;
   // Samples of the largest batch.
-  uint64_t max_rows() const { return max_rows_; }
+  uint64_t max_samples() const { return max_samples_; }
   // For evaluation only.
-  uint64_t pieces() const { return (share_.size() + max_rows_ - 1) / max_rows_; }
+  uint64_t pieces() const { return (share_.size() + max_samples_ - 1) / max_samples_; }
 
  private:
   RankBatches() = default;
@@ -88,8 +88,8 @@ class RankBatches {
   uint32_t rank_ = 0;
   uint32_t world_size_ = 1;
   uint64_t samples_ = 0;  // for evaluation, with this rank's slice
-  RowRange share_;
-  uint64_t max_rows_ = 0;
+  SampleRange share_;
+  uint64_t max_samples_ = 0;
 };
 
 }  // namespace muster::data

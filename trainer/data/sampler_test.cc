@@ -30,24 +30,24 @@ TEST(EpochOrderTest, EveryPositionIsEquallyLikely) {
     const auto order = EpochOrder(3, epoch, kSamples);
     for (uint32_t i = 0; i < kSamples; ++i) ++counts[i][order[i]];
   }
-  for (const auto& row : counts) {
+  for (const auto& of_position : counts) {
     // The expected count is 4000, with a standard deviation of 57.
-    for (const int count : row) EXPECT_NEAR(count, kEpochs / kSamples, 300);
+    for (const int count : of_position) EXPECT_NEAR(count, kEpochs / kSamples, 300);
   }
 }
 
 TEST(ShareTest, SlicesAreDisjointCompleteAndNearlyEqual) {
   for (const uint32_t world : {1u, 2u, 3u, 4u, 7u, 64u}) {
-    for (const uint64_t rows : {0ull, 1ull, 5ull, 250ull, 256ull}) {
+    for (const uint64_t samples : {0ull, 1ull, 5ull, 250ull, 256ull}) {
       uint64_t next = 0;
       for (uint32_t rank = 0; rank < world; ++rank) {
-        const RowRange share = Share(rows, rank, world);
+        const SampleRange share = Share(samples, rank, world);
         EXPECT_EQ(share.begin, next);
-        EXPECT_LE(share.size(), LargestShare(rows, world));
-        EXPECT_GE(share.size() + 1, LargestShare(rows, world));
+        EXPECT_LE(share.size(), LargestShare(samples, world));
+        EXPECT_GE(share.size() + 1, LargestShare(samples, world));
         next = share.end;
       }
-      EXPECT_EQ(next, rows);
+      EXPECT_EQ(next, samples);
     }
   }
 }
@@ -64,9 +64,9 @@ TEST(StepMapTest, EpochContainsEachSampleOnceForAnyWorldSize) {
       EXPECT_EQ(batch.epoch, 1);
       const auto order = EpochOrder(1, batch.epoch, kSamples);
       for (uint32_t rank = 0; rank < world; ++rank) {
-        const RowRange share = Share(batch.rows, rank, world);
-        for (uint64_t row = share.begin; row < share.end; ++row) {
-          seen.push_back(order[batch.first + row]);
+        const SampleRange share = Share(batch.samples, rank, world);
+        for (uint64_t sample = share.begin; sample < share.end; ++sample) {
+          seen.push_back(order[batch.first + sample]);
         }
       }
     }
@@ -81,35 +81,35 @@ TEST(StepMapTest, EpochContainsEachSampleOnceForAnyWorldSize) {
 TEST(StepMapTest, KeepsOrDropsTheLastShortBatch) {
   const StepMap kept = *StepMap::Create(60000, 256, false);
   EXPECT_EQ(kept.steps_per_epoch(), 235);
-  EXPECT_EQ(kept.At(234).rows, 96);
+  EXPECT_EQ(kept.At(234).samples, 96);
   EXPECT_EQ(kept.SamplesBefore(235), 60000);
   EXPECT_EQ(kept.SamplesBefore(236), 60256);
   const StepMap dropped = *StepMap::Create(60000, 256, true);
   EXPECT_EQ(dropped.steps_per_epoch(), 234);
-  EXPECT_EQ(dropped.At(233).rows, 256);
+  EXPECT_EQ(dropped.At(233).samples, 256);
   EXPECT_EQ(dropped.SamplesBefore(234), 234 * 256);
 }
 
 TEST(RankBatchesTest, TrainingReturnsSlicesOfTheGlobalBatch) {
   const StepMap steps = *StepMap::Create(25, 10, false);
   const RankBatches batches = RankBatches::OfTraining(steps, 1, 3);
-  EXPECT_EQ(batches.max_rows(), 4);
+  EXPECT_EQ(batches.max_samples(), 4);
   const RankBatch batch = batches.At(5);  // the last step of the second epoch, with 5 samples
   EXPECT_EQ(batch.epoch, 1);
-  EXPECT_EQ(batch.global_rows, 5);
-  EXPECT_EQ(batch.first_row, 1);
+  EXPECT_EQ(batch.global_samples, 5);
+  EXPECT_EQ(batch.first_sample, 1);
   EXPECT_EQ(batch.positions.begin, 21);
   EXPECT_EQ(batch.positions.end, 23);
 }
 
 TEST(RankBatchesTest, EvaluationReturnsPiecesOfTheRanksSlice) {
   const RankBatches batches = RankBatches::OfEvaluation(25, 5, 1, 2);  // 12 to 25
-  EXPECT_EQ(batches.max_rows(), 5);
+  EXPECT_EQ(batches.max_samples(), 5);
   ASSERT_EQ(batches.pieces(), 3);
   const RankBatch batch = batches.At(2);
   EXPECT_EQ(batch.epoch, 0);
-  EXPECT_EQ(batch.global_rows, 25);
-  EXPECT_EQ(batch.first_row, 22);
+  EXPECT_EQ(batch.global_samples, 25);
+  EXPECT_EQ(batch.first_sample, 22);
   EXPECT_EQ(batch.positions.begin, 22);
   EXPECT_EQ(batch.positions.end, 25);
   EXPECT_EQ(RankBatches::OfEvaluation(3, 5, 0, 4).pieces(), 0);

@@ -83,28 +83,29 @@ ImageTransform::ImageTransform(const ImageDataset* dataset, const TransformOptio
       reader_(dataset->NewReader()) {}
 
 absl::Status ImageTransform::Apply(uint64_t epoch, uint32_t sample, uint32_t views, uint8_t* out,
-                                   kernels::ImageRow* rows) {
+                                   kernels::ImageTransformParams* transforms) {
   ASSIGN_OR_RETURN(const ImageSize stored, reader_->Open(sample));
   ASSIGN_OR_RETURN(const DecodedRegion decoded, Decode(stored, epoch, sample, views));
   const int64_t image_bytes = shape_.height * shape_.width * shape_.channels;
   for (uint32_t view = 0; view < views; ++view) {
-    const kernels::ImageRow row = RowOf(decoded, {epoch, sample, view});
-    kernels::cpu::RenderImage(shape_, decoded.view.pixels, row, kernels::CpuKernels().resize,
+    const kernels::ImageTransformParams params = ParamsOf(decoded, {epoch, sample, view});
+    kernels::cpu::RenderImage(shape_, decoded.view.pixels, params, kernels::CpuKernels().resize,
                               scratch_, out + view * image_bytes);
-    rows[view] = kernels::WholeImage(shape_, view * image_bytes);
-    rows[view].erased_top = row.erased_top;
-    rows[view].erased_left = row.erased_left;
-    rows[view].erased_height = row.erased_height;
-    rows[view].erased_width = row.erased_width;
+    transforms[view] = kernels::WholeImage(shape_, view * image_bytes);
+    transforms[view].erased_top = params.erased_top;
+    transforms[view].erased_left = params.erased_left;
+    transforms[view].erased_height = params.erased_height;
+    transforms[view].erased_width = params.erased_width;
   }
   return absl::OkStatus();
 }
 
 absl::Status ImageTransform::Describe(uint64_t epoch, uint32_t sample, uint32_t views,
-                                      kernels::ImageRow* rows) {
+                                      kernels::ImageTransformParams* transforms) {
   ASSIGN_OR_RETURN(const ImageSize stored, reader_->Open(sample));
   ASSIGN_OR_RETURN(const DecodedRegion decoded, Decode(stored, epoch, sample, views));
-  for (uint32_t view = 0; view < views; ++view) rows[view] = RowOf(decoded, {epoch, sample, view});
+  for (uint32_t view = 0; view < views; ++view)
+    transforms[view] = ParamsOf(decoded, {epoch, sample, view});
   return absl::OkStatus();
 }
 
@@ -146,29 +147,30 @@ Rectangle ImageTransform::Erasure(const SampleView& of) const {
   return DrawErasure(*augment.random_erasing, augment.seed, options_.size, of);
 }
 
-kernels::ImageRow ImageTransform::RowOf(const DecodedRegion& decoded, const SampleView& of) const {
+kernels::ImageTransformParams ImageTransform::ParamsOf(const DecodedRegion& decoded,
+                                                       const SampleView& of) const {
   ImageView source = decoded.view;
   Region part = InView(parts_[of.view], wanted_, decoded.region);
   if (options_.augment.random_resized_crop.has_value()) CropTo(part, source);
   const Placement placement = DrawPlacement(options_.augment, of);
   const Rectangle erasure = Erasure(of);
-  kernels::ImageRow row;
-  row.image = source.pixels - decoded.view.pixels;
-  row.line_bytes = source.row_bytes;
-  row.in_height = static_cast<int32_t>(source.height);
-  row.in_width = static_cast<int32_t>(source.width);
-  row.top = part.top;
-  row.left = part.left;
-  row.box_height = part.height;
-  row.box_width = part.width;
-  row.dy = placement.dy;
-  row.dx = placement.dx;
-  row.flip = placement.flip;
-  row.erased_top = erasure.top;
-  row.erased_left = erasure.left;
-  row.erased_height = erasure.height;
-  row.erased_width = erasure.width;
-  return row;
+  kernels::ImageTransformParams params;
+  params.image = source.pixels - decoded.view.pixels;
+  params.row_bytes = source.row_bytes;
+  params.in_height = static_cast<int32_t>(source.height);
+  params.in_width = static_cast<int32_t>(source.width);
+  params.top = part.top;
+  params.left = part.left;
+  params.box_height = part.height;
+  params.box_width = part.width;
+  params.dy = placement.dy;
+  params.dx = placement.dx;
+  params.flip = placement.flip;
+  params.erased_top = erasure.top;
+  params.erased_left = erasure.left;
+  params.erased_height = erasure.height;
+  params.erased_width = erasure.width;
+  return params;
 }
 
 }  // namespace muster::data

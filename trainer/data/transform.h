@@ -9,7 +9,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "kernels/cpu/image/render_image.h"
-#include "kernels/image_rows.h"
+#include "kernels/image_transform.h"
 #include "trainer/data/augment.h"
 #include "trainer/data/image_dataset.h"
 
@@ -37,14 +37,16 @@ class ImageTransform {
   ImageTransform(const ImageDataset* dataset, const TransformOptions& options);
 
   // Writes views 0 to `views` - 1 of a sample, each height * width * channels bytes, HWC, finished
-  // except for normalisation and erasing. Sets one element of `rows` per view, which describes
-  // these two; its offset counts from `out`. Errors are the reader's, which name the file.
+  // except for normalisation and erasing. Sets one element of `transforms` per view, which
+  // describes these two; its offset counts from `out`. Errors are the reader's, which name the
+  // file.
   absl::Status Apply(uint64_t epoch, uint32_t sample, uint32_t views, uint8_t* out,
-                     kernels::ImageRow* rows);
+                     kernels::ImageTransformParams* transforms);
 
-  // Sets `rows` for the same views without applying any operation, for an image that is stored
-  // decoded; offsets count from its first byte.
-  absl::Status Describe(uint64_t epoch, uint32_t sample, uint32_t views, kernels::ImageRow* rows);
+  // Sets `transforms` for the same views without applying any operation, for an image that is
+  // stored decoded; offsets count from its first byte.
+  absl::Status Describe(uint64_t epoch, uint32_t sample, uint32_t views,
+                        kernels::ImageTransformParams* transforms);
 
  private:
   // Decodes the part of the opened image that the views need; sets parts_ and wanted_.
@@ -53,10 +55,10 @@ class ImageTransform {
   Region PartOf(ImageSize stored, const SampleView& of) const;
   Rectangle Erasure(const SampleView& of) const;
   // Describes view `of` of the decoded image; the offset counts from its first byte.
-  kernels::ImageRow RowOf(const DecodedRegion& decoded, const SampleView& of) const;
+  kernels::ImageTransformParams ParamsOf(const DecodedRegion& decoded, const SampleView& of) const;
 
   const TransformOptions options_;
-  const kernels::ImageRowsShape shape_;  // of one image
+  const kernels::ImageBatchShape shape_;  // of one image
   const std::unique_ptr<ImageReader> reader_;
   // In the stored image's pixels:
   std::vector<Region> parts_;  // the crop of each view

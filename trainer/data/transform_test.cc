@@ -14,7 +14,7 @@ struct TransformedImage {
   ImageSize size;
   int64_t channels;
   std::vector<uint8_t> pixels;
-  std::vector<kernels::ImageRow> rows;
+  std::vector<kernels::ImageTransformParams> transforms;
 
   double At(uint32_t view, int64_t y, int64_t x, int64_t c) const {
     return pixels[((view * size.height + y) * size.width + x) * channels + c];
@@ -25,10 +25,10 @@ TransformedImage Transformed(const FakeDataset& dataset, const TransformOptions&
                              uint32_t sample, uint32_t views = 1, uint64_t epoch = 0) {
   ImageTransform transform(&dataset, options);
   TransformedImage image{
-      options.size, dataset.info().channels, {}, std::vector<kernels::ImageRow>(views)};
+      options.size, dataset.info().channels, {}, std::vector<kernels::ImageTransformParams>(views)};
   image.pixels.resize(views * options.size.height * options.size.width * image.channels);
   const absl::Status status =
-      transform.Apply(epoch, sample, views, image.pixels.data(), image.rows.data());
+      transform.Apply(epoch, sample, views, image.pixels.data(), image.transforms.data());
   EXPECT_TRUE(status.ok()) << status;
   return image;
 }
@@ -143,14 +143,14 @@ TEST(ImageTransformTest, PadsAfterResizing) {
     const TransformedImage resized = Transformed(dataset, plain, sample);
     const TransformedImage image = Transformed(dataset, padded, sample);
     std::vector<uint8_t> expected(resized.pixels.size());
-    const kernels::ImageRowsShape shape{1, 20, 20, 1};
-    kernels::ImageRow row = kernels::WholeImage(shape, 0);
+    const kernels::ImageBatchShape shape{1, 20, 20, 1};
+    kernels::ImageTransformParams params = kernels::WholeImage(shape, 0);
     const Placement placement = DrawPlacement(padded.augment, {0, sample, 0});
-    row.dy = placement.dy;
-    row.dx = placement.dx;
-    row.flip = placement.flip;
+    params.dy = placement.dy;
+    params.dx = placement.dx;
+    params.flip = placement.flip;
     kernels::cpu::RenderScratch scratch;
-    kernels::cpu::RenderImage(shape, resized.pixels.data(), row, kernels::CpuKernels().resize,
+    kernels::cpu::RenderImage(shape, resized.pixels.data(), params, kernels::CpuKernels().resize,
                               scratch, expected.data());
     EXPECT_EQ(image.pixels, expected);
   }
@@ -159,7 +159,7 @@ TEST(ImageTransformTest, PadsAfterResizing) {
 TEST(ImageTransformTest, DrawsErasuresForTheResult) {
   const FakeDataset dataset(20, {{30, 40}}, 3);
   TransformOptions options = Square(10);
-  EXPECT_EQ(Transformed(dataset, options, 0).rows[0].erased_height, 0);
+  EXPECT_EQ(Transformed(dataset, options, 0).transforms[0].erased_height, 0);
   options.augment.random_erasing.emplace();
   int erased = 0;
   for (uint32_t sample = 0; sample < 20; ++sample) {
@@ -167,10 +167,10 @@ TEST(ImageTransformTest, DrawsErasuresForTheResult) {
     for (uint32_t view = 0; view < 2; ++view) {
       const Rectangle expected =
           DrawErasure(*options.augment.random_erasing, 0, {10, 10}, {0, sample, view});
-      EXPECT_EQ(image.rows[view].erased_top, expected.top);
-      EXPECT_EQ(image.rows[view].erased_left, expected.left);
-      EXPECT_EQ(image.rows[view].erased_height, expected.height);
-      EXPECT_EQ(image.rows[view].erased_width, expected.width);
+      EXPECT_EQ(image.transforms[view].erased_top, expected.top);
+      EXPECT_EQ(image.transforms[view].erased_left, expected.left);
+      EXPECT_EQ(image.transforms[view].erased_height, expected.height);
+      EXPECT_EQ(image.transforms[view].erased_width, expected.width);
       erased += expected.height > 0;
     }
   }
@@ -182,10 +182,11 @@ TEST(ImageTransformTest, ReturnsErrorsOfTheReader) {
   dataset.set_damaged(1);
   ImageTransform transform(&dataset, Square(8));
   std::vector<uint8_t> out(64);
-  kernels::ImageRow row;
-  EXPECT_TRUE(transform.Apply(0, 0, 1, out.data(), &row).ok());
-  EXPECT_EQ(transform.Apply(0, 1, 1, out.data(), &row), absl::DataLossError("image 1 is damaged"));
-  EXPECT_TRUE(transform.Apply(0, 2, 1, out.data(), &row).ok());
+  kernels::ImageTransformParams params;
+  EXPECT_TRUE(transform.Apply(0, 0, 1, out.data(), &params).ok());
+  EXPECT_EQ(transform.Apply(0, 1, 1, out.data(), &params),
+            absl::DataLossError("image 1 is damaged"));
+  EXPECT_TRUE(transform.Apply(0, 2, 1, out.data(), &params).ok());
 }
 
 TEST(ImageTransformTest, DoesNotAllocateAfterTheLargestImage) {
@@ -197,10 +198,10 @@ TEST(ImageTransformTest, DoesNotAllocateAfterTheLargestImage) {
   options.augment.random_erasing.emplace();
   ImageTransform transform(&dataset, options);
   std::vector<uint8_t> out(2 * 16 * 16 * 3);
-  kernels::ImageRow rows[2];
+  kernels::ImageTransformParams transforms[2];
   const auto all_samples = [&] {
     for (uint32_t sample = 0; sample < 30; ++sample) {
-      ASSERT_TRUE(transform.Apply(1, sample, 2, out.data(), rows).ok());
+      ASSERT_TRUE(transform.Apply(1, sample, 2, out.data(), transforms).ok());
     }
   };
   all_samples();

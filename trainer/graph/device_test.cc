@@ -16,7 +16,7 @@
 namespace muster::nn {
 namespace {
 
-constexpr uint32_t kRows = 6;
+constexpr uint32_t kSamples = 6;
 
 // Behaves like a second rank with the same samples.
 class Doubling final : public StatisticsReducer {
@@ -64,12 +64,12 @@ std::vector<double> Trained(const Graph& graph, CompileOptions options) {
   trainer.plan().set_statistics_reducer(&reducer);
   std::vector<double> results;
   for (uint64_t step = 0; step < 4; ++step) {
-    const uint32_t rows = step == 2 ? kRows - 2 : kRows;
-    const LossResult loss = trainer.Gradients(step, 0, rows, rows);
+    const uint32_t samples = step == 2 ? kSamples - 2 : kSamples;
+    const LossResult loss = trainer.Gradients(step, 0, samples, samples);
     trainer.Update();
     results.push_back(loss.loss_sum);
-    trainer.plan().Forward(rows, /*training=*/false, {});
-    results.push_back(trainer.plan().Loss(rows, 0, 0).loss_sum);
+    trainer.plan().Forward(samples, /*training=*/false, {});
+    results.push_back(trainer.plan().Loss(samples, 0, 0).loss_sum);
   }
   AddState(trainer, results);
   return results;
@@ -84,15 +84,16 @@ std::vector<double> TrainedByOnePass(const Graph& graph, const CompileOptions& o
   const auto loss = device.Allocate(sizeof(LossResult));
   EXPECT_TRUE(loss.ok());
   const auto pass = [&] {
-    plan.Forward(kRows, /*training=*/true);
-    plan.QueueLoss(kRows, {.label_smoothing = 0.1, .scale = 1.0 / kRows}, loss->as<LossResult>());
-    plan.Backward(kRows, nullptr);
+    plan.Forward(kSamples, /*training=*/true);
+    plan.QueueLoss(kSamples, {.label_smoothing = 0.1, .scale = 1.0 / kSamples},
+                   loss->as<LossResult>());
+    plan.Backward(kSamples, nullptr);
   };
   std::vector<double> results;
   std::unique_ptr<kernels::DeviceGraph> recorded;
   for (uint64_t step = 0; step < 6; ++step) {
-    trainer.Fill(step, 0, kRows);
-    plan.SetStep({.seed = 9, .step = step, .first_row = 3});
+    trainer.Fill(step, 0, kSamples);
+    plan.SetStep({.seed = 9, .step = step, .first_sample = 3});
     if (step == 1 && device.captures()) {
       EXPECT_TRUE(device.StartCapture().ok());
       pass();
@@ -115,7 +116,7 @@ class DeviceTest : public testing::TestWithParam<TestGraph> {};
 TEST_P(DeviceTest, ComputesTheSameInInaccessibleDeviceMemory) {
   for (const bool recompute : {false, true}) {
     for (const bool synchronize : {false, true}) {
-      CompileOptions options{.max_batch = kRows,
+      CompileOptions options{.max_batch = kSamples,
                              .synchronize_batch_norm = synchronize,
                              .recompute_activations = recompute};
       const std::vector<double> expected = Trained(GetParam().graph, options);
@@ -127,7 +128,7 @@ TEST_P(DeviceTest, ComputesTheSameInInaccessibleDeviceMemory) {
 
 TEST_P(DeviceTest, ComputesTheSameWhenCaptured) {
   for (const bool recompute : {false, true}) {
-    CompileOptions options{.max_batch = kRows, .recompute_activations = recompute};
+    CompileOptions options{.max_batch = kSamples, .recompute_activations = recompute};
     const std::vector<double> expected = TrainedByOnePass(GetParam().graph, options);
     options.device = &kernels::RecordingDevice();
     EXPECT_EQ(TrainedByOnePass(GetParam().graph, options), expected);

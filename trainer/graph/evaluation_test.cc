@@ -19,7 +19,7 @@ namespace {
 using kernels::DataType;
 using testing::ElementsAre;
 
-constexpr uint32_t kRows = 6;
+constexpr uint32_t kSamples = 6;
 
 // Deterministic graphs with batch norm, whose running statistics are those of the last batch.
 std::vector<TestGraph> Cases() {
@@ -53,27 +53,27 @@ class EvaluationTest : public testing::TestWithParam<TestGraph> {
       }
       trainer.SetParameter(info, values);
     }
-    trainer.Fill(0, 0, kRows);
-    trainer.plan().Forward(kRows, true, {});
+    trainer.Fill(0, 0, kSamples);
+    trainer.plan().Forward(kSamples, true, {});
     const std::vector<ValueShape> shapes = *InferShapes(graph());
     for (const ParameterInfo& info : trainer.plan().buffers()) {
       for (size_t i = 0; i < graph().nodes.size(); ++i) {
         if (info.name != graph().nodes[i].name + ".running_var") continue;
         const auto pixels =
-            static_cast<float>(kRows * shapes[i].image.height * shapes[i].image.width);
+            static_cast<float>(kSamples * shapes[i].image.height * shapes[i].image.width);
         std::vector<float> values = trainer.Buffer(info);
         for (float& value : values) value *= (pixels - 1) / pixels;
         trainer.SetParameter(info, values);
       }
     }
-    return {trainer.plan().logits(kRows).begin(), trainer.plan().logits(kRows).end()};
+    return {trainer.plan().logits(kSamples).begin(), trainer.plan().logits(kSamples).end()};
   }
 
   // Evaluates in the training plan, and in an evaluation-only plan with the same parameters.
   void ExpectEvaluationGives(const std::vector<float>& logits, TestTrainer& trainer,
                              CompileOptions options, double tolerance) const {
-    trainer.plan().Forward(kRows, false, {});
-    ExpectClose(trainer.plan().logits(kRows), logits, tolerance, "logits of the training plan");
+    trainer.plan().Forward(kSamples, false, {});
+    ExpectClose(trainer.plan().logits(kSamples), logits, tolerance, "logits of the training plan");
     options.training = false;
     TestTrainer evaluation(graph(), options);
     for (const ParameterInfo& info : trainer.plan().parameters()) {
@@ -82,9 +82,9 @@ class EvaluationTest : public testing::TestWithParam<TestGraph> {
     for (const ParameterInfo& info : trainer.plan().buffers()) {
       evaluation.SetParameter(info, trainer.Buffer(info));
     }
-    evaluation.Fill(0, 0, kRows);
-    evaluation.plan().Forward(kRows, false, {});
-    ExpectClose(evaluation.plan().logits(kRows), logits, tolerance, "logits of its own plan");
+    evaluation.Fill(0, 0, kSamples);
+    evaluation.plan().Forward(kSamples, false, {});
+    ExpectClose(evaluation.plan().logits(kSamples), logits, tolerance, "logits of its own plan");
     EXPECT_LT(evaluation.plan().arena_bytes(), trainer.plan().arena_bytes());
   }
 };
@@ -92,7 +92,7 @@ class EvaluationTest : public testing::TestWithParam<TestGraph> {
 TEST_P(EvaluationTest, MatchesTrainingWithTheSameStatistics) {
   for (const bool reference : {false, true}) {
     const CompileOptions options = {
-        .max_batch = kRows,
+        .max_batch = kSamples,
         .device = reference ? &kernels::ReferenceDevice() : &kernels::CpuDevice()};
     TestTrainer trainer(graph(), options);
     ExpectEvaluationGives(TrainOneStep(trainer), trainer, options, 2e-5);
@@ -103,7 +103,7 @@ TEST_P(EvaluationTest, MatchesTrainingWithTheSameStatistics) {
 // rounds only the output of batch norm.
 TEST_P(EvaluationTest, MatchesTrainingApproximatelyInLowPrecision) {
   for (const DataType low : {DataType::kBfloat16, DataType::kFloat16}) {
-    const CompileOptions options = {.max_batch = kRows,
+    const CompileOptions options = {.max_batch = kSamples,
                                     .device = &kernels::ReferenceDevice(),
                                     .precision = PrecisionOf(2, low)};
     TestTrainer trainer(graph(), options);
@@ -122,7 +122,7 @@ std::vector<std::string> Kinds(const Plan& plan) {
 }
 
 TEST(EvaluationPlanTest, FoldsBatchNormIntoConvolutions) {
-  const auto resnet = Compile(SmallResNet(0.5), {.max_batch = kRows, .training = false});
+  const auto resnet = Compile(SmallResNet(0.5), {.max_batch = kSamples, .training = false});
   ASSERT_TRUE(resnet.ok()) << resnet.status();
   EXPECT_THAT(
       Kinds(**resnet),
@@ -130,7 +130,7 @@ TEST(EvaluationPlanTest, FoldsBatchNormIntoConvolutions) {
                   "conv2d + batch_norm2d + stochastic_depth + add + relu",
                   "conv2d + batch_norm2d + relu", "conv2d + batch_norm2d",
                   "conv2d + batch_norm2d + stochastic_depth + add + relu", "avg_pool2d", "linear"));
-  const auto mobilenet = Compile(SmallMobileNet(), {.max_batch = kRows, .training = false});
+  const auto mobilenet = Compile(SmallMobileNet(), {.max_batch = kSamples, .training = false});
   ASSERT_TRUE(mobilenet.ok()) << mobilenet.status();
   EXPECT_THAT(Kinds(**mobilenet),
               ElementsAre("conv2d + batch_norm2d + relu6", "conv2d + batch_norm2d + relu6",
@@ -153,7 +153,7 @@ TEST(EvaluationPlanTest, OrdersParametersAsInTheGraph) {
   const Graph graph = SmallResNet();
   const auto names = [&](bool training) {
     std::vector<std::string> names;
-    const auto plan = Compile(graph, {.max_batch = kRows, .training = training});
+    const auto plan = Compile(graph, {.max_batch = kSamples, .training = training});
     for (const ParameterInfo& info : (*plan)->parameters()) names.push_back(info.name);
     return names;
   };

@@ -33,7 +33,7 @@ struct StepContext {
   uint64_t step = 0;
   // Index of the call's first sample in the global batch: dropout is a function of (seed, step,
   // layer, global sample index).
-  uint64_t first_row = 0;
+  uint64_t first_sample = 0;
 };
 
 using kernels::LossResult;

@@ -77,7 +77,7 @@ std::vector<TestGraph> Cases() {
   return cases;
 }
 
-constexpr uint32_t kRows = 3;
+constexpr uint32_t kSamples = 3;
 constexpr double kSmoothing = 0.1;
 constexpr double kDistance = 1e-7;   // small, so that few values cross a kink of ReLU
 constexpr size_t kElements = 8;      // number of elements checked per parameter
@@ -95,8 +95,8 @@ class GradientCheckTest : public testing::TestWithParam<TestGraph> {};
 
 TEST_P(GradientCheckTest, GradientsMatchFiniteDifferences) {
   const Graph& graph = GetParam().graph;
-  TestTrainer trainer(graph, {.max_batch = kRows});
-  TestTrainer reference(graph, {.max_batch = kRows, .device = &kernels::ReferenceDevice()});
+  TestTrainer trainer(graph, {.max_batch = kSamples});
+  TestTrainer reference(graph, {.max_batch = kSamples, .device = &kernels::ReferenceDevice()});
   const DoubleNetwork network(graph);
   // Batch norm weights other than one.
   std::mt19937 random(3);
@@ -110,11 +110,11 @@ TEST_P(GradientCheckTest, GradientsMatchFiniteDifferences) {
   }
   for (const uint64_t step : {0, 1}) {
     const auto loss = [&] {
-      return network.Loss(parameters, trainer.plan().input(), trainer.plan().labels(), kRows,
-                          kSmoothing, {.seed = 9, .step = step, .first_row = 5});
+      return network.Loss(parameters, trainer.plan().input(), trainer.plan().labels(), kSamples,
+                          kSmoothing, {.seed = 9, .step = step, .first_sample = 5});
     };
-    const LossResult result = trainer.Gradients(step, 5, kRows, 1, kSmoothing);
-    const LossResult reference_result = reference.Gradients(step, 5, kRows, 1, kSmoothing);
+    const LossResult result = trainer.Gradients(step, 5, kSamples, 1, kSmoothing);
+    const LossResult reference_result = reference.Gradients(step, 5, kSamples, 1, kSmoothing);
     EXPECT_NEAR(result.loss_sum, loss(), 1e-5 * loss());
     EXPECT_NEAR(reference_result.loss_sum, loss(), 1e-5 * loss());
     const double error = kTolerance * Largest(reference);

@@ -217,7 +217,7 @@ class Lowering {
   absl::Status MakeConvolution(const Tensor* input, DataType output_type, bool bias,
                                ConvolutionParts& parts) const {
     parts.compute_type = options_.precision.compute;
-    const kernels::ConvolutionOptions options = {.max_rows = options_.max_batch,
+    const kernels::ConvolutionOptions options = {.max_samples = options_.max_batch,
                                                  .bias = bias,
                                                  .training = options_.training,
                                                  .data_gradient = input->needs_gradient,

@@ -21,7 +21,7 @@ CompiledPlan::CompiledPlan(Program program, const CompileOptions& options)
     : program_(std::move(program)), options_(options) {
   const auto fill = [](const std::vector<Boundary>& boundaries, std::vector<BoundaryTensor>& to) {
     for (const Boundary& boundary : boundaries) {
-      to.push_back({.name = boundary.name, .row_bytes = boundary.tensor->bytes(1)});
+      to.push_back({.name = boundary.name, .sample_bytes = boundary.tensor->bytes(1)});
     }
   };
   fill(program_.inputs, boundary_inputs_);
@@ -202,7 +202,7 @@ void CompiledPlan::Run(Operation& operation, const char* pass_name, const Pass& 
 
 void CompiledPlan::SetStep(const StepContext& context) {
   const kernels::RandomDraw draw{.key = kernels::DerivePhiloxKey(context.seed, context.step),
-                                 .first_row = context.first_row};
+                                 .first_sample = context.first_sample};
   device().CopyToDevice(memory_->draw, &draw, sizeof(draw));
   keys_[slot_] = draw.key;
   ChooseBlocks(draw.key);
@@ -230,7 +230,7 @@ void CompiledPlan::Forward(uint32_t samples, bool training) {
 void CompiledPlan::QueueLoss(uint32_t samples, const LossOptions& options, LossResult* result) {
   const Tensor& logits = *program_.logits;
   Measure([&] {
-    Kernels().softmax_cross_entropy({.rows = samples,
+    Kernels().softmax_cross_entropy({.samples = samples,
                                      .classes = logits.elements(),
                                      .label_smoothing = options.label_smoothing,
                                      .scale = options.scale},

@@ -79,10 +79,10 @@ struct OperationDescription {
 };
 
 // A value that crosses from one stage to the next, and its gradient, which crosses back: NHWC,
-// max_batch samples of row_bytes each, in device memory.
+// max_batch samples of sample_bytes each, in device memory.
 struct BoundaryTensor {
   std::string name;      // of the layer that computes it
-  size_t row_bytes = 0;  // of one sample, in the precision's activation type
+  size_t sample_bytes = 0;  // of one sample, in the precision's activation type
   void* data = nullptr;
   void* gradient = nullptr;  // null if none is needed, and without training
 };

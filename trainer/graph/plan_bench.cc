@@ -48,7 +48,7 @@ std::unique_ptr<float, Free> Allocate(size_t elements) {
 int Main(int argc, char** argv) {
   const std::string model = argc > 1 ? argv[1] : "small_cnn";
   const int64_t size = argc > 2 ? std::atoi(argv[2]) : 28;
-  const uint32_t rows = argc > 3 ? std::atoi(argv[3]) : 64;
+  const uint32_t samples = argc > 3 ? std::atoi(argv[3]) : 64;
   const int steps = argc > 4 ? std::atoi(argv[4]) : 200;
   const uint32_t threads = argc > 5 ? std::atoi(argv[5]) : 1;
   const std::string level = argc > 6 ? argv[6] : "O0";
@@ -79,7 +79,7 @@ int Main(int argc, char** argv) {
     return 1;
   }
   const Clock::time_point compile_start = Clock::now();
-  auto made = CompiledPlan::Make(*graph, {.max_batch = rows,
+  auto made = CompiledPlan::Make(*graph, {.max_batch = samples,
                                           .threads = threads,
                                           .device = &kernels::CpuDevice(set),
                                           .precision = precision,
@@ -97,11 +97,11 @@ int Main(int argc, char** argv) {
   const auto buffers = Allocate(plan.buffer_elements());
   plan.Bind(parameters.get(), gradients.get(), buffers.get());
   plan.Initialize(1);
-  const int64_t elements = rows * image.height * image.width * image.channels;
+  const int64_t elements = samples * image.height * image.width * image.channels;
   for (int64_t i = 0; i < elements; ++i) {
     plan.input()[i] = static_cast<float>((static_cast<uint32_t>(i) * 2654435761u) >> 8) / 16777216;
   }
-  for (uint32_t i = 0; i < rows; ++i) plan.labels()[i] = i % 10;
+  for (uint32_t i = 0; i < samples; ++i) plan.labels()[i] = i % 10;
 
   // By operation and pass, in the order of their first run.
   std::vector<std::pair<std::string, std::vector<double>>> timings;
@@ -129,11 +129,11 @@ int Main(int argc, char** argv) {
   for (int step = 0; step < steps; ++step) {
     const absl::Duration kernels_before = plan.kernel_time();
     const Clock::time_point start = Clock::now();
-    plan.Forward(rows, true, {});
+    plan.Forward(samples, true, {});
     const Clock::time_point loss_start = Clock::now();
-    loss = plan.Loss(rows, 0, 1.0f / static_cast<float>(rows)).loss_sum / rows;
+    loss = plan.Loss(samples, 0, 1.0f / static_cast<float>(samples)).loss_sum / samples;
     record("loss", Microseconds(Clock::now() - loss_start));
-    plan.Backward(rows, nullptr);
+    plan.Backward(samples, nullptr);
     const Clock::time_point update_start = Clock::now();
     const kernels::UpdateScalars scalars{.learning_rate = 0.01};
     kernels::CpuKernels(set).sgd_step({.momentum = 0.9f, .weight_decay = 5e-4}, &scalars,
@@ -149,7 +149,8 @@ int Main(int argc, char** argv) {
   }
   const double step = Median(step_times);
   std::printf("%9.1f us  step: %.0f images/s; batch size %u, threads %u, %s %s\n", step,
-              rows / step * 1e6, rows, threads, level.c_str(), level == "O0" ? "" : dtype.c_str());
+              samples / step * 1e6, samples, threads, level.c_str(),
+              level == "O0" ? "" : dtype.c_str());
   std::printf("%9.1f us  in kernels, including the update: %.2f%% of the step\n",
               Median(kernel_times), 100 * Median(kernel_times) / step);
   std::printf("compile %.1f ms, arena %.1f MiB, last loss %.4f, layout %s\n", compile / 1e3,

@@ -33,11 +33,11 @@ double Microseconds(absl::Duration duration) { return absl::ToDoubleMicroseconds
 
 v1::PlanReport DescribePlan(const CompiledPlan& plan, const PlanUse& use) {
   v1::PlanReport report;
-  report.set_rows(use.rows);
+  report.set_rows(use.samples);
   report.set_accumulation_steps(use.accumulation_steps);
   report.set_views(use.views);
   report.set_arena_bytes(plan.arena_bytes());
-  const int64_t rows_of_step = int64_t{use.rows} * use.accumulation_steps;
+  const int64_t samples_of_step = int64_t{use.samples} * use.accumulation_steps;
   std::map<std::string, uint64_t> bytes_of_type;
   for (const Tensor* input : plan.inputs()) {
     bytes_of_type[kernels::NameOf(input->type)] += input->bytes(plan.max_batch());
@@ -58,7 +58,7 @@ v1::PlanReport DescribePlan(const CompiledPlan& plan, const PlanUse& use) {
     bytes_of_type[description.dtype] += description.activation_bytes;
     operation.set_kernel(description.kernel);
     operation.set_parameters(description.parameters);
-    operation.set_forward_flops(description.forward_flops * rows_of_step);
+    operation.set_forward_flops(description.forward_flops * samples_of_step);
     operation.set_activation_bytes(description.activation_bytes);
     operation.set_saved_bytes(description.saved_bytes);
     operation.set_workspace_bytes(description.workspace_bytes);

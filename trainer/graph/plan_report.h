@@ -12,7 +12,7 @@ namespace muster::nn {
 
 // How a training step uses the plan.
 struct PlanUse {
-  uint32_t rows = 0;                // samples per call
+  uint32_t samples = 0;             // per call
   uint32_t accumulation_steps = 1;  // calls per step
   uint32_t views = 1;               // samples per image
 };

@@ -36,7 +36,7 @@ TEST(PlanReportTest, CountsMatchManualCounts) {
   const auto plan = CompiledPlan::Make(SmallGraph(), {.max_batch = 7});
   ASSERT_TRUE(plan.ok()) << plan.status();
   const v1::PlanReport report =
-      DescribePlan(**plan, {.rows = 7, .accumulation_steps = 2, .views = 2});
+      DescribePlan(**plan, {.samples = 7, .accumulation_steps = 2, .views = 2});
   EXPECT_EQ(report.rows(), 7u);
   EXPECT_EQ(report.parameters(), 4u * 2 * 9 + 4 + 2 * 4 + 4 * 4 + 3 * 4 * 30 + 3);
   EXPECT_EQ(report.arena_bytes(), (*plan)->arena_bytes());
@@ -57,8 +57,8 @@ TEST(PlanReportTest, CountsMatchManualCounts) {
   EXPECT_EQ(conv1->output().channels(), 4);
   const v1::PlanOperation* const fc = Find(report, "fc");
   ASSERT_NE(fc, nullptr);
-  const uint64_t fc_row = 2 * 120 * 3;
-  EXPECT_EQ(fc->forward_flops(), 14 * fc_row);
+  const uint64_t fc_sample = 2 * 120 * 3;
+  EXPECT_EQ(fc->forward_flops(), 14 * fc_sample);
 
   uint64_t forward = 0;
   for (const v1::PlanOperation& operation : report.operations()) {
@@ -79,7 +79,7 @@ TEST(PlanReportTest, ReportsDtypesAndBytesPerDtype) {
                                         .device = &kernels::ReferenceDevice(),
                                         .precision = PrecisionOf(2, kernels::DataType::kBfloat16)});
   ASSERT_TRUE(plan.ok()) << plan.status();
-  const v1::PlanReport report = DescribePlan(**plan, {.rows = 7});
+  const v1::PlanReport report = DescribePlan(**plan, {.samples = 7});
   const v1::PlanOperation* const conv1 = Find(report, "conv1");
   EXPECT_EQ(conv1->input_dtypes(0), "float32");
   EXPECT_EQ(conv1->dtype(), "bfloat16");
@@ -126,7 +126,7 @@ TEST(PlanReportTest, SharesOfTimeAddUpToOneHundredPercent) {
     timer.EndStep();
   }
   EXPECT_EQ(objectives, 6);
-  v1::PlanReport report = DescribePlan(plan, {.rows = 7, .accumulation_steps = 2});
+  v1::PlanReport report = DescribePlan(plan, {.samples = 7, .accumulation_steps = 2});
   AddTimes(timer, report);
   EXPECT_EQ(report.times().steps(), 3u);
   double shares = report.times().objective_share() + report.times().optimizer_share();

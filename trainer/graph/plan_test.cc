@@ -52,12 +52,12 @@ TEST_P(PlanTest, MatchesTheReferenceForAnyNumberOfSamples) {
   TestTrainer trainer(graph(), {.max_batch = kMaxBatch});
   TestTrainer reference(graph(), {.max_batch = kMaxBatch, .device = &kernels::ReferenceDevice()});
   uint64_t step = 0;
-  for (const uint32_t rows : {kMaxBatch, 4u, 5u, 4u, kMaxBatch}) {
-    const LossResult result = trainer.Gradients(step, 3, rows, 8);
-    const LossResult expected = reference.Gradients(step, 3, rows, 8);
+  for (const uint32_t samples : {kMaxBatch, 4u, 5u, 4u, kMaxBatch}) {
+    const LossResult result = trainer.Gradients(step, 3, samples, 8);
+    const LossResult expected = reference.Gradients(step, 3, samples, 8);
     EXPECT_NEAR(result.loss_sum, expected.loss_sum, 1e-5 * expected.loss_sum);
     EXPECT_EQ(result.correct, expected.correct);
-    ExpectClose(trainer.plan().logits(rows), reference.plan().logits(rows), 1e-5, "logits");
+    ExpectClose(trainer.plan().logits(samples), reference.plan().logits(samples), 1e-5, "logits");
     for (const ParameterInfo& info : reference.plan().parameters()) {
       ExpectClose(trainer.Gradient(info), reference.Gradient(info), 2e-4, info.name);
     }
@@ -156,12 +156,12 @@ TEST_P(PlanTest, StepsDoNotAllocate) {
       {.max_batch = kMaxBatch, .synchronize_batch_norm = true, .recompute_activations = true});
   trainer.plan().set_statistics_reducer(&one_rank);
   const std::function<void(size_t)> ready = [](size_t) {};
-  const auto step = [&](uint32_t rows) {
-    trainer.plan().Forward(rows, true, {});
-    trainer.plan().Loss(rows, 0.1, 1);
-    trainer.plan().Backward(rows, ready);
+  const auto step = [&](uint32_t samples) {
+    trainer.plan().Forward(samples, true, {});
+    trainer.plan().Loss(samples, 0.1, 1);
+    trainer.plan().Backward(samples, ready);
     trainer.Update();
-    trainer.plan().Forward(rows, false, {});
+    trainer.plan().Forward(samples, false, {});
   };
   trainer.Fill(0, 0, kMaxBatch);
   step(kMaxBatch);

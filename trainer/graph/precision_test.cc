@@ -52,11 +52,11 @@ TEST_P(PrecisionTest, MatchesTheReference) {
       {.max_batch = kMaxBatch, .device = &kernels::ReferenceDevice(), .precision = precision()});
   const double tolerance = 2 * Epsilon(type());
   uint64_t step = 0;
-  for (const uint32_t rows : {kMaxBatch, 4u}) {
-    const LossResult result = trainer.Gradients(step, 3, rows, 8);
-    const LossResult expected = reference.Gradients(step, 3, rows, 8);
+  for (const uint32_t samples : {kMaxBatch, 4u}) {
+    const LossResult result = trainer.Gradients(step, 3, samples, 8);
+    const LossResult expected = reference.Gradients(step, 3, samples, 8);
     EXPECT_NEAR(result.loss_sum, expected.loss_sum, tolerance * expected.loss_sum);
-    ExpectClose(trainer.plan().logits(rows), reference.plan().logits(rows), 2 * tolerance,
+    ExpectClose(trainer.plan().logits(samples), reference.plan().logits(samples), 2 * tolerance,
                 "logits");
     std::vector<float> gradients;
     std::vector<float> expected_gradients;
@@ -91,11 +91,11 @@ TEST_P(PrecisionTest, LossIsCloseToFloat32) {
 TEST_P(PrecisionTest, StepsDoNotAllocate) {
   TestTrainer trainer(graph(), {.max_batch = kMaxBatch, .precision = precision()});
   const std::function<void(size_t)> ready = [](size_t) {};
-  const auto step = [&](uint32_t rows) {
-    trainer.plan().Forward(rows, true, {});
-    trainer.plan().Loss(rows, 0.1, 1);
-    trainer.plan().Backward(rows, ready);
-    trainer.plan().Forward(rows, false, {});
+  const auto step = [&](uint32_t samples) {
+    trainer.plan().Forward(samples, true, {});
+    trainer.plan().Loss(samples, 0.1, 1);
+    trainer.plan().Backward(samples, ready);
+    trainer.plan().Forward(samples, false, {});
   };
   trainer.Fill(0, 0, kMaxBatch);
   step(kMaxBatch);

@@ -19,10 +19,10 @@
 namespace muster::nn {
 namespace {
 
-constexpr uint32_t kRows = 4;
+constexpr uint32_t kSamples = 4;
 
 std::unique_ptr<Plan> Compiled(const Graph& graph, CompileOptions options) {
-  options.max_batch = kRows;
+  options.max_batch = kSamples;
   auto plan = Compile(graph, options);
   EXPECT_TRUE(plan.ok()) << plan.status();
   return *std::move(plan);
@@ -87,7 +87,7 @@ TEST(SlotTest, BoundariesDoNotOverlap) {
     for (void* const at : {tensor.data, tensor.gradient}) {
       const char* const begin = static_cast<const char*>(at);
       ASSERT_NE(begin, nullptr);
-      ranges.insert({begin, begin + kRows * tensor.row_bytes});
+      ranges.insert({begin, begin + kSamples * tensor.sample_bytes});
     }
   };
   for (uint32_t slot = 0; slot < 3; ++slot) {
@@ -126,22 +126,22 @@ TEST(SlotTest, ValuesWithoutEarlierParametersHaveNoGradient) {
 }
 
 TEST(SlotTest, SelectingASlotDoesNotAllocate) {
-  TestTrainer trainer(SmallResNet(0.4), {.max_batch = kRows, .in_flight_micro_batches = 3});
+  TestTrainer trainer(SmallResNet(0.4), {.max_batch = kSamples, .in_flight_micro_batches = 3});
   Plan& plan = trainer.plan();
   for (const bool counted : {false, true}) {
     for (uint32_t slot = 0; slot < 3; ++slot) {
       plan.SelectSlot(slot);
-      trainer.Fill(slot, 0, kRows);
+      trainer.Fill(slot, 0, kSamples);
     }
     const int64_t before = Allocations();
     for (const bool forward : {true, false}) {
       for (uint32_t slot = 0; slot < 3; ++slot) {
         plan.SelectSlot(slot);
         if (forward) {
-          plan.Forward(kRows, true, {.seed = 1, .step = slot});
-          plan.Loss(kRows, 0, 1);
+          plan.Forward(kSamples, true, {.seed = 1, .step = slot});
+          plan.Loss(kSamples, 0, 1);
         } else {
-          plan.Backward(kRows, nullptr);
+          plan.Backward(kSamples, nullptr);
         }
       }
     }
@@ -154,9 +154,9 @@ TEST(SlotTest, RejectsExcessiveMemory) {
     return Compile(SmallResNet(), {.max_batch = max_batch, .in_flight_micro_batches = slots})
         .status();
   };
-  EXPECT_EQ(status(kRows, 0).code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(status(kSamples, 0).code(), absl::StatusCode::kInvalidArgument);
   EXPECT_EQ(status(1 << 24, UINT32_MAX).code(), absl::StatusCode::kResourceExhausted);
-  EXPECT_EQ(status(kRows, UINT32_MAX).code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_EQ(status(kSamples, UINT32_MAX).code(), absl::StatusCode::kResourceExhausted);
 }
 
 }  // namespace

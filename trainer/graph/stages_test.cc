@@ -19,13 +19,14 @@ namespace {
 
 using kernels::DataType;
 
-constexpr uint32_t kRows = 4;
+constexpr uint32_t kSamples = 4;
 
 // Micro-batches of several steps, so that different branches are dropped; one is smaller.
 std::vector<MicroBatch> MicroBatches(size_t count) {
   std::vector<MicroBatch> batches;
   for (size_t i = 0; i < count; ++i) {
-    batches.push_back({.step = i, .first_row = 3 * i, .rows = i == 1 ? kRows - 1 : kRows});
+    batches.push_back(
+        {.step = i, .first_sample = 3 * i, .samples = i == 1 ? kSamples - 1 : kSamples});
   }
   return batches;
 }
@@ -70,7 +71,7 @@ class StagesTest : public testing::TestWithParam<TestGraph> {
 };
 
 TEST_P(StagesTest, MatchTheWholeModelAtEveryCut) {
-  const CompileOptions options = {.max_batch = kRows};
+  const CompileOptions options = {.max_batch = kSamples};
   const std::vector<MicroBatch> batches = MicroBatches(2);
   const Trained whole = TrainWhole(graph(), options, batches);
   const std::vector<NodeId> points = CutPoints(graph());
@@ -83,7 +84,7 @@ TEST_P(StagesTest, MatchTheWholeModelAtEveryCut) {
 }
 
 TEST_P(StagesTest, MatchTheWholeModelWithAStageBetweenTwoCuts) {
-  const CompileOptions options = {.max_batch = kRows};
+  const CompileOptions options = {.max_batch = kSamples};
   const std::vector<MicroBatch> batches = MicroBatches(2);
   const Trained whole = TrainWhole(graph(), options, batches);
   const std::vector<NodeId> points = CutPoints(graph());
@@ -105,7 +106,7 @@ TEST_P(StagesTest, MatchTheWholeModelInAnyOrder) {
       SCOPED_TRACE(testing::Message()
                    << kernels::NameOf(precision.activations) << " recompute " << recompute);
       const CompileOptions options = {
-          .max_batch = kRows, .precision = precision, .recompute_activations = recompute};
+          .max_batch = kSamples, .precision = precision, .recompute_activations = recompute};
       const double tolerance = EvaluationTolerance(options);
       const Trained whole = TrainWhole(graph(), options, batches);
       ExpectSame(TrainStages(graph(), options, batches, Uses(points, 5, AllForwardFirst(5))), whole,
@@ -119,7 +120,7 @@ TEST_P(StagesTest, MatchTheWholeModelInAnyOrder) {
 
 // A whole model has slots, too.
 TEST_P(StagesTest, OneStageKeepsSeveralMicroBatches) {
-  const CompileOptions options = {.max_batch = kRows};
+  const CompileOptions options = {.max_batch = kSamples};
   const std::vector<MicroBatch> batches = MicroBatches(4);
   const Trained whole = TrainWhole(graph(), options, batches);
   ExpectSame(TrainStages(graph(), options, batches, Uses({}, 4, AllForwardFirst(4))), whole, 0);
@@ -129,7 +130,7 @@ TEST_P(StagesTest, OneStageKeepsSeveralMicroBatches) {
 
 // With evaluation-only plans, too, in which a batch norm has no operation of its own.
 TEST_P(StagesTest, MatchTheWholeModelInEvaluation) {
-  const CompileOptions options = {.max_batch = kRows, .training = false};
+  const CompileOptions options = {.max_batch = kSamples, .training = false};
   const Trained whole = TrainWhole(graph(), options, {});
   for (const NodeId point : CutPoints(graph())) {
     ExpectSame(TrainStages(graph(), options, {}, Uses({point}, 2, {})), whole,
@@ -142,7 +143,7 @@ TEST_P(StagesTest, MatchOnOtherDevices) {
   const std::vector<MicroBatch> batches = MicroBatches(3);
   const std::vector<NodeId> cuts = Spread(graph(), 3, 0);
   for (kernels::Device* device : {&kernels::GuardedDevice(), &kernels::RecordingDevice()}) {
-    const CompileOptions options = {.max_batch = kRows, .device = device};
+    const CompileOptions options = {.max_batch = kSamples, .device = device};
     ExpectSame(TrainStages(graph(), options, batches, InTurn(cuts, 3)),
                TrainWhole(graph(), options, batches), EvaluationTolerance(options));
   }
@@ -175,7 +176,7 @@ TEST_P(ModelStagesTest, MatchTheWholeModel) {
   }
   const Graph graph = Model(0.3, 0);
   const std::vector<MicroBatch> batches = MicroBatches(3);
-  const CompileOptions options = {.max_batch = kRows};
+  const CompileOptions options = {.max_batch = kSamples};
   const Trained whole = TrainWhole(graph, options, batches);
   for (const std::vector<std::string>& names : layers) {
     std::vector<NodeId> cuts;
@@ -192,7 +193,7 @@ TEST_P(ModelStagesTest, MatchTheWholeModel) {
 TEST_P(ModelStagesTest, MatchTheWholeModelWithStochasticDepth) {
   const std::vector<MicroBatch> batches = MicroBatches(3);
   const Graph graph = Model(0.3, 0.4);
-  const CompileOptions options = {.max_batch = kRows};
+  const CompileOptions options = {.max_batch = kSamples};
   ExpectSame(TrainStages(graph, options, batches, InTurn(Spread(graph, 3, 1), 3)),
              TrainWhole(graph, options, batches), EvaluationTolerance(options));
 }
@@ -200,7 +201,7 @@ TEST_P(ModelStagesTest, MatchTheWholeModelWithStochasticDepth) {
 TEST_P(ModelStagesTest, MatchTheWholeModelInBfloat16) {
   const std::vector<MicroBatch> batches = MicroBatches(3);
   const Graph graph = Model(0.3, 0.4);
-  const CompileOptions options = {.max_batch = kRows,
+  const CompileOptions options = {.max_batch = kSamples,
                                   .precision = PrecisionOf(2, DataType::kBfloat16),
                                   .recompute_activations = true};
   ExpectSame(TrainStages(graph, options, batches, Uses(Spread(graph, 3, 1), 3, AllForwardFirst(3))),

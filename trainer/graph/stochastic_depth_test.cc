@@ -13,7 +13,7 @@
 namespace muster::nn {
 namespace {
 
-constexpr uint32_t kRows = 5;
+constexpr uint32_t kSamples = 5;
 constexpr double kProbability = 0.4;
 
 bool InBranch(const std::string& name, const std::string& block) {
@@ -38,7 +38,7 @@ bool Dropped(TestTrainer& trainer, const std::string& block) {
 }
 
 TEST(StochasticDepthTest, DroppedBranchGetsNoGradientAndKeepsItsStatistics) {
-  TestTrainer trainer(SmallResNet(kProbability), {.max_batch = kRows});
+  TestTrainer trainer(SmallResNet(kProbability), {.max_batch = kSamples});
   int dropped = 0;
   constexpr int kSteps = 40;
   for (uint64_t step = 0; step < kSteps; ++step) {
@@ -46,7 +46,7 @@ TEST(StochasticDepthTest, DroppedBranchGetsNoGradientAndKeepsItsStatistics) {
     for (const ParameterInfo& info : trainer.plan().buffers())
       before.push_back(trainer.Buffer(info));
     std::fill_n(trainer.gradients(), trainer.elements(), std::nanf(""));
-    trainer.Gradients(step, 0, kRows, kRows);
+    trainer.Gradients(step, 0, kSamples, kSamples);
     for (const std::string block : {"layer1.0", "layer2.0"}) {
       const bool block_dropped = Dropped(trainer, block);
       dropped += block_dropped ? 1 : 0;
@@ -64,12 +64,12 @@ TEST(StochasticDepthTest, DroppedBranchGetsNoGradientAndKeepsItsStatistics) {
 }
 
 TEST(StochasticDepthTest, AllRanksDropTheSameBranches) {
-  TestTrainer all(SmallResNet(kProbability), {.max_batch = kRows});
+  TestTrainer all(SmallResNet(kProbability), {.max_batch = kSamples});
   TestTrainer share(SmallResNet(kProbability), {.max_batch = 2});
   bool different = false;
   for (uint64_t step = 0; step < 20; ++step) {
-    all.Gradients(step, 0, kRows, kRows);
-    share.Gradients(step, 3, 2, kRows);
+    all.Gradients(step, 0, kSamples, kSamples);
+    share.Gradients(step, 3, 2, kSamples);
     const bool first = Dropped(all, "layer1.0");
     const bool second = Dropped(all, "layer2.0");
     EXPECT_EQ(Dropped(share, "layer1.0"), first) << step;
@@ -102,16 +102,16 @@ TEST(StochasticDepthTest, PreservesTheExpectation) {
 }
 
 TEST(StochasticDepthTest, ReportsGradientsInOrderWhateverIsDropped) {
-  TestTrainer trainer(SmallResNet(kProbability), {.max_batch = kRows});
-  TestTrainer expected(SmallResNet(kProbability), {.max_batch = kRows});
+  TestTrainer trainer(SmallResNet(kProbability), {.max_batch = kSamples});
+  TestTrainer expected(SmallResNet(kProbability), {.max_batch = kSamples});
   std::vector<size_t> offsets;
   for (uint64_t step = 0; step < 10; ++step) {
-    expected.Gradients(step, 0, kRows, kRows);
-    trainer.Fill(step, 0, kRows);
-    trainer.plan().Forward(kRows, true, {.seed = 9, .step = step});
-    trainer.plan().Loss(kRows, 0.1, 1.0f / kRows);
+    expected.Gradients(step, 0, kSamples, kSamples);
+    trainer.Fill(step, 0, kSamples);
+    trainer.plan().Forward(kSamples, true, {.seed = 9, .step = step});
+    trainer.plan().Loss(kSamples, 0.1, 1.0f / kSamples);
     std::vector<size_t> called;
-    trainer.plan().Backward(kRows, [&](size_t offset) {
+    trainer.plan().Backward(kSamples, [&](size_t offset) {
       called.push_back(offset);
       EXPECT_EQ(std::memcmp(trainer.gradients() + offset, expected.gradients() + offset,
                             (trainer.elements() - offset) * sizeof(float)),
@@ -129,7 +129,7 @@ TEST(StochasticDepthTest, ReportsGradientsInOrderWhateverIsDropped) {
 // norm. Evaluation runs all operations except folded ones.
 TEST(StochasticDepthTest, SkipsOperationsOfADroppedBranch) {
   const Graph graph = SmallResNet(kProbability);
-  auto plan = CompiledPlan::Make(graph, {.max_batch = kRows});
+  auto plan = CompiledPlan::Make(graph, {.max_batch = kSamples});
   ASSERT_TRUE(plan.ok()) << plan.status();
   std::vector<float> parameters((*plan)->parameter_elements() + 16);
   std::vector<float> gradients(parameters.size());
@@ -149,13 +149,13 @@ TEST(StochasticDepthTest, SkipsOperationsOfADroppedBranch) {
   size_t fewest = operations;
   for (uint64_t step = 0; step < 20; ++step) {
     ran = 0;
-    (*plan)->Forward(kRows, true, {.seed = 2, .step = step});
+    (*plan)->Forward(kSamples, true, {.seed = 2, .step = step});
     fewest = std::min(fewest, ran);
     EXPECT_THAT(ran, testing::AnyOf(operations, operations - 3, operations - 6));
   }
   EXPECT_EQ(fewest, operations - 6);
   ran = 0;
-  (*plan)->Forward(kRows, false, {});
+  (*plan)->Forward(kSamples, false, {});
   const auto folded =
       std::count_if((*plan)->operations().begin(), (*plan)->operations().end(),
                     [](const auto& operation) { return operation->evaluated_by() != nullptr; });

@@ -2,15 +2,16 @@
 
 namespace muster::train {
 
-absl::Status CrossEntropyObjective::Queue(nn::Execution& model, uint32_t rows, uint64_t global_rows,
-                                          bool training, nn::LossResult* result) {
+absl::Status CrossEntropyObjective::Queue(nn::Execution& model, uint32_t samples,
+                                          uint64_t global_samples, bool training,
+                                          nn::LossResult* result) {
   nn::LossOptions options{.scale = 0};
   if (training) {
     options = {.label_smoothing = label_smoothing_,
-               .scale = GradientScale(global_rows),
+               .scale = GradientScale(global_samples),
                .loss_scale = loss_scale()};
   }
-  model.QueueLoss(rows, options, result);
+  model.QueueLoss(samples, options, result);
   return absl::OkStatus();
 }
 

@@ -18,7 +18,7 @@ class CrossEntropyObjective final : public Objective {
   uint32_t views() const override { return 1; }
   bool supports_graph_capture() const override { return true; }
   // Label smoothing is applied only in training.
-  absl::Status Queue(nn::Execution& model, uint32_t rows, uint64_t global_rows, bool training,
+  absl::Status Queue(nn::Execution& model, uint32_t samples, uint64_t global_samples, bool training,
                      nn::LossResult* result) override;
 
  private:

@@ -30,7 +30,7 @@ class Rank {
                                                     const ProcessGroups& groups) {
     std::unique_ptr<Rank> rank(new Rank(graph, options, groups.world.get()));
     const auto largest = static_cast<uint32_t>(data::LargestShare(options.samples, options.ranks));
-    // A sample may have two rows (views).
+    // An image may have two samples, its views.
     nn::CompileOptions compile{.max_batch = 2 * largest};
     compile.synchronize_batch_norm = options.synchronize_batch_norm;
     ASSIGN_OR_RETURN(rank->plan_, nn::Compile(graph, compile));
@@ -43,14 +43,14 @@ class Rank {
 
   absl::StatusOr<DistributedStep> Step(uint32_t step) {
     const uint32_t views = objective_->views();
-    const data::RowRange share = data::Share(options_.samples, world_->rank(), options_.ranks);
-    const auto rows = static_cast<uint32_t>(share.size() * views);
-    LoadBatch(step, share.begin * views, rows);
-    plan_->Forward(rows, /*training=*/true, {.seed = 1, .step = step});
+    const data::SampleRange share = data::Share(options_.samples, world_->rank(), options_.ranks);
+    const auto samples = static_cast<uint32_t>(share.size() * views);
+    LoadBatch(step, share.begin * views, samples);
+    plan_->Forward(samples, /*training=*/true, {.seed = 1, .step = step});
     ASSIGN_OR_RETURN(const nn::LossResult loss,
-                     objective_->Compute(*plan_, rows, uint64_t{options_.samples} * views,
+                     objective_->Compute(*plan_, samples, uint64_t{options_.samples} * views,
                                          /*training=*/true));
-    plan_->Backward(rows, [](size_t) {});
+    plan_->Backward(samples, [](size_t) {});
     RETURN_IF_ERROR(reducer_.status());
     DistributedStep result;
     double totals[] = {loss.loss_sum, loss.correct};
@@ -93,13 +93,13 @@ class Rank {
     if (options_.synchronize_batch_norm) plan_->set_statistics_reducer(&reducer_);
   }
 
-  void LoadBatch(uint32_t step, uint64_t first_row, uint32_t rows) {
+  void LoadBatch(uint32_t step, uint64_t first_sample, uint32_t samples) {
     const int64_t pixels = graph_.input.height * graph_.input.width * graph_.input.channels;
-    for (uint32_t row = 0; row < rows; ++row) {
-      std::mt19937 random(static_cast<uint32_t>(1000 * step + first_row + row));
+    for (uint32_t sample = 0; sample < samples; ++sample) {
+      std::mt19937 random(static_cast<uint32_t>(1000 * step + first_sample + sample));
       std::normal_distribution<float> normal;
-      for (int64_t i = 0; i < pixels; ++i) plan_->input()[row * pixels + i] = normal(random);
-      plan_->labels()[row] = static_cast<int32_t>(random() % static_cast<uint32_t>(width_));
+      for (int64_t i = 0; i < pixels; ++i) plan_->input()[sample * pixels + i] = normal(random);
+      plan_->labels()[sample] = static_cast<int32_t>(random() % static_cast<uint32_t>(width_));
     }
   }
 

@@ -29,12 +29,12 @@ struct DistributedStep {
 };
 
 // Trains with plain gradient descent. Initial values, pixels and labels are functions of step and
-// global row only; samples are divided among ranks as by the loader. The graph's output width is
+// global sample only; samples are divided among ranks as by the loader. The graph's output width is
 // the number of classes. An error on any rank fails the test.
 std::vector<DistributedStep> TrainDistributed(const nn::Graph& graph,
                                               const DistributedOptions& options);
 
-// Compares losses, numbers of correct rows, gradients and running statistics of each step within
+// Compares losses, numbers of correct samples, gradients and running statistics of each step within
 // `tolerance`.
 void ExpectSameSteps(const std::vector<DistributedStep>& actual,
                      const std::vector<DistributedStep>& expected, double tolerance,

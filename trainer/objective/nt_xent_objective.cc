@@ -35,7 +35,7 @@ NtXentObjective::NtXentObjective(const NtXentOptions& options)
       kernels_(device_.kernels()),
       group_(options.group),
       width_(static_cast<size_t>(options.width)),
-      rows_of_(ranks()) {
+      samples_of_(ranks()) {
   shape_.width = options.width;
   shape_.temperature = static_cast<float>(options.temperature);
 }
@@ -44,19 +44,19 @@ absl::StatusOr<std::unique_ptr<NtXentObjective>> NtXentObjective::Create(
     const NtXentOptions& options) {
   RETURN_IF_ERROR(Check(options));
   std::unique_ptr<NtXentObjective> objective(new NtXentObjective(options));
-  // Blocks are as large as that of the rank with the most rows.
-  int64_t max_rows = options.max_rows;
+  // Blocks are as large as that of the rank with the most samples.
+  int64_t max_samples = options.max_samples;
   if (options.group != nullptr) {
     RETURN_IF_ERROR(options.group
-                        ->AllReduce(&max_rows, &max_rows, 1, collectives::DataType::kInt64,
+                        ->AllReduce(&max_samples, &max_samples, 1, collectives::DataType::kInt64,
                                     collectives::ReduceOp::kMax)
                         ->Wait());
   }
-  objective->capacity_ = (static_cast<size_t>(max_rows) + 1) / 2 * 2;
+  objective->capacity_ = (static_cast<size_t>(max_samples) + 1) / 2 * 2;
   if (objective->capacity_ * objective->ranks() > kMaxSamples) {
-    return absl::InvalidArgumentError(absl::StrCat("nt_xent: too many rows: ", objective->ranks(),
-                                                   " ranks with ", max_rows, " rows each; at most ",
-                                                   kMaxSamples));
+    return absl::InvalidArgumentError(
+        absl::StrCat("nt_xent: too many samples: ", objective->ranks(), " ranks with ", max_samples,
+                     " samples each; at most ", kMaxSamples));
   }
   RETURN_IF_ERROR(objective->Allocate());
   return objective;
@@ -90,49 +90,50 @@ absl::Status NtXentObjective::AllocateArrays(const kernels::NtXentShape& largest
   ASSIGN_OR_RETURN(inverse_norms_, DeviceFloats::Create(device_, capacity_));
   ASSIGN_OR_RETURN(units_, DeviceFloats::Create(device_, capacity_ * ranks() * width_));
   ASSIGN_OR_RETURN(logits_, DeviceFloats::Create(device_, largest.logits_elements()));
-  ASSIGN_OR_RETURN(group_log_sums_, DeviceFloats::Create(device_, largest.line()));
+  ASSIGN_OR_RETURN(group_log_sums_, DeviceFloats::Create(device_, largest.row_stride()));
   ASSIGN_OR_RETURN(workspace_, DeviceFloats::Create(device_, largest.workspace_elements()));
   return absl::OkStatus();
 }
 
-absl::Status NtXentObjective::Queue(nn::Execution& model, uint32_t rows, uint64_t global_rows,
+absl::Status NtXentObjective::Queue(nn::Execution& model, uint32_t samples, uint64_t global_samples,
                                     bool training, nn::LossResult* result) {
-  const absl::Span<const float> embeddings = model.logits(rows);
-  if (embeddings.size() != rows * width_) {
-    return absl::InvalidArgumentError(absl::StrCat("nt_xent: expected ", rows, " embeddings of ",
+  const absl::Span<const float> embeddings = model.logits(samples);
+  if (embeddings.size() != samples * width_) {
+    return absl::InvalidArgumentError(absl::StrCat("nt_xent: expected ", samples, " embeddings of ",
                                                    width_, " elements, got ", embeddings.size(),
                                                    " elements"));
   }
-  return Run(embeddings.data(), rows, GradientScale(global_rows),
+  return Run(embeddings.data(), samples, GradientScale(global_samples),
              training ? model.output_gradient() : nullptr, result);
 }
 
-absl::StatusOr<nn::LossResult> NtXentObjective::Compute(const float* embeddings, uint32_t rows,
+absl::StatusOr<nn::LossResult> NtXentObjective::Compute(const float* embeddings, uint32_t samples,
                                                         double scale, float* gradients) {
   nn::LossResult loss;
-  RETURN_IF_ERROR(Run(embeddings, rows, scale, gradients, result_.as<nn::LossResult>()));
+  RETURN_IF_ERROR(Run(embeddings, samples, scale, gradients, result_.as<nn::LossResult>()));
   device_.CopyToHost(&loss, result_.data(), sizeof(loss));
   return loss;
 }
 
-absl::Status NtXentObjective::Run(const float* embeddings, uint32_t rows, double scale,
+absl::Status NtXentObjective::Run(const float* embeddings, uint32_t samples, double scale,
                                   float* gradients, nn::LossResult* result) {
-  if (rows % 2 != 0 || rows > capacity_) {
+  if (samples % 2 != 0 || samples > capacity_) {
     return absl::InvalidArgumentError(absl::StrCat(
-        "nt_xent: the number of rows must be even and at most ", capacity_, ", not ", rows));
+        "nt_xent: the number of samples must be even and at most ", capacity_, ", not ", samples));
   }
   const bool alone = ranks() == 1;
   float* const own_units = alone ? units_.get() : own_units_.get();
   float* const own_log_sums = alone ? group_log_sums_.get() : own_log_sums_.get();
   {
     const Stopwatch stopwatch(kernel_time_);
-    kernels_.l2_normalize_forward(rows, shape_.width, embeddings, own_units, inverse_norms_.get());
+    kernels_.l2_normalize_forward(samples, shape_.width, embeddings, own_units,
+                                  inverse_norms_.get());
   }
   if (alone) {
     shape_.first = 0;
-    shape_.anchors = shape_.samples = rows;
+    shape_.anchors = shape_.samples = samples;
   } else {
-    RETURN_IF_ERROR(GatherUnits(rows));
+    RETURN_IF_ERROR(GatherUnits(samples));
   }
   {
     const Stopwatch stopwatch(kernel_time_);
@@ -140,18 +141,18 @@ absl::Status NtXentObjective::Run(const float* embeddings, uint32_t rows, double
                              result);
   }
   if (gradients == nullptr) return absl::OkStatus();
-  if (!alone) RETURN_IF_ERROR(GatherLogSums(rows));
+  if (!alone) RETURN_IF_ERROR(GatherLogSums(samples));
   const Stopwatch stopwatch(kernel_time_);
   kernels_.nt_xent_backward(shape_, scale, loss_scale(), units_.get(), group_log_sums_.get(),
                             logits_.get(), gradients);
-  kernels_.l2_normalize_backward(rows, shape_.width, units_.get() + shape_.first * shape_.width,
+  kernels_.l2_normalize_backward(samples, shape_.width, units_.get() + shape_.first * shape_.width,
                                  inverse_norms_.get(), gradients, gradients);
   return absl::OkStatus();
 }
 
-absl::Status NtXentObjective::GatherUnits(uint32_t rows) {
-  device_.CopyToHost(block_, own_units_.get(), rows * width_ * sizeof(float));
-  block_[capacity_ * width_] = static_cast<float>(rows);
+absl::Status NtXentObjective::GatherUnits(uint32_t samples) {
+  device_.CopyToHost(block_, own_units_.get(), samples * width_ * sizeof(float));
+  block_[capacity_ * width_] = static_cast<float>(samples);
   RETURN_IF_ERROR(AllGather(block_, blocks_, block_elements()));
   return Compact();
 }
@@ -164,29 +165,29 @@ absl::Status NtXentObjective::Compact() {
   size_t samples = 0;
   for (uint32_t from = 0; from < ranks(); ++from) {
     const float* block = blocks_ + from * block_elements();
-    const float rows = block[capacity_ * width_];
-    if (!(rows >= 0 && rows <= static_cast<float>(capacity_))) {
-      return absl::DataLossError(
-          absl::StrCat("nt_xent: rank ", from, " sent a block with an invalid row count ", rows));
+    const float count = block[capacity_ * width_];
+    if (!(count >= 0 && count <= static_cast<float>(capacity_))) {
+      return absl::DataLossError(absl::StrCat(
+          "nt_xent: rank ", from, " sent a block with an invalid sample count ", count));
     }
-    rows_of_[from] = static_cast<size_t>(rows);
+    samples_of_[from] = static_cast<size_t>(count);
     if (from == rank()) shape_.first = static_cast<int64_t>(samples);
     device_.CopyToDevice(units_.get() + samples * width_, block,
-                         rows_of_[from] * width_ * sizeof(float));
-    samples += rows_of_[from];
+                         samples_of_[from] * width_ * sizeof(float));
+    samples += samples_of_[from];
   }
-  shape_.anchors = static_cast<int64_t>(rows_of_[rank()]);
+  shape_.anchors = static_cast<int64_t>(samples_of_[rank()]);
   shape_.samples = static_cast<int64_t>(samples);
   return absl::OkStatus();
 }
 
-absl::Status NtXentObjective::GatherLogSums(uint32_t rows) {
-  device_.CopyToHost(log_sums_, own_log_sums_.get(), rows * sizeof(float));
+absl::Status NtXentObjective::GatherLogSums(uint32_t samples) {
+  device_.CopyToHost(log_sums_, own_log_sums_.get(), samples * sizeof(float));
   RETURN_IF_ERROR(AllGather(log_sums_, all_log_sums_, capacity_));
   float* to = group_log_sums_.get();
   for (uint32_t from = 0; from < ranks(); ++from) {
-    device_.CopyToDevice(to, all_log_sums_ + from * capacity_, rows_of_[from] * sizeof(float));
-    to += rows_of_[from];
+    device_.CopyToDevice(to, all_log_sums_ + from * capacity_, samples_of_[from] * sizeof(float));
+    to += samples_of_[from];
   }
   return absl::OkStatus();
 }

@@ -5,7 +5,7 @@
 // anchors against all samples of the group. For the gradient, a second all-gather distributes the
 // log-sum of every anchor (one number per sample), from which each rank computes the gradient of
 // the other ranks' losses with respect to its own samples. Shares of a batch may have any size:
-// fixed-size blocks are gathered, each followed by its number of used rows, and then compacted.
+// fixed-size blocks are gathered, each followed by its number of used samples, and then compacted.
 #ifndef MUSTER_TRAINER_OBJECTIVE_NT_XENT_OBJECTIVE_H_
 #define MUSTER_TRAINER_OBJECTIVE_NT_XENT_OBJECTIVE_H_
 
@@ -28,7 +28,7 @@ struct NtXentOptions {
   double temperature = 0.5;
   // Group of ranks whose samples serve as negatives; null: only this rank's samples.
   collectives::Communicator* group = nullptr;
-  uint32_t max_rows = 0;  // largest number of rows on this rank
+  uint32_t max_samples = 0;  // largest number of samples on this rank
   int64_t width = 0;      // elements per embedding
   // Device of embeddings and gradients; outlives the objective.
   kernels::Device* device = &kernels::CpuDevice();
@@ -43,15 +43,15 @@ class NtXentObjective final : public Objective {
   uint32_t views() const override { return 2; }
   // A single rank does not communicate.
   bool supports_graph_capture() const override { return ranks() == 1; }
-  absl::Status Queue(nn::Execution& model, uint32_t rows, uint64_t global_rows, bool training,
+  absl::Status Queue(nn::Execution& model, uint32_t samples, uint64_t global_samples, bool training,
                      nn::LossResult* result) override;
 
-  // Computes the loss of embeddings, float32 [rows, width], where the two views of a sample are
+  // Computes the loss of embeddings, float32 [samples, width], where the two views of an image are
   // adjacent. Unless `gradients` is null, also writes the gradient of the group's summed losses
-  // [rows, width], multiplied by `scale` and the loss scale; all ranks of the group must agree on
-  // whether it is null. Collective; rows may be 0. INVALID_ARGUMENT if rows is odd or too large;
-  // such a call fails before it communicates, so the caller must abort the group.
-  absl::StatusOr<nn::LossResult> Compute(const float* embeddings, uint32_t rows, double scale,
+  // [samples, width], multiplied by `scale` and the loss scale; all ranks of the group must agree
+  // on whether it is null. Collective; `samples` may be 0. INVALID_ARGUMENT if `samples` is odd or
+  // too large; such a call fails before it communicates, so the caller must abort the group.
+  absl::StatusOr<nn::LossResult> Compute(const float* embeddings, uint32_t samples, double scale,
                                          float* gradients);
 
  private:
@@ -61,15 +61,15 @@ class NtXentObjective final : public Objective {
   // Allocates the arrays in device memory for steps of up to the size of `largest`.
   absl::Status AllocateArrays(const kernels::NtXentShape& largest);
   // Same as Compute, but writes the result to device memory.
-  absl::Status Run(const float* embeddings, uint32_t rows, double scale, float* gradients,
+  absl::Status Run(const float* embeddings, uint32_t samples, double scale, float* gradients,
                    nn::LossResult* result);
   // Gathers the normalized embeddings of all ranks from own_units_ into units_, and sets shape_.
-  absl::Status GatherUnits(uint32_t rows);
+  absl::Status GatherUnits(uint32_t samples);
   absl::Status AllGather(const float* send, float* receive, size_t count);
-  // Copies the blocks of all ranks to units_ without gaps, and sets rows_of_ and shape_.
+  // Copies the blocks of all ranks to units_ without gaps, and sets samples_of_ and shape_.
   absl::Status Compact();
   // Gathers the log-sums of all samples from own_log_sums_ into group_log_sums_.
-  absl::Status GatherLogSums(uint32_t rows);
+  absl::Status GatherLogSums(uint32_t samples);
 
   uint32_t ranks() const { return group_ == nullptr ? 1 : group_->size(); }
   uint32_t rank() const { return group_ == nullptr ? 0 : group_->rank(); }
@@ -80,7 +80,7 @@ class NtXentObjective final : public Objective {
   const kernels::KernelTable& kernels_;
   collectives::Communicator* const group_;
   const size_t width_;
-  size_t capacity_ = 0;  // maximum number of rows per rank; the same on all ranks of the group
+  size_t capacity_ = 0;  // maximum number of samples per rank; the same on all ranks of the group
   kernels::NtXentShape shape_;  // of the last call
 
   // Communication buffers in host memory, allocated by the communicator; none for a single rank.
@@ -90,7 +90,7 @@ class NtXentObjective final : public Objective {
   float* log_sums_ = nullptr;      // capacity_
   float* all_log_sums_ = nullptr;  // log-sums of all ranks
 
-  std::vector<size_t> rows_of_;  // by rank, in the last call
+  std::vector<size_t> samples_of_;  // by rank, in the last call
   // In device memory.
   kernels::DeviceFloats own_units_;       // [capacity_, width]; unused with one rank, see units_
   kernels::DeviceFloats own_log_sums_;    // capacity_; unused with one rank, see group_log_sums_

@@ -35,10 +35,10 @@ using Group = std::vector<std::unique_ptr<collectives::Communicator>>;
 constexpr int64_t kWidth = 13;
 constexpr double kTemperature = 0.2;
 
-Floats RandomRows(uint32_t rows, uint32_t seed) {
+Floats RandomEmbeddings(uint32_t samples, uint32_t seed) {
   std::mt19937 random(seed);
   std::normal_distribution<float> normal;
-  Floats values(rows * kWidth);
+  Floats values(samples * kWidth);
   for (float& value : values) value = normal(random);
   return values;
 }
@@ -52,53 +52,55 @@ struct Outcome {
 // Result of the reference kernels for one group.
 Outcome Direct(const Floats& embeddings, float scale) {
   const kernels::KernelTable& table = kernels::ReferenceKernels();
-  const auto rows = static_cast<int64_t>(embeddings.size()) / kWidth;
-  const kernels::NtXentShape shape{.samples = rows,
-                                   .anchors = rows,
+  const auto samples = static_cast<int64_t>(embeddings.size()) / kWidth;
+  const kernels::NtXentShape shape{.samples = samples,
+                                   .anchors = samples,
                                    .width = kWidth,
                                    .temperature = static_cast<float>(kTemperature)};
-  Floats units(embeddings.size()), inverse_norms(rows), logits(shape.logits_elements());
-  Floats log_sums(shape.line());
+  Floats units(embeddings.size()), inverse_norms(samples), logits(shape.logits_elements());
+  Floats log_sums(shape.row_stride());
   Outcome outcome;
   outcome.gradients.resize(embeddings.size());
-  table.l2_normalize_forward(rows, kWidth, embeddings.data(), units.data(), inverse_norms.data());
+  table.l2_normalize_forward(samples, kWidth, embeddings.data(), units.data(),
+                             inverse_norms.data());
   nn::LossResult result;
   table.nt_xent_forward(shape, units.data(), logits.data(), log_sums.data(), nullptr, &result);
   table.nt_xent_backward(shape, scale, nullptr, units.data(), log_sums.data(), logits.data(),
                          outcome.gradients.data());
-  table.l2_normalize_backward(rows, kWidth, units.data(), inverse_norms.data(),
+  table.l2_normalize_backward(samples, kWidth, units.data(), inverse_norms.data(),
                               outcome.gradients.data(), outcome.gradients.data());
   outcome.loss_sum = result.loss_sum;
   outcome.correct = result.correct;
   return outcome;
 }
 
-NtXentOptions Options(collectives::Communicator* group, uint32_t max_rows) {
-  return {.temperature = kTemperature, .group = group, .max_rows = max_rows, .width = kWidth};
+NtXentOptions Options(collectives::Communicator* group, uint32_t max_samples) {
+  return {.temperature = kTemperature, .group = group, .max_samples = max_samples, .width = kWidth};
 }
 
-// Rows of each rank, two per sample, of a batch divided as by the loader.
-std::vector<uint32_t> SharesOf(uint32_t samples, uint32_t ranks) {
-  std::vector<uint32_t> rows;
+// Samples of each rank, two per image, of a batch divided as by the loader.
+std::vector<uint32_t> SharesOf(uint32_t images, uint32_t ranks) {
+  std::vector<uint32_t> samples;
   for (uint32_t rank = 0; rank < ranks; ++rank) {
-    rows.push_back(2 * static_cast<uint32_t>(data::Share(samples, rank, ranks).size()));
+    samples.push_back(2 * static_cast<uint32_t>(data::Share(images, rank, ranks).size()));
   }
-  return rows;
+  return samples;
 }
 
-Floats Part(const Floats& all, uint32_t first_row, uint32_t rows) {
-  return Floats(all.begin() + first_row * kWidth, all.begin() + (first_row + rows) * kWidth);
+Floats Slice(const Floats& all, uint32_t first_sample, uint32_t samples) {
+  return Floats(all.begin() + first_sample * kWidth,
+                all.begin() + (first_sample + samples) * kWidth);
 }
 
-// Combined result of all ranks, where rank r has shares[r] rows; `objectives` are by rank.
+// Combined result of all ranks, where rank r has shares[r] samples; `objectives` are by rank.
 Outcome ComputeOn(std::vector<std::unique_ptr<NtXentObjective>>& objectives,
                   const std::vector<uint32_t>& shares, const Floats& embeddings, float scale) {
   std::vector<Outcome> parts(shares.size());
   const auto results = collectives::RunRankThreads(
       static_cast<uint32_t>(shares.size()), [&](uint32_t rank) -> absl::Status {
         const uint32_t first = std::accumulate(shares.begin(), shares.begin() + rank, 0u);
-        const Floats own = Part(embeddings, first, shares[rank]);
-        // At least one element, so that the gradient pointer is not null without rows.
+        const Floats own = Slice(embeddings, first, shares[rank]);
+        // At least one element, so that the gradient pointer is not null without samples.
         parts[rank].gradients.assign(std::max<size_t>(own.size(), 1), std::nanf(""));
         ASSIGN_OR_RETURN(const nn::LossResult loss,
                          objectives[rank]->Compute(own.data(), shares[rank], scale,
@@ -120,12 +122,12 @@ Outcome ComputeOn(std::vector<std::unique_ptr<NtXentObjective>>& objectives,
 }
 
 std::vector<std::unique_ptr<NtXentObjective>> MakeObjectives(const Group& group,
-                                                             uint32_t max_rows) {
+                                                             uint32_t max_samples) {
   std::vector<std::unique_ptr<NtXentObjective>> objectives(group.size());
   const auto results = collectives::RunRankThreads(
       static_cast<uint32_t>(group.size()), [&](uint32_t rank) -> absl::Status {
         ASSIGN_OR_RETURN(objectives[rank],
-                         NtXentObjective::Create(Options(group[rank].get(), max_rows)));
+                         NtXentObjective::Create(Options(group[rank].get(), max_samples)));
         return absl::OkStatus();
       });
   for (const std::string& result : results) EXPECT_EQ(result, "");
@@ -143,34 +145,35 @@ void ExpectSame(const Outcome& actual, const Outcome& expected, const std::strin
 
 TEST(NtXentObjectiveTest, ResultIsIndependentOfNumberOfRanks) {
   // Equal shares, uneven shares, and ranks without samples.
-  for (const uint32_t samples : {16u, 10u, 3u, 1u}) {
-    const Floats embeddings = RandomRows(2 * samples, samples);
-    const float scale = 1.0f / static_cast<float>(2 * samples);
+  for (const uint32_t images : {16u, 10u, 3u, 1u}) {
+    const Floats embeddings = RandomEmbeddings(2 * images, images);
+    const float scale = 1.0f / static_cast<float>(2 * images);
     const Outcome expected = Direct(embeddings, scale);
     for (const uint32_t ranks : {1u, 2u, 4u, 5u}) {
       const Group group = MakeLoopbackGroup(ranks);
-      const std::vector<uint32_t> shares = SharesOf(samples, ranks);
+      const std::vector<uint32_t> shares = SharesOf(images, ranks);
       auto objectives = MakeObjectives(group, *std::max_element(shares.begin(), shares.end()));
       ExpectSame(ComputeOn(objectives, shares, embeddings, scale), expected,
-                 absl::StrCat(samples, " samples on ", ranks, " ranks"));
+                 absl::StrCat(images, " images on ", ranks, " ranks"));
     }
   }
 }
 
-// A step with fewer rows must not use data of earlier steps.
+// A step with fewer samples must not use data of earlier steps.
 TEST(NtXentObjectiveTest, AllowsSharesToChangeBetweenSteps) {
   const Group group = MakeLoopbackGroup(3);
   auto objectives = MakeObjectives(group, 12);
   uint32_t seed = 50;
   for (const std::vector<uint32_t>& shares : std::vector<std::vector<uint32_t>>{
            {12, 12, 12}, {2, 0, 4}, {0, 0, 0}, {0, 12, 2}, {4, 4, 4}, {12, 10, 12}}) {
-    const Floats embeddings = RandomRows(std::accumulate(shares.begin(), shares.end(), 0u), seed++);
+    const Floats embeddings =
+        RandomEmbeddings(std::accumulate(shares.begin(), shares.end(), 0u), seed++);
     ExpectSame(ComputeOn(objectives, shares, embeddings, 0.5f), Direct(embeddings, 0.5f),
                absl::StrCat(shares[0], " ", shares[1], " ", shares[2]));
   }
 }
 
-// Ranks may have different max_rows.
+// Ranks may have different max_samples.
 TEST(NtXentObjectiveTest, SizesBlocksForLargestRank) {
   const Group group = MakeLoopbackGroup(2);
   std::vector<std::unique_ptr<NtXentObjective>> objectives(2);
@@ -180,13 +183,13 @@ TEST(NtXentObjectiveTest, SizesBlocksForLargestRank) {
     return absl::OkStatus();
   });
   EXPECT_THAT(results, testing::Each(""));
-  const Floats embeddings = RandomRows(12, 1);
+  const Floats embeddings = RandomEmbeddings(12, 1);
   ExpectSame(ComputeOn(objectives, {4, 8}, embeddings, 1), Direct(embeddings, 1), "4 and 8");
 }
 
 TEST(NtXentObjectiveTest, ResultIsBitIdenticalInEveryRun) {
   const std::vector<uint32_t> shares = SharesOf(10, 4);
-  const Floats embeddings = RandomRows(20, 8);
+  const Floats embeddings = RandomEmbeddings(20, 8);
   std::vector<Outcome> outcomes;
   for (int run = 0; run < 3; ++run) {
     const Group group = MakeLoopbackGroup(4);
@@ -202,9 +205,9 @@ TEST(NtXentObjectiveTest, ResultIsBitIdenticalInEveryRun) {
 // Two nodes with two ranks each: negatives come from the sample's node only.
 TEST(NtXentObjectiveTest, UsesNegativesOfNode) {
   const std::vector<uint32_t> shares = {4, 6, 2, 8};
-  const Floats embeddings = RandomRows(20, 21);
-  Outcome expected = Direct(Part(embeddings, 0, 10), 0.1f);
-  const Outcome second = Direct(Part(embeddings, 10, 10), 0.1f);
+  const Floats embeddings = RandomEmbeddings(20, 21);
+  Outcome expected = Direct(Slice(embeddings, 0, 10), 0.1f);
+  const Outcome second = Direct(Slice(embeddings, 10, 10), 0.1f);
   expected.loss_sum += second.loss_sum;
   expected.correct += second.correct;
   expected.gradients.insert(expected.gradients.end(), second.gradients.begin(),
@@ -221,16 +224,16 @@ TEST(NtXentObjectiveTest, UsesNegativesOfNode) {
 
 TEST(NtXentObjectiveTest, UsesNegativesOfRank) {
   const std::vector<uint32_t> shares = {6, 0, 8};
-  const Floats embeddings = RandomRows(14, 22);
+  const Floats embeddings = RandomEmbeddings(14, 22);
   Outcome expected;
   std::vector<std::unique_ptr<NtXentObjective>> objectives;
   uint32_t first = 0;
-  for (const uint32_t rows : shares) {
-    const Outcome own = Direct(Part(embeddings, first, rows), 0.1f);
+  for (const uint32_t samples : shares) {
+    const Outcome own = Direct(Slice(embeddings, first, samples), 0.1f);
     expected.loss_sum += own.loss_sum;
     expected.correct += own.correct;
     expected.gradients.insert(expected.gradients.end(), own.gradients.begin(), own.gradients.end());
-    first += rows;
+    first += samples;
     auto objective = NtXentObjective::Create(Options(nullptr, 8));
     ASSERT_TRUE(objective.ok()) << objective.status();
     objectives.push_back(*std::move(objective));
@@ -238,17 +241,17 @@ TEST(NtXentObjectiveTest, UsesNegativesOfRank) {
   ExpectSame(ComputeOn(objectives, shares, embeddings, 0.1f), expected, "by rank");
 }
 
-TEST(NtXentObjectiveTest, LossOfSingleSampleIsZero) {
+TEST(NtXentObjectiveTest, LossOfSingleImageIsZero) {
   const Group group = MakeLoopbackGroup(2);
   auto objectives = MakeObjectives(group, 2);
-  const Outcome outcome = ComputeOn(objectives, {0, 2}, RandomRows(2, 5), 1);
+  const Outcome outcome = ComputeOn(objectives, {0, 2}, RandomEmbeddings(2, 5), 1);
   EXPECT_EQ(outcome.loss_sum, 0);
   EXPECT_EQ(outcome.correct, 2u);
   EXPECT_THAT(outcome.gradients, testing::Each(0.0f));
 }
 
 TEST(NtXentObjectiveTest, ComputesSameLossWithoutGradient) {
-  const Floats embeddings = RandomRows(10, 6);
+  const Floats embeddings = RandomEmbeddings(10, 6);
   auto objective = NtXentObjective::Create(Options(nullptr, 10));
   ASSERT_TRUE(objective.ok()) << objective.status();
   const auto loss = (*objective)->Compute(embeddings.data(), 10, 1, nullptr);
@@ -257,15 +260,15 @@ TEST(NtXentObjectiveTest, ComputesSameLossWithoutGradient) {
 }
 
 TEST(NtXentObjectiveTest, DoesNotAllocateInStep) {
-  const Floats embeddings = RandomRows(24, 7);
+  const Floats embeddings = RandomEmbeddings(24, 7);
   Floats gradients(embeddings.size());
   const int64_t at_first = Allocations();
   auto objective = NtXentObjective::Create(Options(nullptr, 24));
   ASSERT_TRUE(objective.ok()) << objective.status();
   const int64_t created = Allocations();
   EXPECT_GT(created, at_first);
-  for (const uint32_t rows : {24u, 10u, 24u}) {
-    const auto loss = (*objective)->Compute(embeddings.data(), rows, 1, gradients.data());
+  for (const uint32_t samples : {24u, 10u, 24u}) {
+    const auto loss = (*objective)->Compute(embeddings.data(), samples, 1, gradients.data());
     ASSERT_TRUE(loss.ok());
   }
   EXPECT_EQ(Allocations(), created);
@@ -285,10 +288,10 @@ TEST(NtXentObjectiveTest, RejectsInvalidOptions) {
 
   auto objective = NtXentObjective::Create(Options(nullptr, 8));
   ASSERT_TRUE(objective.ok()) << objective.status();
-  const Floats embeddings = RandomRows(10, 9);
-  for (const uint32_t rows : {7u, 10u}) {
+  const Floats embeddings = RandomEmbeddings(10, 9);
+  for (const uint32_t samples : {7u, 10u}) {
     EXPECT_TRUE(absl::IsInvalidArgument(
-        (*objective)->Compute(embeddings.data(), rows, 1, nullptr).status()));
+        (*objective)->Compute(embeddings.data(), samples, 1, nullptr).status()));
   }
 }
 
@@ -307,7 +310,7 @@ TEST(NtXentObjectiveTest, ReturnsExhaustionOfDeviceMemory) {
 TEST(NtXentObjectiveTest, ReturnsErrorWhenAborted) {
   const Group group = MakeLoopbackGroup(2);
   auto objectives = MakeObjectives(group, 8);
-  const Floats embeddings = RandomRows(8, 10);
+  const Floats embeddings = RandomEmbeddings(8, 10);
   const absl::Status reason = absl::AbortedError("the generation is over");
   absl::Time aborted;
   absl::Status status;

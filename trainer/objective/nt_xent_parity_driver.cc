@@ -1,9 +1,9 @@
 // Computes NT-Xent on given embeddings, for nt_xent_parity_test.py: nt_xent_parity_driver
-// TEMPERATURE WIDTH ROWS…, where ROWS are the rows of each rank, even and at least 0. Ranks are
-// threads.
+// TEMPERATURE WIDTH SAMPLES…, where SAMPLES are the samples of each rank, even and at least 0.
+// Ranks are threads.
 //
-// stdin: embeddings, float32 [all rows, width]. stdout: the mean loss and the number of correct
-// rows as float64, then the mean loss's gradient, float32 like the embeddings.
+// stdin: embeddings, float32 [all samples, width]. stdout: the mean loss and the number of correct
+// samples as float64, then the mean loss's gradient, float32 like the embeddings.
 #include <cstdint>
 #include <cstdio>
 #include <memory>
@@ -23,7 +23,7 @@ namespace {
 struct Arguments {
   double temperature = 0;
   int64_t width = 0;
-  std::vector<uint32_t> rows;  // by rank
+  std::vector<uint32_t> samples;  // by rank
 };
 
 bool Parse(int count, char** words, Arguments* arguments) {
@@ -32,16 +32,16 @@ bool Parse(int count, char** words, Arguments* arguments) {
     return false;
   }
   for (int i = 3; i < count; ++i) {
-    arguments->rows.emplace_back();
-    if (!absl::SimpleAtoi(words[i], &arguments->rows.back())) return false;
+    arguments->samples.emplace_back();
+    if (!absl::SimpleAtoi(words[i], &arguments->samples.back())) return false;
   }
   return true;
 }
 
 int Run(const Arguments& arguments) {
-  const auto ranks = static_cast<uint32_t>(arguments.rows.size());
-  const uint32_t rows = std::accumulate(arguments.rows.begin(), arguments.rows.end(), 0u);
-  std::vector<float> embeddings(rows * arguments.width), gradients(embeddings.size());
+  const auto ranks = static_cast<uint32_t>(arguments.samples.size());
+  const uint32_t samples = std::accumulate(arguments.samples.begin(), arguments.samples.end(), 0u);
+  std::vector<float> embeddings(samples * arguments.width), gradients(embeddings.size());
   if (std::fread(embeddings.data(), sizeof(float), embeddings.size(), stdin) != embeddings.size()) {
     std::fprintf(stderr, "cannot read %zu floats from stdin\n", embeddings.size());
     return 1;
@@ -52,13 +52,14 @@ int Run(const Arguments& arguments) {
     ASSIGN_OR_RETURN(const auto objective,
                      NtXentObjective::Create({.temperature = arguments.temperature,
                                               .group = world[rank].get(),
-                                              .max_rows = arguments.rows[rank],
+                                              .max_samples = arguments.samples[rank],
                                               .width = arguments.width}));
-    const int64_t first =
-        arguments.width * std::accumulate(arguments.rows.begin(), arguments.rows.begin() + rank, 0);
-    ASSIGN_OR_RETURN(losses[rank],
-                     objective->Compute(embeddings.data() + first, arguments.rows[rank],
-                                        1.0f / static_cast<float>(rows), gradients.data() + first));
+    const int64_t first = arguments.width * std::accumulate(arguments.samples.begin(),
+                                                            arguments.samples.begin() + rank, 0);
+    ASSIGN_OR_RETURN(
+        losses[rank],
+        objective->Compute(embeddings.data() + first, arguments.samples[rank],
+                           1.0f / static_cast<float>(samples), gradients.data() + first));
     return absl::OkStatus();
   });
   double totals[2] = {0, 0};
@@ -67,7 +68,7 @@ int Run(const Arguments& arguments) {
       std::fprintf(stderr, "rank %u: %s\n", rank, results[rank].c_str());
       return 1;
     }
-    totals[0] += losses[rank].loss_sum / rows;
+    totals[0] += losses[rank].loss_sum / samples;
     totals[1] += losses[rank].correct;
   }
   std::fwrite(totals, sizeof(totals[0]), 2, stdout);
@@ -81,7 +82,7 @@ int Run(const Arguments& arguments) {
 int main(int argc, char** argv) {
   muster::train::Arguments arguments;
   if (!muster::train::Parse(argc, argv, &arguments)) {
-    std::fprintf(stderr, "usage: nt_xent_parity_driver TEMPERATURE WIDTH ROWS…\n");
+    std::fprintf(stderr, "usage: nt_xent_parity_driver TEMPERATURE WIDTH SAMPLES…\n");
     return 2;
   }
   return muster::train::Run(arguments);

@@ -34,7 +34,7 @@ bool NeedsLocalGroup(const v1::ObjectiveSpec& spec) {
 
 absl::StatusOr<std::unique_ptr<Objective>> Objective::Create(const v1::ObjectiveSpec& spec,
                                                              const ProcessGroups& groups,
-                                                             uint32_t max_rows,
+                                                             uint32_t max_samples,
                                                              int64_t output_width,
                                                              kernels::Device& device) {
   if (spec.name() == "cross_entropy") {
@@ -47,19 +47,19 @@ absl::StatusOr<std::unique_ptr<Objective>> Objective::Create(const v1::Objective
   NtXentOptions options;
   options.temperature = spec.temperature();
   ASSIGN_OR_RETURN(options.group, NegativesOf(spec, groups));
-  options.max_rows = max_rows;
+  options.max_samples = max_samples;
   options.width = output_width;
   options.device = &device;
   return NtXentObjective::Create(options);
 }
 
-absl::StatusOr<nn::LossResult> Objective::Compute(nn::Execution& model, uint32_t rows,
-                                                  uint64_t global_rows, bool training) {
+absl::StatusOr<nn::LossResult> Objective::Compute(nn::Execution& model, uint32_t samples,
+                                                  uint64_t global_samples, bool training) {
   nn::LossResult loss;
   if (result_.bytes() == 0) {
     ASSIGN_OR_RETURN(result_, model.device().Allocate(sizeof(loss)));
   }
-  RETURN_IF_ERROR(Queue(model, rows, global_rows, training, result_.as<nn::LossResult>()));
+  RETURN_IF_ERROR(Queue(model, samples, global_samples, training, result_.as<nn::LossResult>()));
   model.device().CopyToHost(&loss, result_.data(), sizeof(loss));
   return loss;
 }

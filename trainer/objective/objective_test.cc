@@ -105,29 +105,31 @@ TEST(ObjectiveTest, UsesFewerNegativesPerRank) {
 // A plan of one rank after one forward pass.
 class PlanTest : public testing::Test {
  protected:
-  static constexpr uint32_t kRows = 8;
+  static constexpr uint32_t kSamples = 8;
 
   void SetUp() override {
-    auto plan = nn::Compile(ProjectionGraph(), {.max_batch = kRows});
+    auto plan = nn::Compile(ProjectionGraph(), {.max_batch = kSamples});
     ASSERT_TRUE(plan.ok()) << plan.status();
     plan_ = *std::move(plan);
     parameters_ = kernels::MakeAlignedFloats(plan_->parameter_elements());
     gradients_ = kernels::MakeAlignedFloats(plan_->parameter_elements());
     plan_->Bind(parameters_.get(), gradients_.get(), nullptr);
     plan_->Initialize(2);
-    for (uint32_t i = 0; i < kRows * 70; ++i) plan_->input()[i] = std::sin(static_cast<float>(i));
-    for (uint32_t row = 0; row < kRows; ++row) plan_->labels()[row] = static_cast<int32_t>(row);
-    plan_->Forward(kRows, /*training=*/true, {});
+    for (uint32_t i = 0; i < kSamples * 70; ++i)
+      plan_->input()[i] = std::sin(static_cast<float>(i));
+    for (uint32_t sample = 0; sample < kSamples; ++sample)
+      plan_->labels()[sample] = static_cast<int32_t>(sample);
+    plan_->Forward(kSamples, /*training=*/true, {});
   }
 
   std::unique_ptr<Objective> Make(const v1::ObjectiveSpec& spec) {
-    auto objective = Objective::Create(spec, ProcessGroups{}, kRows, 11);
+    auto objective = Objective::Create(spec, ProcessGroups{}, kSamples, 11);
     EXPECT_TRUE(objective.ok()) << objective.status();
     return *std::move(objective);
   }
 
   std::vector<float> OutputGradient() const {
-    return {plan_->output_gradient(), plan_->output_gradient() + kRows * 11};
+    return {plan_->output_gradient(), plan_->output_gradient() + kSamples * 11};
   }
 
   std::unique_ptr<nn::Plan> plan_;
@@ -137,33 +139,33 @@ class PlanTest : public testing::Test {
 TEST_F(PlanTest, CrossEntropyEqualsLossOfPlan) {
   const auto objective = Make(CrossEntropy(0.2));
   EXPECT_EQ(objective->views(), 1u);
-  const auto loss = objective->Compute(*plan_, kRows, 32, /*training=*/true);
+  const auto loss = objective->Compute(*plan_, kSamples, 32, /*training=*/true);
   ASSERT_TRUE(loss.ok()) << loss.status();
   const std::vector<float> gradient = OutputGradient();
-  EXPECT_EQ(loss->loss_sum, plan_->Loss(kRows, 0.2, 1.0f / 32).loss_sum);
+  EXPECT_EQ(loss->loss_sum, plan_->Loss(kSamples, 0.2, 1.0f / 32).loss_sum);
   EXPECT_EQ(gradient, OutputGradient());
   // No label smoothing in evaluation.
-  const auto plain = objective->Compute(*plan_, kRows, 32, /*training=*/false);
+  const auto plain = objective->Compute(*plan_, kSamples, 32, /*training=*/false);
   ASSERT_TRUE(plain.ok()) << plain.status();
-  EXPECT_EQ(plain->loss_sum, plan_->Loss(kRows, 0, 0).loss_sum);
+  EXPECT_EQ(plain->loss_sum, plan_->Loss(kSamples, 0, 0).loss_sum);
   EXPECT_NE(plain->loss_sum, loss->loss_sum);
 }
 
 TEST_F(PlanTest, NtXentWritesGradientOnlyInTraining) {
   const auto objective = Make(NtXent("rank"));
   EXPECT_EQ(objective->views(), 2u);
-  std::fill_n(plan_->output_gradient(), kRows * 11, 7.0f);
-  const auto evaluated = objective->Compute(*plan_, kRows, kRows, /*training=*/false);
+  std::fill_n(plan_->output_gradient(), kSamples * 11, 7.0f);
+  const auto evaluated = objective->Compute(*plan_, kSamples, kSamples, /*training=*/false);
   ASSERT_TRUE(evaluated.ok()) << evaluated.status();
   EXPECT_THAT(OutputGradient(), testing::Each(7.0f));
-  const auto trained = objective->Compute(*plan_, kRows, kRows, /*training=*/true);
+  const auto trained = objective->Compute(*plan_, kSamples, kSamples, /*training=*/true);
   ASSERT_TRUE(trained.ok()) << trained.status();
   EXPECT_EQ(trained->loss_sum, evaluated->loss_sum);
-  // The loss does not depend on a row's length, so each row's gradient is orthogonal to the row.
-  for (uint32_t row = 0; row < kRows; ++row) {
+  // The loss does not depend on an embedding's length, so each gradient is orthogonal to it.
+  for (uint32_t sample = 0; sample < kSamples; ++sample) {
     double product = 0, size = 0;
-    for (uint32_t i = row * 11; i < (row + 1) * 11; ++i) {
-      product += double{plan_->logits(kRows)[i]} * double{plan_->output_gradient()[i]};
+    for (uint32_t i = sample * 11; i < (sample + 1) * 11; ++i) {
+      product += double{plan_->logits(kSamples)[i]} * double{plan_->output_gradient()[i]};
       size += std::abs(double{plan_->output_gradient()[i]});
     }
     EXPECT_NEAR(product, 0, 1e-6);

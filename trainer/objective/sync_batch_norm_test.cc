@@ -115,8 +115,9 @@ TEST(CommunicatorReducerTest, AbortEndsStep) {
   const absl::Status reason = absl::AbortedError("the generation is over");
   absl::Time aborted;
   const auto results = collectives::RunRankThreads(2, [&](uint32_t rank) -> absl::Status {
-    constexpr uint32_t kRows = 4;
-    auto plan = nn::Compile(BatchNormGraph(), {.max_batch = kRows, .synchronize_batch_norm = true});
+    constexpr uint32_t kSamples = 4;
+    auto plan =
+        nn::Compile(BatchNormGraph(), {.max_batch = kSamples, .synchronize_batch_norm = true});
     if (!plan.ok()) return plan.status();
     const auto parameters = kernels::MakeAlignedFloats((*plan)->parameter_elements());
     const auto gradients = kernels::MakeAlignedFloats((*plan)->parameter_elements());
@@ -125,16 +126,16 @@ TEST(CommunicatorReducerTest, AbortEndsStep) {
     (*plan)->Initialize(1);
     auto reducer = CommunicatorReducer::ByProcesses(world[rank].get(), &kernels::CpuDevice());
     (*plan)->set_statistics_reducer(&reducer);
-    (*plan)->Forward(kRows, /*training=*/true, {});
+    (*plan)->Forward(kSamples, /*training=*/true, {});
     if (!reducer.status().ok()) return reducer.status();
     if (rank == 1) {
       aborted = absl::Now();
       world[0]->Abort(reason);
       return absl::OkStatus();
     }
-    (*plan)->Loss(kRows, 0, 1);
-    (*plan)->Backward(kRows, [](size_t) {});
-    (*plan)->Forward(kRows, /*training=*/true, {});
+    (*plan)->Loss(kSamples, 0, 1);
+    (*plan)->Backward(kSamples, [](size_t) {});
+    (*plan)->Forward(kSamples, /*training=*/true, {});
     EXPECT_EQ(reducer.status(), reason);
     return absl::OkStatus();
   });

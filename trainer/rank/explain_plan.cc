@@ -80,7 +80,7 @@ absl::StatusOr<Step> MakeStep(const v1::JobSpec& job, uint32_t ranks, kernels::D
   const uint32_t micro_batches = train::BatchDivisionOf(spec, ranks).micro_batches;
   step.use.accumulation_steps = spec.accumulation_steps() * micro_batches;
   options.max_batch = static_cast<uint32_t>(data::LargestShare(options.max_batch, micro_batches));
-  step.use.rows = options.max_batch;
+  step.use.samples = options.max_batch;
   ASSIGN_OR_RETURN(const nn::Graph graph, BuildGraph(spec));
   ASSIGN_OR_RETURN(step.plan, nn::CompiledPlan::Make(graph, options));
 
@@ -89,8 +89,9 @@ absl::StatusOr<Step> MakeStep(const v1::JobSpec& job, uint32_t ranks, kernels::D
                    train::ProcessGroups::Create({.backend = "loopback", .ranks_on_node = {1}},
                                                 {.local = true, .devices = false}));
   const auto output_width = static_cast<int64_t>(step.plan->logits(1).size());
-  ASSIGN_OR_RETURN(step.objective, train::Objective::Create(spec.objective(), step.groups,
-                                                            step.use.rows, output_width, device));
+  ASSIGN_OR_RETURN(step.objective,
+                   train::Objective::Create(spec.objective(), step.groups, step.use.samples,
+                                            output_width, device));
   ASSIGN_OR_RETURN(step.optimizer,
                    train::Optimizer::Create(spec.optimizer(), step.plan->parameters(),
                                             {.round_to = precision.weights, .device = &device}));
@@ -103,7 +104,7 @@ absl::StatusOr<Step> MakeStep(const v1::JobSpec& job, uint32_t ranks, kernels::D
 // Fills the batch with pixels around zero, like normalized images, and cycling labels.
 void FillBatch(const Step& step, uint64_t seed) {
   const nn::ImageShape& shape = step.plan->operations().front()->input()->shape;
-  const int64_t elements = step.use.rows * shape.height * shape.width * shape.channels;
+  const int64_t elements = step.use.samples * shape.height * shape.width * shape.channels;
   const kernels::PhiloxKey key = kernels::MakePhiloxKey(seed);
   std::vector<float> input(elements);
   for (int64_t i = 0; i < elements; ++i) {
@@ -112,9 +113,9 @@ void FillBatch(const Step& step, uint64_t seed) {
     input[i] = 4 * kernels::Uniform01(word) - 2;
   }
   const auto classes = static_cast<int32_t>(step.plan->logits(1).size());
-  std::vector<int32_t> labels(step.use.rows);
-  for (uint32_t row = 0; row < step.use.rows; ++row) {
-    labels[row] = static_cast<int32_t>(row) % classes;
+  std::vector<int32_t> labels(step.use.samples);
+  for (uint32_t sample = 0; sample < step.use.samples; ++sample) {
+    labels[sample] = static_cast<int32_t>(sample) % classes;
   }
   kernels::Device& device = step.plan->device();
   device.CopyToDevice(step.plan->input(), input.data(), input.size() * sizeof(float));
@@ -134,13 +135,13 @@ absl::Status TimeSteps(const Step& step, const v1::TrainSpec& spec, absl::Durati
   plan.Initialize(spec.seed());
   FillBatch(step, spec.seed());
 
-  const uint64_t step_rows = uint64_t{step.use.rows} * step.use.accumulation_steps;
+  const uint64_t step_samples = uint64_t{step.use.samples} * step.use.accumulation_steps;
   // A learning rate of zero does the same work and keeps the weights realistic.
   const auto run = [&](uint64_t number, nn::PlanTimer* timer) -> absl::Status {
     absl::Status status;
     const auto objective = [&] {
-      status.Update(
-          step.objective->Compute(plan, step.use.rows, step_rows, /*training=*/true).status());
+      status.Update(step.objective->Compute(plan, step.use.samples, step_samples, /*training=*/true)
+                        .status());
     };
     const auto optimizer = [&] {
       status.Update(step.control->Begin(number, /*learning_rate=*/0));
@@ -150,9 +151,9 @@ absl::Status TimeSteps(const Step& step, const v1::TrainSpec& spec, absl::Durati
       status.Update(step.control->Read(/*wait=*/true).status());
     };
     for (uint32_t part = 0; part < step.use.accumulation_steps; ++part) {
-      plan.Forward(step.use.rows, /*training=*/true, {.seed = spec.seed(), .step = number});
+      plan.Forward(step.use.samples, /*training=*/true, {.seed = spec.seed(), .step = number});
       timer != nullptr ? timer->Objective(objective) : objective();
-      plan.Backward(step.use.rows, nullptr);
+      plan.Backward(step.use.samples, nullptr);
     }
     timer != nullptr ? timer->Optimizer(optimizer) : optimizer();
     return status;

@@ -55,7 +55,7 @@ absl::StatusOr<Evaluation> EvaluateDataset(const data::ImageDataset& dataset,
   while (true) {
     ASSIGN_OR_RETURN(const data::Batch* batch, loader->Next());
     if (batch == nullptr) break;
-    ASSIGN_OR_RETURN(const nn::LossResult result, loss(*batch, batch->global_rows));
+    ASSIGN_OR_RETURN(const nn::LossResult result, loss(*batch, batch->global_samples));
     totals.Add(result);
   }
   return MeanOver(dataset.size(), totals, world);
@@ -85,7 +85,7 @@ absl::StatusOr<Evaluation> EvaluateContrastive(const data::ImageDataset& dataset
     if (batch == nullptr) break;
     for (uint32_t i = 0; i < options.slices; ++i) {
       ASSIGN_OR_RETURN(const nn::LossResult result,
-                       loss(batch->Part(i, options.slices), batch->global_rows * batch->views));
+                       loss(batch->Slice(i, options.slices), batch->global_samples * batch->views));
       totals.Add(result);
     }
   }

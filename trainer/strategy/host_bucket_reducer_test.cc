@@ -6,6 +6,7 @@
 #include <functional>
 #include <limits>
 #include <memory>
+#include <numeric>
 #include <random>
 #include <string>
 #include <thread>
@@ -146,9 +147,9 @@ TEST_P(HostBucketReducerTest, SumsOverRanks) {
 TEST_P(HostBucketReducerTest, AccumulatesMicroBatches) {
   OnEachRank([](uint32_t rank, nn::Plan& plan, HostBucketReducer& reducer) {
     for (int step = 0; step < 3; ++step) {
-      for (uint32_t part = 0; part < rank; ++part) {
+      for (uint32_t micro_batch = 0; micro_batch < rank; ++micro_batch) {
         WriteGradients(plan, reducer, rank, step, /*ready=*/false);
-        reducer.Accumulate(/*first=*/part == 0);
+        reducer.Accumulate(/*first=*/micro_batch == 0);
       }
       reducer.Begin({0.25 + 1.5 * rank, 1 + 2.0 * rank}, /*accumulated=*/rank > 0);
       WriteGradients(plan, reducer, rank, step, /*ready=*/true);
@@ -173,26 +174,26 @@ TEST_P(HostBucketReducerTest, MicroBatchesGiveGradientOfWholeBatch) {
     std::mt19937 random(rank);
     std::vector<float> pixels(6 * 25);
     for (float& pixel : pixels) pixel = std::normal_distribution<float>()(random);
-    const auto step = [&](const std::vector<uint32_t>& parts) {
-      uint32_t row = 0;
+    const auto step = [&](const std::vector<uint32_t>& micro_batches) {
+      uint32_t sample = 0;
       nn::LossResult total;
-      for (size_t part = 0; part < parts.size(); ++part) {
-        const uint32_t rows = parts[part];
-        std::copy_n(pixels.begin() + row * 25, rows * 25, plan.input());
-        for (uint32_t i = 0; i < rows; ++i) plan.labels()[i] = static_cast<int32_t>(row + i);
-        plan.Forward(rows, /*training=*/true, {1, 1, row});
-        const nn::LossResult loss = plan.Loss(rows, 0, 1.0f / 18);
-        const bool last = part + 1 == parts.size();
+      for (size_t i = 0; i < micro_batches.size(); ++i) {
+        const uint32_t samples = micro_batches[i];
+        std::copy_n(pixels.begin() + sample * 25, samples * 25, plan.input());
+        std::iota(plan.labels(), plan.labels() + samples, static_cast<int32_t>(sample));
+        plan.Forward(samples, /*training=*/true, {1, 1, sample});
+        const nn::LossResult loss = plan.Loss(samples, 0, 1.0f / 18);
+        const bool last = i + 1 == micro_batches.size();
         total.loss_sum += loss.loss_sum;
         total.correct += loss.correct;
-        if (last) reducer.Begin(total, /*accumulated=*/part > 0);
-        plan.Backward(rows, [&](size_t offset) {
+        if (last) reducer.Begin(total, /*accumulated=*/i > 0);
+        plan.Backward(samples, [&](size_t offset) {
           if (last) reducer.Ready(offset);
         });
-        if (!last) reducer.Accumulate(/*first=*/part == 0);
-        row += rows;
+        if (!last) reducer.Accumulate(/*first=*/i == 0);
+        sample += samples;
       }
-      EXPECT_EQ(row, 6);
+      EXPECT_EQ(sample, 6);
       EXPECT_TRUE(reducer.Finish().ok());
       return std::vector<float>(reducer.gradients(),
                                 reducer.gradients() + plan.parameter_elements());
@@ -200,9 +201,9 @@ TEST_P(HostBucketReducerTest, MicroBatchesGiveGradientOfWholeBatch) {
     plan.Initialize(3);
     const std::vector<float> whole = step({6});
     const nn::LossResult totals = reducer.totals();
-    for (const std::vector<uint32_t>& parts :
+    for (const std::vector<uint32_t>& micro_batches :
          std::vector<std::vector<uint32_t>>{{3, 3}, {1, 2, 3}, {6, 0}}) {
-      const std::vector<float> sum = step(parts);
+      const std::vector<float> sum = step(micro_batches);
       EXPECT_NEAR(reducer.totals().loss_sum, totals.loss_sum, 1e-5);
       EXPECT_EQ(reducer.totals().correct, totals.correct);
       float largest = 0;
@@ -211,7 +212,7 @@ TEST_P(HostBucketReducerTest, MicroBatchesGiveGradientOfWholeBatch) {
         ASSERT_NEAR(sum[i], whole[i], tolerance) << i;
       }
       EXPECT_GT(largest, 0.01);
-      EXPECT_EQ(sum, step(parts)) << "not bit-identical";
+      EXPECT_EQ(sum, step(micro_batches)) << "not bit-identical";
     }
   });
 }

@@ -42,14 +42,14 @@ MUSTER_ALWAYS_INLINE Largest<T> LargestOf2x2(T a, T b, T c, T d, bool relu) {
 // Iterates over the 2x2 windows of an NHWC tensor: calls visit(offset of the window's first pixel,
 // offset of the pooled pixel), both in elements.
 template <typename Visit>
-MUSTER_ALWAYS_INLINE void ForEach2x2Window(int64_t rows, int64_t height, int64_t width,
+MUSTER_ALWAYS_INLINE void ForEach2x2Window(int64_t samples, int64_t height, int64_t width,
                                            int64_t channels, const Visit& visit) {
   const int64_t out_height = height / 2;
   const int64_t out_width = width / 2;
   int64_t out = 0;
-  for (int64_t row = 0; row < rows; ++row) {
+  for (int64_t sample = 0; sample < samples; ++sample) {
     for (int64_t h = 0; h < out_height; ++h) {
-      int64_t in = (row * height + 2 * h) * width * channels;
+      int64_t in = (sample * height + 2 * h) * width * channels;
       for (int64_t w = 0; w < out_width; ++w, in += 2 * channels, out += channels) visit(in, out);
     }
   }
@@ -57,10 +57,10 @@ MUSTER_ALWAYS_INLINE void ForEach2x2Window(int64_t rows, int64_t height, int64_t
 
 // Calls visit(offset) for the first channel of every pixel outside all windows.
 template <typename Visit>
-MUSTER_ALWAYS_INLINE void ForEachUncovered(int64_t rows, int64_t height, int64_t width,
+MUSTER_ALWAYS_INLINE void ForEachUncovered(int64_t samples, int64_t height, int64_t width,
                                            int64_t channels, const Visit& visit) {
-  for (int64_t row = 0; row < rows; ++row) {
-    const int64_t base = row * height * width * channels;
+  for (int64_t sample = 0; sample < samples; ++sample) {
+    const int64_t base = sample * height * width * channels;
     if (width % 2 != 0) {
       for (int64_t h = 0; h < height; ++h) visit(base + (h * width + width - 1) * channels);
     }

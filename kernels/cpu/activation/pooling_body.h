@@ -16,35 +16,35 @@ namespace muster::kernels::MUSTER_INSTRUCTION_SET {
 
 // The two axes of NHWC images.
 struct PoolGeometry {
-  int64_t rows;
+  int64_t samples;
   int64_t channels;
   Axis vertical;
   Axis horizontal;
 
   explicit PoolGeometry(const PoolShape& shape)
-      : rows(shape.rows),
+      : samples(shape.samples),
         channels(shape.channels),
         vertical(shape.height, shape.kernel, shape.stride, shape.padding),
         horizontal(shape.width, shape.kernel, shape.stride, shape.padding) {}
   explicit PoolGeometry(const AveragePoolShape& shape)
-      : rows(shape.rows),
+      : samples(shape.samples),
         channels(shape.channels),
         vertical(shape.height, shape.kernel_height, shape.stride, 0),
         horizontal(shape.width, shape.kernel_width, shape.stride, 0) {}
 
-  int64_t Pixel(int64_t row, int64_t h, int64_t w) const {
-    return ((row * vertical.size + h) * horizontal.size + w) * channels;
+  int64_t Pixel(int64_t sample, int64_t h, int64_t w) const {
+    return ((sample * vertical.size + h) * horizontal.size + w) * channels;
   }
-  int64_t Window(int64_t row, int64_t h, int64_t w) const {
-    return ((row * vertical.windows + h) * horizontal.windows + w) * channels;
+  int64_t Window(int64_t sample, int64_t h, int64_t w) const {
+    return ((sample * vertical.windows + h) * horizontal.windows + w) * channels;
   }
 
   // Calls visit(sample, h, w) for each window.
   template <typename Visit>
   MUSTER_ALWAYS_INLINE void ForEachWindow(const Visit& visit) const {
-    for (int64_t row = 0; row < rows; ++row) {
+    for (int64_t sample = 0; sample < samples; ++sample) {
       for (int64_t h = 0; h < vertical.windows; ++h) {
-        for (int64_t w = 0; w < horizontal.windows; ++w) visit(row, h, w);
+        for (int64_t w = 0; w < horizontal.windows; ++w) visit(sample, h, w);
       }
     }
   }
@@ -52,14 +52,14 @@ struct PoolGeometry {
   // Calls visit(sample, h, w, rows of windows over it, columns of windows over it) for each pixel.
   template <typename Visit>
   MUSTER_ALWAYS_INLINE void ForEachPixel(const Visit& visit) const {
-    for (int64_t row = 0; row < rows; ++row) {
-      Range lines{0, 0};
+    for (int64_t sample = 0; sample < samples; ++sample) {
+      Range rows{0, 0};
       for (int64_t h = 0; h < vertical.size; ++h) {
-        vertical.Advance(h, lines);
+        vertical.Advance(h, rows);
         Range columns{0, 0};
         for (int64_t w = 0; w < horizontal.size; ++w) {
           horizontal.Advance(w, columns);
-          visit(row, h, w, lines, columns);
+          visit(sample, h, w, rows, columns);
         }
       }
     }
@@ -77,8 +77,8 @@ struct MaxPoolForwardBody {
   template <typename T, int kCount>
   void Run(int64_t channel) const {
     constexpr int kWidth = Element<T>::kWidth;
-    geometry.ForEachWindow([&](int64_t row, int64_t out_h, int64_t out_w) {
-      const Range lines = geometry.vertical.PixelsOf(out_h);
+    geometry.ForEachWindow([&](int64_t sample, int64_t out_h, int64_t out_w) {
+      const Range rows = geometry.vertical.PixelsOf(out_h);
       const Range columns = geometry.horizontal.PixelsOf(out_w);
       const int64_t first_h = geometry.vertical.Begin(out_h);
       const int64_t first_w = geometry.horizontal.Begin(out_w);
@@ -86,20 +86,20 @@ struct MaxPoolForwardBody {
         const int64_t index = (h - first_h) * geometry.vertical.kernel + w - first_w;
         return Element<T>::SplatInt(static_cast<int32_t>(index));
       };
-      const Storage* first = x + geometry.Pixel(row, lines.begin, columns.begin) + channel;
+      const Storage* first = x + geometry.Pixel(sample, rows.begin, columns.begin) + channel;
       Largest<T> largest[kCount];
       for (int i = 0; i < kCount; ++i) {
-        largest[i] = {Element<T>::Load(first + i * kWidth), cell(lines.begin, columns.begin)};
+        largest[i] = {Element<T>::Load(first + i * kWidth), cell(rows.begin, columns.begin)};
       }
-      for (int64_t h = lines.begin; h < lines.end; ++h) {
-        const Storage* p = x + geometry.Pixel(row, h, columns.begin) + channel;
+      for (int64_t h = rows.begin; h < rows.end; ++h) {
+        const Storage* p = x + geometry.Pixel(sample, h, columns.begin) + channel;
         for (int64_t w = columns.begin; w < columns.end; ++w, p += geometry.channels) {
           for (int i = 0; i < kCount; ++i) {
             largest[i].Consider(Element<T>::Load(p + i * kWidth), cell(h, w));
           }
         }
       }
-      const int64_t out = geometry.Window(row, out_h, out_w) + channel;
+      const int64_t out = geometry.Window(sample, out_h, out_w) + channel;
       for (int i = 0; i < kCount; ++i) {
         if (relu) largest[i].Relu();
         Element<T>::Store(y + out + i * kWidth, largest[i].value);
@@ -119,13 +119,13 @@ struct MaxPoolBackwardBody {
   template <typename T, int kCount>
   void Run(int64_t channel) const {
     constexpr int kWidth = Element<T>::kWidth;
-    geometry.ForEachPixel([&](int64_t row, int64_t h, int64_t w, Range lines, Range columns) {
+    geometry.ForEachPixel([&](int64_t sample, int64_t h, int64_t w, Range rows, Range columns) {
       T sum[kCount] = {};
-      for (int64_t out_h = lines.begin; out_h < lines.end; ++out_h) {
-        const int64_t line = (h - geometry.vertical.Begin(out_h)) * geometry.vertical.kernel;
-        int64_t from = geometry.Window(row, out_h, columns.begin) + channel;
+      for (int64_t out_h = rows.begin; out_h < rows.end; ++out_h) {
+        const int64_t row = (h - geometry.vertical.Begin(out_h)) * geometry.vertical.kernel;
+        int64_t from = geometry.Window(sample, out_h, columns.begin) + channel;
         for (int64_t out_w = columns.begin; out_w < columns.end; ++out_w) {
-          const int32_t cell = static_cast<int32_t>(line + w - geometry.horizontal.Begin(out_w));
+          const int32_t cell = static_cast<int32_t>(row + w - geometry.horizontal.Begin(out_w));
           for (int i = 0; i < kCount; ++i) {
             const auto chosen = Element<T>::LoadBytes(choice + from + i * kWidth);
             const T gradient = Element<T>::Load(dy + from + i * kWidth);
@@ -134,7 +134,7 @@ struct MaxPoolBackwardBody {
           from += geometry.channels;
         }
       }
-      Storage* const to = dx + geometry.Pixel(row, h, w) + channel;
+      Storage* const to = dx + geometry.Pixel(sample, h, w) + channel;
       for (int i = 0; i < kCount; ++i) Element<T>::Store(to + i * kWidth, sum[i]);
     });
   }
@@ -151,18 +151,20 @@ struct NonOverlappingForwardBody {
   template <typename T, int kCount>
   void Run(int64_t channel) const {
     const int64_t channels = shape.channels;
-    const int64_t line = shape.width * channels;
-    ForEach2x2Window(shape.rows, shape.height, shape.width, channels, [&](int64_t in, int64_t out) {
-      for (int i = 0; i < kCount; ++i) {
-        const Storage* p = x + in + channel + i * Element<T>::kWidth;
-        const Largest<T> largest = LargestOf2x2<T>(
-            Element<T>::Load(p), Element<T>::Load(p + channels), Element<T>::Load(p + line),
-            Element<T>::Load(p + line + channels), shape.relu);
-        const int64_t at = out + channel + i * Element<T>::kWidth;
-        Element<T>::Store(y + at, largest.value);
-        if (choice != nullptr) Element<T>::StoreBytes(choice + at, largest.index);
-      }
-    });
+    const int64_t row_stride = shape.width * channels;
+    ForEach2x2Window(
+        shape.samples, shape.height, shape.width, channels, [&](int64_t in, int64_t out) {
+          for (int i = 0; i < kCount; ++i) {
+            const Storage* p = x + in + channel + i * Element<T>::kWidth;
+            const Largest<T> largest =
+                LargestOf2x2<T>(Element<T>::Load(p), Element<T>::Load(p + channels),
+                                Element<T>::Load(p + row_stride),
+                                Element<T>::Load(p + row_stride + channels), shape.relu);
+            const int64_t at = out + channel + i * Element<T>::kWidth;
+            Element<T>::Store(y + at, largest.value);
+            if (choice != nullptr) Element<T>::StoreBytes(choice + at, largest.index);
+          }
+        });
   }
 };
 
@@ -176,20 +178,21 @@ struct NonOverlappingBackwardBody {
   template <typename T, int kCount>
   void Run(int64_t channel) const {
     const int64_t channels = shape.channels;
-    const int64_t line = shape.width * channels;
-    ForEach2x2Window(shape.rows, shape.height, shape.width, channels, [&](int64_t in, int64_t out) {
-      for (int i = 0; i < kCount; ++i) {
-        const int64_t from = out + channel + i * Element<T>::kWidth;
-        Storage* p = dx + in + channel + i * Element<T>::kWidth;
-        const T gradient = Element<T>::Load(dy + from);
-        const typename Element<T>::Int index = Element<T>::LoadBytes(choice + from);
-        Element<T>::Store(p, index == 0 ? gradient : T{});
-        Element<T>::Store(p + channels, index == 1 ? gradient : T{});
-        Element<T>::Store(p + line, index == 2 ? gradient : T{});
-        Element<T>::Store(p + line + channels, index == 3 ? gradient : T{});
-      }
-    });
-    ForEachUncovered(shape.rows, shape.height, shape.width, channels, [&](int64_t at) {
+    const int64_t row_stride = shape.width * channels;
+    ForEach2x2Window(
+        shape.samples, shape.height, shape.width, channels, [&](int64_t in, int64_t out) {
+          for (int i = 0; i < kCount; ++i) {
+            const int64_t from = out + channel + i * Element<T>::kWidth;
+            Storage* p = dx + in + channel + i * Element<T>::kWidth;
+            const T gradient = Element<T>::Load(dy + from);
+            const typename Element<T>::Int index = Element<T>::LoadBytes(choice + from);
+            Element<T>::Store(p, index == 0 ? gradient : T{});
+            Element<T>::Store(p + channels, index == 1 ? gradient : T{});
+            Element<T>::Store(p + row_stride, index == 2 ? gradient : T{});
+            Element<T>::Store(p + row_stride + channels, index == 3 ? gradient : T{});
+          }
+        });
+    ForEachUncovered(shape.samples, shape.height, shape.width, channels, [&](int64_t at) {
       for (int i = 0; i < kCount; ++i) {
         Element<T>::Store(dx + at + channel + i * Element<T>::kWidth, T{});
       }
@@ -206,10 +209,10 @@ inline bool IsNonOverlapping2x2(const PoolShape& shape) {
 template <typename Shape, typename Visit>
 inline void ForEachImage(const Shape& shape, const Visit& visit) {
   Shape image = shape;
-  image.rows = 1;
+  image.samples = 1;
   const PoolGeometry geometry(image);
-  for (int64_t row = 0; row < shape.rows; ++row) {
-    visit(image, geometry, geometry.Pixel(row, 0, 0), geometry.Window(row, 0, 0));
+  for (int64_t sample = 0; sample < shape.samples; ++sample) {
+    visit(image, geometry, geometry.Pixel(sample, 0, 0), geometry.Window(sample, 0, 0));
   }
 }
 
@@ -259,20 +262,20 @@ struct AveragePoolForwardBody {
   template <typename T, int kCount>
   void Run(int64_t channel) const {
     constexpr int kWidth = Element<T>::kWidth;
-    geometry.ForEachWindow([&](int64_t row, int64_t out_h, int64_t out_w) {
-      const Range lines = geometry.vertical.PixelsOf(out_h);
+    geometry.ForEachWindow([&](int64_t sample, int64_t out_h, int64_t out_w) {
+      const Range rows = geometry.vertical.PixelsOf(out_h);
       const Range columns = geometry.horizontal.PixelsOf(out_w);
       T sum[kCount] = {};
-      for (int64_t h = lines.begin; h < lines.end; ++h) {
+      for (int64_t h = rows.begin; h < rows.end; ++h) {
         // Summed by rows: in a large window, rounding errors are smaller.
-        T line[kCount] = {};
-        const Storage* p = x + geometry.Pixel(row, h, columns.begin) + channel;
+        T row[kCount] = {};
+        const Storage* p = x + geometry.Pixel(sample, h, columns.begin) + channel;
         for (int64_t w = columns.begin; w < columns.end; ++w, p += geometry.channels) {
-          for (int i = 0; i < kCount; ++i) line[i] = line[i] + Element<T>::Load(p + i * kWidth);
+          for (int i = 0; i < kCount; ++i) row[i] = row[i] + Element<T>::Load(p + i * kWidth);
         }
-        for (int i = 0; i < kCount; ++i) sum[i] = sum[i] + line[i];
+        for (int i = 0; i < kCount; ++i) sum[i] = sum[i] + row[i];
       }
-      Storage* const to = y + geometry.Window(row, out_h, out_w) + channel;
+      Storage* const to = y + geometry.Window(sample, out_h, out_w) + channel;
       for (int i = 0; i < kCount; ++i) {
         Element<T>::Store(to + i * kWidth, sum[i] * Element<T>::Splat(share));
       }
@@ -290,15 +293,15 @@ struct AveragePoolBackwardBody {
   template <typename T, int kCount>
   void Run(int64_t channel) const {
     constexpr int kWidth = Element<T>::kWidth;
-    geometry.ForEachPixel([&](int64_t row, int64_t h, int64_t w, Range lines, Range columns) {
+    geometry.ForEachPixel([&](int64_t sample, int64_t h, int64_t w, Range rows, Range columns) {
       T sum[kCount] = {};
-      for (int64_t out_h = lines.begin; out_h < lines.end; ++out_h) {
-        const Storage* p = dy + geometry.Window(row, out_h, columns.begin) + channel;
+      for (int64_t out_h = rows.begin; out_h < rows.end; ++out_h) {
+        const Storage* p = dy + geometry.Window(sample, out_h, columns.begin) + channel;
         for (int64_t out_w = columns.begin; out_w < columns.end; ++out_w, p += geometry.channels) {
           for (int i = 0; i < kCount; ++i) sum[i] = sum[i] + Element<T>::Load(p + i * kWidth);
         }
       }
-      Storage* const to = dx + geometry.Pixel(row, h, w) + channel;
+      Storage* const to = dx + geometry.Pixel(sample, h, w) + channel;
       for (int i = 0; i < kCount; ++i) {
         Element<T>::Store(to + i * kWidth, sum[i] * Element<T>::Splat(share));
       }

@@ -45,11 +45,11 @@ class ConvolutionEngine {
 
   // As in Convolution, with arrays of the types above and of workspace_bytes().
   virtual size_t workspace_bytes() const = 0;
-  virtual void Forward(int64_t rows, const void* x, const float* weights, const Epilogue& epilogue,
-                       void* y, void* workspace) = 0;
-  virtual void BackwardData(int64_t rows, const void* dy, const float* weights, void* dx,
+  virtual void Forward(int64_t samples, const void* x, const float* weights,
+                       const Epilogue& epilogue, void* y, void* workspace) = 0;
+  virtual void BackwardData(int64_t samples, const void* dy, const float* weights, void* dx,
                             void* workspace) = 0;
-  virtual void BackwardWeights(int64_t rows, const void* x, const void* dy, float* dweights,
+  virtual void BackwardWeights(int64_t samples, const void* x, const void* dy, float* dweights,
                                float* dbias, void* workspace) = 0;
 };
 

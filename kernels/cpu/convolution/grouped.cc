@@ -45,9 +45,9 @@ class GroupedConvolution final : public Convolution {
         group_(std::move(group)),
         weights_stride_(RoundUp(group_->weights_elements() * sizeof(float)) / sizeof(float)) {
     x_offset_ = RoundUp(group_->workspace_bytes());
-    y_offset_ = x_offset_ + RoundUp(options.max_rows * x_.RowBytes());
-    addend_offset_ = y_offset_ + RoundUp(options.max_rows * y_.RowBytes());
-    workspace_bytes_ = addend_offset_ + RoundUp(options.max_rows * y_.RowBytes());
+    y_offset_ = x_offset_ + RoundUp(options.max_samples * x_.SampleBytes());
+    addend_offset_ = y_offset_ + RoundUp(options.max_samples * y_.SampleBytes());
+    workspace_bytes_ = addend_offset_ + RoundUp(options.max_samples * y_.SampleBytes());
   }
 
   int64_t weights_elements() const override { return shape_.groups * weights_stride_; }
@@ -71,39 +71,39 @@ class GroupedConvolution final : public Convolution {
     }
   }
 
-  void Forward(int64_t rows, const void* x, const float* weights, const Epilogue& epilogue, void* y,
-               void* workspace) override {
+  void Forward(int64_t samples, const void* x, const float* weights, const Epilogue& epilogue,
+               void* y, void* workspace) override {
     for (int64_t group = 0; group < shape_.groups; ++group) {
-      x_.Gather(rows, group, x, At(workspace, x_offset_));
+      x_.Gather(samples, group, x, At(workspace, x_offset_));
       Epilogue own = epilogue;
       if (own.scale != nullptr) own.scale += group * y_.channels;
       if (own.shift != nullptr) own.shift += group * y_.channels;
       if (own.addend != nullptr) {
-        y_.Gather(rows, group, own.addend, At(workspace, addend_offset_));
+        y_.Gather(samples, group, own.addend, At(workspace, addend_offset_));
         own.addend = At(workspace, addend_offset_);
       }
-      group_->Forward(rows, At(workspace, x_offset_), WeightsOf(weights, group), own,
+      group_->Forward(samples, At(workspace, x_offset_), WeightsOf(weights, group), own,
                       At(workspace, y_offset_), workspace);
-      y_.Scatter(rows, group, At(workspace, y_offset_), y);
+      y_.Scatter(samples, group, At(workspace, y_offset_), y);
     }
   }
 
-  void BackwardData(int64_t rows, const void* dy, const float* weights, void* dx,
+  void BackwardData(int64_t samples, const void* dy, const float* weights, void* dx,
                     void* workspace) override {
     for (int64_t group = 0; group < shape_.groups; ++group) {
-      y_.Gather(rows, group, dy, At(workspace, y_offset_));
-      group_->BackwardData(rows, At(workspace, y_offset_), WeightsOf(weights, group),
+      y_.Gather(samples, group, dy, At(workspace, y_offset_));
+      group_->BackwardData(samples, At(workspace, y_offset_), WeightsOf(weights, group),
                            At(workspace, x_offset_), workspace);
-      x_.Scatter(rows, group, At(workspace, x_offset_), dx);
+      x_.Scatter(samples, group, At(workspace, x_offset_), dx);
     }
   }
 
-  void BackwardWeights(int64_t rows, const void* x, const void* dy, float* dweights, float* dbias,
-                       void* workspace) override {
+  void BackwardWeights(int64_t samples, const void* x, const void* dy, float* dweights,
+                       float* dbias, void* workspace) override {
     for (int64_t group = 0; group < shape_.groups; ++group) {
-      x_.Gather(rows, group, x, At(workspace, x_offset_));
-      y_.Gather(rows, group, dy, At(workspace, y_offset_));
-      group_->BackwardWeights(rows, At(workspace, x_offset_), At(workspace, y_offset_),
+      x_.Gather(samples, group, x, At(workspace, x_offset_));
+      y_.Gather(samples, group, dy, At(workspace, y_offset_));
+      group_->BackwardWeights(samples, At(workspace, x_offset_), At(workspace, y_offset_),
                               WeightsOf(dweights, group),
                               dbias == nullptr ? nullptr : dbias + group * y_.channels, workspace);
       ZeroPadding(WeightsOf(dweights, group));
@@ -111,7 +111,7 @@ class GroupedConvolution final : public Convolution {
   }
 
  private:
-  // Activations [rows, pixels, groups, channels].
+  // Activations [samples, pixels, groups, channels].
   struct Activations {
     int64_t pixels;
     int64_t channels;
@@ -119,16 +119,16 @@ class GroupedConvolution final : public Convolution {
     size_t element_bytes;
 
     // Bytes of one group in one sample.
-    size_t RowBytes() const { return pixels * channels * element_bytes; }
-    // Copies from or to [rows, pixels, channels].
-    void Gather(int64_t rows, int64_t group, const void* from, void* to) const {
+    size_t SampleBytes() const { return pixels * channels * element_bytes; }
+    // Copies from or to [samples, pixels, channels].
+    void Gather(int64_t samples, int64_t group, const void* from, void* to) const {
       const int64_t bytes = channels * element_bytes;
-      CopyPieces(rows * pixels, bytes, static_cast<const char*>(from) + group * bytes,
+      CopyPieces(samples * pixels, bytes, static_cast<const char*>(from) + group * bytes,
                  groups * bytes, static_cast<char*>(to), bytes);
     }
-    void Scatter(int64_t rows, int64_t group, const void* from, void* to) const {
+    void Scatter(int64_t samples, int64_t group, const void* from, void* to) const {
       const int64_t bytes = channels * element_bytes;
-      CopyPieces(rows * pixels, bytes, static_cast<const char*>(from), bytes,
+      CopyPieces(samples * pixels, bytes, static_cast<const char*>(from), bytes,
                  static_cast<char*>(to) + group * bytes, groups * bytes);
     }
   };

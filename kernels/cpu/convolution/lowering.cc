@@ -26,10 +26,10 @@ class LoweredConvolution final : public Convolution {
       return offset;
     };
     const auto bytes_if = [](bool copied, DataType type) { return copied ? SizeOf(type) : 0; };
-    x_ = place(options.max_rows * shape.input_elements(),
+    x_ = place(options.max_samples * shape.input_elements(),
                std::max(bytes_if(Copies(options.x_type, types_.x), types_.x),
                         bytes_if(options.x_type != types_.dx, types_.dx)));
-    const int64_t y_count = options.max_rows * shape.output_elements();
+    const int64_t y_count = options.max_samples * shape.output_elements();
     const size_t y_bytes = bytes_if(options.y_type != types_.y, types_.y);
     y_ = place(y_count, std::max(bytes_if(Copies(options.y_type, types_.dy), types_.dy), y_bytes));
     addend_ = place(y_count, y_bytes);
@@ -53,48 +53,48 @@ class LoweredConvolution final : public Convolution {
     engine_->ForEachWeight([&](int64_t to, int64_t from) { canonical[to] = weights[from]; });
   }
 
-  void Forward(int64_t rows, const void* x, const float* weights, const Epilogue& epilogue, void* y,
-               void* workspace) override {
+  void Forward(int64_t samples, const void* x, const float* weights, const Epilogue& epilogue,
+               void* y, void* workspace) override {
     Epilogue converted = epilogue;
     if (epilogue.addend != nullptr && options_.y_type != types_.y) {
       converted.addend = At(workspace, addend_);
       kernels_.cast(options_.y_type, epilogue.addend, 1, types_.y, At(workspace, addend_),
-                    YCount(rows));
+                    YCount(samples));
     }
     void* const sums = options_.y_type == types_.y ? y : At(workspace, y_);
-    engine_->Forward(rows, X(rows, x, workspace), Weights(weights, workspace), converted, sums,
-                     workspace);
-    if (sums != y) kernels_.cast(types_.y, sums, 1, options_.y_type, y, YCount(rows));
+    engine_->Forward(samples, X(samples, x, workspace), Weights(weights, workspace), converted,
+                     sums, workspace);
+    if (sums != y) kernels_.cast(types_.y, sums, 1, options_.y_type, y, YCount(samples));
   }
 
-  void BackwardData(int64_t rows, const void* dy, const float* weights, void* dx,
+  void BackwardData(int64_t samples, const void* dy, const float* weights, void* dx,
                     void* workspace) override {
     void* const sums = options_.x_type == types_.dx ? dx : At(workspace, x_);
-    engine_->BackwardData(rows, Dy(rows, dy, workspace), Weights(weights, workspace), sums,
+    engine_->BackwardData(samples, Dy(samples, dy, workspace), Weights(weights, workspace), sums,
                           workspace);
-    if (sums != dx) kernels_.cast(types_.dx, sums, 1, options_.x_type, dx, XCount(rows));
+    if (sums != dx) kernels_.cast(types_.dx, sums, 1, options_.x_type, dx, XCount(samples));
   }
 
-  void BackwardWeights(int64_t rows, const void* x, const void* dy, float* dweights, float* dbias,
-                       void* workspace) override {
-    engine_->BackwardWeights(rows, X(rows, x, workspace), Dy(rows, dy, workspace), dweights, dbias,
-                             workspace);
+  void BackwardWeights(int64_t samples, const void* x, const void* dy, float* dweights,
+                       float* dbias, void* workspace) override {
+    engine_->BackwardWeights(samples, X(samples, x, workspace), Dy(samples, dy, workspace),
+                             dweights, dbias, workspace);
   }
 
  private:
-  int64_t XCount(int64_t rows) const { return rows * shape_.input_elements(); }
-  int64_t YCount(int64_t rows) const { return rows * shape_.output_elements(); }
+  int64_t XCount(int64_t samples) const { return samples * shape_.input_elements(); }
+  int64_t YCount(int64_t samples) const { return samples * shape_.output_elements(); }
   static void* At(void* workspace, size_t offset) { return static_cast<char*>(workspace) + offset; }
 
   // Whether the engine cannot read an operand stored as `stored` in place.
   bool Copies(DataType stored, DataType read) const {
     return stored != read || (rounds_ && stored != options_.compute_type);
   }
-  const void* X(int64_t rows, const void* x, void* workspace) const {
-    return Operand(options_.x_type, x, types_.x, XCount(rows), At(workspace, x_));
+  const void* X(int64_t samples, const void* x, void* workspace) const {
+    return Operand(options_.x_type, x, types_.x, XCount(samples), At(workspace, x_));
   }
-  const void* Dy(int64_t rows, const void* dy, void* workspace) const {
-    return Operand(options_.y_type, dy, types_.dy, YCount(rows), At(workspace, y_));
+  const void* Dy(int64_t samples, const void* dy, void* workspace) const {
+    return Operand(options_.y_type, dy, types_.dy, YCount(samples), At(workspace, y_));
   }
   const float* Weights(const float* weights, void* workspace) const {
     return static_cast<const float*>(Operand(DataType::kFloat32, weights, DataType::kFloat32,

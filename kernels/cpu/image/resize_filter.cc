@@ -67,7 +67,7 @@ ResizeScratch PrepareResize(const ResizeShape& shape, void* scratch) {
   parts.horizontal.first = parts.vertical.first + rows.out;
   parts.vertical.weights = reinterpret_cast<float*>(parts.horizontal.first + columns.out);
   parts.horizontal.weights = parts.vertical.weights + rows.out * parts.vertical.taps;
-  parts.lines = parts.horizontal.weights + columns.out * parts.horizontal.taps;
+  parts.rows = parts.horizontal.weights + columns.out * parts.horizontal.taps;
   FillFilter(rows, /*reverse=*/false, parts.vertical);
   FillFilter(columns, shape.flip, parts.horizontal);
   return parts;
@@ -78,9 +78,10 @@ ResizeScratch PrepareResize(const ResizeShape& shape, void* scratch) {
 size_t ResizeScratchBytes(const ResizeShape& shape) {
   const cpu::Axis rows = cpu::VerticalAxis(shape), columns = cpu::HorizontalAxis(shape);
   const int64_t filters = rows.out * (1 + cpu::Taps(rows)) + columns.out * (1 + cpu::Taps(columns));
-  const int64_t lines = cpu::kResizeLines * shape.in_width * shape.channels + cpu::kResizeMargin;
+  const int64_t row_floats =
+      cpu::kResizeRows * shape.in_width * shape.channels + cpu::kResizeMargin;
   static_assert(sizeof(int32_t) == sizeof(float));
-  return static_cast<size_t>(filters + lines) * sizeof(float);
+  return static_cast<size_t>(filters + row_floats) * sizeof(float);
 }
 
 }  // namespace muster::kernels

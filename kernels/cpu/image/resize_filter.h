@@ -20,12 +20,12 @@ struct ResizeFilter {
 struct ResizeScratch {
   ResizeFilter vertical;
   ResizeFilter horizontal;  // in reverse order of outputs for a mirrored image
-  float* lines = nullptr;   // kResizeLines * in_width * channels floats, plus kResizeMargin
+  float* rows = nullptr;    // kResizeRows * in_width * channels floats, plus kResizeMargin
 };
 
 // Output rows that are computed together.
-inline constexpr int64_t kResizeLines = 4;
-// Floats that may be read past the end of `lines`.
+inline constexpr int64_t kResizeRows = 4;
+// Floats that may be read past the end of `rows`.
 inline constexpr int64_t kResizeMargin = 1;
 
 // Computes both filters.

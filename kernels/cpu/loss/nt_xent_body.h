@@ -50,11 +50,11 @@ inline void L2NormalizeBackward(int64_t rows, int64_t width, const float* y,
 struct MatrixProduct {
   int64_t rows, depth;
   const float* a;
-  int64_t a_line;
+  int64_t a_stride;
   const float* b;
-  int64_t b_line;
+  int64_t b_stride;
   float* c;
-  int64_t c_line;
+  int64_t c_stride;
 
   // Called with blocks of columns. Processes as many rows at a time as have their sums in
   // registers.
@@ -78,32 +78,32 @@ struct MatrixProduct {
     T sums[kRows][kCount];
     for (int r = 0; r < kRows; ++r) {
       for (int i = 0; i < kCount; ++i) {
-        const float* so_far = c + (row + r) * c_line + column + i * kWidth;
+        const float* so_far = c + (row + r) * c_stride + column + i * kWidth;
         sums[r][i] = begin == 0 ? T{} : Element<T>::Load(so_far);
       }
     }
     for (int64_t k = begin; k < end; ++k) {
-      T line[kCount];
+      T values[kCount];
       for (int i = 0; i < kCount; ++i) {
-        line[i] = Element<T>::Load(b + k * b_line + column + i * kWidth);
+        values[i] = Element<T>::Load(b + k * b_stride + column + i * kWidth);
       }
       for (int r = 0; r < kRows; ++r) {
-        const T factor = Element<T>::Splat(a[(row + r) * a_line + k]);
-        for (int i = 0; i < kCount; ++i) sums[r][i] = sums[r][i] + factor * line[i];
+        const T factor = Element<T>::Splat(a[(row + r) * a_stride + k]);
+        for (int i = 0; i < kCount; ++i) sums[r][i] = sums[r][i] + factor * values[i];
       }
     }
     for (int r = 0; r < kRows; ++r) {
       for (int i = 0; i < kCount; ++i) {
-        Element<T>::Store(c + (row + r) * c_line + column + i * kWidth, sums[r][i]);
+        Element<T>::Store(c + (row + r) * c_stride + column + i * kWidth, sums[r][i]);
       }
     }
   }
 };
 
 // Multiplies the values, a multiple of kLanes, by `factor`, and returns the maximum.
-inline float ScaleAndFindLargest(float* values, int64_t line, float factor) {
+inline float ScaleAndFindLargest(float* values, int64_t count, float factor) {
   Vector largest = Vector{} - __builtin_inff();
-  for (int64_t i = 0; i < line; i += kLanes) {
+  for (int64_t i = 0; i < count; i += kLanes) {
     const Vector value = Element<Vector>::Load(values + i) * factor;
     Element<Vector>::Store(values + i, value);
     largest = value > largest ? value : largest;
@@ -113,9 +113,9 @@ inline float ScaleAndFindLargest(float* values, int64_t line, float factor) {
   return result;
 }
 
-inline double SumOfExponentials(const float* values, int64_t line, float largest) {
+inline double SumOfExponentials(const float* values, int64_t count, float largest) {
   Vector sum = {};
-  for (int64_t i = 0; i < line; i += kLanes) {
+  for (int64_t i = 0; i < count; i += kLanes) {
     sum = sum + Exponential(Element<Vector>::Load(values + i) - largest);
   }
   double result = 0;
@@ -123,38 +123,38 @@ inline double SumOfExponentials(const float* values, int64_t line, float largest
   return result;
 }
 
-// Same as NtXentShape::line(), which is inline and not in this instruction set's namespace.
-inline int64_t LineOf(const NtXentShape& shape) { return (shape.samples + 15) / 16 * 16; }
+// Same as NtXentShape::row_stride(), which is inline and not in this instruction set's namespace.
+inline int64_t RowStrideOf(const NtXentShape& shape) { return (shape.samples + 15) / 16 * 16; }
 
 inline void NtXentForward(const NtXentShape& shape, const float* units, float* logits,
                           float* log_sums, float* workspace, LossResult* result) {
-  const int64_t line = LineOf(shape);
+  const int64_t row_stride = RowStrideOf(shape);
   const float inverse_temperature = 1.0f / shape.temperature;
   for (int64_t i = 0; i < shape.width; ++i) {
-    float* to = workspace + i * line;
+    float* to = workspace + i * row_stride;
     for (int64_t j = 0; j < shape.samples; ++j) {
       to[j] = units[j * shape.width + i];
     }
-    for (int64_t j = shape.samples; j < line; ++j) to[j] = 0;
+    for (int64_t j = shape.samples; j < row_stride; ++j) to[j] = 0;
   }
-  ForEachChannelBlock(line,
+  ForEachChannelBlock(row_stride,
                       MatrixProduct{shape.anchors, shape.width, units + shape.first * shape.width,
-                                    shape.width, workspace, line, logits, line});
+                                    shape.width, workspace, row_stride, logits, row_stride});
 
   *result = LossResult{};
   constexpr float kInfinity = __builtin_inff();
   for (int64_t anchor = 0; anchor < shape.anchors; ++anchor) {
-    float* logit = logits + anchor * line;
+    float* logit = logits + anchor * row_stride;
     const int64_t self = shape.first + anchor;
     const float positive = logit[self ^ 1] * inverse_temperature;
     logit[self] = -kInfinity;
-    for (int64_t j = shape.samples; j < line; ++j) logit[j] = -kInfinity;
+    for (int64_t j = shape.samples; j < row_stride; ++j) logit[j] = -kInfinity;
     logit[self ^ 1] = -kInfinity;
-    const float negative = ScaleAndFindLargest(logit, line, inverse_temperature);
+    const float negative = ScaleAndFindLargest(logit, row_stride, inverse_temperature);
     logit[self ^ 1] = positive;
     // The maximum is subtracted, so that exp never overflows and the sum is at least 1.
     const float largest = negative > positive ? negative : positive;
-    const double log_sum = __builtin_log(SumOfExponentials(logit, line, largest));
+    const double log_sum = __builtin_log(SumOfExponentials(logit, row_stride, largest));
     log_sums[anchor] = static_cast<float>(static_cast<double>(largest) + log_sum);
     result->loss_sum += log_sum - (static_cast<double>(positive) - static_cast<double>(largest));
     result->correct += positive > negative ? 1 : 0;
@@ -164,14 +164,14 @@ inline void NtXentForward(const NtXentShape& shape, const float* units, float* l
 inline void NtXentBackward(const NtXentShape& shape, double scale, const double* loss_scale,
                            const float* units, const float* log_sums, float* logits,
                            float* dunits) {
-  const int64_t line = LineOf(shape);
+  const int64_t row_stride = RowStrideOf(shape);
   const float factor =
       static_cast<float>(scale * (loss_scale != nullptr ? *loss_scale : 1.0)) / shape.temperature;
   for (int64_t anchor = 0; anchor < shape.anchors; ++anchor) {
-    float* coefficient = logits + anchor * line;
+    float* coefficient = logits + anchor * row_stride;
     const int64_t self = shape.first + anchor;
     const float log_sum = log_sums[self];
-    for (int64_t j = 0; j < line; j += kLanes) {
+    for (int64_t j = 0; j < row_stride; j += kLanes) {
       const Vector logit = Element<Vector>::Load(coefficient + j);
       const Vector both =
           Exponential(logit - log_sum) + Exponential(logit - Element<Vector>::Load(log_sums + j));
@@ -179,8 +179,8 @@ inline void NtXentBackward(const NtXentShape& shape, double scale, const double*
     }
     coefficient[self ^ 1] -= 2 * factor;
   }
-  ForEachChannelBlock(shape.width, MatrixProduct{shape.anchors, shape.samples, logits, line, units,
-                                                 shape.width, dunits, shape.width});
+  ForEachChannelBlock(shape.width, MatrixProduct{shape.anchors, shape.samples, logits, row_stride,
+                                                 units, shape.width, dunits, shape.width});
 }
 
 }  // namespace muster::kernels::MUSTER_INSTRUCTION_SET

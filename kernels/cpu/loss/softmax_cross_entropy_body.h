@@ -105,11 +105,11 @@ inline void SoftmaxCrossEntropy(const CrossEntropyOptions& options, const float*
   const double smoothing = options.label_smoothing;
   const float off_target = static_cast<float>(smoothing / static_cast<double>(classes));
   const float on_target = static_cast<float>(1.0 - smoothing) + off_target;
-  for (int64_t row = 0; row < options.rows; ++row) {
-    const float* logit = logits + row * classes;
-    const int64_t label = labels[row];
+  for (int64_t sample = 0; sample < options.samples; ++sample) {
+    const float* logit = logits + sample * classes;
+    const int64_t label = labels[sample];
     const float largest = LargestLogit(logit, classes);
-    float* const gradient = dlogits != nullptr ? dlogits + row * classes : nullptr;
+    float* const gradient = dlogits != nullptr ? dlogits + sample * classes : nullptr;
     const LogitSums sums = SumLogits(logit, classes, largest, gradient);
     result->loss_sum += __builtin_log(sums.exponentials) -
                         (1.0 - smoothing) * static_cast<double>(logit[label] - largest) -

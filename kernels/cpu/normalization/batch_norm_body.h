@@ -106,11 +106,11 @@ inline void BatchNormApply(const BatchNormShape& shape, const void* x, const flo
       auto* to = static_cast<Storage*>(y);
       DispatchActivation(shape.activation, [&]<Activation kActivation>() {
         if (sum != nullptr) {
-          ForEachInLines(block,
-                         ApplyBody<kActivation, true, Storage>{from, scales, shifts, sum, to});
+          ForEachInRows(block,
+                        ApplyBody<kActivation, true, Storage>{from, scales, shifts, sum, to});
         } else {
-          ForEachInLines(block,
-                         ApplyBody<kActivation, false, Storage>{from, scales, shifts, sum, to});
+          ForEachInRows(block,
+                        ApplyBody<kActivation, false, Storage>{from, scales, shifts, sum, to});
         }
       });
     });
@@ -254,8 +254,8 @@ inline void BatchNormBackwardData(const BatchNormShape& shape, const BatchNormGr
     DispatchMask(shape, gradient, [&](auto element, const auto& masked) {
       using Storage = decltype(element);
       using Body = DataBody<std::remove_cvref_t<decltype(masked)>, Storage>;
-      ForEachInLines(block, Body{masked, static_cast<const Storage*>(gradient.x),
-                                 static_cast<Storage*>(dx), scales, shifts, slopes, offsets});
+      ForEachInRows(block, Body{masked, static_cast<const Storage*>(gradient.x),
+                                static_cast<Storage*>(dx), scales, shifts, slopes, offsets});
     });
   });
 }

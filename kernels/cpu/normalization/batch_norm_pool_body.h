@@ -14,7 +14,7 @@
 namespace muster::kernels::MUSTER_INSTRUCTION_SET {
 
 inline int64_t PixelsOf(const BatchNormShape& shape) {
-  return shape.rows * shape.height * shape.width;
+  return shape.samples * shape.height * shape.width;
 }
 
 inline double PixelsOf(const BatchNormGradient& gradient) {
@@ -68,18 +68,19 @@ struct PooledApplyBody {
     const auto affine = [&](int i, const Storage* p) {
       return AffineFunctor<T>{scales[i], shifts[i]}(Element<T>::Load(p));
     };
-    const int64_t line = shape.width * channels;
-    ForEach2x2Window(shape.rows, shape.height, shape.width, channels, [&](int64_t in, int64_t out) {
-      for (int i = 0; i < kCount; ++i) {
-        const Storage* p = x + in + channel + i * kWidth;
-        const Largest<T> largest =
-            LargestOf2x2<T>(affine(i, p), affine(i, p + channels), affine(i, p + line),
-                            affine(i, p + line + channels), /*relu=*/true);
-        const int64_t at = out + channel + i * kWidth;
-        Element<T>::Store(y + at, largest.value);
-        if (choice != nullptr) Element<T>::StoreBytes(choice + at, largest.index);
-      }
-    });
+    const int64_t row_stride = shape.width * channels;
+    ForEach2x2Window(
+        shape.samples, shape.height, shape.width, channels, [&](int64_t in, int64_t out) {
+          for (int i = 0; i < kCount; ++i) {
+            const Storage* p = x + in + channel + i * kWidth;
+            const Largest<T> largest =
+                LargestOf2x2<T>(affine(i, p), affine(i, p + channels), affine(i, p + row_stride),
+                                affine(i, p + row_stride + channels), /*relu=*/true);
+            const int64_t at = out + channel + i * kWidth;
+            Element<T>::Store(y + at, largest.value);
+            if (choice != nullptr) Element<T>::StoreBytes(choice + at, largest.index);
+          }
+        });
   }
 };
 
@@ -110,14 +111,14 @@ struct PooledParametersBody {
     const ChannelValues<T, kCount> means(gradient.mean + channel);
     DoubleSums<T, kCount> sums;
     DoubleSums<T, kCount> products;
-    const int64_t in_line = shape.width * channels;
+    const int64_t in_row_stride = shape.width * channels;
     const int64_t out_width = shape.width / 2;
     const int64_t out_height = shape.height / 2;
     // Sums in float along a row of the output, then in double.
-    for (int64_t line = 0; line < shape.rows * out_height; ++line) {
-      const int64_t in_h = line / out_height * shape.height + line % out_height * 2;
-      const Storage* p = x + in_h * in_line + channel;
-      int64_t at = line * out_width * channels + channel;
+    for (int64_t row = 0; row < shape.samples * out_height; ++row) {
+      const int64_t in_h = row / out_height * shape.height + row % out_height * 2;
+      const Storage* p = x + in_h * in_row_stride + channel;
+      int64_t at = row * out_width * channels + channel;
       T sum[kCount] = {};
       T product[kCount] = {};
       for (int64_t w = 0; w < out_width; ++w, p += 2 * channels, at += channels) {
@@ -126,8 +127,8 @@ struct PooledParametersBody {
           const Int index = Element<T>::LoadBytes(gradient.choice + at + i * kWidth);
           T value = Element<T>::Load(q);
           value = index == 1 ? Element<T>::Load(q + channels) : value;
-          value = index == 2 ? Element<T>::Load(q + in_line) : value;
-          value = index == 3 ? Element<T>::Load(q + in_line + channels) : value;
+          value = index == 2 ? Element<T>::Load(q + in_row_stride) : value;
+          value = index == 3 ? Element<T>::Load(q + in_row_stride + channels) : value;
           const T given = Element<T>::Load(dy + at + i * kWidth);
           const T passed = index == kNoChoice ? T{} : given;
           sum[i] = sum[i] + passed;
@@ -184,20 +185,21 @@ struct PooledDataBody {
       const BatchNormBackwardFunctor<T> functor{scales[i], slopes[i], offsets[i]};
       Element<T>::Store(dx + at, functor(Element<T>::Load(x + at), passed));
     };
-    const int64_t line = shape.width * channels;
-    ForEach2x2Window(shape.rows, shape.height, shape.width, channels, [&](int64_t in, int64_t out) {
-      for (int i = 0; i < kCount; ++i) {
-        const int64_t from = out + channel + i * kWidth;
-        const int64_t to = in + channel + i * kWidth;
-        const T given = Element<T>::Load(dy + from);
-        const typename Element<T>::Int index = Element<T>::LoadBytes(gradient.choice + from);
-        write(i, to, index == 0 ? given : T{});
-        write(i, to + channels, index == 1 ? given : T{});
-        write(i, to + line, index == 2 ? given : T{});
-        write(i, to + line + channels, index == 3 ? given : T{});
-      }
-    });
-    ForEachUncovered(shape.rows, shape.height, shape.width, channels, [&](int64_t at) {
+    const int64_t row_stride = shape.width * channels;
+    ForEach2x2Window(
+        shape.samples, shape.height, shape.width, channels, [&](int64_t in, int64_t out) {
+          for (int i = 0; i < kCount; ++i) {
+            const int64_t from = out + channel + i * kWidth;
+            const int64_t to = in + channel + i * kWidth;
+            const T given = Element<T>::Load(dy + from);
+            const typename Element<T>::Int index = Element<T>::LoadBytes(gradient.choice + from);
+            write(i, to, index == 0 ? given : T{});
+            write(i, to + channels, index == 1 ? given : T{});
+            write(i, to + row_stride, index == 2 ? given : T{});
+            write(i, to + row_stride + channels, index == 3 ? given : T{});
+          }
+        });
+    ForEachUncovered(shape.samples, shape.height, shape.width, channels, [&](int64_t at) {
       for (int i = 0; i < kCount; ++i) write(i, at + channel + i * kWidth, T{});
     });
   }

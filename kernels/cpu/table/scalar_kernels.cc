@@ -56,18 +56,18 @@ void BatchNormRunning(const BatchNormMomentum& momentum, const float* active, co
   }
 }
 
-void Dropout(DataType type, const DropoutMask& mask, const RandomDraw* draw, int64_t rows,
+void Dropout(DataType type, const DropoutMask& mask, const RandomDraw* draw, int64_t samples,
              int64_t columns, const void* x, void* y) {
   const float keep_scale = 1.0f / (1.0f - mask.probability);
-  for (int64_t row = 0; row < rows; ++row) {
-    const uint64_t global_row = draw->first_row + static_cast<uint64_t>(row);
+  for (int64_t sample = 0; sample < samples; ++sample) {
+    const uint64_t global_sample = draw->first_sample + static_cast<uint64_t>(sample);
     for (int64_t begin = 0; begin < columns; begin += 4) {
       const PhiloxCounter words = Philox4x32(
-          DropoutCounter(mask.layer, global_row, static_cast<uint32_t>(begin / 4)), draw->key);
+          DropoutCounter(mask.layer, global_sample, static_cast<uint32_t>(begin / 4)), draw->key);
       const int64_t count = std::min<int64_t>(4, columns - begin);
       for (int64_t i = 0; i < count; ++i) {
         const bool drop = Uniform01(words[i]) < mask.probability;
-        const int64_t at = row * columns + begin + i;
+        const int64_t at = sample * columns + begin + i;
         StoreElement(type, drop ? 0.0f : LoadElement(type, x, at) * keep_scale, y, at);
       }
     }

@@ -30,9 +30,10 @@ namespace muster::kernels::MUSTER_INSTRUCTION_SET {
 extern const KernelTable kKernels;
 extern const cpu::DenseKernels kDenseKernels;
 
-inline void LoadImages(const ImageRowsShape& shape, const uint8_t* x, const ImageRow* rows,
-                       const float* scale, const float* shift, float* y) {
-  cpu::LoadImages(shape, x, rows, scale, shift, Resize, Normalize, y);
+inline void LoadImages(const ImageBatchShape& shape, const uint8_t* x,
+                       const ImageTransformParams* transforms, const float* scale,
+                       const float* shift, float* y) {
+  cpu::LoadImages(shape, x, transforms, scale, shift, Resize, Normalize, y);
 }
 
 const KernelTable kKernels = {

@@ -22,7 +22,7 @@ struct ColumnBlock {
   int64_t channels;
   int64_t copies;   // pixels per row
   int64_t columns;  // copies * channels, at most kMaxColumns
-  int64_t lines;    // number of rows
+  int64_t rows;     // number of rows
   int64_t begin;    // element of the first row's first column
   int64_t stride;   // elements between adjacent rows
 };
@@ -48,7 +48,7 @@ struct ColumnValues {
   }
 };
 
-inline int64_t PixelsPerLine(int64_t channels) {
+inline int64_t PixelsPerRow(int64_t channels) {
   int64_t pixels = 1;
   while (pixels * channels % kLanes != 0) pixels *= 2;
   while (pixels * channels < 4 * kLanes) pixels *= 2;
@@ -61,13 +61,13 @@ template <typename Visit>
 MUSTER_ALWAYS_INLINE void ForEachBlockOfChannels(int64_t pixels, int64_t all_channels,
                                                  int64_t channel, int64_t channels,
                                                  const Visit& visit) {
-  const int64_t per_line = PixelsPerLine(all_channels);
-  const int64_t lines = pixels / per_line;
-  visit(ColumnBlock{channel, channels, per_line, per_line * channels, lines, channel,
-                    per_line * all_channels});
-  const int64_t left = pixels - lines * per_line;
+  const int64_t per_row = PixelsPerRow(all_channels);
+  const int64_t rows = pixels / per_row;
+  visit(ColumnBlock{channel, channels, per_row, per_row * channels, rows, channel,
+                    per_row * all_channels});
+  const int64_t left = pixels - rows * per_row;
   if (left == 0) return;
-  visit(ColumnBlock{channel, channels, 1, channels, left, lines * per_line * all_channels + channel,
+  visit(ColumnBlock{channel, channels, 1, channels, left, rows * per_row * all_channels + channel,
                     all_channels});
 }
 
@@ -99,10 +99,10 @@ MUSTER_ALWAYS_INLINE void PrefetchVectors(const Storage* p) {
 // prefetcher does not keep up with memory. The body is passed by value: otherwise stores might
 // alias it, and its pointers would be reloaded every time.
 template <typename Body>
-inline void ForEachInLines(const ColumnBlock block, const Body body) {
+inline void ForEachInRows(const ColumnBlock block, const Body body) {
   const int64_t ahead = block.stride > kMaxColumns ? block.stride : kMaxColumns;
-  for (int64_t line = 0; line < block.lines; ++line) {
-    const int64_t at = block.begin + line * block.stride;
+  for (int64_t row = 0; row < block.rows; ++row) {
+    const int64_t at = block.begin + row * block.stride;
     int64_t column = 0;
     for (; column + 4 * kLanes <= block.columns; column += 4 * kLanes) {
       body.template Prefetch<4>(at + column + ahead);
@@ -130,11 +130,11 @@ struct ChannelValues {
 // Two sums per channel, over the rows of blocks of one range of channels.
 //
 // Rows are processed in tiles that fit a low-level cache: within a tile, the sums and the terms'
-// values of a few columns stay in registers. Sums are float over kLinesPerSum rows, then double.
+// values of a few columns stay in registers. Sums are float over kRowsPerSum rows, then double.
 struct ColumnSums {
-  static constexpr int64_t kLinesPerSum = 128;
+  static constexpr int64_t kRowsPerSum = 128;
   static constexpr int64_t kTileElements = 4096;
-  static constexpr int64_t kMinTileLines = 8;
+  static constexpr int64_t kMinTileRows = 8;
 
   double first[kMaxColumns] = {};
   double second[kMaxColumns] = {};
@@ -146,13 +146,13 @@ struct ColumnSums {
   template <typename Terms>
   void Add(const ColumnBlock& block, const Terms& terms) {
     const int64_t fitting = kTileElements / block.columns;
-    const int64_t tile = fitting > kMinTileLines ? fitting : kMinTileLines;
+    const int64_t tile = fitting > kMinTileRows ? fitting : kMinTileRows;
     Partial partial;
-    for (int64_t begin = 0; begin < block.lines; begin += kLinesPerSum) {
-      const int64_t end = Smaller(begin + kLinesPerSum, block.lines);
+    for (int64_t begin = 0; begin < block.rows; begin += kRowsPerSum) {
+      const int64_t end = Smaller(begin + kRowsPerSum, block.rows);
       partial.Clear(block.columns);
-      for (int64_t line = begin; line < end; line += tile) {
-        partial.AddTile(block, terms, line, Smaller(line + tile, end));
+      for (int64_t row = begin; row < end; row += tile) {
+        partial.AddTile(block, terms, row, Smaller(row + tile, end));
       }
       for (int64_t i = 0, c = 0; i < block.columns; ++i) {
         first[c] += static_cast<double>(partial.first[i]);
@@ -200,8 +200,8 @@ struct ColumnSums {
       const int64_t ahead = (end - begin) * block.stride;
       const auto add_term = terms.template At<T, kCount>(column);
       ChannelValues<T, kCount> sums(first + column), products(second + column);
-      for (int64_t line = begin; line < end; ++line) {
-        const int64_t at = block.begin + line * block.stride + column;
+      for (int64_t row = begin; row < end; ++row) {
+        const int64_t at = block.begin + row * block.stride + column;
         if constexpr (kWidth > 1) terms.template Prefetch<kCount>(at + ahead);
         for (int i = 0; i < kCount; ++i) {
           add_term(i, at + i * kWidth, sums.values[i], products.values[i]);

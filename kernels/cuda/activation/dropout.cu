@@ -4,14 +4,14 @@
 namespace muster::kernels::MUSTER_INSTRUCTION_SET {
 namespace {
 
-// An item is up to four elements of a row, those that one Philox counter decides.
+// An item is up to four elements of a sample, those that one Philox counter decides.
 template <typename Storage>
 struct DropoutBody {
   DropoutMask mask;
   const RandomDraw* draw;
   float keep_scale;
   int64_t columns;
-  int64_t groups;  // of four elements per row
+  int64_t groups;  // of four elements per sample
   bool whole;      // every group has four elements and is aligned for a vector load
   const Storage* x;
   Storage* y;
@@ -26,13 +26,13 @@ struct DropoutBody {
     Store<kCount>(y + at, values);
   }
   MUSTER_HOST_DEVICE void operator()(int64_t item) const {
-    const int64_t row = item / groups;
+    const int64_t sample = item / groups;
     const int64_t group = item % groups;
     const PhiloxCounter words =
-        Philox4x32(DropoutCounter(mask.layer, draw->first_row + static_cast<uint64_t>(row),
+        Philox4x32(DropoutCounter(mask.layer, draw->first_sample + static_cast<uint64_t>(sample),
                                   static_cast<uint32_t>(group)),
                    draw->key);
-    const int64_t at = row * columns + 4 * group;
+    const int64_t at = sample * columns + 4 * group;
     if (whole) return Keep<4>(at, words, 0);
     for (int i = 0; i < 4; ++i) {
       if (4 * group + i < columns) Keep<1>(at + i, words, i);
@@ -42,14 +42,14 @@ struct DropoutBody {
 
 }  // namespace
 
-void Dropout(DataType type, const DropoutMask& mask, const RandomDraw* draw, int64_t rows,
+void Dropout(DataType type, const DropoutMask& mask, const RandomDraw* draw, int64_t samples,
              int64_t columns, const void* x, void* y) {
   const int64_t groups = CeilDiv(columns, 4);
   const bool whole = columns % 4 == 0 && Aligned({x, y});
   DispatchType(type, [&](auto element) {
     using Storage = decltype(element);
     ForEachItem(
-        rows * groups,
+        samples * groups,
         DropoutBody<Storage>{mask, draw, 1.0f / (1.0f - mask.probability), columns, groups, whole,
                              static_cast<const Storage*>(x), static_cast<Storage*>(y)});
   });

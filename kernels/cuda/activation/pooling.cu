@@ -176,7 +176,7 @@ void MaxPoolForward(const PoolShape& shape, const void* x, void* y, uint8_t* cho
   const PoolGeometry geometry(shape);
   DispatchWidth(shape.type, shape.channels, {x, y, choice}, [&](auto element, auto width) {
     using Storage = decltype(element);
-    ForEachItem(geometry.window_vectors(shape.rows, width),
+    ForEachItem(geometry.window_vectors(shape.samples, width),
                 MaxPoolForwardBody<Storage, width>{geometry, geometry.Windows(width), shape.relu,
                                                    static_cast<const Storage*>(x),
                                                    static_cast<Storage*>(y), choice});
@@ -187,7 +187,7 @@ void MaxPoolBackward(const PoolShape& shape, const void* dy, const uint8_t* choi
   const PoolGeometry geometry(shape);
   DispatchWidth(shape.type, shape.channels, {dy, choice, dx}, [&](auto element, auto width) {
     using Storage = decltype(element);
-    ForEachItem(geometry.pixel_vectors(shape.rows, width),
+    ForEachItem(geometry.pixel_vectors(shape.samples, width),
                 MaxPoolBackwardBody<Storage, width>{geometry, geometry.Pixels(width),
                                                     static_cast<const Storage*>(dy), choice,
                                                     static_cast<Storage*>(dx)});
@@ -198,7 +198,7 @@ void AveragePoolForward(const AveragePoolShape& shape, const void* x, void* y) {
   const PoolGeometry geometry(shape);
   DispatchWidth(shape.type, shape.channels, {x, y}, [&](auto element, auto width) {
     using Storage = decltype(element);
-    ForEachItem(geometry.window_vectors(shape.rows, width),
+    ForEachItem(geometry.window_vectors(shape.samples, width),
                 AveragePoolForwardBody<Storage, width>{
                     geometry, geometry.Windows(width), CellWeight(shape),
                     static_cast<const Storage*>(x), static_cast<Storage*>(y)});
@@ -209,7 +209,7 @@ void AveragePoolBackward(const AveragePoolShape& shape, const void* dy, void* dx
   const PoolGeometry geometry(shape);
   DispatchWidth(shape.type, shape.channels, {dy, dx}, [&](auto element, auto width) {
     using Storage = decltype(element);
-    ForEachItem(geometry.pixel_vectors(shape.rows, width),
+    ForEachItem(geometry.pixel_vectors(shape.samples, width),
                 AveragePoolBackwardBody<Storage, width>{
                     geometry, geometry.Pixels(width), CellWeight(shape),
                     static_cast<const Storage*>(dy), static_cast<Storage*>(dx)});

@@ -1,4 +1,4 @@
-// Resizes images, and renders them into the samples of a batch. Each thread computes one pixel.
+// Resizes images, and renders them into the transforms of a batch. Each thread computes one pixel.
 #include "kernels/cuda/launch/launch.h"
 #include "kernels/cuda/table/kernels.h"
 
@@ -84,9 +84,9 @@ struct ResizeBody {
 };
 
 struct LoadImagesBody {
-  ImageRowsShape shape;
+  ImageBatchShape shape;
   const uint8_t* x;
-  const ImageRow* samples;
+  const ImageTransformParams* transforms;
   const float* scale;
   const float* shift;
   float* y;
@@ -94,20 +94,20 @@ struct LoadImagesBody {
   MUSTER_HOST_DEVICE void operator()(int64_t item) const {
     const int64_t column = item % shape.width;
     const int64_t row = item / shape.width % shape.height;
-    const ImageRow& sample = samples[item / shape.width / shape.height];
+    const ImageTransformParams& params = transforms[item / shape.width / shape.height];
     float* const out = y + item * shape.channels;
-    if (row >= sample.erased_top && row < sample.erased_top + sample.erased_height &&
-        column >= sample.erased_left && column < sample.erased_left + sample.erased_width) {
+    if (row >= params.erased_top && row < params.erased_top + params.erased_height &&
+        column >= params.erased_left && column < params.erased_left + params.erased_width) {
       for (int64_t c = 0; c < shape.channels; ++c) out[c] = 0;
       return;
     }
-    const int64_t from_row = row + sample.dy;
-    const int64_t from_column = (sample.flip ? shape.width - 1 - column : column) + sample.dx;
+    const int64_t from_row = row + params.dy;
+    const int64_t from_column = (params.flip ? shape.width - 1 - column : column) + params.dx;
     if (from_row < 0 || from_row >= shape.height || from_column < 0 || from_column >= shape.width) {
       for (int64_t c = 0; c < shape.channels; ++c) Write(c, 0, out);
       return;
     }
-    const ResizedPixel pixel(ResizeOf(shape, sample), x + sample.image, from_row, from_column);
+    const ResizedPixel pixel(ResizeOf(shape, params), x + params.image, from_row, from_column);
     for (int64_t c = 0; c < shape.channels; ++c) Write(c, pixel.Value(c), out);
   }
   MUSTER_HOST_DEVICE void Write(int64_t c, float byte, float* out) const {
@@ -121,10 +121,11 @@ void Resize(const ResizeShape& shape, const uint8_t* x, uint8_t* y, void*) {
   ForEachItem(shape.height * shape.width, ResizeBody{shape, x, y});
 }
 
-void LoadImages(const ImageRowsShape& shape, const uint8_t* x, const ImageRow* samples,
-                const float* scale, const float* shift, float* y) {
-  ForEachItem(shape.rows * shape.height * shape.width,
-              LoadImagesBody{shape, x, samples, scale, shift, y});
+void LoadImages(const ImageBatchShape& shape, const uint8_t* x,
+                const ImageTransformParams* transforms, const float* scale, const float* shift,
+                float* y) {
+  ForEachItem(shape.samples * shape.height * shape.width,
+              LoadImagesBody{shape, x, transforms, scale, shift, y});
 }
 
 }  // namespace muster::kernels::MUSTER_INSTRUCTION_SET

@@ -66,13 +66,13 @@ struct CrossEntropyBody {
     if (phase == 5) {
       if (thread != 0) return;
       LossSum all = LossSum::Identity();
-      for (int i = 0; i < Min(kRows, options.rows - block * kRows); ++i) {
+      for (int i = 0; i < Min(kRows, options.samples - block * kRows); ++i) {
         all.Add(shared.losses[i]);
       }
       losses[block] = all;
       return;
     }
-    if (row >= options.rows) return;
+    if (row >= options.samples) return;
     const float* const logit = logits + row * options.classes;
     if (phase == 0) {
       float largest = -INFINITY;
@@ -195,7 +195,7 @@ void SoftmaxCrossEntropy(const CrossEntropyOptions& options, const float* logits
                          LossResult* result) {
   const auto run = [&]<int kLanes, int kWidth, int kKept>() {
     using Body = CrossEntropyBody<kLanes, kWidth, kKept>;
-    const int64_t blocks = CeilDiv(options.rows, Body::kRows);
+    const int64_t blocks = CeilDiv(options.samples, Body::kRows);
     LossSum* const losses = Scratch<LossSum>(Max(blocks, 1));
     if (losses == nullptr) return;
     ForEachBlock(blocks, Body{options, logits, labels, loss_scale, dlogits, losses});

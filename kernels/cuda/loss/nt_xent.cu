@@ -223,7 +223,7 @@ void NtXentForward(const NtXentShape& shape, const float* units, float* logits, 
                    float* workspace, LossResult* result) {
   LossSum* const losses = Scratch<LossSum>(Max(shape.anchors, 1));
   if (losses == nullptr) return;
-  const int64_t row_stride = shape.line();
+  const int64_t row_stride = shape.row_stride();
   ForEachItem(shape.width * row_stride,
               TransposeBody{shape.samples, shape.width, row_stride, units, workspace});
   Product({shape.anchors, row_stride, shape.width, units + shape.first * shape.width, shape.width,
@@ -235,7 +235,7 @@ void NtXentForward(const NtXentShape& shape, const float* units, float* logits, 
 
 void NtXentBackward(const NtXentShape& shape, double scale, const double* loss_scale,
                     const float* units, const float* log_sums, float* logits, float* dunits) {
-  const int64_t row_stride = shape.line();
+  const int64_t row_stride = shape.row_stride();
   ForEachItem(shape.anchors * shape.samples,
               CoefficientBody{shape.samples, shape.first, row_stride, scale, loss_scale,
                               shape.temperature, log_sums, logits});

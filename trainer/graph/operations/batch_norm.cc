@@ -242,7 +242,7 @@ class BatchNormOperation : public NormalizingOperation {
   }
 
   kernels::BatchNormShape Shape(const Call& call) const {
-    return {.rows = call.samples,
+    return {.samples = call.samples,
             .height = input()->shape.height,
             .width = input()->shape.width,
             .channels = input()->shape.channels,
@@ -268,7 +268,7 @@ class BatchNormOperation : public NormalizingOperation {
   bool ComputeStatistics(const Call& call) {
     const kernels::BatchNormShape shape = Shape(call);
     const double pixels = static_cast<double>(shape.pixels());
-    if (shape.rows > 0) {
+    if (shape.samples > 0) {
       kernels_.batch_norm_statistics(shape, input()->data, ChannelArray(kMean), Variance());
     }
     if (call.reducer != nullptr) {

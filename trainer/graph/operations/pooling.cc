@@ -31,7 +31,7 @@ class MaxPoolOperation : public Operation {
  private:
   uint8_t* choice() const { return static_cast<uint8_t*>(saved()); }
   kernels::PoolShape Shape(const Call& call) const {
-    return {.rows = call.samples,
+    return {.samples = call.samples,
             .height = input()->shape.height,
             .width = input()->shape.width,
             .channels = input()->shape.channels,
@@ -69,7 +69,7 @@ class AveragePoolOperation : public Operation {
 
  private:
   kernels::AveragePoolShape Shape(const Call& call) const {
-    return {.rows = call.samples,
+    return {.samples = call.samples,
             .height = input()->shape.height,
             .width = input()->shape.width,
             .channels = input()->shape.channels,

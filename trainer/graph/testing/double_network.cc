@@ -17,19 +17,19 @@ using Values = std::vector<double>;
 // NHWC.
 struct Images {
   ImageShape shape;
-  int64_t rows = 0;
+  int64_t samples = 0;
   Values values;
 
-  Images(const ImageShape& shape_in, int64_t rows_in)
+  Images(const ImageShape& shape_in, int64_t samples_in)
       : shape(shape_in),
-        rows(rows_in),
-        values(rows_in * shape_in.height * shape_in.width * shape_in.channels, 0.0) {}
+        samples(samples_in),
+        values(samples_in * shape_in.height * shape_in.width * shape_in.channels, 0.0) {}
 
-  double& at(int64_t row, int64_t h, int64_t w, int64_t c) {
-    return values[((row * shape.height + h) * shape.width + w) * shape.channels + c];
+  double& at(int64_t sample, int64_t h, int64_t w, int64_t c) {
+    return values[((sample * shape.height + h) * shape.width + w) * shape.channels + c];
   }
-  double at(int64_t row, int64_t h, int64_t w, int64_t c) const {
-    return const_cast<Images*>(this)->at(row, h, w, c);
+  double at(int64_t sample, int64_t h, int64_t w, int64_t c) const {
+    return const_cast<Images*>(this)->at(sample, h, w, c);
   }
   bool Inside(int64_t h, int64_t w) const {
     return h >= 0 && h < shape.height && w >= 0 && w < shape.width;
@@ -40,10 +40,10 @@ struct Images {
 template <typename Value>
 void ForEach(Images& y, const Value& value) {
   double* at = y.values.data();
-  for (int64_t row = 0; row < y.rows; ++row) {
+  for (int64_t sample = 0; sample < y.samples; ++sample) {
     for (int64_t h = 0; h < y.shape.height; ++h) {
       for (int64_t w = 0; w < y.shape.width; ++w) {
-        for (int64_t c = 0; c < y.shape.channels; ++c) *at++ = value(row, h, w, c);
+        for (int64_t c = 0; c < y.shape.channels; ++c) *at++ = value(sample, h, w, c);
       }
     }
   }
@@ -70,7 +70,7 @@ struct Evaluation {
     const Values* bias = Find("bias");
     const int64_t in_group = x.shape.channels / layer.groups;
     const int64_t out_group = layer.out_channels / layer.groups;
-    ForEach(y, [&](int64_t row, int64_t h, int64_t w, int64_t c) {
+    ForEach(y, [&](int64_t sample, int64_t h, int64_t w, int64_t c) {
       double sum = bias != nullptr ? (*bias)[c] : 0;
       for (int64_t i = 0; i < in_group; ++i) {
         for (int64_t kh = 0; kh < layer.kernel; ++kh) {
@@ -79,7 +79,7 @@ struct Evaluation {
             const int64_t from_w = w * layer.stride + kw - layer.padding;
             if (!x.Inside(from_h, from_w)) continue;
             sum += weight[((c * in_group + i) * layer.kernel + kh) * layer.kernel + kw] *
-                   x.at(row, from_h, from_w, c / out_group * in_group + i);
+                   x.at(sample, from_h, from_w, c / out_group * in_group + i);
           }
         }
       }
@@ -92,12 +92,12 @@ struct Evaluation {
     const Values* bias = Find("bias");
     const int64_t channels = flattened_from.channels;
     const int64_t pixels = flattened_from.height * flattened_from.width;
-    ForEach(y, [&](int64_t row, int64_t, int64_t, int64_t out) {
+    ForEach(y, [&](int64_t sample, int64_t, int64_t, int64_t out) {
       double sum = bias != nullptr ? (*bias)[out] : 0;
       for (int64_t pixel = 0; pixel < pixels; ++pixel) {
         for (int64_t c = 0; c < channels; ++c) {
           sum += weight[(out * channels + c) * pixels + pixel] *
-                 x.values[(row * pixels + pixel) * channels + c];
+                 x.values[(sample * pixels + pixel) * channels + c];
         }
       }
       return sum;
@@ -131,13 +131,14 @@ struct Evaluation {
   }
 
   void operator()(const MaxPool2d& layer) const {
-    ForEach(y, [&](int64_t row, int64_t h, int64_t w, int64_t c) {
+    ForEach(y, [&](int64_t sample, int64_t h, int64_t w, int64_t c) {
       double largest = -std::numeric_limits<double>::infinity();
       for (int64_t kh = 0; kh < layer.kernel; ++kh) {
         for (int64_t kw = 0; kw < layer.kernel; ++kw) {
           const int64_t from_h = h * layer.stride + kh - layer.padding;
           const int64_t from_w = w * layer.stride + kw - layer.padding;
-          if (x.Inside(from_h, from_w)) largest = std::max(largest, x.at(row, from_h, from_w, c));
+          if (x.Inside(from_h, from_w))
+            largest = std::max(largest, x.at(sample, from_h, from_w, c));
         }
       }
       return largest;
@@ -153,12 +154,12 @@ struct Evaluation {
   void operator()(const Dropout& layer) const {
     const float probability = static_cast<float>(layer.probability);
     const kernels::PhiloxKey key = kernels::DerivePhiloxKey(step.seed, step.step);
-    const size_t columns = x.values.size() / x.rows;
+    const size_t columns = x.values.size() / x.samples;
     for (size_t i = 0; i < x.values.size(); ++i) {
-      const uint64_t row = step.first_row + i / columns;
+      const uint64_t sample = step.first_sample + i / columns;
       const uint32_t column = static_cast<uint32_t>(i % columns);
       const kernels::PhiloxCounter words =
-          kernels::Philox4x32(kernels::DropoutCounter(id, row, column / 4), key);
+          kernels::Philox4x32(kernels::DropoutCounter(id, sample, column / 4), key);
       const bool dropped = kernels::Uniform01(words[column % 4]) < probability;
       y.values[i] = dropped ? 0 : x.values[i] / (1 - double{probability});
     }
@@ -182,11 +183,11 @@ struct Evaluation {
   }
 
   void Average(int64_t kernel_height, int64_t kernel_width, int64_t stride) const {
-    ForEach(y, [&](int64_t row, int64_t h, int64_t w, int64_t c) {
+    ForEach(y, [&](int64_t sample, int64_t h, int64_t w, int64_t c) {
       double sum = 0;
       for (int64_t kh = 0; kh < kernel_height; ++kh) {
         for (int64_t kw = 0; kw < kernel_width; ++kw) {
-          sum += x.at(row, h * stride + kh, w * stride + kw, c);
+          sum += x.at(sample, h * stride + kh, w * stride + kw, c);
         }
       }
       return sum / static_cast<double>(kernel_height * kernel_width);
@@ -199,8 +200,8 @@ struct Evaluation {
 DoubleNetwork::DoubleNetwork(const Graph& graph) : graph_(graph), shapes_(*InferShapes(graph)) {}
 
 std::vector<double> DoubleNetwork::Logits(const Parameters& parameters, const float* input,
-                                          int64_t rows, const StepContext& step) const {
-  Images batch(graph_.input, rows);
+                                          int64_t samples, const StepContext& step) const {
+  Images batch(graph_.input, samples);
   std::copy_n(input, batch.values.size(), batch.values.begin());
   std::vector<Images> outputs;
   outputs.reserve(graph_.nodes.size());
@@ -209,7 +210,7 @@ std::vector<double> DoubleNetwork::Logits(const Parameters& parameters, const fl
   };
   for (size_t i = 0; i < graph_.nodes.size(); ++i) {
     const Node& node = graph_.nodes[i];
-    Images y(shapes_[i].image, rows);
+    Images y(shapes_[i].image, samples);
     const NodeId from = node.inputs[0];
     const Evaluation evaluation = {
         .parameters = parameters,
@@ -227,19 +228,19 @@ std::vector<double> DoubleNetwork::Logits(const Parameters& parameters, const fl
 }
 
 double DoubleNetwork::Loss(const Parameters& parameters, const float* input, const int32_t* labels,
-                           int64_t rows, double smoothing, const StepContext& step) const {
-  const std::vector<double> logits = Logits(parameters, input, rows, step);
-  const int64_t classes = static_cast<int64_t>(logits.size()) / rows;
+                           int64_t samples, double smoothing, const StepContext& step) const {
+  const std::vector<double> logits = Logits(parameters, input, samples, step);
+  const int64_t classes = static_cast<int64_t>(logits.size()) / samples;
   double loss = 0;
-  for (int64_t row = 0; row < rows; ++row) {
-    const double* z = logits.data() + row * classes;
+  for (int64_t sample = 0; sample < samples; ++sample) {
+    const double* z = logits.data() + sample * classes;
     const double largest = *std::max_element(z, z + classes);
     double sum = 0;
     for (int64_t c = 0; c < classes; ++c) sum += std::exp(z[c] - largest);
     const double log_sum = largest + std::log(sum);
     for (int64_t c = 0; c < classes; ++c) {
       const double target =
-          smoothing / static_cast<double>(classes) + (c == labels[row] ? 1 - smoothing : 0);
+          smoothing / static_cast<double>(classes) + (c == labels[sample] ? 1 - smoothing : 0);
       loss += target * (log_sum - z[c]);
     }
   }

@@ -23,11 +23,11 @@ class DoubleNetwork {
   // By name, in canonical order.
   using Parameters = std::map<std::string, std::vector<double>>;
 
-  // Sum of the cross-entropy over `rows` samples; input is NHWC.
-  double Loss(const Parameters& parameters, const float* input, const int32_t* labels, int64_t rows,
-              double smoothing, const StepContext& step) const;
-  // [rows, classes]
-  std::vector<double> Logits(const Parameters& parameters, const float* input, int64_t rows,
+  // Sum of the cross-entropy over `samples` samples; input is NHWC.
+  double Loss(const Parameters& parameters, const float* input, const int32_t* labels,
+              int64_t samples, double smoothing, const StepContext& step) const;
+  // [samples, classes]
+  std::vector<double> Logits(const Parameters& parameters, const float* input, int64_t samples,
                              const StepContext& step) const;
 
  private:

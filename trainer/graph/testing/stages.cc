@@ -17,8 +17,8 @@ namespace muster::nn {
 namespace {
 
 constexpr double kSmoothing = 0.1;
-constexpr uint32_t kGlobalRows = 8;
-constexpr MicroBatch kEvaluated = {.step = 77, .first_row = 5, .rows = 4};
+constexpr uint32_t kGlobalSamples = 8;
+constexpr MicroBatch kEvaluated = {.step = 77, .first_sample = 5, .samples = 4};
 
 // A plan of the model or of one stage, with its arrays.
 class StagePlan {
@@ -43,34 +43,34 @@ class StagePlan {
 
   // Fills those of images and labels that the stage uses.
   void Fill(const MicroBatch& batch) {
-    std::mt19937 random(static_cast<uint32_t>(batch.step * 1000 + batch.first_row));
+    std::mt19937 random(static_cast<uint32_t>(batch.step * 1000 + batch.first_sample));
     std::normal_distribution<float> normal;
-    std::vector<float> pixels(batch.rows * image_elements_);
+    std::vector<float> pixels(batch.samples * image_elements_);
     for (float& pixel : pixels) pixel = normal(random);
     kernels::Device& device = plan_->device();
     if (plan_->input() != nullptr) {
       device.CopyToDevice(plan_->input(), pixels.data(), pixels.size() * sizeof(float));
     }
     if (plan_->logits(1).empty()) return;
-    std::vector<int32_t> labels(batch.rows);
+    std::vector<int32_t> labels(batch.samples);
     for (int32_t& label : labels) label = static_cast<int32_t>(random() % plan_->logits(1).size());
     device.CopyToDevice(plan_->labels(), labels.data(), labels.size() * sizeof(int32_t));
   }
 
   void Forward(const MicroBatch& batch, bool training) {
     Fill(batch);
-    plan_->Forward(batch.rows, training,
-                   {.seed = 9, .step = batch.step, .first_row = batch.first_row});
+    plan_->Forward(batch.samples, training,
+                   {.seed = 9, .step = batch.step, .first_sample = batch.first_sample});
   }
   void Loss(const MicroBatch& batch, Trained::OfMicroBatch& results) {
     if (plan_->logits(1).empty()) return;
-    results.logits = Logits(batch.rows);
-    results.loss_sum = plan_->Loss(batch.rows, kSmoothing, 1.0 / kGlobalRows).loss_sum;
+    results.logits = Logits(batch.samples);
+    results.loss_sum = plan_->Loss(batch.samples, kSmoothing, 1.0 / kGlobalSamples).loss_sum;
   }
   // Also checks the order in which gradients are reported ready.
   void Backward(const MicroBatch& batch, Trained::OfMicroBatch& results) {
     std::vector<size_t> ready;
-    plan_->Backward(batch.rows, [&](size_t offset) { ready.push_back(offset); });
+    plan_->Backward(batch.samples, [&](size_t offset) { ready.push_back(offset); });
     EXPECT_TRUE(std::is_sorted(ready.rbegin(), ready.rend()));
     EXPECT_TRUE(!ready.empty() && ready.back() == 0) << "all gradients must be ready at the end";
     for (const ParameterInfo& info : plan_->parameters()) {
@@ -80,9 +80,9 @@ class StagePlan {
     }
   }
 
-  std::vector<float> Logits(uint32_t rows) {
-    std::vector<float> values(plan_->logits(rows).size());
-    plan_->device().CopyToHost(values.data(), plan_->logits(rows).data(),
+  std::vector<float> Logits(uint32_t samples) {
+    std::vector<float> values(plan_->logits(samples).size());
+    plan_->device().CopyToHost(values.data(), plan_->logits(samples).data(),
                                values.size() * sizeof(float));
     return values;
   }
@@ -153,7 +153,7 @@ class Pipeline {
     ASSERT_EQ(outputs.size(), inputs.size());
     for (size_t i = 0; i < inputs.size(); ++i) {
       EXPECT_EQ(outputs[i].name, inputs[i].name);
-      EXPECT_EQ(outputs[i].row_bytes, inputs[i].row_bytes);
+      EXPECT_EQ(outputs[i].sample_bytes, inputs[i].sample_bytes);
       EXPECT_EQ(outputs[i].gradient == nullptr, inputs[i].gradient == nullptr);
       if (!training) EXPECT_EQ(inputs[i].gradient, nullptr);
     }
@@ -181,12 +181,12 @@ class Pipeline {
   }
 
   // Copies activations from the previous stage to this one.
-  void TakeValues(size_t stage, size_t micro_batch, uint32_t rows) {
+  void TakeValues(size_t stage, size_t micro_batch, uint32_t samples) {
     if (stage == 0) return;
     const auto from = Select(stage - 1, micro_batch).boundary_outputs();
     Plan& to = Select(stage, micro_batch);
     for (size_t i = 0; i < from.size(); ++i) {
-      to.device().Copy(to.boundary_inputs()[i].data, from[i].data, rows * from[i].row_bytes);
+      to.device().Copy(to.boundary_inputs()[i].data, from[i].data, samples * from[i].sample_bytes);
     }
   }
   // Copies gradients from this stage to the previous one, unless that was done already.
@@ -199,7 +199,7 @@ class Pipeline {
     for (size_t i = 0; i < to.size(); ++i) {
       if (to[i].gradient == nullptr) continue;
       from.device().Copy(to[i].gradient, from.boundary_inputs()[i].gradient,
-                         micro_batches_[micro_batch].rows * to[i].row_bytes);
+                         micro_batches_[micro_batch].samples * to[i].sample_bytes);
     }
   }
 
@@ -209,7 +209,7 @@ class Pipeline {
     Trained::OfMicroBatch& results = trained_.micro_batches[pass.micro_batch];
     const auto place = std::make_pair(stage, pass.micro_batch % uses_[stage].slots);
     if (pass.forward) {
-      TakeValues(stage, pass.micro_batch, batch.rows);
+      TakeValues(stage, pass.micro_batch, batch.samples);
       if (const auto kept = kept_gradients_.find(place); kept != kept_gradients_.end()) {
         GiveGradients(stage, kept->second);
       }
@@ -228,11 +228,11 @@ class Pipeline {
 
   void Evaluate() {
     for (size_t stage = 0; stage < plans_.size(); ++stage) {
-      TakeValues(stage, 0, kEvaluated.rows);
+      TakeValues(stage, 0, kEvaluated.samples);
       Select(stage, 0);
       plans_[stage]->Forward(kEvaluated, /*training=*/false);
     }
-    trained_.evaluated = plans_.back()->Logits(kEvaluated.rows);
+    trained_.evaluated = plans_.back()->Logits(kEvaluated.samples);
   }
 
   const std::vector<MicroBatch>& micro_batches_;
@@ -277,7 +277,7 @@ Trained TrainWhole(const Graph& graph, const CompileOptions& options,
   }
   whole.AddBuffers(trained.buffers);
   whole.Forward(kEvaluated, /*training=*/false);
-  trained.evaluated = whole.Logits(kEvaluated.rows);
+  trained.evaluated = whole.Logits(kEvaluated.samples);
   return trained;
 }
 

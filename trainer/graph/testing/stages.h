@@ -15,8 +15,8 @@ namespace muster::nn {
 
 struct MicroBatch {
   uint64_t step = 0;
-  uint64_t first_row = 0;
-  uint32_t rows = 0;
+  uint64_t first_sample = 0;
+  uint32_t samples = 0;
 };
 
 // All results of training and of an evaluation afterwards; tensors by name.

@@ -55,11 +55,11 @@ TestTrainer::TestTrainer(const Graph& graph, Plan* plan, Execution* execution)
   plan_->Initialize(5);
 }
 
-void TestTrainer::Fill(uint64_t step, uint64_t first_row, uint32_t rows) {
+void TestTrainer::Fill(uint64_t step, uint64_t first_sample, uint32_t samples) {
   std::vector<int32_t> labels;
   std::vector<float> pixels;
-  for (uint32_t row = 0; row < rows; ++row) {
-    std::mt19937 random(static_cast<uint32_t>(step * 100003 + first_row + row));
+  for (uint32_t sample = 0; sample < samples; ++sample) {
+    std::mt19937 random(static_cast<uint32_t>(step * 100003 + first_sample + sample));
     std::normal_distribution<float> normal;
     const int64_t label = random() % classes_;
     labels.push_back(static_cast<int32_t>(label));
@@ -72,16 +72,16 @@ void TestTrainer::Fill(uint64_t step, uint64_t first_row, uint32_t rows) {
   plan_->device().CopyToDevice(execution_->input(), pixels.data(), pixels.size() * sizeof(float));
 }
 
-LossResult TestTrainer::Gradients(uint64_t step, uint64_t first_row, uint32_t rows,
-                                  uint32_t global_rows, double smoothing) {
-  Fill(step, first_row, rows);
-  execution_->Forward(rows, true, {.seed = 9, .step = step, .first_row = first_row});
+LossResult TestTrainer::Gradients(uint64_t step, uint64_t first_sample, uint32_t samples,
+                                  uint32_t global_samples, double smoothing) {
+  Fill(step, first_sample, samples);
+  execution_->Forward(samples, true, {.seed = 9, .step = step, .first_sample = first_sample});
   const LossOptions options{.label_smoothing = smoothing,
-                            .scale = 1.0f / static_cast<float>(global_rows)};
-  execution_->QueueLoss(rows, options, loss_.as<LossResult>());
+                            .scale = 1.0f / static_cast<float>(global_samples)};
+  execution_->QueueLoss(samples, options, loss_.as<LossResult>());
   LossResult result;
   plan_->device().CopyToHost(&result, loss_.data(), sizeof(result));
-  execution_->Backward(rows, nullptr);
+  execution_->Backward(samples, nullptr);
   return result;
 }
 

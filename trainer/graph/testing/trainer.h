@@ -35,10 +35,10 @@ class TestTrainer {
   int64_t image_elements() const { return image_elements_; }
 
   // Fills the batch with normal noise and a signal that depends on the label.
-  void Fill(uint64_t step, uint64_t first_row, uint32_t rows);
+  void Fill(uint64_t step, uint64_t first_sample, uint32_t samples);
   // Runs forward, loss and backward of a step on the filled samples.
-  LossResult Gradients(uint64_t step, uint64_t first_row, uint32_t rows, uint32_t global_rows,
-                       double smoothing = 0.1);
+  LossResult Gradients(uint64_t step, uint64_t first_sample, uint32_t samples,
+                       uint32_t global_samples, double smoothing = 0.1);
   // Updates the parameters by SGD with momentum.
   void Update();
 

@@ -57,11 +57,11 @@ absl::Status DataParallelStrategy::Build(PathFactory create_path, kernels::Threa
 
 absl::Status DataParallelStrategy::Step(const data::Batch& batch, uint64_t step, StepTimes& times) {
   const absl::Duration computed_before = kernel_time();
-  const uint64_t global_samples = batch.global_rows * batch.views;
+  const uint64_t global_samples = batch.global_samples * batch.views;
   const uint32_t slices = controller_->accumulation_steps();
   RETURN_IF_ERROR(controller_->BeginStep(step));
   for (uint32_t index = 0; index < slices; ++index) {
-    RETURN_IF_ERROR(RunSlice(batch.Part(index, slices), index, step, global_samples));
+    RETURN_IF_ERROR(RunSlice(batch.Slice(index, slices), index, step, global_samples));
   }
   {
     const Stopwatch stopwatch(phases_.reduction);
@@ -81,12 +81,12 @@ absl::Status DataParallelStrategy::Step(const data::Batch& batch, uint64_t step,
 
 absl::Status DataParallelStrategy::RunSlice(const data::Batch& slice, uint32_t index, uint64_t step,
                                             uint64_t global_samples) {
-  const auto samples = static_cast<uint32_t>(slice.rows);
+  const auto samples = static_cast<uint32_t>(slice.samples);
   {
     const Stopwatch stopwatch(input_time_);
     RETURN_IF_ERROR(input_.Write(slice, execution_.input(), execution_.labels()));
   }
-  execution_.SetStep({spec().seed(), step, slice.first_row * uint64_t{slice.views}});
+  execution_.SetStep({spec().seed(), step, slice.first_sample * uint64_t{slice.views}});
   if (!captures_passes_) return ForwardBackward(index, samples, global_samples);
   return graphs_.Run({index, samples, global_samples},
                      [&] { return ForwardBackward(index, samples, global_samples); });
@@ -116,7 +116,7 @@ absl::Status DataParallelStrategy::ForwardBackward(uint32_t index, uint32_t samp
 absl::StatusOr<nn::LossResult> DataParallelStrategy::EvaluateBatch(const data::Batch& batch,
                                                                    uint64_t global_samples,
                                                                    data::InputWriter& input) {
-  const auto samples = static_cast<uint32_t>(batch.rows);
+  const auto samples = static_cast<uint32_t>(batch.samples);
   RETURN_IF_ERROR(input.Write(batch, execution_.input(), execution_.labels()));
   execution_.Forward(samples, /*training=*/false);
   return objective_->Compute(execution_, samples, global_samples, /*training=*/false);

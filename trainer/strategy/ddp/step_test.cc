@@ -97,7 +97,7 @@ class StepTest : public ::testing::Test {
     loading.end_step = loading.first_step + 1;
     const auto last = data::Loader::ForTraining(setup.training.get(), setup.steps, loading);
     const data::Batch* const batches[] = {*full->Next(), *last->Next()};
-    EXPECT_GT(batches[0]->rows, batches[1]->rows);
+    EXPECT_GT(batches[0]->samples, batches[1]->samples);
 
     Counts counts;
     for (uint64_t i = 0; i < kWarmup + kSteps; ++i) {

@@ -20,9 +20,9 @@ bool AllHostMemory(const std::vector<kernels::Device*>& devices) {
 
 }  // namespace
 
-Replicas::Replicas(const ReplicaOptions& options, uint32_t max_rows)
+Replicas::Replicas(const ReplicaOptions& options, uint32_t max_samples)
     : options_(options),
-      max_rows_(max_rows),
+      max_samples_(max_samples),
       host_memory_(AllHostMemory(options.devices)),
       threads_(static_cast<int>(options.devices.size())),
       sum_(options.devices.size()),
@@ -50,8 +50,8 @@ absl::StatusOr<std::unique_ptr<Replicas>> Replicas::Compile(const nn::Graph& gra
 
 absl::Status Replicas::CompilePlans(const nn::Graph& graph, nn::CompileOptions compiling) {
   const uint32_t unit = options_.views;
-  const size_t samples = (compiling.max_batch + unit - 1) / unit;
-  const size_t largest = (samples + replicas_.size() - 1) / replicas_.size();
+  const size_t units = (compiling.max_batch + unit - 1) / unit;
+  const size_t largest = (units + replicas_.size() - 1) / replicas_.size();
   compiling.max_batch = static_cast<uint32_t>(largest * unit);
   for (size_t i = 0; i < replicas_.size(); ++i) {
     compiling.device = options_.devices[i];
@@ -65,13 +65,13 @@ absl::Status Replicas::CompilePlans(const nn::Graph& graph, nn::CompileOptions c
 
 absl::Status Replicas::Allocate(const nn::CompileOptions& compiling) {
   kernels::Device& device = this->device();
-  const size_t rows = max_rows_;
+  const size_t samples = max_samples_;
   const size_t parameter_bytes = first().parameter_elements() * sizeof(float);
-  ASSIGN_OR_RETURN(input_, device.Allocate(rows * input_elements_ * sizeof(float)));
-  ASSIGN_OR_RETURN(labels_, device.Allocate(rows * sizeof(int32_t)));
-  ASSIGN_OR_RETURN(logits_, device.Allocate(rows * output_elements_ * sizeof(float)));
+  ASSIGN_OR_RETURN(input_, device.Allocate(samples * input_elements_ * sizeof(float)));
+  ASSIGN_OR_RETURN(labels_, device.Allocate(samples * sizeof(int32_t)));
+  ASSIGN_OR_RETURN(logits_, device.Allocate(samples * output_elements_ * sizeof(float)));
   if (compiling.training) {
-    ASSIGN_OR_RETURN(output_gradient_, device.Allocate(rows * output_elements_ * sizeof(float)));
+    ASSIGN_OR_RETURN(output_gradient_, device.Allocate(samples * output_elements_ * sizeof(float)));
     if (!host_memory_) {
       ASSIGN_OR_RETURN(staged_gradients_, device.Allocate(parameter_bytes));
     }
@@ -103,14 +103,14 @@ void Replicas::Bind(float* parameters, float* gradients, float* buffers) {
 }
 
 // Splits a batch as ranks do: device r of d gets samples r * n / d to (r + 1) * n / d.
-void Replicas::SplitRows(uint32_t rows) {
+void Replicas::SplitSamples(uint32_t samples) {
   const size_t unit = options_.views;
-  const size_t samples = rows / unit;
+  const size_t units = samples / unit;
   for (size_t i = 0; i < replicas_.size(); ++i) {
-    replicas_[i].begin = samples * i / replicas_.size() * unit;
-    replicas_[i].end = samples * (i + 1) / replicas_.size() * unit;
+    replicas_[i].begin = units * i / replicas_.size() * unit;
+    replicas_[i].end = units * (i + 1) / replicas_.size() * unit;
   }
-  replicas_.back().end = rows;
+  replicas_.back().end = samples;
 }
 
 void Replicas::Run(absl::Duration ReplicaTimes::*phase,
@@ -127,13 +127,13 @@ void Replicas::Run(absl::Duration ReplicaTimes::*phase,
   times_.*phase += Now().steady - start;
 }
 
-void Replicas::Forward(uint32_t rows, bool training) {
-  SplitRows(rows);
+void Replicas::Forward(uint32_t samples, bool training) {
+  SplitSamples(samples);
   if (!host_memory_) device().Synchronize().IgnoreError();  // wait for the batch and the update
   Run(&ReplicaTimes::scatter, [&](Replica& replica) {
     replica.plan->device().Copy(replica.plan->input(),
                                 input_.as<float>() + replica.begin * input_elements_,
-                                replica.rows() * input_elements_ * sizeof(float));
+                                replica.samples() * input_elements_ * sizeof(float));
   });
   const Replica& from = replicas_.front();
   Run(&ReplicaTimes::replicate, [&](Replica& replica) {
@@ -151,22 +151,22 @@ void Replicas::Forward(uint32_t rows, bool training) {
       [&](Replica& replica) {
         if (training) {
           nn::StepContext step = step_;
-          step.first_row += replica.begin;
+          step.first_sample += replica.begin;
           replica.plan->SetStep(step);
         }
-        replica.plan->Forward(replica.rows(), training);
+        replica.plan->Forward(replica.samples(), training);
       },
       /*busy=*/true);
   Run(&ReplicaTimes::gather, [&](Replica& replica) {
     replica.plan->device().Copy(logits_.as<float>() + replica.begin * output_elements_,
-                                replica.plan->logits(replica.rows()).data(),
-                                replica.rows() * output_elements_ * sizeof(float));
+                                replica.plan->logits(replica.samples()).data(),
+                                replica.samples() * output_elements_ * sizeof(float));
   });
 }
 
-void Replicas::QueueLoss(uint32_t rows, const nn::LossOptions& options, nn::LossResult* result) {
+void Replicas::QueueLoss(uint32_t samples, const nn::LossOptions& options, nn::LossResult* result) {
   const SteadyTime start = Now().steady;
-  device().kernels().softmax_cross_entropy({.rows = rows,
+  device().kernels().softmax_cross_entropy({.samples = samples,
                                             .classes = static_cast<int64_t>(output_elements_),
                                             .label_smoothing = options.label_smoothing,
                                             .scale = options.scale},
@@ -175,16 +175,16 @@ void Replicas::QueueLoss(uint32_t rows, const nn::LossOptions& options, nn::Loss
   loss_time_ += Now().steady - start;
 }
 
-void Replicas::Backward(uint32_t rows, const std::function<void(size_t offset)>& ready) {
+void Replicas::Backward(uint32_t samples, const std::function<void(size_t offset)>& ready) {
   if (!host_memory_) device().Synchronize().IgnoreError();  // wait for the gradient of the loss
   Run(&ReplicaTimes::scatter_gradient, [&](Replica& replica) {
     replica.plan->device().Copy(replica.plan->output_gradient(),
                                 output_gradient() + replica.begin * output_elements_,
-                                replica.rows() * output_elements_ * sizeof(float));
+                                replica.samples() * output_elements_ * sizeof(float));
   });
   Run(
       &ReplicaTimes::backward,
-      [&](Replica& replica) { replica.plan->Backward(replica.rows(), nullptr); },
+      [&](Replica& replica) { replica.plan->Backward(replica.samples(), nullptr); },
       /*busy=*/true);
   Reduce();
   if (ready) ready(0);

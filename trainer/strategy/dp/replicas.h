@@ -2,7 +2,7 @@
 // its share of the batch, as in torch.nn.DataParallel.
 //
 //   first device:  batch ──┬ scatter                  gather ┬── loss ──┬ scatter          ┬ reduce
-//   each device:           └─ rows ─ replicate ─ forward ────┘          └─ gradient ─ backward ┘
+//   each device:           └─ slice ─ replicate ─ forward ───┘          └─ gradient ─ backward ┘
 //
 // Callers see a single execution on the first device, whose batch, logits and logits' gradient are
 // those of the whole batch and which has the bound arrays.
@@ -30,7 +30,7 @@ struct ReplicaOptions {
   // At least one device; they outlive the replicas. Either all have their own memory or all use
   // host memory; in host memory parameters are shared instead of replicated.
   std::vector<kernels::Device*> devices;
-  // Views per sample. The consecutive rows of one sample stay on one device.
+  // Views per image; these consecutive samples stay on one device.
   uint32_t views = 1;
 };
 
@@ -78,13 +78,13 @@ class Replicas final : public nn::Execution {
   int32_t* labels() override { return labels_.as<int32_t>(); }
   using nn::Execution::Forward;
   void SetStep(const nn::StepContext& context) override { step_ = context; }
-  void Forward(uint32_t rows, bool training) override;
-  absl::Span<const float> logits(uint32_t rows) const override {
-    return {logits_.as<float>(), rows * output_elements_};
+  void Forward(uint32_t samples, bool training) override;
+  absl::Span<const float> logits(uint32_t samples) const override {
+    return {logits_.as<float>(), samples * output_elements_};
   }
-  void QueueLoss(uint32_t rows, const nn::LossOptions& options, nn::LossResult* result) override;
+  void QueueLoss(uint32_t samples, const nn::LossOptions& options, nn::LossResult* result) override;
   float* output_gradient() override { return output_gradient_.as<float>(); }
-  void Backward(uint32_t rows, const std::function<void(size_t offset)>& ready) override;
+  void Backward(uint32_t samples, const std::function<void(size_t offset)>& ready) override;
   absl::Duration kernel_time() const override { return times_.sum() + loss_time_; }
 
  private:
@@ -96,17 +96,17 @@ class Replicas final : public nn::Execution {
     float* bound_parameters = nullptr;
     float* bound_gradients = nullptr;
     float* bound_buffers = nullptr;
-    size_t begin = 0, end = 0;  // rows of this call
+    size_t begin = 0, end = 0;  // samples of this call
     absl::Duration busy;        // in forward and backward passes
 
-    uint32_t rows() const { return static_cast<uint32_t>(end - begin); }
+    uint32_t samples() const { return static_cast<uint32_t>(end - begin); }
   };
 
-  Replicas(const ReplicaOptions& options, uint32_t max_rows);
+  Replicas(const ReplicaOptions& options, uint32_t max_samples);
   absl::Status CompilePlans(const nn::Graph& graph, nn::CompileOptions compiling);
   absl::Status Allocate(const nn::CompileOptions& compiling);
   nn::Plan& first() const { return *replicas_.front().plan; }
-  void SplitRows(uint32_t rows);
+  void SplitSamples(uint32_t samples);
   // Runs `work` for all replicas concurrently, each on its thread, and waits for the devices. Adds
   // the time to `phase` and, with `busy`, to each replica's busy time.
   void Run(absl::Duration ReplicaTimes::*phase, absl::FunctionRef<void(Replica& replica)> work,
@@ -115,13 +115,13 @@ class Replicas final : public nn::Execution {
   void Reduce();
 
   const ReplicaOptions options_;
-  const uint32_t max_rows_;
+  const uint32_t max_samples_;
   const bool host_memory_;
   kernels::ThreadPool threads_;
   ReplicaSum sum_;
   std::vector<Replica> replicas_;
-  size_t input_elements_ = 0;   // of a row
-  size_t output_elements_ = 0;  // of a row
+  size_t input_elements_ = 0;   // of a sample
+  size_t output_elements_ = 0;  // of a sample
   nn::StepContext step_;
   // On the first device, for the whole batch.
   kernels::DeviceMemory input_, labels_, logits_, output_gradient_;

@@ -38,9 +38,9 @@ std::unique_ptr<Replicas> Replicated(const Graph& graph, const CompileOptions& c
   return *std::move(replicas);
 }
 
-void ExpectSameStep(TestTrainer& actual, TestTrainer& expected, uint64_t step, uint32_t rows) {
-  const LossResult loss = actual.Gradients(step, 5, rows, rows);
-  const LossResult expected_loss = expected.Gradients(step, 5, rows, rows);
+void ExpectSameStep(TestTrainer& actual, TestTrainer& expected, uint64_t step, uint32_t samples) {
+  const LossResult loss = actual.Gradients(step, 5, samples, samples);
+  const LossResult expected_loss = expected.Gradients(step, 5, samples, samples);
   EXPECT_NEAR(loss.loss_sum, expected_loss.loss_sum, 1e-5 * expected_loss.loss_sum);
   EXPECT_EQ(loss.correct, expected_loss.correct);
   ExpectClose({actual.gradients(), actual.elements()}, {expected.gradients(), expected.elements()},
@@ -49,7 +49,7 @@ void ExpectSameStep(TestTrainer& actual, TestTrainer& expected, uint64_t step, u
 
 class ReplicasTest : public testing::TestWithParam<TestGraph> {};
 
-// Also with devices that have no rows. Batch norm statistics are synchronized over the devices.
+// Also with devices that have no samples. Batch norm statistics are synchronized over the devices.
 TEST_P(ReplicasTest, TrainsLikeOneDevice) {
   const Graph& graph = GetParam().graph;
   for (const size_t devices : {1, 2, 3, 4}) {
@@ -58,8 +58,8 @@ TEST_P(ReplicasTest, TrainsLikeOneDevice) {
         Replicated(graph, {.max_batch = kBatch, .synchronize_batch_norm = true}, devices);
     TestTrainer replicated(graph, &replicas->plan(0), replicas.get());
     uint64_t step = 0;
-    for (const uint32_t rows : {kBatch, 6u, 2u}) {
-      ExpectSameStep(replicated, alone, step++, rows);
+    for (const uint32_t samples : {kBatch, 6u, 2u}) {
+      ExpectSameStep(replicated, alone, step++, samples);
       ExpectBuffersClose(replicated, alone);
       alone.Update();
       replicated.Update();
@@ -78,7 +78,7 @@ TEST_P(ReplicasTest, TrainsLikeOneDevice) {
 INSTANTIATE_TEST_SUITE_P(Graphs, ReplicasTest, testing::ValuesIn(TestGraphs()),
                          [](const auto& info) { return info.param.name; });
 
-// Each device computes statistics of its own rows; those of the first are kept.
+// Each device computes statistics of its own samples; those of the first are kept.
 TEST(ReplicasTest, KeepsRunningStatisticsOfFirstDevice) {
   const Graph graph = SmallResNet();
   const auto replicas = Replicated(graph, {.max_batch = 8}, 2);
@@ -89,7 +89,7 @@ TEST(ReplicasTest, KeepsRunningStatisticsOfFirstDevice) {
   ExpectBuffersClose(replicated, first);
 }
 
-// Simulates a second process with the same rows.
+// Simulates a second process with the same samples.
 class Doubling final : public nn::StatisticsReducer {
  public:
   void Sum(double* values, size_t count) override { Double(values, count); }

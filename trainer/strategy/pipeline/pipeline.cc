@@ -107,7 +107,7 @@ class Pipeline final : public StrategyBase {
   absl::Status Step(const data::Batch& batch, uint64_t step, StepTimes& times) override {
     const absl::Duration computed_before = kernel_time();
     const StageTimes stage_before = stage_->times();
-    const uint64_t global_samples = batch.global_rows * batch.views;
+    const uint64_t global_samples = batch.global_samples * batch.views;
     RETURN_IF_ERROR(controller_->BeginStep(step));
     {
       const Stopwatch stopwatch(input_time_);
@@ -118,8 +118,8 @@ class Pipeline final : public StrategyBase {
     // gradients, which are reduced over the replicas of this stage as soon as they are written.
     path_.reducer->BeginBackward();
     RETURN_IF_ERROR(stage_->Train(
-        static_cast<uint32_t>(batch.rows),
-        {spec().seed(), step, batch.first_row * uint64_t{batch.views}},
+        static_cast<uint32_t>(batch.samples),
+        {spec().seed(), step, batch.first_sample * uint64_t{batch.views}},
         [&](nn::Plan& plan, uint32_t samples, nn::LossResult* result) {
           return objective_->Queue(plan, samples, global_samples, /*training=*/true, result);
         },
@@ -140,10 +140,11 @@ class Pipeline final : public StrategyBase {
   absl::StatusOr<nn::LossResult> EvaluateBatch(const data::Batch& batch, uint64_t global_samples,
                                                data::InputWriter& input) override {
     RETURN_IF_ERROR(input.Write(batch, stage_->input(), stage_->labels()));
-    return stage_->Evaluate(static_cast<uint32_t>(batch.rows), [&](nn::Plan& plan, uint32_t samples,
-                                                                   nn::LossResult* result) {
-      return objective_->Queue(plan, samples, global_samples, /*training=*/false, result);
-    });
+    return stage_->Evaluate(static_cast<uint32_t>(batch.samples),
+                            [&](nn::Plan& plan, uint32_t samples, nn::LossResult* result) {
+                              return objective_->Queue(plan, samples, global_samples,
+                                                       /*training=*/false, result);
+                            });
   }
 
   uint32_t batches_per_step() const override {

@@ -163,7 +163,7 @@ absl::Status PipelineStage::Forward(uint32_t micro_batch, const nn::StepContext*
   LoadInput(micro_batch);
   if (training) {
     nn::StepContext own = *context;
-    own.first_row += FirstSampleOf(micro_batch);
+    own.first_sample += FirstSampleOf(micro_batch);
     plan_->SetStep(own);
   }
   plan_->Forward(samples, training);

@@ -22,10 +22,10 @@ namespace {
 using ::testing::Each;
 using ::testing::HasSubstr;
 
-constexpr uint32_t kRows = 10;
+constexpr uint32_t kSamples = 10;
 constexpr int64_t kClasses = 5;
 constexpr nn::ImageShape kImage = {8, 8, 3};
-constexpr double kScale = 1.0 / kRows;
+constexpr double kScale = 1.0 / kSamples;
 
 // Two residual blocks, so that some cuts are crossed by two tensors.
 nn::Graph Residual() {
@@ -65,20 +65,20 @@ class Model {
   }
 
   // Runs the whole model.
-  absl::Status Run(uint32_t rows, Outcome& outcome) {
-    Load(plan_.input(), plan_.labels(), rows);
-    plan_.Forward(rows, /*training=*/true, kContext);
-    plan_.QueueLoss(rows, {.scale = kScale}, loss_.as<nn::LossResult>());
-    plan_.Backward(rows, nullptr);
+  absl::Status Run(uint32_t samples, Outcome& outcome) {
+    Load(plan_.input(), plan_.labels(), samples);
+    plan_.Forward(samples, /*training=*/true, kContext);
+    plan_.QueueLoss(samples, {.scale = kScale}, loss_.as<nn::LossResult>());
+    plan_.Backward(samples, nullptr);
     RETURN_IF_ERROR(ReadStep(outcome));
-    plan_.Forward(rows, /*training=*/false);
-    outcome.evaluated = plan_.Loss(rows, 0, 0);
+    plan_.Forward(samples, /*training=*/false);
+    outcome.evaluated = plan_.Loss(samples, 0, 0);
     return absl::OkStatus();
   }
 
   // Runs a stage whose plan this is.
-  absl::Status Run(PipelineStage& stage, uint32_t rows, Outcome& outcome) {
-    Load(stage.input(), stage.labels(), rows);
+  absl::Status Run(PipelineStage& stage, uint32_t samples, Outcome& outcome) {
+    Load(stage.input(), stage.labels(), samples);
     const auto loss_of = [](double scale) {
       return [scale](nn::Plan& plan, uint32_t samples, nn::LossResult* result) {
         plan.QueueLoss(samples, {.scale = scale}, result);
@@ -87,7 +87,7 @@ class Model {
     };
     size_t ready = plan_.parameter_elements() + 1;
     RETURN_IF_ERROR(stage.Train(
-        rows, kContext, loss_of(kScale), gradients_.as<float>(),
+        samples, kContext, loss_of(kScale), gradients_.as<float>(),
         [&](size_t offset) {
           EXPECT_LT(offset, ready);
           ready = offset;
@@ -95,12 +95,12 @@ class Model {
         loss_.as<nn::LossResult>()));
     EXPECT_EQ(ready, 0u);
     RETURN_IF_ERROR(ReadStep(outcome));
-    ASSIGN_OR_RETURN(outcome.evaluated, stage.Evaluate(rows, loss_of(0)));
+    ASSIGN_OR_RETURN(outcome.evaluated, stage.Evaluate(samples, loss_of(0)));
     return absl::OkStatus();
   }
 
  private:
-  static constexpr nn::StepContext kContext = {.seed = 3, .step = 4, .first_row = 20};
+  static constexpr nn::StepContext kContext = {.seed = 3, .step = 4, .first_sample = 20};
 
   absl::Status ReadStep(Outcome& outcome) const {
     plan_.device().CopyToHost(&outcome.loss, loss_.data(), sizeof(outcome.loss));
@@ -114,29 +114,30 @@ class Model {
     return absl::OkStatus();
   }
 
-  void Load(float* input, int32_t* to_labels, uint32_t rows) const {
+  void Load(float* input, int32_t* to_labels, uint32_t samples) const {
     const auto elements = static_cast<size_t>(kImage.height * kImage.width * kImage.channels);
-    std::vector<float> pixels(rows * elements);
+    std::vector<float> pixels(samples * elements);
     for (size_t i = 0; i < pixels.size(); ++i) {
       pixels[i] = std::sin(static_cast<float>(i * 37 % 1001));
     }
-    std::vector<int32_t> labels(rows);
-    for (uint32_t row = 0; row < rows; ++row) labels[row] = static_cast<int32_t>(row % kClasses);
+    std::vector<int32_t> labels(samples);
+    for (uint32_t sample = 0; sample < samples; ++sample)
+      labels[sample] = static_cast<int32_t>(sample % kClasses);
     if (input != nullptr) {
       plan_.device().CopyToDevice(input, pixels.data(), pixels.size() * sizeof(float));
     }
-    plan_.device().CopyToDevice(to_labels, labels.data(), rows * sizeof(int32_t));
+    plan_.device().CopyToDevice(to_labels, labels.data(), samples * sizeof(int32_t));
   }
 
   nn::Plan& plan_;
   const kernels::DeviceMemory parameters_, gradients_, buffers_, loss_;
 };
 
-Outcome RunWholeModel(uint32_t rows) {
+Outcome RunWholeModel(uint32_t samples) {
   Outcome outcome;
-  const auto plan = nn::Compile(Residual(), {.max_batch = kRows});
+  const auto plan = nn::Compile(Residual(), {.max_batch = kSamples});
   EXPECT_TRUE(plan.ok()) << plan.status();
-  EXPECT_TRUE(Model(plan->get()).Run(rows, outcome).ok());
+  EXPECT_TRUE(Model(plan->get()).Run(samples, outcome).ok());
   return outcome;
 }
 
@@ -144,7 +145,7 @@ struct Config {
   std::vector<std::string> cuts;
   Schedule schedule = Schedule::kOneForwardOneBackward;
   uint32_t micro_batches = 4;
-  uint32_t rows = kRows;
+  uint32_t samples = kSamples;
 
   uint32_t stages() const { return static_cast<uint32_t>(cuts.size() + 1); }
 };
@@ -168,7 +169,7 @@ absl::StatusOr<RankOutcome> RunRank(const Config& config, uint32_t rank, const s
                    ProcessGroups::Create(options, {.pipeline_stages = config.stages()}));
   PipelineOptions pipeline{.schedule = config.schedule, .micro_batches = config.micro_batches};
   ASSIGN_OR_RETURN(pipeline.place, train::PipelinePlaceOf(rank, config.stages(), config.stages()));
-  const nn::CompileOptions compiling{.max_batch = kRows, .device = &device};
+  const nn::CompileOptions compiling{.max_batch = kSamples, .device = &device};
   ASSIGN_OR_RETURN(const std::vector<nn::NodeId> begins,
                    StageBegins(graph, pipeline.place, config.cuts, compiling, *groups.world));
   ASSIGN_OR_RETURN(const auto stage, PipelineStage::Create(graph, begins[rank], begins[rank + 1],
@@ -176,8 +177,8 @@ absl::StatusOr<RankOutcome> RunRank(const Config& config, uint32_t rank, const s
   Model model(&stage->plan());
   // Runs twice to check that no state leaks into the next step.
   RankOutcome first, own;
-  RETURN_IF_ERROR(model.Run(*stage, config.rows, first.outcome));
-  RETURN_IF_ERROR(model.Run(*stage, config.rows, own.outcome));
+  RETURN_IF_ERROR(model.Run(*stage, config.samples, first.outcome));
+  RETURN_IF_ERROR(model.Run(*stage, config.samples, own.outcome));
   EXPECT_EQ(own.outcome.gradients, first.outcome.gradients);
   EXPECT_GT(stage->times().span, stage->times().waiting);
   own.slots = stage->in_flight_micro_batches();
@@ -226,7 +227,7 @@ void ExpectSame(const Outcome& actual, const Outcome& expected, const std::strin
 }
 
 TEST(PipelineStageTest, EqualsWholeModelInEverySchedule) {
-  const Outcome whole = RunWholeModel(kRows);
+  const Outcome whole = RunWholeModel(kSamples);
   for (const Schedule schedule :
        {Schedule::kSequential, Schedule::kGpipe, Schedule::kOneForwardOneBackward}) {
     for (const uint32_t micro_batches : {1u, 3u, 4u}) {
@@ -241,7 +242,7 @@ TEST(PipelineStageTest, EqualsWholeModelInEverySchedule) {
 
 TEST(PipelineStageTest, EqualsWholeModelAtEveryCut) {
   const nn::Graph graph = Residual();
-  const Outcome whole = RunWholeModel(kRows);
+  const Outcome whole = RunWholeModel(kSamples);
   const std::vector<nn::NodeId> points = nn::CutPoints(graph);
   EXPECT_GT(points.size(), 4u);
   for (const nn::NodeId point : points) {
@@ -252,18 +253,18 @@ TEST(PipelineStageTest, EqualsWholeModelAtEveryCut) {
   }
 }
 
-// As in the last batch of an epoch, or with fewer rows than micro-batches.
+// As in the last batch of an epoch, or with fewer samples than micro-batches.
 TEST(PipelineStageTest, HandlesPartialBatches) {
-  for (const uint32_t rows : {1u, 3u, 7u}) {
-    const Staged staged = RunStages({.cuts = {"a.add"}, .rows = rows});
+  for (const uint32_t samples : {1u, 3u, 7u}) {
+    const Staged staged = RunStages({.cuts = {"a.add"}, .samples = samples});
     EXPECT_THAT(staged.ranks, Each(""));
-    ExpectSame(staged.outcome, RunWholeModel(rows), absl::StrCat(rows, " rows"));
+    ExpectSame(staged.outcome, RunWholeModel(samples), absl::StrCat(samples, " samples"));
   }
 }
 
 // The guarded device serves one process, so ranks are processes and report mismatches as errors.
 TEST(PipelineStageTest, RunsInDeviceMemory) {
-  const Outcome whole = RunWholeModel(kRows);
+  const Outcome whole = RunWholeModel(kSamples);
   const Config config = {.cuts = {"a.conv", "b.add"}};
   collectives::FileKeyStore keys;
   const auto results = collectives::RunRankProcesses(3, [&](uint32_t rank) -> absl::Status {

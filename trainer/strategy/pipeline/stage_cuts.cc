@@ -51,7 +51,7 @@ class MeasuredPart {
     std::unique_ptr<MeasuredPart> part(new MeasuredPart);
     ASSIGN_OR_RETURN(part->plan_, nn::CompiledPlan::Make(graph, compiling));
     nn::CompiledPlan& plan = *part->plan_;
-    part->rows_ = compiling.max_batch;
+    part->samples_ = compiling.max_batch;
     kernels::Device& device = plan.device();
     const size_t parameter_bytes = plan.parameter_elements() * sizeof(float);
     ASSIGN_OR_RETURN(part->parameters_, device.Allocate(parameter_bytes));
@@ -63,7 +63,7 @@ class MeasuredPart {
     if (plan.input() != nullptr) {
       const nn::ImageShape& image = graph.input;
       RETURN_IF_ERROR(Fill(device, plan.input(),
-                           part->rows_ * sizeof(float) *
+                           part->samples_ * sizeof(float) *
                                static_cast<size_t>(image.height * image.width * image.channels)));
     }
     return part;
@@ -74,17 +74,17 @@ class MeasuredPart {
   absl::Status Step(bool ends_model) {
     nn::CompiledPlan& plan = *plan_;
     for (const nn::BoundaryTensor& tensor : plan.boundary_inputs()) {
-      RETURN_IF_ERROR(Fill(plan.device(), tensor.data, rows_ * tensor.row_bytes));
+      RETURN_IF_ERROR(Fill(plan.device(), tensor.data, samples_ * tensor.sample_bytes));
     }
-    plan.Forward(rows_, /*training=*/true, {.seed = kSeed});
+    plan.Forward(samples_, /*training=*/true, {.seed = kSeed});
     if (ends_model) {
-      plan.Loss(rows_, /*label_smoothing=*/0, /*scale=*/1.0 / rows_);
+      plan.Loss(samples_, /*label_smoothing=*/0, /*scale=*/1.0 / samples_);
     }
     for (const nn::BoundaryTensor& tensor : plan.boundary_outputs()) {
       if (tensor.gradient == nullptr) continue;
-      RETURN_IF_ERROR(Fill(plan.device(), tensor.gradient, rows_ * tensor.row_bytes));
+      RETURN_IF_ERROR(Fill(plan.device(), tensor.gradient, samples_ * tensor.sample_bytes));
     }
-    plan.Backward(rows_, nullptr);
+    plan.Backward(samples_, nullptr);
     return plan.device().Synchronize();
   }
 
@@ -107,7 +107,7 @@ class MeasuredPart {
 
  private:
   MeasuredPart() = default;
-  uint32_t rows_ = 0;
+  uint32_t samples_ = 0;
   std::unique_ptr<nn::CompiledPlan> plan_;
   kernels::DeviceMemory parameters_, gradients_, buffers_;
 };

@@ -21,9 +21,9 @@ absl::Status CheckCuts(const nn::Graph& graph, uint32_t stages,
 
 // Returns the first node of every stage, followed by the number of nodes. If `cuts` is empty, this
 // is collective over `world`: each stage of a pipeline measures its share of the model with
-// micro-batches of compiling.max_batch rows, all at the same time as in training; the measurements
-// of the first pipeline decide, and all ranks get the same result. INVALID_ARGUMENT as CheckCuts;
-// errors of the communicator and of Compile.
+// micro-batches of compiling.max_batch samples, all at the same time as in training; the
+// measurements of the first pipeline decide, and all ranks get the same result. INVALID_ARGUMENT as
+// CheckCuts; errors of the communicator and of Compile.
 absl::StatusOr<std::vector<nn::NodeId>> StageBegins(const nn::Graph& graph,
                                                     const train::PipelinePlace& place,
                                                     const std::vector<std::string>& cuts,

@@ -15,8 +15,8 @@ constexpr uint32_t kNextStage = 1;
 
 }  // namespace
 
-StageLinks::StageLinks(const train::ProcessGroups& groups, nn::Plan* stage, uint32_t max_rows)
-    : device_(stage->device()), max_rows_(max_rows) {
+StageLinks::StageLinks(const train::ProcessGroups& groups, nn::Plan* stage, uint32_t max_samples)
+    : device_(stage->device()), max_samples_(max_samples) {
   inputs_ = {groups.activations_in.get(), kPreviousStage, {}};
   input_gradients_ = {groups.gradients_out.get(), kPreviousStage, {}};
   outputs_ = {groups.activations_out.get(), kNextStage, {}};
@@ -25,8 +25,8 @@ StageLinks::StageLinks(const train::ProcessGroups& groups, nn::Plan* stage, uint
 
 absl::StatusOr<std::unique_ptr<StageLinks>> StageLinks::Create(const train::ProcessGroups& groups,
                                                                nn::Plan* stage, uint32_t slots,
-                                                               uint32_t max_rows) {
-  std::unique_ptr<StageLinks> links(new StageLinks(groups, stage, max_rows));
+                                                               uint32_t max_samples) {
+  std::unique_ptr<StageLinks> links(new StageLinks(groups, stage, max_samples));
   for (Link* link :
        {&links->inputs_, &links->input_gradients_, &links->outputs_, &links->output_gradients_}) {
     link->slots.resize(slots);
@@ -54,19 +54,19 @@ absl::Status StageLinks::AddP2PTransfer(Link& link, uint32_t slot, const nn::Bou
   // No gradient is needed if no parameter precedes this tensor.
   if (data == nullptr) return absl::OkStatus();
   P2PTransfer& transfer = link.slots[slot].emplace_back();
-  transfer.row_bytes = tensor.row_bytes;
+  transfer.sample_bytes = tensor.sample_bytes;
   transfer.data = transfer.host = data;
   if (device_.host_memory()) return absl::OkStatus();
-  ASSIGN_OR_RETURN(transfer.staged, device_.AllocateHost(tensor.row_bytes * max_rows_));
+  ASSIGN_OR_RETURN(transfer.staged, device_.AllocateHost(tensor.sample_bytes * max_samples_));
   transfer.host = transfer.staged.data();
   return absl::OkStatus();
 }
 
-void StageLinks::PostRecv(Link& link, uint32_t slot, uint32_t rows) {
-  if (link.group == nullptr || rows == 0) return;
+void StageLinks::PostRecv(Link& link, uint32_t slot, uint32_t samples) {
+  if (link.group == nullptr || samples == 0) return;
   for (P2PTransfer& transfer : link.slots[slot]) {
-    transfer.rows = rows;
-    transfer.work = link.group->Recv(transfer.host, rows * transfer.row_bytes,
+    transfer.samples = samples;
+    transfer.work = link.group->Recv(transfer.host, samples * transfer.sample_bytes,
                                      collectives::DataType::kUint8, link.peer);
   }
 }
@@ -76,16 +76,16 @@ absl::Status StageLinks::Await(Link& link, uint32_t slot) {
     if (transfer.work == nullptr) continue;
     RETURN_IF_ERROR(Finish(transfer));
     if (transfer.host != transfer.data) {
-      device_.CopyToDevice(transfer.data, transfer.host, transfer.rows * transfer.row_bytes);
+      device_.CopyToDevice(transfer.data, transfer.host, transfer.samples * transfer.sample_bytes);
     }
   }
   return absl::OkStatus();
 }
 
-void StageLinks::Send(Link& link, uint32_t slot, uint32_t rows) {
-  if (link.group == nullptr || rows == 0) return;
+void StageLinks::Send(Link& link, uint32_t slot, uint32_t samples) {
+  if (link.group == nullptr || samples == 0) return;
   for (P2PTransfer& transfer : link.slots[slot]) {
-    const size_t bytes = rows * transfer.row_bytes;
+    const size_t bytes = samples * transfer.sample_bytes;
     if (transfer.host != transfer.data) device_.CopyToHost(transfer.host, transfer.data, bytes);
     transfer.work =
         link.group->Send(transfer.host, bytes, collectives::DataType::kUint8, link.peer);
@@ -117,9 +117,10 @@ absl::Status StageLinks::AwaitSent(uint32_t slot) {
   return absl::OkStatus();
 }
 
-size_t StageLinks::activation_bytes(uint32_t rows) const {
+size_t StageLinks::activation_bytes(uint32_t samples) const {
   size_t bytes = 0;
-  for (const P2PTransfer& transfer : outputs_.slots.front()) bytes += rows * transfer.row_bytes;
+  for (const P2PTransfer& transfer : outputs_.slots.front())
+    bytes += samples * transfer.sample_bytes;
   return bytes;
 }
 

@@ -23,23 +23,25 @@
 namespace muster::pipeline {
 
 // Used by the training thread of one generation. Both ends of a link transfer micro-batches in the
-// same order. Micro-batches without rows are not transferred. Methods return the communicators'
+// same order. Micro-batches without samples are not transferred. Methods return the communicators'
 // errors.
 class StageLinks {
  public:
-  // `stage` is a plan with `slots` slots of at most max_rows rows each; it and `groups` outlive the
-  // links. RESOURCE_EXHAUSTED.
+  // `stage` is a plan with `slots` slots of at most max_samples samples each; it and `groups`
+  // outlive the links. RESOURCE_EXHAUSTED.
   static absl::StatusOr<std::unique_ptr<StageLinks>> Create(const train::ProcessGroups& groups,
                                                             nn::Plan* stage, uint32_t slots,
-                                                            uint32_t max_rows);
+                                                            uint32_t max_samples);
 
-  void PostRecvActivations(uint32_t slot, uint32_t rows) { PostRecv(inputs_, slot, rows); }
+  void PostRecvActivations(uint32_t slot, uint32_t samples) { PostRecv(inputs_, slot, samples); }
   absl::Status AwaitActivations(uint32_t slot) { return Await(inputs_, slot); }
-  void SendActivations(uint32_t slot, uint32_t rows) { Send(outputs_, slot, rows); }
+  void SendActivations(uint32_t slot, uint32_t samples) { Send(outputs_, slot, samples); }
 
-  void PostRecvGradients(uint32_t slot, uint32_t rows) { PostRecv(output_gradients_, slot, rows); }
+  void PostRecvGradients(uint32_t slot, uint32_t samples) {
+    PostRecv(output_gradients_, slot, samples);
+  }
   absl::Status AwaitGradients(uint32_t slot) { return Await(output_gradients_, slot); }
-  void SendGradients(uint32_t slot, uint32_t rows) { Send(input_gradients_, slot, rows); }
+  void SendGradients(uint32_t slot, uint32_t samples) { Send(input_gradients_, slot, samples); }
 
   // Whether all sends of the slot have completed.
   bool Sent(uint32_t slot) const;
@@ -48,17 +50,17 @@ class StageLinks {
 
   // Time spent waiting since Create.
   absl::Duration waited() const { return waited_; }
-  // Bytes that `rows` rows send to the next stage.
-  size_t activation_bytes(uint32_t rows) const;
+  // Bytes of activations that are sent to the next stage for `samples` samples.
+  size_t activation_bytes(uint32_t samples) const;
 
  private:
   // One tensor of a slot at one end of a link.
   struct P2PTransfer {
-    size_t row_bytes = 0;
+    size_t sample_bytes = 0;
     void* data = nullptr;  // in device memory
     void* host = nullptr;  // send or receive buffer; `data`, or `staged`
     kernels::HostMemory staged;
-    uint32_t rows = 0;                        // rows in flight
+    uint32_t samples = 0;                     // samples in flight
     std::shared_ptr<collectives::Work> work;  // null if none are
   };
   struct Link {
@@ -66,16 +68,16 @@ class StageLinks {
     uint32_t peer = 0;
     std::vector<std::vector<P2PTransfer>> slots;
   };
-  StageLinks(const train::ProcessGroups& groups, nn::Plan* stage, uint32_t max_rows);
+  StageLinks(const train::ProcessGroups& groups, nn::Plan* stage, uint32_t max_samples);
   absl::Status AddP2PTransfer(Link& link, uint32_t slot, const nn::BoundaryTensor& tensor,
                               void* data);
-  void PostRecv(Link& link, uint32_t slot, uint32_t rows);
+  void PostRecv(Link& link, uint32_t slot, uint32_t samples);
   absl::Status Await(Link& link, uint32_t slot);
-  void Send(Link& link, uint32_t slot, uint32_t rows);
+  void Send(Link& link, uint32_t slot, uint32_t samples);
   absl::Status Finish(P2PTransfer& transfer);
 
   kernels::Device& device_;
-  const uint32_t max_rows_;
+  const uint32_t max_samples_;
   Link inputs_, outputs_, input_gradients_, output_gradients_;
   absl::Duration waited_;
 };

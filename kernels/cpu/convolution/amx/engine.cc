@@ -45,14 +45,14 @@ class AmxEngine final : public ConvolutionEngine {
   AmxEngine(const ConvolutionShape& shape, const ConvolutionOptions& options)
       : shape_(Pointwise(shape) ? OfOnePixel(shape) : shape),
         options_(options),
-        images_of_row_(Pointwise(shape) ? shape.height * shape.width : 1),
+        images_of_sample_(Pointwise(shape) ? shape.height * shape.width : 1),
         panels_{.lanes = kLanes, .depth = shape.fan_in(), .out_channels = shape.out_channels},
         windows_(SumsWindows(shape, options)),
         forward_(Forward(GridWork::kProduct)),
         parts_(options.threads) {
     if (options.training) gradient_ = Forward(GridWork::kGradient);
     if (options.training && options.data_gradient) {
-      backward_data_ = GridPlanner::BackwardData(shape_, options.max_rows * images_of_row_);
+      backward_data_ = GridPlanner::BackwardData(shape_, options.max_samples * images_of_sample_);
     }
     PlaceWorkspace();
   }
@@ -72,9 +72,9 @@ class AmxEngine final : public ConvolutionEngine {
   }
   size_t workspace_bytes() const override { return workspace_bytes_; }
 
-  void Forward(int64_t rows, const void* x, const float* weights, const Epilogue& epilogue, void* y,
-               void* workspace) override {
-    Multiply(X(rows, x, workspace),
+  void Forward(int64_t samples, const void* x, const float* weights, const Epilogue& epilogue,
+               void* y, void* workspace) override {
+    Multiply(X(samples, x, workspace),
              {.plan = &forward_->plan(),
               .weights = weights,
               .target_channels = shape_.out_channels,
@@ -84,9 +84,9 @@ class AmxEngine final : public ConvolutionEngine {
              workspace);
   }
 
-  void BackwardData(int64_t rows, const void* dy, const float* weights, void* dx,
+  void BackwardData(int64_t samples, const void* dy, const float* weights, void* dx,
                     void* workspace) override {
-    Multiply(Dy(rows, dy),
+    Multiply(Dy(samples, dy),
              {.plan = &backward_data_->plan(),
               .weights = weights,
               .target_channels = shape_.in_channels,
@@ -96,20 +96,20 @@ class AmxEngine final : public ConvolutionEngine {
              workspace);
   }
 
-  void BackwardWeights(int64_t rows, const void* x, const void* dy, float* dweights, float* dbias,
-                       void* workspace) override {
-    if (dbias != nullptr) amx::SumBias(Dy(rows, dy), dbias);
-    if (rows == 0) {
+  void BackwardWeights(int64_t samples, const void* x, const void* dy, float* dweights,
+                       float* dbias, void* workspace) override {
+    if (dbias != nullptr) amx::SumBias(Dy(samples, dy), dbias);
+    if (samples == 0) {
       std::memset(dweights, 0, static_cast<size_t>(weights_elements()) * sizeof(float));
       return;
     }
-    const amx::StoredImages source = X(rows, x, workspace);
-    const int64_t pairs = Pairs(rows);
+    const amx::StoredImages source = X(samples, x, workspace);
+    const int64_t pairs = Pairs(samples);
     for (int64_t first = 0; first < pairs; first += pairs_at_once_) {
       const amx::GradientSums sums = {
           .plan = &gradient_->plan(),
           .x = source,
-          .dy = Dy(rows, dy),
+          .dy = Dy(samples, dy),
           .first_pair = first,
           .pairs = std::min(pairs_at_once_, pairs - first),
           .panels = panels_,
@@ -125,14 +125,14 @@ class AmxEngine final : public ConvolutionEngine {
  private:
   std::unique_ptr<const GridPlanner> Forward(GridWork work) const {
     if (windows_) return GridPlanner::ForwardOfWindows(shape_);
-    return GridPlanner::Forward(shape_, work, options_.max_rows * images_of_row_);
+    return GridPlanner::Forward(shape_, work, options_.max_samples * images_of_sample_);
   }
 
   // The windows if they are used, which are made in the workspace if there is one.
-  amx::StoredImages X(int64_t rows, const void* x, void* workspace) const {
+  amx::StoredImages X(int64_t samples, const void* x, void* workspace) const {
     const amx::StoredImages images = {.type = options_.x_type,
                                       .data = x,
-                                      .images = rows * images_of_row_,
+                                      .images = samples * images_of_sample_,
                                       .pixels = shape_.height * shape_.width,
                                       .channels = shape_.in_channels};
     if (!windows_) return images;
@@ -152,14 +152,14 @@ class AmxEngine final : public ConvolutionEngine {
             .pixels = shape_.height * shape_.out_width(),
             .channels = shape_.kernel * shape_.in_channels};
   }
-  amx::StoredImages Dy(int64_t rows, const void* dy) const {
+  amx::StoredImages Dy(int64_t samples, const void* dy) const {
     return {.type = options_.y_type,
             .data = dy,
-            .images = rows * images_of_row_,
+            .images = samples * images_of_sample_,
             .pixels = shape_.out_height() * shape_.out_width(),
             .channels = shape_.out_channels};
   }
-  int64_t Pairs(int64_t rows) const { return (rows * images_of_row_ + 1) / 2; }
+  int64_t Pairs(int64_t samples) const { return (samples * images_of_sample_ + 1) / 2; }
 
   // Whether the source has the grid's layout, except that it ends with the last pixel.
   static bool InPlace(const GridPlan& plan, const amx::StoredImages& source) {
@@ -180,8 +180,8 @@ class AmxEngine final : public ConvolutionEngine {
 
   // Places the windows, then the grid and each part's scratch, or the gradient's arrays.
   void PlaceWorkspace() {
-    const amx::StoredImages x = X(options_.max_rows, nullptr, nullptr);
-    const amx::StoredImages dy = Dy(options_.max_rows, nullptr);
+    const amx::StoredImages x = X(options_.max_samples, nullptr, nullptr);
+    const amx::StoredImages dy = Dy(options_.max_samples, nullptr);
     if (windows_) {
       windows_bytes_ = RoundUp(x.images * x.pixels * x.channels * SizeOf(DataType::kBfloat16));
     }
@@ -210,7 +210,7 @@ class AmxEngine final : public ConvolutionEngine {
     if (plan.positions < amx::kTile) {
       pairs_at_once_ = (pairs_at_once_ + amx::kTile - 1) / amx::kTile * amx::kTile;
     }
-    pairs_at_once_ = std::min(Pairs(options_.max_rows), pairs_at_once_);
+    pairs_at_once_ = std::min(Pairs(options_.max_samples), pairs_at_once_);
     workspace_bytes_ = std::max(workspace_bytes_, windows_bytes_ + gradient_bytes(pairs_at_once_));
   }
 
@@ -245,7 +245,7 @@ class AmxEngine final : public ConvolutionEngine {
 
   const ConvolutionShape shape_;
   const ConvolutionOptions options_;
-  const int64_t images_of_row_;
+  const int64_t images_of_sample_;
   const TilePanels panels_;
   const bool windows_;  // sum windows instead of pixels
   const std::unique_ptr<const GridPlanner> forward_;

@@ -121,18 +121,18 @@ void ArrangeDy(const GradientSums& sums, const Arrangement& to, int64_t target, 
   const __m512i lower = _mm512_load_si512(kPairs[0]);
   const __m512i upper = _mm512_load_si512(kPairs[1]);
   PairWalk walk(sums, *sums.plan, sums.dy, sums.plan->targets[target].pixels, tiles.begin * kTile);
-  char* line = static_cast<char*>(sums.scratch) + to.x_bytes + target * to.dy_target_bytes() +
-               tiles.begin * kTile * 2 * kCacheLine;
+  char* row = static_cast<char*>(sums.scratch) + to.x_bytes + target * to.dy_target_bytes() +
+              tiles.begin * kTile * 2 * kCacheLine;
   for (int64_t position = tiles.begin * kTile; position < tiles.end * kTile; ++position) {
     const PairAt pair = walk.Next();
     for (int64_t panel = 0; panel < to.panels; ++panel) {
       const __m512i first = LoadOf(sums.dy, pair.first, panel * kBlock);
       const __m512i second = LoadOf(sums.dy, pair.second, panel * kBlock);
-      char* const at = line + panel * to.dy_panel_bytes();
+      char* const at = row + panel * to.dy_panel_bytes();
       _mm512_store_si512(at, _mm512_permutex2var_epi16(first, lower, second));
       _mm512_store_si512(at + kCacheLine, _mm512_permutex2var_epi16(first, upper, second));
     }
-    line += 2 * kCacheLine;
+    row += 2 * kCacheLine;
   }
 }
 
@@ -162,7 +162,7 @@ class PartOfGradient {
 
  private:
   // Bytes of a row of dy's panel, and of the gradient's panels except the last one.
-  static constexpr int64_t kLineBytes = 2 * kCacheLine;
+  static constexpr int64_t kRowBytes = 2 * kCacheLine;
 
   const char* X(const cpu::GridTap& use, int64_t block) const {
     return static_cast<const char*>(sums_.scratch) +
@@ -174,13 +174,11 @@ class PartOfGradient {
            use.target * arranged_.dy_target_bytes() + panel * arranged_.dy_panel_bytes();
   }
 
-  int64_t LinesOf(int64_t block) const {
-    return Smaller(kBlock, sums_.x.channels - block * kBlock);
-  }
+  int64_t RowsOf(int64_t block) const { return Smaller(kBlock, sums_.x.channels - block * kBlock); }
   float* At(int64_t block, int64_t panel, int64_t tap) const {
     return sums_.dweights + sums_.panels.offset(panel, tap * sums_.x.channels + block * kBlock, 0);
   }
-  int64_t LineBytes(int64_t panel) const {
+  int64_t RowBytes(int64_t panel) const {
     return sums_.panels.width(panel) * static_cast<int64_t>(sizeof(float));
   }
 
@@ -190,7 +188,7 @@ class PartOfGradient {
       bool seen = false;
       for (int64_t place = 0; place < plan_.tap_count; ++place) seen |= plan_.taps[place] == tap;
       if (seen) continue;
-      Write(nullptr, LinesOf(block) * LineBytes(panel), At(block, panel, tap));
+      Write(nullptr, RowsOf(block) * RowBytes(panel), At(block, panel, tap));
     }
   }
 
@@ -214,21 +212,21 @@ class PartOfGradient {
   // are not part of the gradient.
   void SumTap(int64_t place, int64_t block, int64_t panel) {
     float* const to = At(block, panel, plan_.taps[place]);
-    const int64_t bytes = LinesOf(block) * LineBytes(panel);
-    if (LinesOf(block) == kBlock && !sums_.stream) return SumInto(place, block, panel, to);
+    const int64_t bytes = RowsOf(block) * RowBytes(panel);
+    if (RowsOf(block) == kBlock && !sums_.stream) return SumInto(place, block, panel, to);
     if (sums_.add) std::memcpy(part_block_, to, bytes);
     SumInto(place, block, panel, part_block_);
     Write(part_block_, bytes, to);
   }
 
   void SumInto(int64_t place, int64_t block, int64_t panel, float* to) const {
-    if (LineBytes(panel) == kCacheLine) return SumNarrow(place, block, panel, to);
+    if (RowBytes(panel) == kCacheLine) return SumNarrow(place, block, panel, to);
     float* const lower = to + kTile * kBlock;
     if (sums_.add) {
-      _tile_loadd(0, to, kLineBytes);
-      _tile_loadd(1, to + kTile, kLineBytes);
-      _tile_loadd(2, lower, kLineBytes);
-      _tile_loadd(3, lower + kTile, kLineBytes);
+      _tile_loadd(0, to, kRowBytes);
+      _tile_loadd(1, to + kTile, kRowBytes);
+      _tile_loadd(2, lower, kRowBytes);
+      _tile_loadd(3, lower + kTile, kRowBytes);
     } else {
       _tile_zero(0);
       _tile_zero(1);
@@ -242,22 +240,22 @@ class PartOfGradient {
       const char* dy = Dy(plan_.uses[use], panel);
       for (int64_t at = 0; at < arranged_.positions; at += kTile) {
         _tile_loadd(4, rows, row_bytes);
-        _tile_loadd(6, dy, kLineBytes);
+        _tile_loadd(6, dy, kRowBytes);
         _tile_dpbf16ps(0, 4, 6);
-        _tile_loadd(7, dy + kCacheLine, kLineBytes);
+        _tile_loadd(7, dy + kCacheLine, kRowBytes);
         _tile_dpbf16ps(1, 4, 7);
         _tile_loadd(5, lower_rows, row_bytes);
         _tile_dpbf16ps(2, 5, 6);
         _tile_dpbf16ps(3, 5, 7);
         rows += kCacheLine;
         lower_rows += kCacheLine;
-        dy += kTile * kLineBytes;
+        dy += kTile * kRowBytes;
       }
     }
-    _tile_stored(0, to, kLineBytes);
-    _tile_stored(1, to + kTile, kLineBytes);
-    _tile_stored(2, lower, kLineBytes);
-    _tile_stored(3, lower + kTile, kLineBytes);
+    _tile_stored(0, to, kRowBytes);
+    _tile_stored(1, to + kTile, kRowBytes);
+    _tile_stored(2, lower, kRowBytes);
+    _tile_stored(3, lower + kTile, kRowBytes);
   }
 
   // The last panel may have rows of one tile.
@@ -277,11 +275,11 @@ class PartOfGradient {
       for (int64_t at = 0; at < arranged_.positions; at += kTile) {
         _tile_loadd(4, rows, row_bytes);
         _tile_loadd(5, rows + kTile * row_bytes, row_bytes);
-        _tile_loadd(6, dy, kLineBytes);
+        _tile_loadd(6, dy, kRowBytes);
         _tile_dpbf16ps(0, 4, 6);
         _tile_dpbf16ps(2, 5, 6);
         rows += kCacheLine;
-        dy += kTile * kLineBytes;
+        dy += kTile * kRowBytes;
       }
     }
     _tile_stored(0, to, kCacheLine);

@@ -116,12 +116,12 @@ std::unique_ptr<const GridPlanner> GridPlanner::BackwardData(const ConvolutionSh
 std::unique_ptr<const GridPlanner> GridPlanner::Cheapest(const ConvolutionShape& shape,
                                                          MakeAxis* make_axis, GridWork work,
                                                          int64_t images) {
-  const Axis lines = make_axis(shape, shape.height, shape.out_height());
+  const Axis rows = make_axis(shape, shape.height, shape.out_height());
   const Axis columns = make_axis(shape, shape.width, shape.out_width());
-  std::unique_ptr<const GridPlanner> best(new GridPlanner(lines, columns, shape.kernel));
-  for (const bool lines_apart : {false, true}) {
+  std::unique_ptr<const GridPlanner> best(new GridPlanner(rows, columns, shape.kernel));
+  for (const bool rows_apart : {false, true}) {
     for (const bool columns_apart : {false, true}) {
-      const Axis vertical = lines_apart ? lines.Apart() : lines;
+      const Axis vertical = rows_apart ? rows.Apart() : rows;
       const Axis horizontal = columns_apart ? columns.Apart() : columns;
       if (vertical.taps.size() * horizontal.taps.size() > kMaxUses) continue;
       std::unique_ptr<const GridPlanner> planner(
@@ -141,7 +141,7 @@ int64_t GridPlanner::Cost(GridWork work, int64_t images) const {
 }
 
 std::vector<int32_t> GridPlanner::PixelsOf(const Axis& vertical, const Axis& horizontal,
-                                           bool source, int64_t first_line, int64_t first_column) {
+                                           bool source, int64_t first_row, int64_t first_column) {
   std::vector<int32_t> pixels(vertical.pitch * horizontal.pitch, -1);
   const auto visit = [&](const Axis& axis, int64_t first, const auto& see) {
     const int64_t size = source ? axis.source_size : axis.target_size;
@@ -150,15 +150,15 @@ std::vector<int32_t> GridPlanner::PixelsOf(const Axis& vertical, const Axis& hor
     for (int64_t at = first; at < size; at += step) see(position++, at);
   };
   const int64_t width = source ? horizontal.source_size : horizontal.target_size;
-  visit(vertical, first_line, [&](int64_t line, int64_t h) {
+  visit(vertical, first_row, [&](int64_t row, int64_t h) {
     visit(horizontal, first_column, [&](int64_t column, int64_t w) {
-      pixels[line * horizontal.pitch + column] = static_cast<int32_t>(h * width + w);
+      pixels[row * horizontal.pitch + column] = static_cast<int32_t>(h * width + w);
     });
   });
   return pixels;
 }
 
-GridPlanner::GridPlanner(const Axis& vertical, const Axis& horizontal, int64_t line_taps) {
+GridPlanner::GridPlanner(const Axis& vertical, const Axis& horizontal, int64_t row_taps) {
   plan_.positions = vertical.pitch * horizontal.pitch;
   plan_.target_pixels = vertical.target_size * horizontal.target_size;
   std::vector<int64_t> planes(vertical.source_step * horizontal.source_step, -1);
@@ -176,22 +176,22 @@ GridPlanner::GridPlanner(const Axis& vertical, const Axis& horizontal, int64_t l
     if (place == static_cast<int64_t>(taps_.size())) taps_.push_back(tap);
     return static_cast<int64_t>(place);
   };
-  for (int64_t line = 0; line < std::min(vertical.target_step, vertical.target_size); ++line) {
+  for (int64_t row = 0; row < std::min(vertical.target_step, vertical.target_size); ++row) {
     for (int64_t column = 0; column < std::min(horizontal.target_step, horizontal.target_size);
          ++column) {
       const auto target = static_cast<int64_t>(target_taps_.size());
       std::vector<GridTap>& taps = target_taps_.emplace_back();
       for (const Axis::Tap& r : vertical.taps) {
-        if (r.target != line) continue;
+        if (r.target != row) continue;
         for (const Axis::Tap& s : horizontal.taps) {
           if (s.target != column) continue;
           const int64_t shift =
               (r.shift + vertical.lead) * horizontal.pitch + s.shift + horizontal.lead;
           plan_.largest_shift = std::max(plan_.largest_shift, shift);
-          taps.push_back({place_of(r.tap * line_taps + s.tap), target, plane_of(r, s), shift});
+          taps.push_back({place_of(r.tap * row_taps + s.tap), target, plane_of(r, s), shift});
         }
       }
-      pixels_.push_back(PixelsOf(vertical, horizontal, false, line, column));
+      pixels_.push_back(PixelsOf(vertical, horizontal, false, row, column));
     }
   }
   for (size_t i = 0; i < target_taps_.size(); ++i) {

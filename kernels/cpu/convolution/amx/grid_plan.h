@@ -34,7 +34,7 @@ class GridPlanner {
 
   using MakeAxis = Axis(const ConvolutionShape& shape, int64_t size, int64_t out_size);
 
-  GridPlanner(const Axis& vertical, const Axis& horizontal, int64_t line_taps);
+  GridPlanner(const Axis& vertical, const Axis& horizontal, int64_t row_taps);
   static Axis ForwardAxis(const ConvolutionShape& shape, int64_t size, int64_t out_size);
   static Axis BackwardAxis(const ConvolutionShape& shape, int64_t size, int64_t out_size);
   static std::unique_ptr<const GridPlanner> Cheapest(const ConvolutionShape& shape,
@@ -45,7 +45,7 @@ class GridPlanner {
   void ListUses();
   // The pixel at each position of the plane or target that begins with this row and column.
   static std::vector<int32_t> PixelsOf(const Axis& vertical, const Axis& horizontal, bool source,
-                                       int64_t first_line, int64_t first_column);
+                                       int64_t first_row, int64_t first_column);
 
   GridPlan plan_{};
   std::vector<int32_t> sources_;

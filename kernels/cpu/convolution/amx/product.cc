@@ -68,7 +68,7 @@ class PartOfProduct {
           if (product_.transposed) {
             PackTransposed(plan_.taps[place], step, panel, to);
           } else {
-            PackLines(plan_.taps[place], step, panel, to);
+            PackRows(plan_.taps[place], step, panel, to);
           }
         }
       }
@@ -76,14 +76,15 @@ class PartOfProduct {
   }
 
   // Half `half` of a row of the weights' panel; zeros where it has none.
-  __m512 Line(int64_t panel, int64_t tap, int64_t channel, int64_t channels, int64_t half) const {
+  __m512 HalfRow(int64_t panel, int64_t tap, int64_t channel, int64_t channels,
+                 int64_t half) const {
     const bool holds = channel < channels && half * kTile < product_.panels.width(panel);
     if (!holds) return _mm512_setzero_ps();
     return _mm512_loadu_ps(product_.weights +
                            product_.panels.offset(panel, tap * channels + channel, half * kTile));
   }
 
-  void PackLines(int64_t tap, int64_t step, int64_t panel, char* to) const {
+  void PackRows(int64_t tap, int64_t step, int64_t panel, char* to) const {
     alignas(kCacheLine) static constexpr uint16_t kPairs[32] = {
         0, 16, 1, 17, 2,  18, 3,  19, 4,  20, 5,  21, 6,  22, 7,  23,
         8, 24, 9, 25, 10, 26, 11, 27, 12, 28, 13, 29, 14, 30, 15, 31};
@@ -92,8 +93,8 @@ class PartOfProduct {
     for (int64_t pair = 0; pair < kTile; ++pair) {
       const int64_t channel = step * kDepth + 2 * pair;
       for (int64_t half = 0; half < 2; ++half) {
-        const __m512bh both = _mm512_cvtne2ps_pbh(Line(panel, tap, channel + 1, channels, half),
-                                                  Line(panel, tap, channel, channels, half));
+        const __m512bh both = _mm512_cvtne2ps_pbh(HalfRow(panel, tap, channel + 1, channels, half),
+                                                  HalfRow(panel, tap, channel, channels, half));
         _mm512_store_si512(to + half * kTileBytes + pair * kCacheLine,
                            _mm512_permutexvar_epi16(order, reinterpret_cast<__m512i>(both)));
       }
@@ -108,7 +109,7 @@ class PartOfProduct {
       for (int64_t i = 0; i < kTile; ++i) {
         const int64_t channel = panel * kBlock + half * kTile + i;
         rows[i] = reinterpret_cast<__m512i>(_mm512_cvtne2ps_pbh(
-            Line(step, tap, channel, channels, 1), Line(step, tap, channel, channels, 0)));
+            HalfRow(step, tap, channel, channels, 1), HalfRow(step, tap, channel, channels, 0)));
       }
       Transpose(rows);
       for (int64_t i = 0; i < kTile; ++i) _mm512_store_si512(to + i * kCacheLine, rows[i]);
@@ -219,16 +220,16 @@ class PartOfProduct {
 void FillWindows(const WindowShape& shape, const StoredImages& x, void* windows, int part,
                  int parts) {
   const int64_t window = shape.kernel * x.channels;
-  const int64_t line_elements = shape.width * x.channels;
-  const Piece lines = PieceOf(x.images * shape.height, part, parts);
-  auto* to = static_cast<uint16_t*>(windows) + lines.begin * shape.out_width * window;
-  for (int64_t line = lines.begin; line < lines.end; ++line) {
+  const int64_t row_elements = shape.width * x.channels;
+  const Piece rows = PieceOf(x.images * shape.height, part, parts);
+  auto* to = static_cast<uint16_t*>(windows) + rows.begin * shape.out_width * window;
+  for (int64_t row = rows.begin; row < rows.end; ++row) {
     for (int64_t i = 0; i < shape.out_width; ++i, to += window) {
       const int64_t first = (i * shape.stride - shape.padding) * x.channels;
       const int64_t begin = first < 0 ? -first : 0;
-      const __mmask32 inside = Mask32(Smaller(window, line_elements - first)) & ~Mask32(begin);
+      const __mmask32 inside = Mask32(Smaller(window, row_elements - first)) & ~Mask32(begin);
       _mm512_mask_storeu_epi16(to, Mask32(window),
-                               LoadMasked(x.type, x.data, line * line_elements + first, inside));
+                               LoadMasked(x.type, x.data, row * row_elements + first, inside));
     }
   }
 }

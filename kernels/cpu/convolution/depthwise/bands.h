@@ -19,10 +19,10 @@ inline constexpr int64_t kUncachedBytes = 8 << 20;
 // Number of values accumulated in float32 before the sums are added to sums of similar magnitude.
 inline constexpr int64_t kDepthwiseBandPixels = 1024;
 
-// A convolution between input [rows, height, width, channels] and output [rows, out_height,
+// A convolution between input [samples, height, width, channels] and output [samples, out_height,
 // out_width, channels], in either direction.
 struct ThreeGeometry {
-  int64_t rows, height, width, out_height, out_width, channels, padding;
+  int64_t samples, height, width, out_height, out_width, channels, padding;
 
   int64_t padded_channels() const { return (channels + 15) / 16 * 16; }
   // Number of blocks of kWidth channels.
@@ -38,10 +38,10 @@ struct ThreeGeometry {
   }
 };
 
-// A range [row_begin, row_end) of samples and, within one sample, a range [begin, end) of output
-// rows.
+// A range [sample_begin, sample_end) of samples and, within one sample, a range [begin, end) of
+// output rows.
 struct DepthwiseBand {
-  int64_t row_begin, row_end;
+  int64_t sample_begin, sample_end;
   int64_t begin, end;
 };
 
@@ -49,22 +49,24 @@ struct DepthwiseBand {
 // image, as many as kBandBytes allow, but at least two.
 template <int kStride, typename S, int64_t kBandBytes = kDepthwiseBandBytes, typename Visit>
 inline void ForEachBand(const ThreeGeometry& g, const Visit& visit) {
-  const int64_t line = (kStride * g.width + g.out_width) * g.channels * sizeof(S);
-  if (line * g.out_height > kDepthwiseBandBytes) {
-    const int64_t lines = kBandBytes / line / 2 * 2;
-    const int64_t step = lines > 2 ? lines : 2;
-    for (int64_t row = 0; row < g.rows; ++row) {
+  const int64_t row_bytes = (kStride * g.width + g.out_width) * g.channels * sizeof(S);
+  if (row_bytes * g.out_height > kDepthwiseBandBytes) {
+    const int64_t rows = kBandBytes / row_bytes / 2 * 2;
+    const int64_t step = rows > 2 ? rows : 2;
+    for (int64_t sample = 0; sample < g.samples; ++sample) {
       for (int64_t h = 0; h < g.out_height; h += step) {
-        visit(DepthwiseBand{row, row + 1, h, h + step < g.out_height ? h + step : g.out_height});
+        visit(DepthwiseBand{sample, sample + 1, h,
+                            h + step < g.out_height ? h + step : g.out_height});
       }
     }
     return;
   }
-  const int64_t by_bytes = kDepthwiseBandBytes / (line * g.out_height);
+  const int64_t by_bytes = kDepthwiseBandBytes / (row_bytes * g.out_height);
   const int64_t by_pixels = kDepthwiseBandPixels / (g.out_height * g.out_width) + 1;
   const int64_t step = by_bytes < by_pixels ? by_bytes : by_pixels;
-  for (int64_t row = 0; row < g.rows; row += step) {
-    visit(DepthwiseBand{row, row + step < g.rows ? row + step : g.rows, 0, g.out_height});
+  for (int64_t sample = 0; sample < g.samples; sample += step) {
+    visit(DepthwiseBand{sample, sample + step < g.samples ? sample + step : g.samples, 0,
+                        g.out_height});
   }
 }
 
@@ -79,13 +81,13 @@ class NextBand {
   static NextBand After(const ThreeGeometry& g, const DepthwiseBand& band, const S* in,
                         const S* out) {
     const int64_t in_step = g.width * g.channels, out_step = g.out_width * g.channels;
-    const int64_t elements = g.rows * (g.height * in_step + g.out_height * out_step);
-    const int64_t row = band.row_end - 1;
-    const int64_t in_line = row * g.height + kStride * band.end + 1;
-    const int64_t out_line = row * g.out_height + band.end;
+    const int64_t elements = g.samples * (g.height * in_step + g.out_height * out_step);
+    const int64_t sample = band.sample_end - 1;
+    const int64_t in_row = sample * g.height + kStride * band.end + 1;
+    const int64_t out_row = sample * g.out_height + band.end;
     NextBand next;
-    next.in_ = reinterpret_cast<const char*>(in + in_line * in_step);
-    next.out_ = reinterpret_cast<const char*>(out + out_line * out_step);
+    next.in_ = reinterpret_cast<const char*>(in + in_row * in_step);
+    next.out_ = reinterpret_cast<const char*>(out + out_row * out_step);
     next.uncached_ = elements * static_cast<int64_t>(sizeof(S)) > kUncachedBytes;
     return next;
   }
@@ -112,8 +114,8 @@ class NextBand {
 #endif
 
  private:
-  static constexpr int64_t kLineBytes = 64;
-  static constexpr int64_t kBetweenBytes = 1024;  // between repeated prefetches of a line
+  static constexpr int64_t kCacheLineBytes = 64;
+  static constexpr int64_t kBetweenBytes = 1024;  // between repeated prefetches of a cache line
 
   template <int kBytes, int kTimes>
   MUSTER_ALWAYS_INLINE void Read(const char*& at) const {
@@ -135,7 +137,7 @@ class NextBand {
   template <int kBytes, int kBegin, int kEnd, typename Visit>
   static MUSTER_ALWAYS_INLINE void Request(const char* at, const Visit& visit) {
 #pragma clang loop unroll(full)
-    for (int i = 0; i < kBytes; i += kLineBytes) {
+    for (int i = 0; i < kBytes; i += kCacheLineBytes) {
 #pragma clang loop unroll(full)
       for (int k = kBegin; k < kEnd; ++k) visit(at + i - k * kBetweenBytes);
     }

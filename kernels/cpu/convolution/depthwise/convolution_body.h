@@ -64,14 +64,14 @@ struct DepthwiseForwardBody {
   template <typename T, int kCount>
   MUSTER_ALWAYS_INLINE void RunPixel(int64_t h, int64_t w, int64_t channel) const {
     constexpr int kWidth = Element<T>::kWidth;
-    const Range lines = axes.vertical.PixelsOf(h);
+    const Range rows = axes.vertical.PixelsOf(h);
     const Range columns = axes.horizontal.PixelsOf(w);
     T sum[kCount] = {};
-    for (int64_t line = lines.begin; line < lines.end; ++line) {
+    for (int64_t row = rows.begin; row < rows.end; ++row) {
       for (int64_t column = columns.begin; column < columns.end; ++column) {
         const int64_t tap =
-            (line - axes.vertical.Begin(h)) * shape.kernel + column - axes.horizontal.Begin(w);
-        const S* p = x + (line * shape.width + column) * shape.channels + channel;
+            (row - axes.vertical.Begin(h)) * shape.kernel + column - axes.horizontal.Begin(w);
+        const S* p = x + (row * shape.width + column) * shape.channels + channel;
         const float* q = weights + tap * axes.padded_channels + channel;
         for (int i = 0; i < kCount; ++i) {
           const T weight = RoundToType(shape.compute_type, Element<T>::Load(q + i * kWidth));
@@ -119,12 +119,12 @@ struct DepthwiseBackwardDataBody {
     const int64_t below = h + shape.padding;
     const int64_t right = w + shape.padding;
     for (int64_t r = below % shape.stride; r < shape.kernel && r <= below; r += shape.stride) {
-      const int64_t line = (below - r) / shape.stride;
-      if (line >= axes.vertical.windows) continue;
+      const int64_t row = (below - r) / shape.stride;
+      if (row >= axes.vertical.windows) continue;
       for (int64_t s = right % shape.stride; s < shape.kernel && s <= right; s += shape.stride) {
         const int64_t column = (right - s) / shape.stride;
         if (column >= axes.horizontal.windows) continue;
-        const S* p = dy + (line * axes.horizontal.windows + column) * shape.channels + channel;
+        const S* p = dy + (row * axes.horizontal.windows + column) * shape.channels + channel;
         const float* q = weights + (r * shape.kernel + s) * axes.padded_channels + channel;
         for (int i = 0; i < kCount; ++i) {
           const T weight = RoundToType(shape.compute_type, Element<T>::Load(q + i * kWidth));
@@ -171,13 +171,13 @@ struct DepthwiseBackwardWeightsBody {
   template <typename T, int kCount>
   MUSTER_ALWAYS_INLINE void SumTap(int64_t r, int64_t s, int64_t channel, T (&sum)[kCount]) const {
     constexpr int kWidth = Element<T>::kWidth;
-    const Range lines = axes.vertical.WindowsWithCell(r);
+    const Range rows = axes.vertical.WindowsWithCell(r);
     const Range columns = axes.horizontal.WindowsWithCell(s);
-    for (int64_t h = lines.begin; h < lines.end; ++h) {
-      const int64_t in_line = axes.vertical.Begin(h) + r;
+    for (int64_t h = rows.begin; h < rows.end; ++h) {
+      const int64_t in_row = axes.vertical.Begin(h) + r;
       const int64_t in_column = axes.horizontal.Begin(columns.begin) + s;
       const int64_t out = h * axes.horizontal.windows + columns.begin;
-      const S* p = x + (in_line * shape.width + in_column) * shape.channels + channel;
+      const S* p = x + (in_row * shape.width + in_column) * shape.channels + channel;
       const S* q = dy + out * shape.channels + channel;
       for (int64_t w = columns.begin; w < columns.end; ++w) {
         for (int i = 0; i < kCount; ++i) {
@@ -200,8 +200,8 @@ struct DepthwiseBackwardWeightsBody {
 
 inline ThreeGeometry ForwardGeometry(const DepthwiseConvolutionShape& shape,
                                      const DepthwiseAxes& axes) {
-  return {shape.rows,     shape.height, shape.width, axes.vertical.windows, axes.horizontal.windows,
-          shape.channels, shape.padding};
+  return {shape.samples,           shape.height,   shape.width,  axes.vertical.windows,
+          axes.horizontal.windows, shape.channels, shape.padding};
 }
 
 // Whether three_body.h supports the shape.
@@ -278,14 +278,14 @@ inline void DepthwiseForward(const DepthwiseConvolutionShape& shape,
     return shape.stride == 1 ? ForwardThree<Operand, 1>(forward, x)
                              : ForwardThree<Operand, 2>(forward, x);
   }
-  const int64_t out_row = axes.out_pixels() * shape.channels;
+  const int64_t out_sample = axes.out_pixels() * shape.channels;
   const S* addend = static_cast<const S*>(epilogue.addend);
-  for (int64_t row = 0; row < shape.rows; ++row) {
+  for (int64_t sample = 0; sample < shape.samples; ++sample) {
     ForEachChannelBlock(shape.channels, DepthwiseForwardBody<Operand>{shape, axes, x, weights,
                                                                       epilogue, addend, y});
     x += shape.height * shape.width * shape.channels;
-    y += out_row;
-    if (addend != nullptr) addend += out_row;
+    y += out_sample;
+    if (addend != nullptr) addend += out_sample;
   }
 }
 
@@ -297,8 +297,8 @@ inline void DepthwiseBackwardData(const DepthwiseConvolutionShape& shape,
   ThreeGeometry geometry = ForwardGeometry(shape, axes);
   if (IsThree(shape) && shape.stride == 1) {
     // A convolution of dy with the kernel rotated by 180 degrees.
-    geometry = {shape.rows,  geometry.out_height, geometry.out_width, shape.height,
-                shape.width, shape.channels,      2 - shape.padding};
+    geometry = {shape.samples, geometry.out_height, geometry.out_width, shape.height,
+                shape.width,   shape.channels,      2 - shape.padding};
     const ThreeForward<typename Operand::Storage> forward{geometry,           weights, true,
                                                           shape.compute_type, {},      dx};
     return forward.template Run<Operand, 1, false>(dy);
@@ -306,7 +306,7 @@ inline void DepthwiseBackwardData(const DepthwiseConvolutionShape& shape,
   if (IsThree(shape) && shape.padding == 1) {
     return ThreeBackwardStride2<Operand>{geometry, weights, shape.compute_type, dy, dx}.Run();
   }
-  for (int64_t row = 0; row < shape.rows; ++row) {
+  for (int64_t sample = 0; sample < shape.samples; ++sample) {
     ForEachChannelBlock(shape.channels,
                         DepthwiseBackwardDataBody<Operand>{shape, axes, dy, weights, dx});
     dy += axes.out_pixels() * shape.channels;
@@ -325,7 +325,7 @@ inline void DepthwiseBackwardWeights(const DepthwiseConvolutionShape& shape,
     const ThreeBackwardWeights<Operand> backward{geometry, x, dy, dweights, dbias};
     return shape.stride == 1 ? backward.template Run<1>() : backward.template Run<2>();
   }
-  for (int64_t row = 0; row < shape.rows; ++row) {
+  for (int64_t sample = 0; sample < shape.samples; ++sample) {
     ForEachChannelBlock(shape.channels,
                         DepthwiseBackwardWeightsBody<Operand>{shape, axes, x, dy, dweights, dbias});
     x += shape.height * shape.width * shape.channels;

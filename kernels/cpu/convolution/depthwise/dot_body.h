@@ -70,14 +70,15 @@ struct DotForward {
 
   // kEnd: whether there is an epilogue.
   template <int kStride, bool kEnd>
-  MUSTER_ALWAYS_INLINE NextBand Line(const Bfloat16* image, int64_t row, int64_t h, int64_t channel,
-                                     const Weights& w, const End& end, NextBand next) const {
+  MUSTER_ALWAYS_INLINE NextBand ComputeRow(const Bfloat16* image, int64_t sample, int64_t h,
+                                           int64_t channel, const Weights& w, const End& end,
+                                           NextBand next) const {
     const int64_t channels = g.channels;
-    const int64_t first = (row * g.out_height + h) * g.out_width * channels + channel;
-    DotLine lines[3];
+    const int64_t first = (sample * g.out_height + h) * g.out_width * channels + channel;
+    DotRow rows[3];
 #pragma clang loop unroll(full)
     for (int r = 0; r < 3; ++r) {
-      lines[r] = DotLine::Of(image, h * kStride - 1 + r, g.height, g.width, channels);
+      rows[r] = DotRow::Of(image, h * kStride - 1 + r, g.height, g.width, channels);
     }
     Bfloat16* to = y + first;
     const Bfloat16* addend = epilogue.addend != nullptr
@@ -86,7 +87,7 @@ struct DotForward {
     DotPairs upper;
     DotFloats lower;
     const auto load = [&]() __attribute__((always_inline)) {
-      const DotPixel a = lines[0].Next(), b = lines[1].Next(), c = lines[2].Next();
+      const DotPixel a = rows[0].Next(), b = rows[1].Next(), c = rows[2].Next();
       upper = Interleave(a, b);
       lower = Widen(c);
       next.ReadIn<64 * kStride, 8>();
@@ -160,10 +161,10 @@ struct DotForward {
         const int64_t channel = g.Block<kDotLanes>(block);
         const Weights w = LoadWeights(channel);
         const End end = LoadEnd(channel);
-        for (int64_t row = band.row_begin; row < band.row_end; ++row) {
-          const Bfloat16* const image = x + row * g.height * g.width * g.channels + channel;
+        for (int64_t sample = band.sample_begin; sample < band.sample_end; ++sample) {
+          const Bfloat16* const image = x + sample * g.height * g.width * g.channels + channel;
           for (int64_t h = band.begin; h < band.end; ++h) {
-            next = Line<kStride, kEnd>(image, row, h, channel, w, end, next);
+            next = ComputeRow<kStride, kEnd>(image, sample, h, channel, w, end, next);
           }
         }
       }
@@ -192,14 +193,14 @@ struct DotBackwardStride2 {
 
   // Computes rows 2 i and, with kBelow, 2 i + 1 of the input.
   template <bool kBelow>
-  MUSTER_ALWAYS_INLINE NextBand Lines(int64_t row, int64_t i, int64_t channel, const Weights& w,
-                                      NextBand next) const {
+  MUSTER_ALWAYS_INLINE NextBand ComputeRows(int64_t sample, int64_t i, int64_t channel,
+                                            const Weights& w, NextBand next) const {
     const int64_t channels = g.channels;
-    const int64_t line = g.width * channels;
-    const Bfloat16* const image = dy + row * g.out_height * g.out_width * channels + channel;
-    DotLine upper = DotLine::Of(image, i, g.out_height, g.out_width, channels);
-    DotLine lower = DotLine::Of(image, i + 1, g.out_height, g.out_width, channels);
-    Bfloat16* at = dx + (row * g.height + 2 * i) * line + channel;
+    const int64_t row_stride = g.width * channels;
+    const Bfloat16* const image = dy + sample * g.out_height * g.out_width * channels + channel;
+    DotRow upper = DotRow::Of(image, i, g.out_height, g.out_width, channels);
+    DotRow lower = DotRow::Of(image, i + 1, g.out_height, g.out_width, channels);
+    Bfloat16* at = dx + (sample * g.height + 2 * i) * row_stride + channel;
     const auto load = [&]() __attribute__((always_inline)) {
       const DotPixel a = upper.Next(), b = lower.Next();
       next.ReadOut<64, 8>();
@@ -212,7 +213,7 @@ struct DotBackwardStride2 {
       next.WriteIn<128>();
       if constexpr (!kBelow) return;
       AddProducts(d.both, w.w71, below);
-      below.Store(at + line);
+      below.Store(at + row_stride);
     };
     const auto right = [&](const Column& d, const Column& e) __attribute__((always_inline)) {
       DotFloats above = {}, below = {};
@@ -223,7 +224,7 @@ struct DotBackwardStride2 {
       if constexpr (!kBelow) return;
       AddProducts(d.both, w.w82, below);
       AddProducts(e.both, w.w60, below);
-      below.Store(at + line + channels);
+      below.Store(at + row_stride + channels);
     };
     Column d = load();
     for (int64_t j = g.out_width - 1; j > 0; --j, at += 2 * channels) {
@@ -246,9 +247,10 @@ struct DotBackwardStride2 {
         const Weights w = {from.One(4),     from.One(5),     from.One(3),
                            from.Pair(7, 1), from.Pair(8, 2), from.Pair(6, 0)};
         const int64_t pairs = band.end < g.height / 2 ? band.end : g.height / 2;
-        for (int64_t row = band.row_begin; row < band.row_end; ++row) {
-          for (int64_t i = band.begin; i < pairs; ++i) next = Lines<true>(row, i, channel, w, next);
-          if (pairs < band.end) next = Lines<false>(row, pairs, channel, w, next);
+        for (int64_t sample = band.sample_begin; sample < band.sample_end; ++sample) {
+          for (int64_t i = band.begin; i < pairs; ++i)
+            next = ComputeRows<true>(sample, i, channel, w, next);
+          if (pairs < band.end) next = ComputeRows<false>(sample, pairs, channel, w, next);
         }
       }
     });
@@ -271,19 +273,19 @@ struct DotBackwardWeights {
 
   // Sums rows h and h + 1 of windows; a row that does not exist is zero.
   template <int kStride>
-  MUSTER_ALWAYS_INLINE Sums Lines(int64_t row, int64_t h, int64_t channel, Sums sums,
-                                  NextBand& next) const {
+  MUSTER_ALWAYS_INLINE Sums SumRows(int64_t sample, int64_t h, int64_t channel, Sums sums,
+                                    NextBand& next) const {
     constexpr int kInputs = kStride + 3;
     const int64_t channels = g.channels;
-    const Bfloat16* const in = x + row * g.height * g.width * channels + channel;
-    const Bfloat16* const out = dy + row * g.out_height * g.out_width * channels + channel;
-    DotLine lines[kInputs];
+    const Bfloat16* const in = x + sample * g.height * g.width * channels + channel;
+    const Bfloat16* const out = dy + sample * g.out_height * g.out_width * channels + channel;
+    DotRow rows[kInputs];
 #pragma clang loop unroll(full)
     for (int i = 0; i < kInputs; ++i) {
-      lines[i] = DotLine::Of(in, h * kStride - 1 + i, g.height, g.width, channels);
+      rows[i] = DotRow::Of(in, h * kStride - 1 + i, g.height, g.width, channels);
     }
-    DotLine upper = DotLine::Of(out, h, g.out_height, g.out_width, channels);
-    DotLine lower = DotLine::Of(out, h + 1, g.out_height, g.out_width, channels);
+    DotRow upper = DotRow::Of(out, h, g.out_height, g.out_width, channels);
+    DotRow lower = DotRow::Of(out, h + 1, g.out_height, g.out_width, channels);
     NextBand ahead = next;
     const DotPairs ones = {{_mm512_set1_epi16(0x3f80), _mm512_set1_epi16(0x3f80)}};
     const auto load_windows = [&]() __attribute__((always_inline)) {
@@ -297,7 +299,7 @@ struct DotBackwardWeights {
     const auto column = [&](const auto& visit) __attribute__((always_inline)) {
       DotPixel pixels[kInputs];
 #pragma clang loop unroll(full)
-      for (int i = 0; i < kInputs; ++i) pixels[i] = lines[i].Next();
+      for (int i = 0; i < kInputs; ++i) pixels[i] = rows[i].Next();
 #pragma clang loop unroll(full)
       for (int r = 0; r < 3; ++r) visit(Interleave(pixels[r], pixels[r + kStride]), 3 * r);
       ahead.ReadIn<128 * kStride, 8>();
@@ -353,9 +355,9 @@ struct DotBackwardWeights {
         const int64_t channel = g.Block<kDotLanes>(block);
         const int64_t seen = block * kDotLanes - channel;
         Sums sums = {};
-        for (int64_t row = band.row_begin; row < band.row_end; ++row) {
+        for (int64_t sample = band.sample_begin; sample < band.sample_end; ++sample) {
           for (int64_t h = band.begin; h < band.end; h += 2) {
-            sums = Lines<kStride>(row, h, channel, sums, next);
+            sums = SumRows<kStride>(sample, h, channel, sums, next);
           }
         }
 #pragma clang loop unroll(full)

@@ -113,15 +113,15 @@ class DotWeights {
 inline constexpr Bfloat16 kZeroDotPixel[kDotLanes] = {};
 
 // Moves along a row of an image, or stays at a pixel of zeros.
-struct DotLine {
+struct DotRow {
   const Bfloat16* at;
   int64_t step;
 
-  // image: [lines, width, channels] at the block of channels.
-  static MUSTER_ALWAYS_INLINE DotLine Of(const Bfloat16* image, int64_t line, int64_t lines,
-                                         int64_t width, int64_t channels) {
-    if (line < 0 || line >= lines) return {kZeroDotPixel, 0};
-    return {image + line * width * channels, channels};
+  // image: [rows, width, channels] at the block of channels.
+  static MUSTER_ALWAYS_INLINE DotRow Of(const Bfloat16* image, int64_t row, int64_t rows,
+                                        int64_t width, int64_t channels) {
+    if (row < 0 || row >= rows) return {kZeroDotPixel, 0};
+    return {image + row * width * channels, channels};
   }
 
   MUSTER_ALWAYS_INLINE DotPixel Next() {

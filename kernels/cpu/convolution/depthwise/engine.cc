@@ -53,38 +53,38 @@ class DepthwiseEngine final : public ConvolutionEngine {
     return training_ ? SumsBytes() * (parts_.count() - 1) : 0;
   }
 
-  void Forward(int64_t rows, const void* x, const float* weights, const Epilogue& epilogue, void* y,
-               void* workspace) override {
-    InParts(rows, [&](int part, int64_t row, const DepthwiseConvolutionShape& shape) {
-      const int64_t out = row * shape.output_elements();
+  void Forward(int64_t samples, const void* x, const float* weights, const Epilogue& epilogue,
+               void* y, void* workspace) override {
+    InParts(samples, [&](int part, int64_t sample, const DepthwiseConvolutionShape& shape) {
+      const int64_t out = sample * shape.output_elements();
       Epilogue own = epilogue;
       if (own.addend != nullptr) own.addend = Element(own.addend, out);
-      kernels_.depthwise_convolution_forward(shape, Element(x, row * shape.input_elements()),
+      kernels_.depthwise_convolution_forward(shape, Element(x, sample * shape.input_elements()),
                                              weights, own, Element(y, out));
     });
   }
 
-  void BackwardData(int64_t rows, const void* dy, const float* weights, void* dx,
+  void BackwardData(int64_t samples, const void* dy, const float* weights, void* dx,
                     void* workspace) override {
-    InParts(rows, [&](int part, int64_t row, const DepthwiseConvolutionShape& shape) {
+    InParts(samples, [&](int part, int64_t sample, const DepthwiseConvolutionShape& shape) {
       kernels_.depthwise_convolution_backward_data(
-          shape, Element(dy, row * shape.output_elements()), weights,
-          Element(dx, row * shape.input_elements()));
+          shape, Element(dy, sample * shape.output_elements()), weights,
+          Element(dx, sample * shape.input_elements()));
     });
   }
 
   // The first part writes its sums to the result, the others to the workspace.
-  void BackwardWeights(int64_t rows, const void* x, const void* dy, float* dweights, float* dbias,
-                       void* workspace) override {
+  void BackwardWeights(int64_t samples, const void* x, const void* dy, float* dweights,
+                       float* dbias, void* workspace) override {
     const auto sums = [&](int part) {
       return reinterpret_cast<float*>(static_cast<char*>(workspace) + SumsBytes() * (part - 1));
     };
-    InParts(rows, [&](int part, int64_t row, const DepthwiseConvolutionShape& shape) {
+    InParts(samples, [&](int part, int64_t sample, const DepthwiseConvolutionShape& shape) {
       float* const to = part == 0 ? dweights : sums(part);
       float* const bias_to = part == 0 ? dbias : to + weights_elements();
       kernels_.depthwise_convolution_backward_weights(
-          shape, Element(x, row * shape.input_elements()),
-          Element(dy, row * shape.output_elements()), to, dbias == nullptr ? nullptr : bias_to);
+          shape, Element(x, sample * shape.input_elements()),
+          Element(dy, sample * shape.output_elements()), to, dbias == nullptr ? nullptr : bias_to);
     });
     for (int part = 1; part < parts_.count(); ++part) {
       const float* const from = sums(part);
@@ -108,11 +108,11 @@ class DepthwiseEngine final : public ConvolutionEngine {
 
   // Calls run(part, its first sample, the shape with its samples).
   template <typename Run>
-  void InParts(int64_t rows, const Run& run) const {
+  void InParts(int64_t samples, const Run& run) const {
     parts_.Run([&](int part) {
-      const int64_t begin = rows * part / parts_.count();
+      const int64_t begin = samples * part / parts_.count();
       DepthwiseConvolutionShape shape = shape_;
-      shape.rows = rows * (part + 1) / parts_.count() - begin;
+      shape.samples = samples * (part + 1) / parts_.count() - begin;
       run(part, begin, shape);
     });
   }

@@ -22,7 +22,7 @@ namespace muster::kernels::MUSTER_INSTRUCTION_SET {
 inline constexpr int kThreeTaps = 9;
 // Rows of windows processed together: two rows of input and nine weights fill 32 registers.
 template <int kStride>
-inline constexpr int kWindowLines = kStride == 1 && kRegisters == 32 ? 2 : 1;
+inline constexpr int kWindowRows = kStride == 1 && kRegisters == 32 ? 2 : 1;
 
 template <typename S>
 inline constexpr int kVectorBytes = kLanes * sizeof(S);
@@ -30,19 +30,19 @@ template <typename S>
 inline constexpr S kZeroPixel[kLanes] = {};
 
 template <typename S>
-struct DepthwiseLine {
+struct DepthwiseRow {
   const S* at;
   int64_t step;  // elements to the next column; 0 in the padding
 };
 
-// The input under kLines vertically adjacent windows, as they move along their rows.
-template <typename Operand, int kStride, int kLines>
+// The input under kRows vertically adjacent windows, as they move along their rows.
+template <typename Operand, int kStride, int kRows>
 struct DepthwiseWindow {
   using S = typename Operand::Storage;
-  static constexpr int kInputs = (kLines - 1) * kStride + 3;
+  static constexpr int kInputs = (kRows - 1) * kStride + 3;
   static constexpr int kKept = 3 - kStride;  // columns shared with the next window
 
-  DepthwiseLine<S> lines[kInputs];
+  DepthwiseRow<S> rows[kInputs];
   Vector columns[3][kInputs];
   int64_t next;  // input column to load next
   int64_t width;
@@ -51,10 +51,10 @@ struct DepthwiseWindow {
   MUSTER_ALWAYS_INLINE void Start(const ThreeGeometry& g, const S* image, int64_t h) {
 #pragma clang loop unroll(full)
     for (int i = 0; i < kInputs; ++i) {
-      const int64_t line = h * kStride - g.padding + i;
-      const bool inside = line >= 0 && line < g.height;
-      lines[i].at = inside ? image + line * g.width * g.channels : kZeroPixel<S>;
-      lines[i].step = inside ? g.channels : 0;
+      const int64_t row = h * kStride - g.padding + i;
+      const bool inside = row >= 0 && row < g.height;
+      rows[i].at = inside ? image + row * g.width * g.channels : kZeroPixel<S>;
+      rows[i].step = inside ? g.channels : 0;
     }
     next = -g.padding;
     width = g.width;
@@ -65,8 +65,8 @@ struct DepthwiseWindow {
   MUSTER_ALWAYS_INLINE void Load(int column) {
 #pragma clang loop unroll(full)
     for (int i = 0; i < kInputs; ++i) {
-      columns[column][i] = Operand::Round(Operand::template Load<Vector>(lines[i].at));
-      lines[i].at += lines[i].step;
+      columns[column][i] = Operand::Round(Operand::template Load<Vector>(rows[i].at));
+      rows[i].at += rows[i].step;
     }
     ++next;
   }
@@ -153,35 +153,35 @@ struct ThreeForward {
 
   // kEnd: whether there is an addend or an activation. The loop uses local copies, because for the
   // compiler, storing y might change members.
-  template <typename Operand, int kStride, int kLines, bool kEnd>
-  MUSTER_ALWAYS_INLINE NextBand Lines(const S* image, int64_t row, int64_t h, int64_t channel,
-                                      const Vector (&w)[kThreeTaps], const ThreeEnd& end,
-                                      NextBand next) const {
-    DepthwiseWindow<Operand, kStride, kLines> window;
+  template <typename Operand, int kStride, int kRows, bool kEnd>
+  MUSTER_ALWAYS_INLINE NextBand ComputeRows(const S* image, int64_t sample, int64_t h,
+                                            int64_t channel, const Vector (&w)[kThreeTaps],
+                                            const ThreeEnd& end, NextBand next) const {
+    DepthwiseWindow<Operand, kStride, kRows> window;
     window.Start(g, image, h);
     const int64_t channels = g.channels;
-    const int64_t line = g.out_width * channels;
-    const int64_t first = (row * g.out_height + h) * line + channel;
+    const int64_t row_stride = g.out_width * channels;
+    const int64_t first = (sample * g.out_height + h) * row_stride + channel;
     S* to = y + first;
     const S* addend =
         epilogue.addend != nullptr ? static_cast<const S*>(epilogue.addend) + first : nullptr;
     const auto visit = [&]() __attribute__((always_inline)) {
 #pragma clang loop unroll(full)
-      for (int l = 0; l < kLines; ++l) {
+      for (int r = 0; r < kRows; ++r) {
         Vector sum = end.shift;
 #pragma clang loop unroll(full)
         for (int t = 0; t < kThreeTaps; ++t) {
-          sum = sum + window.columns[t % 3][l * kStride + t / 3] * w[t];
+          sum = sum + window.columns[t % 3][r * kStride + t / 3] * w[t];
         }
         if constexpr (kEnd) {
-          if (addend != nullptr) sum = sum + Element<Vector>::Load(addend + l * line);
+          if (addend != nullptr) sum = sum + Element<Vector>::Load(addend + r * row_stride);
           sum = end.bounds.Cut(sum);
         }
-        Element<Vector>::Store(to + l * line, sum);
+        Element<Vector>::Store(to + r * row_stride, sum);
       }
       to += channels;
       if (kEnd && addend != nullptr) addend += channels;
-      next.ReadIn<kLines * kStride * kStride * kVectorBytes<S>, 4>();
+      next.ReadIn<kRows * kStride * kStride * kVectorBytes<S>, 4>();
     };
     window.Walk(g, visit);
     return next;
@@ -189,21 +189,22 @@ struct ThreeForward {
 
   template <typename Operand, int kStride, bool kEnd>
   void RunBand(const DepthwiseBand& band, const S* x) const {
-    constexpr int kLines = kWindowLines<kStride>;
+    constexpr int kRows = kWindowRows<kStride>;
     NextBand next = NextBand::After<kStride>(g, band, x, static_cast<const S*>(y));
     for (int64_t block = 0; block < g.blocks<kLanes>(); ++block) {
       const int64_t channel = g.Block<kLanes>(block);
       Vector w[kThreeTaps];
       LoadWeights(channel, w);
       const ThreeEnd end = End(channel);
-      for (int64_t row = band.row_begin; row < band.row_end; ++row) {
-        const S* const image = x + row * g.height * g.width * g.channels + channel;
+      for (int64_t sample = band.sample_begin; sample < band.sample_end; ++sample) {
+        const S* const image = x + sample * g.height * g.width * g.channels + channel;
         int64_t h = band.begin;
-        for (; h + kLines <= band.end; h += kLines) {
-          next = Lines<Operand, kStride, kLines, kEnd>(image, row, h, channel, w, end, next);
+        for (; h + kRows <= band.end; h += kRows) {
+          next =
+              ComputeRows<Operand, kStride, kRows, kEnd>(image, sample, h, channel, w, end, next);
         }
         for (; h < band.end; ++h) {
-          next = Lines<Operand, kStride, 1, kEnd>(image, row, h, channel, w, end, next);
+          next = ComputeRows<Operand, kStride, 1, kEnd>(image, sample, h, channel, w, end, next);
         }
       }
     }
@@ -228,48 +229,48 @@ struct ThreeBackwardStride2 {
   const S* dy;
   S* dx;
 
-  // at: the square's first pixel; line, channels: element offsets to the pixels below and to the
-  // right.
+  // at: the square's first pixel; row_stride, channels: element offsets to the pixels below and to
+  // the right.
   template <bool kBelow>
   static MUSTER_ALWAYS_INLINE void Square(const Vector (&w)[kThreeTaps], const Vector (&d)[2][2],
-                                          bool right, S* at, int64_t line, int64_t channels) {
+                                          bool right, S* at, int64_t row_stride, int64_t channels) {
     Element<Vector>::Store(at, d[0][0] * w[4]);
     if (right) Element<Vector>::Store(at + channels, d[0][0] * w[5] + d[0][1] * w[3]);
     if constexpr (kBelow) {
-      Element<Vector>::Store(at + line, d[0][0] * w[7] + d[1][0] * w[1]);
+      Element<Vector>::Store(at + row_stride, d[0][0] * w[7] + d[1][0] * w[1]);
       if (right) {
         const Vector upper = d[0][0] * w[8] + d[0][1] * w[6];
-        Element<Vector>::Store(at + line + channels, upper + d[1][0] * w[2] + d[1][1] * w[0]);
+        Element<Vector>::Store(at + row_stride + channels, upper + d[1][0] * w[2] + d[1][1] * w[0]);
       }
     }
   }
 
   // Computes rows 2 i and, with kBelow, 2 i + 1 of the input.
   template <bool kBelow>
-  MUSTER_ALWAYS_INLINE NextBand Lines(int64_t row, int64_t i, int64_t channel,
-                                      const Vector (&w)[kThreeTaps], NextBand next) const {
+  MUSTER_ALWAYS_INLINE NextBand ComputeRows(int64_t sample, int64_t i, int64_t channel,
+                                            const Vector (&w)[kThreeTaps], NextBand next) const {
     const int64_t channels = g.channels;
-    const int64_t line = g.width * channels;
-    const int64_t out_line = g.out_width * channels;
+    const int64_t row_stride = g.width * channels;
+    const int64_t out_row_stride = g.out_width * channels;
     const bool inside = i + 1 < g.out_height;
-    const S* upper = dy + (row * g.out_height + i) * out_line + channel;
-    const S* lower = inside ? upper + out_line : kZeroPixel<S>;
+    const S* upper = dy + (sample * g.out_height + i) * out_row_stride + channel;
+    const S* lower = inside ? upper + out_row_stride : kZeroPixel<S>;
     const int64_t lower_step = inside ? channels : 0;
-    S* at = dx + (row * g.height + 2 * i) * line + channel;
+    S* at = dx + (sample * g.height + 2 * i) * row_stride + channel;
     Vector d[2][2] = {{Load(upper), {}}, {Load(lower), {}}};
     for (int64_t j = g.out_width - 1; j > 0; --j, at += 2 * channels) {
       upper += channels;
       lower += lower_step;
       d[0][1] = Load(upper);
       d[1][1] = Load(lower);
-      Square<kBelow>(w, d, true, at, line, channels);
+      Square<kBelow>(w, d, true, at, row_stride, channels);
       d[0][0] = d[0][1];
       d[1][0] = d[1][1];
       next.ReadOut<kVectorBytes<S>, 4>();
     }
     d[0][1] = Vector{};
     d[1][1] = Vector{};
-    Square<kBelow>(w, d, g.width % 2 == 0, at, line, channels);
+    Square<kBelow>(w, d, g.width % 2 == 0, at, row_stride, channels);
     return next;
   }
 
@@ -288,9 +289,10 @@ struct ThreeBackwardStride2 {
         w[t] = RoundToType(compute_type, Element<Vector>::Load(p));
       }
       const int64_t pairs = band.end < g.height / 2 ? band.end : g.height / 2;
-      for (int64_t row = band.row_begin; row < band.row_end; ++row) {
-        for (int64_t i = band.begin; i < pairs; ++i) next = Lines<true>(row, i, channel, w, next);
-        if (pairs < band.end) next = Lines<false>(row, pairs, channel, w, next);
+      for (int64_t sample = band.sample_begin; sample < band.sample_end; ++sample) {
+        for (int64_t i = band.begin; i < pairs; ++i)
+          next = ComputeRows<true>(sample, i, channel, w, next);
+        if (pairs < band.end) next = ComputeRows<false>(sample, pairs, channel, w, next);
       }
     }
   }
@@ -325,27 +327,27 @@ struct ThreeBackwardWeights {
     Vector bias;
   };
 
-  template <int kStride, int kLines>
-  MUSTER_ALWAYS_INLINE Sums Lines(int64_t row, int64_t h, int64_t channel, Sums sums,
-                                  NextBand& next) const {
-    DepthwiseWindow<Operand, kStride, kLines> window;
-    window.Start(g, x + row * g.height * g.width * g.channels + channel, h);
-    const int64_t line = g.out_width * g.channels;
-    const S* at = dy + (row * g.out_height + h) * line + channel;
+  template <int kStride, int kRows>
+  MUSTER_ALWAYS_INLINE Sums SumRows(int64_t sample, int64_t h, int64_t channel, Sums sums,
+                                    NextBand& next) const {
+    DepthwiseWindow<Operand, kStride, kRows> window;
+    window.Start(g, x + sample * g.height * g.width * g.channels + channel, h);
+    const int64_t row_stride = g.out_width * g.channels;
+    const S* at = dy + (sample * g.out_height + h) * row_stride + channel;
     NextBand ahead = next;
     const auto visit = [&]() __attribute__((always_inline)) {
 #pragma clang loop unroll(full)
-      for (int l = 0; l < kLines; ++l) {
-        const Vector d = Operand::Round(Operand::template Load<Vector>(at + l * line));
+      for (int r = 0; r < kRows; ++r) {
+        const Vector d = Operand::Round(Operand::template Load<Vector>(at + r * row_stride));
         sums.bias = sums.bias + d;
 #pragma clang loop unroll(full)
         for (int t = 0; t < kThreeTaps; ++t) {
-          sums.taps[t] = sums.taps[t] + window.columns[t % 3][l * kStride + t / 3] * d;
+          sums.taps[t] = sums.taps[t] + window.columns[t % 3][r * kStride + t / 3] * d;
         }
       }
       at += g.channels;
-      ahead.ReadIn<kLines * kStride * kStride * kVectorBytes<S>, 4>();
-      ahead.ReadOut<kLines * kVectorBytes<S>, 4>();
+      ahead.ReadIn<kRows * kStride * kStride * kVectorBytes<S>, 4>();
+      ahead.ReadOut<kRows * kVectorBytes<S>, 4>();
     };
     window.Walk(g, visit);
     next = ahead;
@@ -362,17 +364,17 @@ struct ThreeBackwardWeights {
 
   template <int kStride>
   void RunBand(const DepthwiseBand& band) const {
-    constexpr int kLines = kWindowLines<kStride>;
+    constexpr int kRows = kWindowRows<kStride>;
     NextBand next = NextBand::After<kStride>(g, band, x, dy);
     for (int64_t block = 0; block < g.blocks<kLanes>(); ++block) {
       const int64_t channel = g.Block<kLanes>(block);
       Sums sums = {};
-      for (int64_t row = band.row_begin; row < band.row_end; ++row) {
+      for (int64_t sample = band.sample_begin; sample < band.sample_end; ++sample) {
         int64_t h = band.begin;
-        for (; h + kLines <= band.end; h += kLines) {
-          sums = Lines<kStride, kLines>(row, h, channel, sums, next);
+        for (; h + kRows <= band.end; h += kRows) {
+          sums = SumRows<kStride, kRows>(sample, h, channel, sums, next);
         }
-        for (; h < band.end; ++h) sums = Lines<kStride, 1>(row, h, channel, sums, next);
+        for (; h < band.end; ++h) sums = SumRows<kStride, 1>(sample, h, channel, sums, next);
       }
       Add(sums, channel, block * kLanes - channel);
     }

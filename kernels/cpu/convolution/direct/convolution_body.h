@@ -20,11 +20,11 @@ inline constexpr int kPixelStrip = kRegisters == 32 ? 8 : 4;
 // The border itself must be zero already.
 inline void CopyInsideBorder(const DirectConvolutionShape& shape, const float* image,
                              float* bordered) {
-  const int64_t line = shape.width * shape.in_channels;
-  const int64_t bordered_line = (shape.width + 2) * shape.in_channels;
+  const int64_t row_stride = shape.width * shape.in_channels;
+  const int64_t bordered_stride = (shape.width + 2) * shape.in_channels;
   for (int64_t h = 0; h < shape.height; ++h) {
-    __builtin_memcpy(bordered + (h + 1) * bordered_line + shape.in_channels, image + h * line,
-                     line * sizeof(float));
+    __builtin_memcpy(bordered + (h + 1) * bordered_stride + shape.in_channels,
+                     image + h * row_stride, row_stride * sizeof(float));
   }
 }
 
@@ -36,7 +36,7 @@ inline void ClearScratch(const DirectConvolutionShape& shape, float* scratch) {
 template <int kIn, int kVectors, int kPixels>
 inline void ForwardStrip(const DirectConvolutionShape& shape, const float* x, const float* weights,
                          const float* bias, float* y) {
-  const int64_t bordered_line = (shape.width + 2) * kIn;
+  const int64_t bordered_stride = (shape.width + 2) * kIn;
   const int64_t channels = shape.out_channels;
   Vector sums[kPixels][kVectors];
 #pragma clang loop unroll(full)
@@ -45,16 +45,16 @@ inline void ForwardStrip(const DirectConvolutionShape& shape, const float* x, co
 #pragma clang loop unroll(full)
     for (int p = 0; p < kPixels; ++p) sums[p][v] = start;
   }
-  for (int line = 0; line < 3; ++line) {
+  for (int row = 0; row < 3; ++row) {
 #pragma clang loop unroll(full)
     for (int tap = 0; tap < 3 * kIn; ++tap) {
-      const float* w = weights + (line * 3 * kIn + tap) * channels;
+      const float* w = weights + (row * 3 * kIn + tap) * channels;
       Vector weight[kVectors];
 #pragma clang loop unroll(full)
       for (int v = 0; v < kVectors; ++v) weight[v] = Element<Vector>::Load(w + v * kLanes);
 #pragma clang loop unroll(full)
       for (int p = 0; p < kPixels; ++p) {
-        const Vector value = Element<Vector>::Splat(x[line * bordered_line + p * kIn + tap]);
+        const Vector value = Element<Vector>::Splat(x[row * bordered_stride + p * kIn + tap]);
 #pragma clang loop unroll(full)
         for (int v = 0; v < kVectors; ++v) sums[p][v] = sums[p][v] + value * weight[v];
       }
@@ -77,19 +77,19 @@ inline void ForwardImage(const DirectConvolutionShape& shape, const float* borde
                          const float* weights, const float* bias, float* y) {
   for (int64_t h = 0; h < shape.height; ++h) {
     const float* x = bordered + h * (shape.width + 2) * kIn;
-    float* line = y + h * shape.width * shape.out_channels;
+    float* row = y + h * shape.width * shape.out_channels;
     int64_t w = 0;
     for (; w + kPixelStrip <= shape.width; w += kPixelStrip) {
       ForwardStrip<kIn, kVectors, kPixelStrip>(shape, x + w * kIn, weights, bias,
-                                               line + w * shape.out_channels);
+                                               row + w * shape.out_channels);
     }
     for (; w + 4 <= shape.width; w += 4) {
       ForwardStrip<kIn, kVectors, 4>(shape, x + w * kIn, weights, bias,
-                                     line + w * shape.out_channels);
+                                     row + w * shape.out_channels);
     }
     for (; w < shape.width; ++w) {
       ForwardStrip<kIn, kVectors, 1>(shape, x + w * kIn, weights, bias,
-                                     line + w * shape.out_channels);
+                                     row + w * shape.out_channels);
     }
   }
 }
@@ -103,9 +103,9 @@ inline void ForwardImages(const DirectConvolutionShape& shape, const float* x, c
                           const float* bias, float* y, float* scratch) {
   ClearScratch(shape, scratch);
   const int64_t pixels = shape.height * shape.width;
-  for (int64_t row = 0; row < shape.rows; ++row) {
-    CopyInsideBorder(shape, x + row * pixels * kIn, scratch);
-    float* image = y + row * pixels * shape.out_channels;
+  for (int64_t sample = 0; sample < shape.samples; ++sample) {
+    CopyInsideBorder(shape, x + sample * pixels * kIn, scratch);
+    float* image = y + sample * pixels * shape.out_channels;
     int64_t c = 0;
     for (; c + 2 * kLanes <= shape.out_channels; c += 2 * kLanes) {
       ForwardImage<kIn, 2>(shape, scratch, weights + c, Advance(bias, c), image + c);
@@ -131,36 +131,36 @@ inline void DirectConvolutionForward(const DirectConvolutionShape& shape, const 
   }
 }
 
-// Adds one image's contribution to the gradients of kLines rows of taps, for one block of output
+// Adds one image's contribution to the gradients of kRows rows of taps, for one block of output
 // channels.
-template <int kIn, int kVectors, int kLines>
+template <int kIn, int kVectors, int kRows>
 inline void BackwardImage(const DirectConvolutionShape& shape, const float* bordered,
                           const float* dy, float* dweights) {
   constexpr int kTaps = 3 * kIn;
-  const int64_t bordered_line = (shape.width + 2) * kIn;
+  const int64_t bordered_stride = (shape.width + 2) * kIn;
   const int64_t channels = shape.out_channels;
-  Vector sums[kLines * kTaps][kVectors];
+  Vector sums[kRows * kTaps][kVectors];
 #pragma clang loop unroll(full)
-  for (int t = 0; t < kLines * kTaps; ++t) {
+  for (int t = 0; t < kRows * kTaps; ++t) {
 #pragma clang loop unroll(full)
     for (int v = 0; v < kVectors; ++v) sums[t][v] = Vector{};
   }
   for (int64_t h = 0; h < shape.height; ++h) {
-    const float* x = bordered + h * bordered_line;
+    const float* x = bordered + h * bordered_stride;
     for (int64_t w = 0; w < shape.width; ++w, x += kIn, dy += channels) {
       Vector gradient[kVectors];
 #pragma clang loop unroll(full)
       for (int v = 0; v < kVectors; ++v) gradient[v] = Element<Vector>::Load(dy + v * kLanes);
 #pragma clang loop unroll(full)
-      for (int t = 0; t < kLines * kTaps; ++t) {
-        const Vector value = Element<Vector>::Splat(x[t / kTaps * bordered_line + t % kTaps]);
+      for (int t = 0; t < kRows * kTaps; ++t) {
+        const Vector value = Element<Vector>::Splat(x[t / kTaps * bordered_stride + t % kTaps]);
 #pragma clang loop unroll(full)
         for (int v = 0; v < kVectors; ++v) sums[t][v] = sums[t][v] + value * gradient[v];
       }
     }
   }
 #pragma clang loop unroll(full)
-  for (int t = 0; t < kLines * kTaps; ++t) {
+  for (int t = 0; t < kRows * kTaps; ++t) {
 #pragma clang loop unroll(full)
     for (int v = 0; v < kVectors; ++v) {
       float* to = dweights + t * channels + v * kLanes;
@@ -186,24 +186,24 @@ inline void BackwardImages(const DirectConvolutionShape& shape, const float* x, 
   // Accumulators that fit the registers in addition to the gradients and a broadcast value.
   constexpr int kAccumulators = kRegisters == 32 ? 24 : 12;
   constexpr int kVectors = 3 * kIn * 2 <= kAccumulators ? 2 : 1;
-  constexpr int kLines = 9 * kIn * kVectors <= kAccumulators ? 3 : 1;
+  constexpr int kRows = 9 * kIn * kVectors <= kAccumulators ? 3 : 1;
   const int64_t pixels = shape.height * shape.width;
   const int64_t channels = shape.out_channels;
   ClearScratch(shape, scratch);
   __builtin_memset(dweights, 0, 9 * kIn * channels * sizeof(float));
   if (dbias != nullptr) __builtin_memset(dbias, 0, channels * sizeof(float));
-  for (int64_t row = 0; row < shape.rows; ++row) {
-    CopyInsideBorder(shape, x + row * pixels * kIn, scratch);
-    const float* image = dy + row * pixels * channels;
-    for (int line = 0; line < 3; line += kLines) {
-      const float* from = scratch + line * (shape.width + 2) * kIn;
-      float* to = dweights + line * 3 * kIn * channels;
+  for (int64_t sample = 0; sample < shape.samples; ++sample) {
+    CopyInsideBorder(shape, x + sample * pixels * kIn, scratch);
+    const float* image = dy + sample * pixels * channels;
+    for (int row = 0; row < 3; row += kRows) {
+      const float* from = scratch + row * (shape.width + 2) * kIn;
+      float* to = dweights + row * 3 * kIn * channels;
       int64_t c = 0;
       for (; c + kVectors * kLanes <= channels; c += kVectors * kLanes) {
-        BackwardImage<kIn, kVectors, kLines>(shape, from, image + c, to + c);
+        BackwardImage<kIn, kVectors, kRows>(shape, from, image + c, to + c);
       }
       for (; c < channels; c += kLanes) {
-        BackwardImage<kIn, 1, kLines>(shape, from, image + c, to + c);
+        BackwardImage<kIn, 1, kRows>(shape, from, image + c, to + c);
       }
     }
     if (dbias != nullptr) AddPixels(pixels, channels, image, dbias);

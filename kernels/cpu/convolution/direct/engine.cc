@@ -41,40 +41,40 @@ class DirectEngine final : public ConvolutionEngine {
   }
   size_t workspace_bytes() const override { return shape_.scratch_elements() * sizeof(float); }
 
-  void Forward(int64_t rows, const void* x, const float* weights, const Epilogue& epilogue, void* y,
-               void* workspace) override {
-    DirectConvolutionShape shape = Shape(rows);
+  void Forward(int64_t samples, const void* x, const float* weights, const Epilogue& epilogue,
+               void* y, void* workspace) override {
+    DirectConvolutionShape shape = Shape(samples);
     const bool fused = epilogue.scale == nullptr && epilogue.addend == nullptr &&
                        epilogue.activation != Activation::kRelu6;
     shape.relu = fused && epilogue.activation == Activation::kRelu;
     dense_.direct_forward(shape, static_cast<const float*>(x), weights,
                           fused ? epilogue.shift : nullptr, static_cast<float*>(y),
                           static_cast<float*>(workspace));
-    if (!fused) ApplyEpilogue(rows * shape.height * shape.width, epilogue, y);
+    if (!fused) ApplyEpilogue(samples * shape.height * shape.width, epilogue, y);
   }
 
   // Never called: DirectEngineFits excludes layers that need it.
-  void BackwardData(int64_t rows, const void* dy, const float* weights, void* dx,
+  void BackwardData(int64_t samples, const void* dy, const float* weights, void* dx,
                     void* workspace) override {}
 
-  void BackwardWeights(int64_t rows, const void* x, const void* dy, float* dweights, float* dbias,
-                       void* workspace) override {
-    dense_.direct_backward_weights(Shape(rows), static_cast<const float*>(x),
+  void BackwardWeights(int64_t samples, const void* x, const void* dy, float* dweights,
+                       float* dbias, void* workspace) override {
+    dense_.direct_backward_weights(Shape(samples), static_cast<const float*>(x),
                                    static_cast<const float*>(dy), dweights, dbias,
                                    static_cast<float*>(workspace));
   }
 
  private:
-  DirectConvolutionShape Shape(int64_t rows) const {
+  DirectConvolutionShape Shape(int64_t samples) const {
     DirectConvolutionShape shape = shape_;
-    shape.rows = rows;
+    shape.samples = samples;
     return shape;
   }
 
   // Runs as a separate pass over the sums, in place.
   void ApplyEpilogue(int64_t pixels, const Epilogue& epilogue, void* y) const {
     if (epilogue.scale != nullptr || epilogue.shift != nullptr) {
-      kernels_.batch_norm_apply({.rows = pixels,
+      kernels_.batch_norm_apply({.samples = pixels,
                                  .channels = shape_.out_channels,
                                  .activation = epilogue.activation,
                                  .type = kType},

@@ -9,7 +9,7 @@
 namespace muster::kernels {
 
 struct DirectConvolutionShape {
-  int64_t rows = 0;
+  int64_t samples = 0;
   int64_t height = 1;
   int64_t width = 1;
   int64_t in_channels = 1;    // 1 to 4
@@ -20,14 +20,14 @@ struct DirectConvolutionShape {
   size_t scratch_elements() const { return (height + 2) * (width + 2) * in_channels; }
 };
 
-// x float32 [rows, height, width, in_channels], weights [3, 3, in_channels, out_channels], bias
-// [out_channels] or null -> y [rows, height, width, out_channels]. All 64-byte aligned.
+// x float32 [samples, height, width, in_channels], weights [3, 3, in_channels, out_channels], bias
+// [out_channels] or null -> y [samples, height, width, out_channels]. All 64-byte aligned.
 using DirectConvolutionForward = void(const DirectConvolutionShape& shape, const float* x,
                                       const float* weights, const float* bias, float* y,
                                       float* scratch);
 
 // x, dy like y -> dweights like weights, dbias [out_channels] or null; both are overwritten; zero
-// if rows is 0.
+// if samples is 0.
 using DirectConvolutionBackwardWeights = void(const DirectConvolutionShape& shape, const float* x,
                                               const float* dy, float* dweights, float* dbias,
                                               float* scratch);

@@ -55,11 +55,11 @@ class TileEngine final : public ConvolutionEngine {
     return scratch_offset_ + scratch_bytes_ * parts_.count();
   }
 
-  void Forward(int64_t rows, const void* x, const float* weights, const Epilogue& epilogue, void* y,
-               void* workspace) override {
+  void Forward(int64_t samples, const void* x, const float* weights, const Epilogue& epilogue,
+               void* y, void* workspace) override {
     Multiply({.plan = &forward_->plan(),
-              .rows = rows,
-              .source = Padded(rows * x_pixels(), shape_.in_channels, x, workspace),
+              .samples = samples,
+              .source = Padded(samples * x_pixels(), shape_.in_channels, x, workspace),
               .weights = weights,
               .target = y,
               .target_type = options_.y_type,
@@ -70,21 +70,21 @@ class TileEngine final : public ConvolutionEngine {
              workspace);
   }
 
-  void BackwardData(int64_t rows, const void* dy, const float* weights, void* dx,
+  void BackwardData(int64_t samples, const void* dy, const float* weights, void* dx,
                     void* workspace) override {
     Multiply({.plan = &backward_data_->plan(),
-              .rows = rows,
-              .source = Padded(rows * y_pixels(), shape_.out_channels, dy, workspace),
+              .samples = samples,
+              .source = Padded(samples * y_pixels(), shape_.out_channels, dy, workspace),
               .weights = weights,
               .target = dx,
               .target_type = options_.x_type},
              workspace);
   }
 
-  void BackwardWeights(int64_t rows, const void* x, const void* dy, float* dweights, float* dbias,
-                       void* workspace) override {
+  void BackwardWeights(int64_t samples, const void* x, const void* dy, float* dweights,
+                       float* dbias, void* workspace) override {
     TileConvolutionShape shape = shape_;
-    shape.rows = rows;
+    shape.samples = samples;
     parts_.Run([&](int part) {
       kernels_.tile_backward_weights(shape, options_.compute_type, x, dy, dweights, dbias,
                                      Scratch(workspace, part), part, parts_.count());
@@ -101,7 +101,7 @@ class TileEngine final : public ConvolutionEngine {
   }
   size_t PaddedBytes(int64_t pixels, int64_t channels) const {
     if (!Pads(channels)) return 0;
-    return RoundUp(options_.max_rows * pixels * (channels + 1) * SizeOf(DataType::kBfloat16));
+    return RoundUp(options_.max_samples * pixels * (channels + 1) * SizeOf(DataType::kBfloat16));
   }
   // Returns the array, or a padded copy at the beginning of the workspace.
   const void* Padded(int64_t pixels, int64_t channels, const void* array, void* workspace) const {
@@ -113,7 +113,7 @@ class TileEngine final : public ConvolutionEngine {
   // Places the padded copy of x or dy, then each part's scratch.
   void PlaceWorkspace() {
     TileConvolutionShape shape = shape_;
-    shape.rows = options_.max_rows;
+    shape.samples = options_.max_samples;
     scratch_offset_ = std::max(PaddedBytes(x_pixels(), shape_.in_channels),
                                PaddedBytes(y_pixels(), shape_.out_channels));
     for (const TilePlanner* planner : {forward_.get(), backward_data_.get()}) {

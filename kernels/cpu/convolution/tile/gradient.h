@@ -10,10 +10,10 @@
 
 namespace muster::kernels {
 
-// x [rows, height, width, in_channels] and dy [rows, out_height, out_width, out_channels], both of
-// `type`: kFloat32, or kBfloat16 if the table has bfloat16_dot -> dweights float32 in the panel
-// layout, dbias [out_channels] or null; both are overwritten; zero if rows is 0. Products are
-// accumulated in float32.
+// x [samples, height, width, in_channels] and dy [samples, out_height, out_width, out_channels],
+// both of `type`: kFloat32, or kBfloat16 if the table has bfloat16_dot -> dweights float32 in the
+// panel layout, dbias [out_channels] or null; both are overwritten; zero if samples is 0. Products
+// are accumulated in float32.
 //
 // Computes slice `part` of `parts`. Slices write disjoint elements and may run concurrently; the
 // result does not depend on their number. scratch: ScratchBytes per slice, 64-byte aligned, with
@@ -22,7 +22,7 @@ using TileConvolutionBackwardWeights = void(const TileConvolutionShape& shape, D
                                             const void* x, const void* dy, float* dweights,
                                             float* dbias, void* scratch, int part, int parts);
 
-// Sufficient for any smaller number of rows.
+// Sufficient for any smaller number of samples.
 using TileConvolutionBackwardWeightsScratchBytes = size_t(const TileConvolutionShape& shape,
                                                           DataType type);
 

@@ -52,40 +52,40 @@ inline int64_t TileChannels(int64_t channels) {
 
 // The convolution as sums over pixels of tiles of channels.
 struct TileSums {
-  int64_t rows;
-  int64_t rows_at_once;       // samples treated as one image
-  Axis vertical, horizontal;  // of taps; lines_of_taps: a row of taps is one
-  bool lines_of_taps;
+  int64_t samples;
+  int64_t samples_at_once;    // samples treated as one image
+  Axis vertical, horizontal;  // of taps; rows_of_taps: a row of taps is one
+  bool rows_of_taps;
   bool square;             // all taps are one with kSquareTaps channels
-  int64_t zero_lines = 0;  // included in `vertical` above and below x
+  int64_t zero_rows = 0;   // included in `vertical` above and below x
   int64_t channels;        // per tap
   // Strides of x in elements.
-  int64_t row_stride, line_stride, pixel_stride;
+  int64_t sample_stride, row_stride, pixel_stride;
   int64_t out_channels;
   int64_t tile_channels;
 
-  TileSums(const TileConvolutionShape& shape, int64_t rows_at_once)
-      : rows(shape.rows),
-        rows_at_once(rows_at_once),
+  TileSums(const TileConvolutionShape& shape, int64_t samples_at_once)
+      : samples(shape.samples),
+        samples_at_once(samples_at_once),
         vertical(shape.height, shape.kernel, shape.stride, shape.padding),
         horizontal(shape.width, shape.kernel, shape.stride, shape.padding),
-        lines_of_taps(shape.kernel > 1 && shape.in_channels <= kMaxTileChannels / 2),
+        rows_of_taps(shape.kernel > 1 && shape.in_channels <= kMaxTileChannels / 2),
         square(kMaxTileChannels >= kSquareTaps && shape.taps() == kSquareTaps &&
                shape.in_channels == 1),
         channels(shape.in_channels),
-        row_stride(shape.height * shape.width * shape.in_channels),
-        line_stride(shape.width * shape.in_channels),
+        sample_stride(shape.height * shape.width * shape.in_channels),
+        row_stride(shape.width * shape.in_channels),
         pixel_stride(shape.in_channels),
         out_channels(shape.out_channels) {
     if (square) {
       channels = kSquareTaps;
-      zero_lines = shape.padding;
-      vertical = Axis(shape.height + 2 * zero_lines, shape.kernel, shape.stride, 0);
-    } else if (lines_of_taps) {
+      zero_rows = shape.padding;
+      vertical = Axis(shape.height + 2 * zero_rows, shape.kernel, shape.stride, 0);
+    } else if (rows_of_taps) {
       channels *= shape.kernel;
     } else if (shape.kernel == 1 && shape.padding == 0) {
       TakeMetPixels(shape.stride);
-      if (shape.stride == 1) JoinRows();
+      if (shape.stride == 1) JoinSamples();
     }
     tile_channels = TileChannels(channels);
   }
@@ -94,70 +94,70 @@ struct TileSums {
   void TakeMetPixels(int64_t stride) {
     vertical = Axis(vertical.windows, 1, 1, 0);
     horizontal = Axis(horizontal.windows, 1, 1, 0);
-    line_stride *= stride;
+    row_stride *= stride;
     pixel_stride *= stride;
   }
 
-  // With one tap, images do not matter: all pixels are `rows_at_once` images of one column, or
+  // With one tap, images do not matter: all pixels are `samples_at_once` images of one column, or
   // images of one pixel if that does not divide them.
-  void JoinRows() {
-    const int64_t pixels = rows * vertical.windows * horizontal.windows;
-    rows = pixels % rows_at_once == 0 ? Smaller(pixels, rows_at_once) : pixels;
-    vertical = Axis(pixels == 0 ? 1 : pixels / rows, 1, 1, 0);
+  void JoinSamples() {
+    const int64_t pixels = samples * vertical.windows * horizontal.windows;
+    samples = pixels % samples_at_once == 0 ? Smaller(pixels, samples_at_once) : pixels;
+    vertical = Axis(pixels == 0 ? 1 : pixels / samples, 1, 1, 0);
     horizontal = Axis(1, 1, 1, 0);
-    row_stride = vertical.windows * pixel_stride;
-    line_stride = pixel_stride;
+    sample_stride = vertical.windows * pixel_stride;
+    row_stride = pixel_stride;
   }
 
   // Whether the pixels of a row, and the rows, are contiguous in memory.
-  bool lines_adjoin() const { return line_stride == horizontal.size * pixel_stride; }
-  int64_t line_taps() const { return lines_of_taps ? 1 : horizontal.kernel; }
-  int64_t taps() const { return square ? 1 : vertical.kernel * line_taps(); }
+  bool rows_adjoin() const { return row_stride == horizontal.size * pixel_stride; }
+  int64_t row_taps() const { return rows_of_taps ? 1 : horizontal.kernel; }
+  int64_t taps() const { return square ? 1 : vertical.kernel * row_taps(); }
   int64_t panels() const { return CeilDivide(out_channels, kPanelWidth); }
   int64_t tiles() const { return CeilDivide(channels, tile_channels); }
-  // Pixels per image; with lines_of_taps, elements of a row of x.
+  // Pixels per image; with rows_of_taps, elements of a row of x.
   int64_t out_pixels() const { return vertical.windows * horizontal.windows; }
-  int64_t padded_line() const { return (horizontal.size + 2 * horizontal.padding) * pixel_stride; }
+  int64_t padded_row() const { return (horizontal.size + 2 * horizontal.padding) * pixel_stride; }
 
-  // Maximum sizes of a block; none of these increases if there are fewer rows.
+  // Maximum sizes of a block; none of these increases if there are fewer samples.
   int64_t block_images() const {
-    const int64_t images = CeilDivide(rows, rows_at_once);
+    const int64_t images = CeilDivide(samples, samples_at_once);
     return Larger(1, Smaller(images, kBlockPixels / out_pixels()));
   }
-  int64_t block_lines() const {
+  int64_t block_rows() const {
     return Smaller(vertical.windows, Larger(1, kBlockPixels / horizontal.windows));
   }
-  int64_t block_pixels() const { return block_images() * block_lines() * horizontal.windows; }
-  Range LinesUnder(Range lines) const {
-    const int64_t begin = Larger(0, vertical.Begin(lines.begin));
-    const int64_t end = vertical.Begin(lines.end - 1) + vertical.kernel;
+  int64_t block_pixels() const { return block_images() * block_rows() * horizontal.windows; }
+  Range RowsUnder(Range rows) const {
+    const int64_t begin = Larger(0, vertical.Begin(rows.begin));
+    const int64_t end = vertical.Begin(rows.end - 1) + vertical.kernel;
     return {begin, Larger(begin, Smaller(vertical.size, end))};
   }
   // The rows of the range that are in x rather than zeros.
-  Range LinesOfX(Range lines) const {
-    const int64_t size = vertical.size - 2 * zero_lines;
-    const int64_t begin = Smaller(size, Larger(0, lines.begin - zero_lines));
-    return {begin, Larger(begin, Smaller(size, lines.end - zero_lines))};
+  Range RowsOfX(Range rows) const {
+    const int64_t size = vertical.size - 2 * zero_rows;
+    const int64_t begin = Smaller(size, Larger(0, rows.begin - zero_rows));
+    return {begin, Larger(begin, Smaller(size, rows.end - zero_rows))};
   }
-  int64_t block_in_lines() const {
+  int64_t block_in_rows() const {
     return block_images() *
-           Smaller(vertical.size, (block_lines() - 1) * vertical.stride + vertical.kernel);
+           Smaller(vertical.size, (block_rows() - 1) * vertical.stride + vertical.kernel);
   }
   // The columns whose x is inside the rows.
   Range ColumnsOf(int64_t tap_column) const {
-    if (lines_of_taps) return {0, horizontal.windows};
+    if (rows_of_taps) return {0, horizontal.windows};
     const Range columns = horizontal.WindowsWithCell(tap_column);
     return {columns.begin, Larger(columns.begin, columns.end)};
   }
-  // Elements of one tile, or of all tiles with lines_of_taps.
+  // Elements of one tile, or of all tiles with rows_of_taps.
   int64_t arranged_tile() const {
-    return block_in_lines() * (lines_of_taps ? padded_line() : horizontal.size * tile_channels);
+    return block_in_rows() * (rows_of_taps ? padded_row() : horizontal.size * tile_channels);
   }
   int64_t arranged() const {
-    if (lines_of_taps) return arranged_tile();
+    if (rows_of_taps) return arranged_tile();
     return Smaller(tiles() * arranged_tile(), Larger(kArrangedElements, arranged_tile()));
   }
-  int64_t tiles_at_once() const { return lines_of_taps ? tiles() : arranged() / arranged_tile(); }
+  int64_t tiles_at_once() const { return rows_of_taps ? tiles() : arranged() / arranged_tile(); }
 };
 
 // The pixels of a block that a tap sums.

@@ -70,16 +70,17 @@ class PartOfVector {
 
 struct FloatOperand {
   using Stored = float;
-  static constexpr int kRows = 1;  // samples per element
+  static constexpr int kSamples = 1;  // samples per element
 
   // Source of elements of a row, one per sample.
-  struct Line {
-    const float* row;
+  struct Row {
+    const float* sample;
 
-    Line operator+(int64_t elements) const { return {row + elements}; }
-    Vector Load(const PartOfVector& part) const { return part.Load(row); }
+    Row operator+(int64_t elements) const { return {sample + elements}; }
+    Vector Load(const PartOfVector& part) const { return part.Load(sample); }
   };
-  static Line LineAt(const void* array, int64_t offset, int64_t row_stride, bool last_row_missing) {
+  static Row RowAt(const void* array, int64_t offset, int64_t sample_stride,
+                   bool last_sample_missing) {
     return {static_cast<const float*>(array) + offset};
   }
 
@@ -92,26 +93,27 @@ struct FloatOperand {
 #if defined(__AVX512BF16__)
 struct Bfloat16Pairs {
   using Stored = Bfloat16;
-  static constexpr int kRows = 2;
+  static constexpr int kSamples = 2;
 
-  struct Line {
-    const Bfloat16* row;
-    const Bfloat16* next_row;  // null after the last sample: zeros
+  struct Row {
+    const Bfloat16* sample;
+    const Bfloat16* next_sample;  // null after the last sample: zeros
 
-    Line operator+(int64_t elements) const {
-      return {row + elements, next_row == nullptr ? nullptr : next_row + elements};
+    Row operator+(int64_t elements) const {
+      return {sample + elements, next_sample == nullptr ? nullptr : next_sample + elements};
     }
     Vector Load(const PartOfVector& part) const {
-      __m512i pairs = part.LoadHalves(row);
-      if (next_row != nullptr) {
-        pairs = _mm512_or_si512(pairs, _mm512_slli_epi32(part.LoadHalves(next_row), 16));
+      __m512i pairs = part.LoadHalves(sample);
+      if (next_sample != nullptr) {
+        pairs = _mm512_or_si512(pairs, _mm512_slli_epi32(part.LoadHalves(next_sample), 16));
       }
       return _mm512_castsi512_ps(pairs);
     }
   };
-  static Line LineAt(const void* array, int64_t offset, int64_t row_stride, bool last_row_missing) {
-    const auto* const row = static_cast<const Bfloat16*>(array) + offset;
-    return {row, last_row_missing ? nullptr : row + row_stride};
+  static Row RowAt(const void* array, int64_t offset, int64_t sample_stride,
+                   bool last_sample_missing) {
+    const auto* const sample = static_cast<const Bfloat16*>(array) + offset;
+    return {sample, last_sample_missing ? nullptr : sample + sample_stride};
   }
 
   MUSTER_ALWAYS_INLINE static Vector AddProduct(Vector sum, Vector a, Vector b) {
@@ -124,7 +126,7 @@ struct Bfloat16Pairs {
 // Copies `pixels` runs of `channels` elements, `from_stride` stored elements apart, to runs of
 // `padded_channels` that end in zeros.
 template <typename Operand>
-inline void CopyPixels(typename Operand::Line from, int64_t from_stride, int64_t pixels,
+inline void CopyPixels(typename Operand::Row from, int64_t from_stride, int64_t pixels,
                        int64_t channels, int64_t padded_channels, int64_t to_stride, float* to) {
   const auto lanes_from = [](int64_t first, int64_t end) {
     return end <= first ? 0 : end - first < kLanes ? end - first : kLanes;
@@ -142,7 +144,7 @@ inline void CopyPixels(typename Operand::Line from, int64_t from_stride, int64_t
 // summed; otherwise, the copies that lay out operands would wait for it.
 class Ahead {
  public:
-  struct Lines {
+  struct CacheLines {
     const char* first;
     int64_t step;  // in bytes
   };
@@ -154,19 +156,19 @@ class Ahead {
   }
   // Returns about `count` cache lines to prefetch one by one, or the same one repeatedly if none
   // are left.
-  Lines Take(int64_t count) {
+  CacheLines Take(int64_t count) {
     if (current_ == count_) return {last_, 0};
     Segment& segment = segments_[current_];
-    const Lines lines = {segment.begin, kLine};
-    segment.begin += count * kLine;
-    segment.bytes -= count * kLine;
+    const CacheLines taken = {segment.begin, kCacheLineBytes};
+    segment.begin += count * kCacheLineBytes;
+    segment.bytes -= count * kCacheLineBytes;
     if (segment.bytes <= 0) ++current_;
-    last_ = lines.first;
-    return lines;
+    last_ = taken.first;
+    return taken;
   }
 
  private:
-  static constexpr int64_t kLine = 64;
+  static constexpr int64_t kCacheLineBytes = 64;
   static constexpr int64_t kMost = 256 << 10;  // in addition to this block's operands
   struct Segment {
     const char* begin;
@@ -182,11 +184,11 @@ class Ahead {
 // dweights, kChannels rows of `width` elements: kVectors vectors of each, the sums over `count`
 // pixels of x's channels times dy's, are added or written.
 //
-// The channels are those of kLines rows of x, x_line elements apart. The lines to prefetch are
-// passed as two numbers: a struct on the stack would be stored by halves and loaded as a whole,
-// which waits for all earlier stores, including the last tile's stores to dweights.
-template <typename Operand, int kVectors, int kChannels, int kLines = 1>
-void SumTile(const PixelOffsets* pixels, int64_t count, const float* x, int64_t x_line,
+// The channels are those of kRows rows of x, x_row_stride elements apart. The cache lines to
+// prefetch are passed as two numbers: a struct on the stack would be stored by halves and loaded as
+// a whole, which waits for all earlier stores, including the last tile's stores to dweights.
+template <typename Operand, int kVectors, int kChannels, int kRows = 1>
+void SumTile(const PixelOffsets* pixels, int64_t count, const float* x, int64_t x_row_stride,
              const float* dy, int64_t width, bool add, const char* ahead, int64_t ahead_step,
              float* dweights) {
   Vector sums[kChannels][kVectors];
@@ -206,8 +208,8 @@ void SumTile(const PixelOffsets* pixels, int64_t count, const float* x, int64_t 
     for (int v = 0; v < kVectors; ++v) gradient[v] = Element<Vector>::Load(by + v * kLanes);
 #pragma clang loop unroll(full)
     for (int i = 0; i < kChannels; ++i) {
-      constexpr int kLineChannels = kChannels / kLines;
-      const Vector value = Broadcast(from + i / kLineChannels * x_line + i % kLineChannels);
+      constexpr int kRowChannels = kChannels / kRows;
+      const Vector value = Broadcast(from + i / kRowChannels * x_row_stride + i % kRowChannels);
 #pragma clang loop unroll(full)
       for (int v = 0; v < kVectors; ++v) {
         sums[i][v] = Operand::AddProduct(sums[i][v], value, gradient[v]);

@@ -26,39 +26,39 @@ MUSTER_ALWAYS_INLINE Vector Interleave(Vector a, Vector b,
 }
 
 // Each round is a perfect shuffle of the rows; log2(kLanes) rounds exchange rows and lanes.
-MUSTER_ALWAYS_INLINE void Transpose(Vector (&lines)[kLanes]) {
+MUSTER_ALWAYS_INLINE void Transpose(Vector (&rows)[kLanes]) {
   constexpr auto kSequence = std::make_integer_sequence<int, kLanes>();
 #pragma clang loop unroll(full)
   for (int round = 1; round < kLanes; round *= 2) {
     Vector shuffled[kLanes];
 #pragma clang loop unroll(full)
     for (int i = 0; i < kLanes / 2; ++i) {
-      shuffled[2 * i] = Interleave<0>(lines[i], lines[i + kLanes / 2], kSequence);
-      shuffled[2 * i + 1] = Interleave<kLanes / 2>(lines[i], lines[i + kLanes / 2], kSequence);
+      shuffled[2 * i] = Interleave<0>(rows[i], rows[i + kLanes / 2], kSequence);
+      shuffled[2 * i + 1] = Interleave<kLanes / 2>(rows[i], rows[i + kLanes / 2], kSequence);
     }
 #pragma clang loop unroll(full)
-    for (int i = 0; i < kLanes; ++i) lines[i] = shuffled[i];
+    for (int i = 0; i < kLanes; ++i) rows[i] = shuffled[i];
   }
 }
 
 // Definition of a step and of the lanes it is loaded from, for each type of product.
 struct FloatSteps {
   static constexpr int kChannels = 1;  // per step
-  static Vector OfLine(const float* p, int64_t width) { return Element<Vector>::Load(p); }
-  static Vector OfLines(const float* p, const float* next) { return Element<Vector>::Load(p); }
+  static Vector OfRow(const float* p, int64_t width) { return Element<Vector>::Load(p); }
+  static Vector OfRows(const float* p, const float* next) { return Element<Vector>::Load(p); }
 };
 
 #if defined(__AVX512BF16__)
 struct Bfloat16Steps {
   static constexpr int kChannels = 2;
   // Two vectors of a row; the second is zero if the row has only one.
-  static Vector OfLine(const float* p, int64_t width) {
+  static Vector OfRow(const float* p, int64_t width) {
     const Vector second = width > kLanes ? Element<Vector>::Load(p + kLanes) : Vector{};
     return reinterpret_cast<Vector>(_mm512_cvtne2ps_pbh(
         reinterpret_cast<__m512>(second), reinterpret_cast<__m512>(Element<Vector>::Load(p))));
   }
   // Lane i pairs elements i of both rows; a null row is zeros.
-  static Vector OfLines(const float* p, const float* next) {
+  static Vector OfRows(const float* p, const float* next) {
     const __m512i low = Widened(p);
     if (next == nullptr) return reinterpret_cast<Vector>(low);
     return reinterpret_cast<Vector>(_mm512_or_si512(low, _mm512_slli_epi32(Widened(next), 16)));
@@ -84,9 +84,9 @@ inline void PackForward(const TilePlan& plan, const TilePanels& from, const floa
     float* to = packed + place * plan.steps() * width;
     for (int64_t c = 0; c < channels; c += Steps::kChannels) {
       for (int64_t i = 0; i < width; i += kLanes) {
-        const float* const line = p + c * width + i;
-        const float* const next = c + 1 < channels ? line + width : nullptr;
-        Element<Vector>::Store(to + i, Steps::OfLines(line, next));
+        const float* const row = p + c * width + i;
+        const float* const next = c + 1 < channels ? row + width : nullptr;
+        Element<Vector>::Store(to + i, Steps::OfRows(row, next));
       }
       to += width;
     }
@@ -101,26 +101,26 @@ inline void PackTransposedLanes(const TilePlan& plan, const TilePanels& from, co
   const int64_t left = plan.target_channels - first;
   for (int64_t place = 0; place < plan.tap_count; ++place) {
     if (plan.taps[place] < 0) continue;
-    const int64_t line = plan.taps[place] * plan.target_channels + first;
+    const int64_t row = plan.taps[place] * plan.target_channels + first;
     for (int64_t source = 0; source < plan.source_channels; source += kLoaded) {
       const int64_t panel = source / from.full_width();
       const int64_t in_panel = source - panel * from.full_width();
       const int64_t width = from.width(panel);
-      const float* const p = weights + from.offset(panel, line, in_panel);
+      const float* const p = weights + from.offset(panel, row, in_panel);
       // Prefetches the same rows of the next panel, possibly beyond the last: the hardware
       // prefetcher does not look that far.
       const float* const next = p + from.full_width() * from.depth;
       for (int64_t i = 0; i < kLanes * width; i += 16) __builtin_prefetch(next + i);
-      Vector lines[kLanes];
+      Vector rows[kLanes];
 #pragma clang loop unroll(full)
       for (int i = 0; i < kLanes; ++i) {
-        lines[i] = i < left ? Steps::OfLine(p + i * width, width - in_panel) : Vector{};
+        rows[i] = i < left ? Steps::OfRow(p + i * width, width - in_panel) : Vector{};
       }
-      Transpose(lines);
+      Transpose(rows);
       const int64_t step = source / Steps::kChannels;
       const int64_t steps = plan.steps() - step < kLanes ? plan.steps() - step : kLanes;
       float* const to = packed + (place * plan.steps() + step) * packed_width;
-      for (int64_t i = 0; i < steps; ++i) Element<Vector>::Store(to + i * packed_width, lines[i]);
+      for (int64_t i = 0; i < steps; ++i) Element<Vector>::Store(to + i * packed_width, rows[i]);
     }
   }
 }

@@ -83,8 +83,8 @@ std::unique_ptr<const TilePlanner> TilePlanner::Forward(const TileConvolutionSha
   planner->plan_.target_channels = shape.out_channels;
   const int64_t x_pixel = planner->plan_.steps() * kStepBytes;
   const auto y_pixel = static_cast<int64_t>(shape.out_channels * SizeOf(target_type));
-  planner->plan_.source_row_bytes = shape.height * shape.width * x_pixel;
-  planner->plan_.target_row_bytes = shape.out_height() * shape.out_width() * y_pixel;
+  planner->plan_.source_image_bytes = shape.height * shape.width * x_pixel;
+  planner->plan_.target_image_bytes = shape.out_height() * shape.out_width() * y_pixel;
   std::vector<int64_t> order;
   for (int64_t tap = 0; tap < shape.kernel; ++tap) order.push_back(tap);
   planner->Fill(ForwardAxis(shape, shape.height, shape.out_height()),
@@ -107,8 +107,8 @@ std::unique_ptr<const TilePlanner> TilePlanner::BackwardData(const TileConvoluti
   planner->plan_.target_channels = shape.in_channels;
   const int64_t y_pixel = planner->plan_.steps() * kStepBytes;
   const auto x_pixel = static_cast<int64_t>(shape.in_channels * SizeOf(target_type));
-  planner->plan_.source_row_bytes = shape.out_height() * shape.out_width() * y_pixel;
-  planner->plan_.target_row_bytes = shape.height * shape.width * x_pixel;
+  planner->plan_.source_image_bytes = shape.out_height() * shape.out_width() * y_pixel;
+  planner->plan_.target_image_bytes = shape.height * shape.width * x_pixel;
   planner->Fill(BackwardAxis(shape, shape.height, shape.out_height()),
                 BackwardAxis(shape, shape.width, shape.out_width()), BackwardOrder(shape),
                 {.source = shape.out_width() * y_pixel,
@@ -121,13 +121,13 @@ std::unique_ptr<const TilePlanner> TilePlanner::BackwardData(const TileConvoluti
 
 void TilePlanner::Fill(const std::vector<AxisClass>& vertical,
                        const std::vector<AxisClass>& horizontal, const std::vector<int64_t>& order,
-                       const Lines& bytes) {
+                       const Strides& bytes) {
   kernel_ = static_cast<int64_t>(order.size());
   taps_.assign(kernel_ * kernel_, -1);
-  for (const AxisClass& lines : vertical) {
+  for (const AxisClass& rows : vertical) {
     for (const AxisClass& columns : horizontal) {
-      AddClass(lines, columns, bytes);
-      for (int64_t r = lines.first; r < lines.first + lines.count; ++r) {
+      AddClass(rows, columns, bytes);
+      for (int64_t r = rows.first; r < rows.first + rows.count; ++r) {
         for (int64_t s = columns.first; s < columns.first + columns.count; ++s) {
           taps_[r * kernel_ + s] = order[r] * kernel_ + order[s];
         }
@@ -141,7 +141,7 @@ void TilePlanner::Fill(const std::vector<AxisClass>& vertical,
 }
 
 void TilePlanner::AddClass(const AxisClass& vertical, const AxisClass& horizontal,
-                           const Lines& bytes) {
+                           const Strides& bytes) {
   std::vector<TileRun>& runs = runs_.emplace_back();
   for (int64_t r = 0; r < vertical.count && horizontal.count > 0; ++r) {
     const int64_t place = (vertical.first + r) * kernel_ + horizontal.first;
@@ -149,9 +149,9 @@ void TilePlanner::AddClass(const AxisClass& vertical, const AxisClass& horizonta
                     .step = place * plan_.steps(),
                     .steps = horizontal.count * plan_.steps()});
   }
-  std::vector<TilePosition>& lines = positions_.emplace_back();
+  std::vector<TilePosition>& rows = positions_.emplace_back();
   for (const AxisClass::Position& at : vertical.positions) {
-    lines.push_back({.source = at.source * bytes.source, .target = at.target * bytes.target});
+    rows.push_back({.source = at.source * bytes.source, .target = at.target * bytes.target});
   }
   std::vector<TilePosition>& columns = positions_.emplace_back();
   for (const AxisClass::Position& at : horizontal.positions) {
@@ -160,8 +160,8 @@ void TilePlanner::AddClass(const AxisClass& vertical, const AxisClass& horizonta
   }
   classes_.push_back({.runs = runs.data(),
                       .run_count = static_cast<int64_t>(runs.size()),
-                      .lines = lines.data(),
-                      .line_count = static_cast<int64_t>(lines.size()),
+                      .rows = rows.data(),
+                      .row_count = static_cast<int64_t>(rows.size()),
                       .columns = columns.data(),
                       .column_count = static_cast<int64_t>(columns.size())});
 }

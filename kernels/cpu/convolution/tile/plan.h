@@ -14,11 +14,11 @@ namespace muster::kernels::cpu {
 
 struct AxisClass;
 
-// Owns the arrays of a TilePlan, which is valid for any number of rows. Immutable.
+// Owns the arrays of a TilePlan, which is valid for any number of samples. Immutable.
 class TilePlanner {
  public:
   // `type` is that of the products and the source, `target_type` that of the target; lanes is
-  // DenseKernels::lanes. shape.rows is ignored.
+  // DenseKernels::lanes. shape.samples is ignored.
   static std::unique_ptr<const TilePlanner> Forward(const TileConvolutionShape& shape,
                                                     DataType type, DataType target_type,
                                                     int64_t lanes);
@@ -31,14 +31,14 @@ class TilePlanner {
   const TilePlan& plan() const { return plan_; }
 
  private:
-  struct Lines {  // strides of an image, in bytes
+  struct Strides {  // strides of an image, in bytes
     int64_t source, target, source_pixel, target_pixel;
   };
 
   TilePlanner() = default;
   void Fill(const std::vector<AxisClass>& vertical, const std::vector<AxisClass>& horizontal,
-            const std::vector<int64_t>& order, const Lines& bytes);
-  void AddClass(const AxisClass& vertical, const AxisClass& horizontal, const Lines& bytes);
+            const std::vector<int64_t>& order, const Strides& bytes);
+  void AddClass(const AxisClass& vertical, const AxisClass& horizontal, const Strides& bytes);
   void SetGroup(int64_t lanes);
 
   TilePlan plan_ = {};

@@ -20,9 +20,9 @@ namespace muster::kernels {
 // that the linker cannot merge copies.
 #define MUSTER_TILE_INLINE __attribute__((always_inline)) constexpr
 
-// x is [rows, height, width, in_channels], y [rows, out_height, out_width, out_channels].
+// x is [samples, height, width, in_channels], y [samples, out_height, out_width, out_channels].
 struct TileConvolutionShape {
-  int64_t rows = 0;
+  int64_t samples = 0;
   int64_t height = 1;  // of the input
   int64_t width = 1;
   int64_t in_channels = 1;
@@ -63,8 +63,8 @@ struct TilePanels {
   }
   // Index of the first element of the panel, or of element (row, channel of the panel) in it.
   MUSTER_TILE_INLINE int64_t offset(int64_t panel) const { return panel * full_width() * depth; }
-  MUSTER_TILE_INLINE int64_t offset(int64_t panel, int64_t line, int64_t channel) const {
-    return offset(panel) + line * width(panel) + channel;
+  MUSTER_TILE_INLINE int64_t offset(int64_t panel, int64_t row, int64_t channel) const {
+    return offset(panel) + row * width(panel) + channel;
   }
   MUSTER_TILE_INLINE int64_t elements() const {
     return offset(count() - 1) + depth * width(count() - 1);
@@ -91,12 +91,12 @@ struct TilePosition {
   int64_t target;
 };
 
-// The pixels (lines x columns) of every image that use the same taps.
+// The pixels (rows x columns) of every image that use the same taps.
 struct TileClass {
   const TileRun* runs;
   int64_t run_count;  // 0: the sums are zero
-  const TilePosition* lines;
-  int64_t line_count;
+  const TilePosition* rows;
+  int64_t row_count;
   const TilePosition* columns;
   int64_t column_count;
 };
@@ -108,8 +108,8 @@ struct TilePlan {
   // For bfloat16, an odd number of channels is followed by a zero in each pixel.
   int64_t source_channels;
   int64_t target_channels;
-  int64_t source_row_bytes;  // of an image
-  int64_t target_row_bytes;
+  int64_t source_image_bytes;
+  int64_t target_image_bytes;
   const TileClass* classes;
   int64_t class_count;
   // The tap of the weights at each position of the packed order; negative if no class uses it.
@@ -128,7 +128,7 @@ struct TilePlan {
 
 struct TileProduct {
   const TilePlan* plan;
-  int64_t rows;
+  int64_t samples;
   const void* source;    // of the plan's type
   const float* weights;  // of the convolution, in the panel layout
   void* target;          // of target_type

@@ -235,23 +235,23 @@ class TileCursor {
   TileCursor(const TileProduct& product, const TileClass& pixel_class, int64_t pixel)
       : plan_(*product.plan), class_(pixel_class) {
     column_ = pixel % class_.column_count;
-    line_ = pixel / class_.column_count % class_.line_count;
-    const int64_t row = pixel / class_.column_count / class_.line_count;
-    source_row_ = static_cast<const char*>(product.source) + row * plan_.source_row_bytes;
-    target_row_ = static_cast<char*>(product.target) + row * plan_.target_row_bytes;
+    row_ = pixel / class_.column_count % class_.row_count;
+    const int64_t image = pixel / class_.column_count / class_.row_count;
+    source_image_ = static_cast<const char*>(product.source) + image * plan_.source_image_bytes;
+    target_image_ = static_cast<char*>(product.target) + image * plan_.target_image_bytes;
   }
 
   void Fill(int64_t count, TileBlock& block) {
     block.count = count;
     for (int64_t i = 0; i < count; ++i) {
-      block.sources[i] = source_row_ + class_.lines[line_].source + class_.columns[column_].source;
-      block.targets[i] = target_row_ + class_.lines[line_].target + class_.columns[column_].target;
+      block.sources[i] = source_image_ + class_.rows[row_].source + class_.columns[column_].source;
+      block.targets[i] = target_image_ + class_.rows[row_].target + class_.columns[column_].target;
       if (++column_ < class_.column_count) continue;
       column_ = 0;
-      if (++line_ < class_.line_count) continue;
-      line_ = 0;
-      source_row_ += plan_.source_row_bytes;
-      target_row_ += plan_.target_row_bytes;
+      if (++row_ < class_.row_count) continue;
+      row_ = 0;
+      source_image_ += plan_.source_image_bytes;
+      target_image_ += plan_.target_image_bytes;
     }
     for (int64_t i = count; i < count + kTilePixels; ++i) {
       block.sources[i] = block.sources[count - 1];
@@ -262,9 +262,9 @@ class TileCursor {
  private:
   const TilePlan& plan_;
   const TileClass& class_;
-  int64_t column_, line_;
-  const char* source_row_;
-  char* target_row_;
+  int64_t column_, row_;
+  const char* source_image_;
+  char* target_image_;
 };
 
 // A target that does not stay in the caches until it is read should not be read before it is
@@ -273,7 +273,7 @@ inline bool StreamsTarget(const TileProduct& product) {
   const TilePlan& plan = *product.plan;
   const int64_t pixel_bytes =
       plan.target_channels * static_cast<int64_t>(SizeOf(product.target_type));
-  return product.rows * plan.target_row_bytes >= kStreamBytes && pixel_bytes % 64 == 0 &&
+  return product.samples * plan.target_image_bytes >= kStreamBytes && pixel_bytes % 64 == 0 &&
          product.addend == nullptr;
 }
 
@@ -321,7 +321,7 @@ inline void ComputeGroup(const TileProduct& product, int64_t first, int64_t last
   TileBlock block;
   for (int64_t c = 0; c < plan.class_count; ++c) {
     const TileClass& pixel_class = plan.classes[c];
-    const int64_t pixels = product.rows * pixel_class.line_count * pixel_class.column_count;
+    const int64_t pixels = product.samples * pixel_class.row_count * pixel_class.column_count;
     const int64_t tiles = (pixels + kTilePixels - 1) / kTilePixels;
     const int64_t begin = tiles * part / parts * kTilePixels;
     const int64_t tiles_end = tiles * (part + 1) / parts * kTilePixels;

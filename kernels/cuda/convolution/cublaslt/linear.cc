@@ -19,7 +19,7 @@ enum class Direction { kForward, kBackwardData, kBackwardWeights };
 
 struct Product {
   Direction direction = Direction::kForward;
-  int64_t rows = 1;
+  int64_t samples = 1;
   bool bias = false;  // adds the bias or, with kBackwardWeights, computes its gradient
   bool addend = false;
   bool relu = false;
@@ -40,25 +40,25 @@ class CublasLtLinear final : public Convolution {
         handle_(handle),
         stream_(stream) {
     const DataType compute = options.compute_type;
-    x_ = workspace_.AddCast(options.x_type, compute, options.max_rows * ins_);
-    y_ = workspace_.AddCast(options.y_type, compute, options.max_rows * outs_);
+    x_ = workspace_.AddCast(options.x_type, compute, options.max_samples * ins_);
+    y_ = workspace_.AddCast(options.y_type, compute, options.max_samples * outs_);
     weights_ = workspace_.AddCast(DataType::kFloat32, compute, ins_ * outs_);
     bias_ = workspace_.AddCast(DataType::kFloat32, WrittenAs(options.y_type), outs_);
     y_sums_ =
-        workspace_.AddCast(options.y_type, WrittenAs(options.y_type), options.max_rows * outs_);
+        workspace_.AddCast(options.y_type, WrittenAs(options.y_type), options.max_samples * outs_);
     x_sums_ =
-        workspace_.AddCast(options.x_type, WrittenAs(options.x_type), options.max_rows * ins_);
+        workspace_.AddCast(options.x_type, WrittenAs(options.x_type), options.max_samples * ins_);
     product_ = workspace_.Add(kWorkspaceBytes);
   }
 
-  // Chooses the algorithms that the layer needs for max_rows.
+  // Chooses the algorithms that the layer needs for max_samples.
   absl::Status MakeProducts() {
-    const int64_t rows = options_.max_rows;
-    absl::Status status = Find({.rows = rows}).status();
+    const int64_t samples = options_.max_samples;
+    absl::Status status = Find({.samples = samples}).status();
     if (!options_.training) return status;
-    status.Update(Find({.direction = Direction::kBackwardWeights, .rows = rows}).status());
+    status.Update(Find({.direction = Direction::kBackwardWeights, .samples = samples}).status());
     if (!options_.data_gradient) return status;
-    status.Update(Find({.direction = Direction::kBackwardData, .rows = rows}).status());
+    status.Update(Find({.direction = Direction::kBackwardData, .samples = samples}).status());
     return status;
   }
 
@@ -76,15 +76,15 @@ class CublasLtLinear final : public Convolution {
     std::copy_n(weights, weights_elements(), canonical);
   }
 
-  void Forward(int64_t rows, const void* x, const float* weights, const Epilogue& epilogue, void* y,
-               void* workspace) override {
-    if (rows == 0) return;
+  void Forward(int64_t samples, const void* x, const float* weights, const Epilogue& epilogue,
+               void* y, void* workspace) override {
+    if (samples == 0) return;
     const void* const a = Weights(weights, workspace);
-    const void* const b = X(rows, x, workspace);
+    const void* const b = X(samples, x, workspace);
     const DataType written = WrittenAs(options_.y_type);
     const bool direct = written == options_.y_type;
     if (direct && epilogue.scale == nullptr && epilogue.activation != Activation::kRelu6) {
-      const Product fused = {.rows = rows,
+      const Product fused = {.samples = samples,
                              .bias = epilogue.shift != nullptr,
                              .addend = epilogue.addend != nullptr,
                              .relu = epilogue.activation == Activation::kRelu};
@@ -99,37 +99,37 @@ class CublasLtLinear final : public Convolution {
       }
     }
     void* const sums = direct ? y : y_sums_.In(workspace);
-    Run(Find({.rows = rows}), a, b, nullptr, sums, nullptr, workspace);
-    runtime_.kernels->apply_epilogue(rows, outs_, written, sums, epilogue, options_.y_type, y);
+    Run(Find({.samples = samples}), a, b, nullptr, sums, nullptr, workspace);
+    runtime_.kernels->apply_epilogue(samples, outs_, written, sums, epilogue, options_.y_type, y);
   }
 
-  void BackwardData(int64_t rows, const void* dy, const float* weights, void* dx,
+  void BackwardData(int64_t samples, const void* dy, const float* weights, void* dx,
                     void* workspace) override {
-    if (rows == 0) return;
+    if (samples == 0) return;
     const DataType written = WrittenAs(options_.x_type);
     void* const sums = written == options_.x_type ? dx : x_sums_.In(workspace);
-    Run(Find({.direction = Direction::kBackwardData, .rows = rows}), Weights(weights, workspace),
-        Dy(rows, dy, workspace), nullptr, sums, nullptr, workspace);
+    Run(Find({.direction = Direction::kBackwardData, .samples = samples}),
+        Weights(weights, workspace), Dy(samples, dy, workspace), nullptr, sums, nullptr, workspace);
     if (sums == dx) return;
     runtime_.device->kernels().cast(written, sums, 1, options_.x_type, dx,
-                                    static_cast<size_t>(rows * ins_));
+                                    static_cast<size_t>(samples * ins_));
   }
 
-  void BackwardWeights(int64_t rows, const void* x, const void* dy, float* dweights, float* dbias,
-                       void* workspace) override {
-    if (rows == 0) {
+  void BackwardWeights(int64_t samples, const void* x, const void* dy, float* dweights,
+                       float* dbias, void* workspace) override {
+    if (samples == 0) {
       runtime_.device->Zero(dweights, static_cast<size_t>(ins_ * outs_) * sizeof(float));
       if (dbias == nullptr) return;
       return runtime_.device->Zero(dbias, static_cast<size_t>(outs_) * sizeof(float));
     }
-    const void* const a = X(rows, x, workspace);
-    const void* const b = Dy(rows, dy, workspace);
-    Product product = {.direction = Direction::kBackwardWeights, .rows = rows};
+    const void* const a = X(samples, x, workspace);
+    const void* const b = Dy(samples, dy, workspace);
+    Product product = {.direction = Direction::kBackwardWeights, .samples = samples};
     if (dbias != nullptr) {
       product.bias = true;
       if (Find(product).ok()) return Run(Find(product), a, b, nullptr, dweights, dbias, workspace);
       product.bias = false;
-      runtime_.kernels->column_sums(options_.compute_type, rows, outs_, b, dbias);
+      runtime_.kernels->column_sums(options_.compute_type, samples, outs_, b, dbias);
     }
     Run(Find(product), a, b, nullptr, dweights, nullptr, workspace);
   }
@@ -145,23 +145,23 @@ class CublasLtLinear final : public Convolution {
     return AsType(runtime_.device->kernels(), type, array, count, options_.compute_type, region,
                   workspace);
   }
-  const void* X(int64_t rows, const void* x, void* workspace) const {
-    return Operand(options_.x_type, x, rows * ins_, x_, workspace);
+  const void* X(int64_t samples, const void* x, void* workspace) const {
+    return Operand(options_.x_type, x, samples * ins_, x_, workspace);
   }
-  const void* Dy(int64_t rows, const void* dy, void* workspace) const {
-    return Operand(options_.y_type, dy, rows * outs_, y_, workspace);
+  const void* Dy(int64_t samples, const void* dy, void* workspace) const {
+    return Operand(options_.y_type, dy, samples * outs_, y_, workspace);
   }
   const void* Weights(const float* weights, void* workspace) const {
     return Operand(DataType::kFloat32, weights, ins_ * outs_, weights_, workspace);
   }
 
-  // A row-major array is the transpose of a column-major matrix: as the latter, x is [ins, rows], y
-  // is [outs, rows], and weights are [ins, outs].
+  // A row-major array is the transpose of a column-major matrix: as the latter, x is [ins,
+  // samples], y is [outs, samples], and weights are [ins, outs].
   MatmulProblem ProblemOf(const Product& product) const {
     MatmulProblem problem = {.operand_type = options_.compute_type, .add_c = product.addend};
     switch (product.direction) {
       case Direction::kForward: {
-        problem.m = outs_, problem.n = product.rows, problem.k = ins_;
+        problem.m = outs_, problem.n = product.samples, problem.k = ins_;
         problem.transpose_a = true;
         problem.d_type = WrittenAs(options_.y_type);
         const int bits =
@@ -170,11 +170,11 @@ class CublasLtLinear final : public Convolution {
         return problem;
       }
       case Direction::kBackwardData:
-        problem.m = ins_, problem.n = product.rows, problem.k = outs_;
+        problem.m = ins_, problem.n = product.samples, problem.k = outs_;
         problem.d_type = WrittenAs(options_.x_type);
         break;
       case Direction::kBackwardWeights:
-        problem.m = ins_, problem.n = outs_, problem.k = product.rows;
+        problem.m = ins_, problem.n = outs_, problem.k = product.samples;
         problem.transpose_b = true;
         problem.d_type = DataType::kFloat32;
         break;

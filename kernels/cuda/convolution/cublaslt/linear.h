@@ -21,9 +21,9 @@ namespace muster::kernels::cuda {
 // Whether the convolution is a linear layer: 1x1 on 1x1 images, without padding or groups.
 bool IsLinear(const ConvolutionShape& shape);
 
-// Algorithms for max_rows are chosen here, those for another number of rows with the first call
-// that has it. Errors: INVALID_ARGUMENT if the shape is not linear, UNIMPLEMENTED if cuBLASLt has
-// no algorithm for max_rows, INTERNAL for other errors of cuBLASLt, with its text.
+// Algorithms for max_samples are chosen here, those for another number of samples with the first
+// call that has it. Errors: INVALID_ARGUMENT if the shape is not linear, UNIMPLEMENTED if cuBLASLt
+// has no algorithm for max_samples, INTERNAL for other errors of cuBLASLt, with its text.
 absl::StatusOr<std::unique_ptr<Convolution>> MakeCublasLtLinear(
     const ConvolutionShape& shape, const ConvolutionOptions& options, const LayerRuntime& runtime,
     const CublasLt& cublaslt, CublasLtHandle handle, void* stream);

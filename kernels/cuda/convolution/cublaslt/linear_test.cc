@@ -37,9 +37,9 @@ class CublasLtLinearTest : public testing::Test {
     }
   }
   // Return the number of products with an epilogue, and of all products.
-  std::pair<int64_t, int64_t> Forward(int64_t rows, const Epilogue& epilogue) {
+  std::pair<int64_t, int64_t> Forward(int64_t samples, const Epilogue& epilogue) {
     GetFakeCublasLt().runs = GetFakeCublasLt().runs_with_epilogue = 0;
-    layer_->Forward(rows, x_.data(), weights_.data(), epilogue, y_.data(), workspace_at_);
+    layer_->Forward(samples, x_.data(), weights_.data(), epilogue, y_.data(), workspace_at_);
     return {GetFakeCublasLt().runs_with_epilogue, GetFakeCublasLt().runs};
   }
   std::pair<int64_t, int64_t> BackwardWeights() {
@@ -58,7 +58,7 @@ class CublasLtLinearTest : public testing::Test {
 using Runs = std::pair<int64_t, int64_t>;
 
 TEST_F(CublasLtLinearTest, FusesBiasAddendReluAndBiasGradient) {
-  Make({.max_rows = 2});
+  Make({.max_samples = 2});
   EXPECT_EQ(layer_->description(), "cublaslt (float32)");
   const float* const shift = shift_.data();
   EXPECT_EQ(Forward(2, {}), Runs(0, 1));
@@ -73,7 +73,7 @@ TEST_F(CublasLtLinearTest, FusesBiasAddendReluAndBiasGradient) {
 }
 
 TEST_F(CublasLtLinearTest, AppliesOtherEpiloguesInASeparateKernel) {
-  Make({.max_rows = 2});
+  Make({.max_samples = 2});
   std::fill_n(shift_.data(), 4, 2.0f);
   EXPECT_EQ(Forward(2, {.scale = shift_.data()}), Runs(0, 1));
   EXPECT_EQ(y_[7], 12);
@@ -83,7 +83,7 @@ TEST_F(CublasLtLinearTest, AppliesOtherEpiloguesInASeparateKernel) {
 
 TEST_F(CublasLtLinearTest, AppliesEpiloguesSeparatelyIfTheLibraryHasNone) {
   GetFakeCublasLt().no_epilogue = 1;
-  Make({.max_rows = 2});
+  Make({.max_samples = 2});
   EXPECT_EQ(Forward(2, {.shift = shift_.data()}), Runs(0, 1));
   EXPECT_EQ(y_[3], 7);
   EXPECT_EQ(BackwardWeights(), Runs(0, 1));
@@ -93,7 +93,7 @@ TEST_F(CublasLtLinearTest, AppliesEpiloguesSeparatelyIfTheLibraryHasNone) {
 }
 
 TEST_F(CublasLtLinearTest, ChoosesAnAlgorithmOnce) {
-  Make({.max_rows = 2});
+  Make({.max_samples = 2});
   GetFakeCublasLt().heuristic_calls = 0;
   Forward(2, {});
   EXPECT_EQ(GetFakeCublasLt().heuristic_calls, 0);
@@ -104,7 +104,7 @@ TEST_F(CublasLtLinearTest, ChoosesAnAlgorithmOnce) {
 
 // In a plan, the activations of several micro-batches precede the workspace.
 TEST_F(CublasLtLinearTest, NeedsOnlyTheAlignmentOfLayers) {
-  Make({.max_rows = 2});
+  Make({.max_samples = 2});
   for (const size_t offset : {0, 64, 128, 192}) {
     workspace_at_ = workspace_.as<char>() + offset;
     EXPECT_EQ(Forward(2, {}), Runs(0, 1)) << offset;
@@ -121,7 +121,7 @@ TEST_F(CublasLtLinearTest, ReturnsUnimplementedWithoutAnAlgorithm) {
 }
 
 TEST_F(CublasLtLinearTest, ReportsErrorsOfCallsToTheDevice) {
-  Make({.max_rows = 2});
+  Make({.max_samples = 2});
   GetFakeCublasLt().failing_run = 1;
   Forward(2, {});
   const absl::Status status = device_->Synchronize();

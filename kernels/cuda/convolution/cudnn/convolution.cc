@@ -16,7 +16,7 @@
 namespace muster::kernels::cuda {
 namespace {
 
-// Maximum workspace of a plan for max_rows.
+// Maximum workspace of a plan for max_samples.
 constexpr int64_t kMaxPlanBytes = int64_t{256} << 20;
 
 constexpr int kTimedRuns = 3;
@@ -57,21 +57,21 @@ class CudnnConvolution final : public Convolution {
         handle_(target.handle),
         planner_(shape, options, target, plans) {
     const DataType compute = options.compute_type;
-    x_ = workspace_.AddCast(options.x_type, compute, options.max_rows * shape.input_elements());
-    y_ = workspace_.AddCast(options.y_type, compute, options.max_rows * shape.output_elements());
+    x_ = workspace_.AddCast(options.x_type, compute, options.max_samples * shape.input_elements());
+    y_ = workspace_.AddCast(options.y_type, compute, options.max_samples * shape.output_elements());
     weights_ = workspace_.AddCast(DataType::kFloat32, compute, shape.weights());
     shift_ = workspace_.AddCast(DataType::kFloat32, compute, shape.out_channels);
     plan_ = workspace_.Add(0);
   }
 
-  // Chooses the plans for max_rows.
+  // Chooses the plans for max_samples.
   absl::Status MakePlans() {
     std::vector<ConvolutionDirection> directions = {kForward};
     if (options_.training) directions.push_back(kBackwardWeights);
     if (options_.training && options_.data_gradient) directions.push_back(kBackwardData);
     TrialBuffers trial;
     for (const ConvolutionDirection direction : directions) {
-      const CudnnOperation operation = {.direction = direction, .rows = options_.max_rows};
+      const CudnnOperation operation = {.direction = direction, .samples = options_.max_samples};
       absl::StatusOr<CudnnChoice> choice =
           planner_.Choose(operation, nullptr, kMaxPlanBytes,
                           [&](const CudnnChoice& candidate) { return Try(candidate, trial); });
@@ -87,7 +87,7 @@ class CudnnConvolution final : public Convolution {
   std::string weights_layout() const override { return "ohwi"; }
   std::string description() const override {
     const auto engine = [&](ConvolutionDirection direction, const char* name) {
-      const auto at = choices_.find({.direction = direction, .rows = options_.max_rows});
+      const auto at = choices_.find({.direction = direction, .samples = options_.max_samples});
       return at == choices_.end() ? "" : absl::StrCat(name, at->second->engine.engine);
     };
     return absl::StrCat("cudnn (", engine(kForward, "forward engine "),
@@ -103,13 +103,13 @@ class CudnnConvolution final : public Convolution {
     ForEachWeight([&](int64_t oihw, int64_t ohwi) { canonical[oihw] = weights[ohwi]; });
   }
 
-  void Forward(int64_t rows, const void* x, const float* weights, const Epilogue& epilogue, void* y,
-               void* workspace) override {
-    if (rows == 0) return;
-    const void* const operand = X(rows, x, workspace);
+  void Forward(int64_t samples, const void* x, const float* weights, const Epilogue& epilogue,
+               void* y, void* workspace) override {
+    if (samples == 0) return;
+    const void* const operand = X(samples, x, workspace);
     const void* const filter = Weights(weights, workspace);
     if (Fusible(epilogue)) {
-      const CudnnOperation fused = {.rows = rows,
+      const CudnnOperation fused = {.samples = samples,
                                     .shift = true,
                                     .addend = epilogue.addend != nullptr,
                                     .relu = epilogue.activation == Activation::kRelu};
@@ -119,48 +119,48 @@ class CudnnConvolution final : public Convolution {
       if (Run(fused, absl::MakeSpan(pointers, fused.addend ? 5 : 4), y_, workspace).ok()) return;
     }
     const absl::StatusOr<CudnnOutput> output =
-        Run({.rows = rows}, {operand, filter, y}, y_, workspace);
+        Run({.samples = samples}, {operand, filter, y}, y_, workspace);
     if (!output.ok()) return runtime_.report(output.status());
     const bool cast = *output == CudnnOutput::kCast;
     if (!cast && epilogue.scale == nullptr && epilogue.shift == nullptr &&
         epilogue.addend == nullptr && epilogue.activation == Activation::kNone) {
       return;
     }
-    runtime_.kernels->apply_epilogue(rows * shape_.out_height() * shape_.out_width(),
+    runtime_.kernels->apply_epilogue(samples * shape_.out_height() * shape_.out_width(),
                                      shape_.out_channels,
                                      cast ? options_.compute_type : options_.y_type,
                                      cast ? y_.In(workspace) : y, epilogue, options_.y_type, y);
   }
 
-  void BackwardData(int64_t rows, const void* dy, const float* weights, void* dx,
+  void BackwardData(int64_t samples, const void* dy, const float* weights, void* dx,
                     void* workspace) override {
-    if (rows == 0) return;
-    RunAndCast({.direction = kBackwardData, .rows = rows},
-               {dx, Weights(weights, workspace), Dy(rows, dy, workspace)}, x_, workspace,
-               options_.x_type, dx, rows * shape_.input_elements());
+    if (samples == 0) return;
+    RunAndCast({.direction = kBackwardData, .samples = samples},
+               {dx, Weights(weights, workspace), Dy(samples, dy, workspace)}, x_, workspace,
+               options_.x_type, dx, samples * shape_.input_elements());
   }
 
-  void BackwardWeights(int64_t rows, const void* x, const void* dy, float* dweights, float* dbias,
-                       void* workspace) override {
-    if (rows == 0) {
+  void BackwardWeights(int64_t samples, const void* x, const void* dy, float* dweights,
+                       float* dbias, void* workspace) override {
+    if (samples == 0) {
       runtime_.device->Zero(dweights, static_cast<size_t>(shape_.weights()) * sizeof(float));
       if (dbias == nullptr) return;
       return runtime_.device->Zero(dbias, static_cast<size_t>(shape_.out_channels) * sizeof(float));
     }
-    const void* const gradient = Dy(rows, dy, workspace);
-    RunAndCast({.direction = kBackwardWeights, .rows = rows},
-               {X(rows, x, workspace), dweights, gradient}, weights_, workspace, DataType::kFloat32,
-               dweights, shape_.weights());
+    const void* const gradient = Dy(samples, dy, workspace);
+    RunAndCast({.direction = kBackwardWeights, .samples = samples},
+               {X(samples, x, workspace), dweights, gradient}, weights_, workspace,
+               DataType::kFloat32, dweights, shape_.weights());
     if (dbias == nullptr) return;
     runtime_.kernels->column_sums(options_.compute_type,
-                                  rows * shape_.out_height() * shape_.out_width(),
+                                  samples * shape_.out_height() * shape_.out_width(),
                                   shape_.out_channels, gradient, dbias);
   }
 
  private:
   using enum ConvolutionDirection;
 
-  // Memory for measuring plans for max_rows, allocated with the first measurement.
+  // Memory for measuring plans for max_samples, allocated with the first measurement.
   struct TrialBuffers {
     DeviceMemory x, weights, y, workspace;
   };
@@ -181,11 +181,11 @@ class CudnnConvolution final : public Convolution {
     return AsType(runtime_.device->kernels(), type, array, count, options_.compute_type, region,
                   workspace);
   }
-  const void* X(int64_t rows, const void* x, void* workspace) const {
-    return Operand(options_.x_type, x, rows * shape_.input_elements(), x_, workspace);
+  const void* X(int64_t samples, const void* x, void* workspace) const {
+    return Operand(options_.x_type, x, samples * shape_.input_elements(), x_, workspace);
   }
-  const void* Dy(int64_t rows, const void* dy, void* workspace) const {
-    return Operand(options_.y_type, dy, rows * shape_.output_elements(), y_, workspace);
+  const void* Dy(int64_t samples, const void* dy, void* workspace) const {
+    return Operand(options_.y_type, dy, samples * shape_.output_elements(), y_, workspace);
   }
   const void* Weights(const float* weights, void* workspace) const {
     return Operand(DataType::kFloat32, weights, shape_.weights(), weights_, workspace);
@@ -222,19 +222,19 @@ class CudnnConvolution final : public Convolution {
     const auto widest = [](int64_t elements) {
       return static_cast<size_t>(elements) * sizeof(float);
     };
-    absl::Status status = provide(trial.x, widest(options_.max_rows * shape_.input_elements()));
+    absl::Status status = provide(trial.x, widest(options_.max_samples * shape_.input_elements()));
     status.Update(provide(trial.weights, widest(shape_.weights())));
-    status.Update(provide(trial.y, widest(options_.max_rows * shape_.output_elements())));
+    status.Update(provide(trial.y, widest(options_.max_samples * shape_.output_elements())));
     status.Update(provide(trial.workspace, static_cast<size_t>(choice.plan.workspace_bytes())));
     if (!status.ok()) return status;
     return Measure(choice, {trial.x.data(), trial.weights.data(), trial.y.data()},
                    trial.workspace.data());
   }
 
-  // The choice for the same operation with another number of rows; null if there is none.
+  // The choice for the same operation with another number of samples; null if there is none.
   const CudnnChoice* FindSimilar(CudnnOperation operation) const {
     for (const auto& [other, choice] : choices_) {
-      operation.rows = other.rows;
+      operation.samples = other.samples;
       if (choice.ok() && other == operation) return &*choice;
     }
     return nullptr;

@@ -5,11 +5,11 @@
 // only for outputs of the operands' type. Outputs of another type, such as dweights with a 16-bit
 // compute type, are therefore rounded to the compute type and then cast.
 //
-// For each direction and kind of epilogue, an engine is chosen for max_rows among the deterministic
-// ones: the fastest of the first that cuDNN proposes, measured once and stored in a PlanCache.
-// Other numbers of rows use the same engine if it supports them. Engines that cuDNN compiles at run
-// time, which takes about a second per process and engine, are used only if there is no other. For
-// this reason, only the epilogue
+// For each direction and kind of epilogue, an engine is chosen for max_samples among the
+// deterministic ones: the fastest of the first that cuDNN proposes, measured once and stored in a
+// PlanCache. Other numbers of samples use the same engine if it supports them. Engines that cuDNN
+// compiles at run time, which takes about a second per process and engine, are used only if there
+// is no other. For this reason, only the epilogue
 //   activation(sum + addend + shift)
 // is fused, with a shift and with ReLU or no activation: cuDNN has precompiled kernels for it. The
 // shift is then rounded to the compute type. Other epilogues are a separate kernel after the
@@ -27,11 +27,11 @@
 
 namespace muster::kernels::cuda {
 
-// Plans for max_rows are built and measured here, in temporary device memory. Plans for another
-// number of rows or for an epilogue are built with the first call that needs them, which waits for
-// the device and must not be captured. Errors: INVALID_ARGUMENT for an invalid shape, UNIMPLEMENTED
-// if cuDNN has no engine, INTERNAL for other errors of cuDNN, with its text. `plans` outlives the
-// convolution.
+// Plans for max_samples are built and measured here, in temporary device memory. Plans for another
+// number of samples or for an epilogue are built with the first call that needs them, which waits
+// for the device and must not be captured. Errors: INVALID_ARGUMENT for an invalid shape,
+// UNIMPLEMENTED if cuDNN has no engine, INTERNAL for other errors of cuDNN, with its text. `plans`
+// outlives the convolution.
 absl::StatusOr<std::unique_ptr<Convolution>> MakeCudnnConvolution(const ConvolutionShape& shape,
                                                                   const ConvolutionOptions& options,
                                                                   const LayerRuntime& runtime,

@@ -29,7 +29,7 @@ class CudnnConvolutionTest : public testing::Test {
   CudnnConvolutionTest() { GetFakeCudnn() = {.workspace_bytes = 192}; }
 
   static ConvolutionOptions Options(DataType compute, DataType x = kBf16, DataType y = kBf16) {
-    return {.max_rows = 3, .x_type = x, .y_type = y, .compute_type = compute};
+    return {.max_samples = 3, .x_type = x, .y_type = y, .compute_type = compute};
   }
   static std::string DescriptionOf(Device& device, const ConvolutionOptions& options) {
     const auto made = device.MakeConvolution(kShape, options);
@@ -39,8 +39,8 @@ class CudnnConvolutionTest : public testing::Test {
   // A convolution whose inputs are zeros.
   struct Layer {
     Layer(Device& device, const ConvolutionOptions& options)
-        : x(options.max_rows * kShape.input_elements()),
-          y(options.max_rows * kShape.output_elements()),
+        : x(options.max_samples * kShape.input_elements()),
+          y(options.max_samples * kShape.output_elements()),
           addend(y.size()),
           weights(kShape.weights()),
           shift(kShape.out_channels) {
@@ -53,8 +53,9 @@ class CudnnConvolutionTest : public testing::Test {
         std::fill_n(buffer->data(), buffer->size(), 0.0f);
       }
     }
-    void Forward(int64_t rows, const Epilogue& epilogue) {
-      convolution->Forward(rows, x.data(), weights.data(), epilogue, y.data(), workspace->data());
+    void Forward(int64_t samples, const Epilogue& epilogue) {
+      convolution->Forward(samples, x.data(), weights.data(), epilogue, y.data(),
+                           workspace->data());
     }
     std::unique_ptr<Convolution> convolution;
     TestBuffer x, y, addend, weights, shift;
@@ -155,7 +156,7 @@ TEST_F(CudnnConvolutionTest, ReportsTheOperationThatHasNoEngine) {
       MakeCudaOnHostDevice()->MakeConvolution(kShape, Options(kBf16)).status();
   EXPECT_EQ(status.code(), absl::StatusCode::kUnimplemented);
   EXPECT_THAT(std::string(status.message()),
-              HasSubstr("forward rows 3 of 6x5x8 to 16 kernel 3 stride 1 padding 1 groups 1 "
+              HasSubstr("forward samples 3 of 6x5x8 to 16 kernel 3 stride 1 padding 1 groups 1 "
                         "bfloat16 to bfloat16"));
 }
 
@@ -192,7 +193,7 @@ TEST_F(CudnnConvolutionTest, AppliesEpiloguesSeparatelyIfNoEngineFusesThem) {
   EXPECT_TRUE(device->Synchronize().ok()) << device->Synchronize();
 }
 
-TEST_F(CudnnConvolutionTest, BuildsAPlanWithTheFirstCallForItsRows) {
+TEST_F(CudnnConvolutionTest, BuildsPlanInFirstCallForNumberOfSamples) {
   const auto device = MakeCudaOnHostDevice();
   Layer layer(*device, Options(kBf16));
   GetFakeCudnn().plans = 0;
@@ -205,7 +206,7 @@ TEST_F(CudnnConvolutionTest, BuildsAPlanWithTheFirstCallForItsRows) {
   EXPECT_EQ(GetFakeCudnn().plans, plans);
 }
 
-TEST_F(CudnnConvolutionTest, UsesTheEngineOfMaxRowsForFewerRows) {
+TEST_F(CudnnConvolutionTest, UsesEngineOfMaxSamplesForFewerSamples) {
   int measured = 0;
   const auto device = MakeCudaOnHostDevice({.time = [&](int engine) {
     ++measured;
@@ -218,7 +219,7 @@ TEST_F(CudnnConvolutionTest, UsesTheEngineOfMaxRowsForFewerRows) {
   EXPECT_EQ(measured, 0);
 }
 
-// Plans for fewer rows fit into the workspace of max_rows.
+// Plans for fewer samples fit into the workspace of max_samples.
 TEST_F(CudnnConvolutionTest, LimitsTheWorkspaceOfLaterPlans) {
   const auto device = MakeCudaOnHostDevice();
   Layer layer(*device, Options(kBf16));

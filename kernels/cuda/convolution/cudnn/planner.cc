@@ -84,12 +84,12 @@ CudnnPlanner::Problem CudnnPlanner::MakeProblem(const CudnnOperation& operation,
   Problem problem{CudnnGraph(target_), {}, output, {}, {}};
   CudnnGraph& graph = problem.graph;
 
-  const CudnnGraph::TensorShape x_shape = {operation.rows, shape_.in_channels, shape_.height,
+  const CudnnGraph::TensorShape x_shape = {operation.samples, shape_.in_channels, shape_.height,
                                            shape_.width};
   const CudnnGraph::TensorShape w_shape = {shape_.out_channels, shape_.in_channels / shape_.groups,
                                            shape_.kernel, shape_.kernel};
-  const CudnnGraph::TensorShape y_shape = {operation.rows, shape_.out_channels, shape_.out_height(),
-                                           shape_.out_width()};
+  const CudnnGraph::TensorShape y_shape = {operation.samples, shape_.out_channels,
+                                           shape_.out_height(), shape_.out_width()};
   // A tensor in memory: the output is of type `written`, operands are of the compute type.
   const auto add = [&](const CudnnGraph::TensorShape& shape, ConvolutionDirection written_by) {
     return graph.AddTensor(direction == written_by ? written : compute, shape);
@@ -122,7 +122,7 @@ CudnnPlanner::Problem CudnnPlanner::MakeProblem(const CudnnOperation& operation,
   }
   problem.status = graph.Finish();
   problem.text =
-      absl::StrCat(NameOf(direction), " rows ", operation.rows, " of ", shape_.height, "x",
+      absl::StrCat(NameOf(direction), " samples ", operation.samples, " of ", shape_.height, "x",
                    shape_.width, "x", shape_.in_channels, " to ", shape_.out_channels, " kernel ",
                    shape_.kernel, " stride ", shape_.stride, " padding ", shape_.padding,
                    " groups ", shape_.groups, " ", kernels::NameOf(compute), " to ",

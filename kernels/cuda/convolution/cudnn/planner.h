@@ -18,7 +18,7 @@ namespace muster::kernels::cuda {
 // An operation of a layer with a given shape and options. Operands are of the compute type.
 struct CudnnOperation {
   ConvolutionDirection direction = ConvolutionDirection::kForward;
-  int64_t rows = 1;
+  int64_t samples = 1;
   // Epilogue of kForward: y = relu(sum + addend + shift). addend and relu require shift. With
   // shift, y, shift and addend are of the compute type.
   bool shift = false;

@@ -72,7 +72,7 @@ class CudnnH200Test : public testing::TestWithParam<DataType> {
   // Chooses the first plan, all plans being equally fast.
   absl::StatusOr<CudnnChoice> Choose(const ConvolutionShape& shape, const CudnnOperation& operation,
                                      PlanCache& plans) {
-    const ConvolutionOptions options = {.max_rows = operation.rows,
+    const ConvolutionOptions options = {.max_samples = operation.samples,
                                         .x_type = GetParam(),
                                         .y_type = GetParam(),
                                         .compute_type = GetParam()};
@@ -86,7 +86,7 @@ class CudnnH200Test : public testing::TestWithParam<DataType> {
     return Choose(shape, operation, plans);
   }
 
-  static constexpr int64_t kRows = 32;
+  static constexpr int64_t kSamples = 32;
   Cudnn cudnn_;
   std::optional<CudnnDescriptor> properties_;
 };
@@ -94,17 +94,17 @@ class CudnnH200Test : public testing::TestWithParam<DataType> {
 TEST_P(CudnnH200Test, FindsAPlanForEachDirectionOfEachLayer) {
   for (const Layer& layer : kLayers) {
     SCOPED_TRACE(layer.name);
-    const auto forward = Choose(layer.shape, {.rows = kRows});
+    const auto forward = Choose(layer.shape, {.samples = kSamples});
     ASSERT_TRUE(forward.ok()) << forward.status();
     EXPECT_EQ(forward->output, CudnnOutput::kDirect);
-    const auto weights =
-        Choose(layer.shape, {.direction = ConvolutionDirection::kBackwardWeights, .rows = kRows});
+    const auto weights = Choose(
+        layer.shape, {.direction = ConvolutionDirection::kBackwardWeights, .samples = kSamples});
     ASSERT_TRUE(weights.ok()) << weights.status();
     const bool float32 = GetParam() == DataType::kFloat32;
     EXPECT_EQ(weights->output, float32 ? CudnnOutput::kDirect : CudnnOutput::kCast);
     if (!layer.data_gradient) continue;
-    const auto data =
-        Choose(layer.shape, {.direction = ConvolutionDirection::kBackwardData, .rows = kRows});
+    const auto data = Choose(
+        layer.shape, {.direction = ConvolutionDirection::kBackwardData, .samples = kSamples});
     ASSERT_TRUE(data.ok()) << data.status();
     EXPECT_EQ(data->output, CudnnOutput::kDirect);
   }
@@ -115,8 +115,8 @@ TEST_P(CudnnH200Test, FusesEpiloguesWithAShift) {
     for (const bool addend : {false, true}) {
       for (const bool relu : {false, true}) {
         SCOPED_TRACE(testing::Message() << layer.name << " addend " << addend << " relu " << relu);
-        const auto fused =
-            Choose(layer.shape, {.rows = kRows, .shift = true, .addend = addend, .relu = relu});
+        const auto fused = Choose(
+            layer.shape, {.samples = kSamples, .shift = true, .addend = addend, .relu = relu});
         EXPECT_TRUE(fused.ok()) << fused.status();
       }
     }
@@ -126,7 +126,7 @@ TEST_P(CudnnH200Test, FusesEpiloguesWithAShift) {
 // The engine is that of the text in the PlanCache.
 TEST_P(CudnnH200Test, RebuildsAPlanFromItsText) {
   const ConvolutionShape shape = {56, 56, 64, 64, 3, 1, 1};
-  const CudnnOperation operation = {.rows = kRows};
+  const CudnnOperation operation = {.samples = kSamples};
   const std::string folder = std::filesystem::path(testing::TempDir()) / "h200";
   std::filesystem::remove_all(folder);
   PlanCache plans(folder, NameOf(GetParam()));

@@ -177,7 +177,7 @@ void DepthwiseConvolutionForward(const DepthwiseConvolutionShape& shape, const v
         using Storage = decltype(element);
         const int64_t vectors = shape.channels / width;
         const PixelIndexer windows(shape.out_height(), shape.out_width(), vectors, width);
-        ForEachItem(shape.rows * shape.out_height() * shape.out_width() * vectors,
+        ForEachItem(shape.samples * shape.out_height() * shape.out_width() * vectors,
                     ForwardBody<Storage, width>{geometry, windows, static_cast<const Storage*>(x),
                                                 weights, epilogue, static_cast<Storage*>(y)});
       });
@@ -193,7 +193,7 @@ void DepthwiseConvolutionBackwardData(const DepthwiseConvolutionShape& shape, co
     using Storage = decltype(element);
     const int64_t vectors = shape.channels / width;
     const PixelIndexer pixels(shape.height, shape.width, vectors, width);
-    ForEachItem(shape.rows * shape.height * shape.width * vectors,
+    ForEachItem(shape.samples * shape.height * shape.width * vectors,
                 BackwardDataBody<Storage, width>{geometry, pixels, static_cast<const Storage*>(dy),
                                                  weights, static_cast<Storage*>(dx)});
   });
@@ -214,7 +214,7 @@ void DepthwiseConvolutionBackwardWeights(const DepthwiseConvolutionShape& shape,
         positions, static_cast<const Storage*>(x), static_cast<const Storage*>(dy)};
     // With or without a bias, compute the same number of sums, so that those of the weights are
     // added up in the same order.
-    SumOverPixels<width, 1>(shape.rows * shape.out_height() * shape.out_width(), shape.channels,
+    SumOverPixels<width, 1>(shape.samples * shape.out_height() * shape.out_width(), shape.channels,
                             positions + 1, terms, finish);
   });
 }

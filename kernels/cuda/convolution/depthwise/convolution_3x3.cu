@@ -296,7 +296,7 @@ void Depthwise3x3Forward(const DepthwiseConvolutionShape& shape, const void* x,
     constexpr int kWidth = stride == 2 ? 4 : 16 / sizeof(Storage);
     const int64_t strips = CeilDiv(shape.out_width(), kStrip);
     const int64_t vectors = shape.channels / kWidth;
-    ForEachItem(shape.rows * shape.out_height() * strips * vectors,
+    ForEachItem(shape.samples * shape.out_height() * strips * vectors,
                 StripForwardBody<Storage, kWidth, stride>{
                     InputOf(shape), OutputOf(shape),
                     PixelIndexer(strips, shape.out_height(), vectors, kWidth),
@@ -314,7 +314,7 @@ void Depthwise3x3BackwardData(const DepthwiseConvolutionShape& shape, const void
     const int64_t strips = CeilDiv(shape.width, kStrip);
     const int64_t vectors = shape.channels / kWidth;
     ForEachItem(
-        shape.rows * shape.height * strips * vectors,
+        shape.samples * shape.height * strips * vectors,
         StripBackwardDataBody<Storage, kWidth, stride>{
             InputOf(shape), OutputOf(shape), PixelIndexer(strips, shape.height, vectors, kWidth),
             static_cast<int>(shape.padded_channels()), shape.compute_type,
@@ -337,8 +337,8 @@ void Depthwise3x3BackwardWeights(const DepthwiseConvolutionShape& shape, const v
                                                            shape.compute_type,
                                                            static_cast<const Storage*>(x),
                                                            static_cast<const Storage*>(dy)};
-    SumOverPixels<kWidth, kPositions + 1>(shape.rows * shape.out_height() * strips, shape.channels,
-                                          1, terms, finish);
+    SumOverPixels<kWidth, kPositions + 1>(shape.samples * shape.out_height() * strips,
+                                          shape.channels, 1, terms, finish);
   });
 }
 
