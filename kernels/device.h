@@ -82,7 +82,7 @@ class Device {
   virtual absl::Status Synchronize() = 0;
 
   // Whether calls can be captured; if not, the two methods below must not be called.
-  virtual bool captures() const { return false; }
+  virtual bool supports_graph_capture() const { return false; }
   // From this call to FinishCapture, kernels, convolutions, Copy and Zero are captured instead of
   // executed. Kernels that allocate in their first call must have been called before. Calls that
   // allocate, copy from or to host memory or wait do nothing, and FinishCapture then returns

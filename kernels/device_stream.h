@@ -44,7 +44,7 @@ class DeviceStream {
   // RecordComputeEvent and MakeComputeWait is captured with it, the compute thread must submit none
   // in between, and a captured mark is valid for MakeComputeWait only. Called by the compute
   // thread.
-  virtual bool Recording() = 0;
+  virtual bool IsCapturing() = 0;
 
   virtual absl::Status Copy(void* to, const void* from, size_t bytes) = 0;
 

@@ -77,7 +77,7 @@ std::shared_ptr<Work> NcclCommThread::Issue(const Operation& operation) {
   const absl::StatusOr<kernels::DeviceStream::Mark> after = stream_->RecordComputeEvent();
   if (!after.ok()) return DoneWork(Fail(after.status()));
   task->after = *after;
-  task->captured = stream_->Recording();
+  task->captured = stream_->IsCapturing();
   {
     absl::MutexLock lock(&mutex_);
     if (!failure_.ok()) return DoneWork(failure_);

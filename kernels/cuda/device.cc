@@ -120,7 +120,7 @@ class CudaDevice final : public Device {
     return layer_error_;
   }
 
-  bool captures() const override { return api_.start_capture != nullptr; }
+  bool supports_graph_capture() const override { return api_.start_capture != nullptr; }
   absl::Status StartCapture() override {
     absl::Status started = StatusOf(Entered()->start_capture(context_));
     if (started.ok()) capture_.Start();

@@ -73,7 +73,7 @@ class CudaStream final : public DeviceStream {
     return StatusOf(api_.stream_wait_event(compute_, found->second));
   }
 
-  bool Recording() override { return capture_.active(); }
+  bool IsCapturing() override { return capture_.active(); }
 
   absl::Status Copy(void* to, const void* from, size_t bytes) override {
     return StatusOf(api_.copy_on_stream(stream_, to, from, bytes));

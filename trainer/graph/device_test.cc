@@ -7,8 +7,8 @@
 
 #include "absl/types/span.h"
 #include "gtest/gtest.h"
+#include "kernels/testing/capturing_device.h"
 #include "kernels/testing/guarded_device.h"
-#include "kernels/testing/recording_device.h"
 #include "trainer/graph/plan.h"
 #include "trainer/graph/testing/graphs.h"
 #include "trainer/graph/testing/trainer.h"
@@ -90,18 +90,18 @@ std::vector<double> TrainedByOnePass(const Graph& graph, const CompileOptions& o
     plan.Backward(kSamples, nullptr);
   };
   std::vector<double> results;
-  std::unique_ptr<kernels::DeviceGraph> recorded;
+  std::unique_ptr<kernels::DeviceGraph> captured;
   for (uint64_t step = 0; step < 6; ++step) {
     trainer.Fill(step, 0, kSamples);
     plan.SetStep({.seed = 9, .step = step, .first_sample = 3});
-    if (step == 1 && device.captures()) {
+    if (step == 1 && device.supports_graph_capture()) {
       EXPECT_TRUE(device.StartCapture().ok());
       pass();
       auto graph = device.FinishCapture();
       EXPECT_TRUE(graph.ok()) << graph.status();
-      if (graph.ok()) recorded = *std::move(graph);
+      if (graph.ok()) captured = *std::move(graph);
     }
-    recorded != nullptr ? recorded->Launch() : pass();
+    captured != nullptr ? captured->Launch() : pass();
     LossResult result;
     device.CopyToHost(&result, loss->data(), sizeof(result));
     results.push_back(result.loss_sum);
@@ -130,7 +130,7 @@ TEST_P(DeviceTest, ComputesTheSameWhenCaptured) {
   for (const bool recompute : {false, true}) {
     CompileOptions options{.max_batch = kSamples, .recompute_activations = recompute};
     const std::vector<double> expected = TrainedByOnePass(GetParam().graph, options);
-    options.device = &kernels::RecordingDevice();
+    options.device = &kernels::CapturingDevice();
     EXPECT_EQ(TrainedByOnePass(GetParam().graph, options), expected);
   }
 }

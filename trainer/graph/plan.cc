@@ -210,7 +210,7 @@ void CompiledPlan::SetStep(const StepContext& context) {
 
 // If every step must make the same calls, dropped branches are computed and multiplied by 0.
 void CompiledPlan::ChooseBlocks(const kernels::PhiloxKey& key) {
-  if (device().captures()) return;
+  if (device().supports_graph_capture()) return;
   for (const auto& block : program_.blocks) block->dropped = kernels::IsDropped(block->draw, key);
 }
 

@@ -116,7 +116,7 @@ class Plan : public Execution {
   virtual absl::Status ExportFrom(const float* flat, const ParameterInfo& parameter,
                                   absl::Span<float> values) const = 0;
 
-  bool supports_graph_capture() const override { return device().captures(); }
+  bool supports_graph_capture() const override { return device().supports_graph_capture(); }
 
   // A plan of one stage (trainer/graph/cut.h) takes values of earlier stages and outputs values for
   // later ones; a plan of a whole model does neither. A stage's outputs are the next stage's

@@ -8,8 +8,8 @@
 #include <vector>
 
 #include "gtest/gtest.h"
+#include "kernels/testing/capturing_device.h"
 #include "kernels/testing/guarded_device.h"
-#include "kernels/testing/recording_device.h"
 #include "trainer/graph/cut.h"
 #include "trainer/graph/testing/graphs.h"
 #include "trainer/models/model.h"
@@ -142,7 +142,7 @@ TEST_P(StagesTest, MatchTheWholeModelInEvaluation) {
 TEST_P(StagesTest, MatchOnOtherDevices) {
   const std::vector<MicroBatch> batches = MicroBatches(3);
   const std::vector<NodeId> cuts = Spread(graph(), 3, 0);
-  for (kernels::Device* device : {&kernels::GuardedDevice(), &kernels::RecordingDevice()}) {
+  for (kernels::Device* device : {&kernels::GuardedDevice(), &kernels::CapturingDevice()}) {
     const CompileOptions options = {.max_batch = kSamples, .device = device};
     ExpectSame(TrainStages(graph(), options, batches, InTurn(cuts, 3)),
                TrainWhole(graph(), options, batches), EvaluationTolerance(options));

@@ -15,9 +15,9 @@
 #include "absl/strings/str_format.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "kernels/testing/capturing_device.h"
 #include "kernels/testing/guarded_device.h"
 #include "kernels/testing/limited_device.h"
-#include "kernels/testing/recording_device.h"
 #include "spec/spec.h"
 #include "trainer/data/testing.h"
 #include "trainer/exit_code.h"
@@ -271,7 +271,7 @@ TEST_F(TrainerTest, CapturedStepsEqualDirectSteps) {
     SCOPED_TRACE(spec.ShortDebugString());
     device_ = &kernels::CpuDevice();
     const v1::TrainSummary expected = TrainOk(spec, 1);
-    device_ = &kernels::RecordingDevice();
+    device_ = &kernels::CapturingDevice();
     const v1::TrainSummary actual = TrainOk(spec, 1);
     EXPECT_EQ(actual.weights_digest(), expected.weights_digest());
     ASSERT_EQ(actual.losses_size(), expected.losses_size());
@@ -287,7 +287,7 @@ TEST_F(TrainerTest, SkipsCapturedStepsThatOverflow) {
   rich.mutable_train()->set_sync_batch_norm(false);
   const v1::JobSpec spec = Overflowing(rich, "O2");
   const v1::TrainSummary expected = TrainOk(spec, 1);
-  device_ = &kernels::RecordingDevice();
+  device_ = &kernels::CapturingDevice();
   const v1::TrainSummary actual = TrainOk(spec, 1);
   EXPECT_GT(actual.skipped_steps(), 1);
   EXPECT_LT(actual.skipped_steps(), 8);
@@ -298,7 +298,7 @@ TEST_F(TrainerTest, SkipsCapturedStepsThatOverflow) {
 
 // The result is available late, and nothing of later steps is saved.
 TEST_F(TrainerTest, ReportsDivergenceOfQueuedSteps) {
-  device_ = &kernels::RecordingDevice();
+  device_ = &kernels::CapturingDevice();
   v1::JobSpec spec = Spec(100);
   spec.mutable_train()->mutable_optimizer()->set_learning_rate(1e20);
   spec.mutable_train()->mutable_checkpoint()->set_every_steps(3);
@@ -323,7 +323,7 @@ TEST_F(TrainerTest, ReturnsExhaustionOfDeviceMemory) {
 }
 
 TEST_F(TrainerTest, AbortEndsWorldOfOne) {
-  device_ = &kernels::RecordingDevice();
+  device_ = &kernels::CapturingDevice();
   const Result result =
       Train(Spec(1'000'000), 1, {}, [this](uint32_t, const v1::Progress& progress) {
         if (progress.step() > 0) groups_[0].world->Abort(absl::AbortedError("enough"));

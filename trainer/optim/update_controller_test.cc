@@ -5,7 +5,7 @@
 #include <memory>
 
 #include "gtest/gtest.h"
-#include "kernels/testing/recording_device.h"
+#include "kernels/testing/capturing_device.h"
 
 namespace muster::train {
 namespace {
@@ -46,7 +46,7 @@ TEST(UpdateControllerTest, ReturnsRecordsAtOnceOnSynchronousDevice) {
 }
 
 TEST(UpdateControllerTest, ReturnsRecordsInOrderOnAsynchronousDevice) {
-  kernels::Device& device = kernels::RecordingDevice();
+  kernels::Device& device = kernels::CapturingDevice();
   const auto control = Make(device);
   uint64_t next = 7;
   for (uint64_t step = 7; step < 32; ++step) {
@@ -61,7 +61,7 @@ TEST(UpdateControllerTest, ReturnsRecordsInOrderOnAsynchronousDevice) {
 }
 
 TEST(UpdateControllerTest, RejectsStepThatWouldOverwriteRecord) {
-  kernels::Device& device = kernels::RecordingDevice();
+  kernels::Device& device = kernels::CapturingDevice();
   const auto control = Make(device);
   for (uint64_t step = 0; step < UpdateController::kStepsAhead; ++step) {
     ASSERT_TRUE(Step(*control, device, step).ok());

@@ -18,8 +18,8 @@
 #include "common/status.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "kernels/testing/capturing_device.h"
 #include "kernels/testing/limited_device.h"
-#include "kernels/testing/recording_device.h"
 #include "spec/spec.h"
 #include "trainer/data/testing.h"
 #include "trainer/graph/testing/graphs.h"
@@ -66,7 +66,7 @@ class DeviceTrainingTest : public ::testing::Test {
   static absl::StatusOr<v1::TrainSummary> TrainRank(const v1::JobSpec& spec, uint32_t rank,
                                                     bool on_devices, collectives::KeyStore& store,
                                                     const AtProgress& at_progress) {
-    kernels::Device& device = on_devices ? kernels::RecordingDevice() : kernels::CpuDevice();
+    kernels::Device& device = on_devices ? kernels::CapturingDevice() : kernels::CpuDevice();
     ASSIGN_OR_RETURN(auto setup, SetUpTraining(spec, kRanks, "", {&device}));
     // This NCCL version does not allocate memory itself, so all memory is known to the device.
     collectives::NcclParts parts = collectives::FakeNcclParts(nullptr, "libfake_nccl_2.18.so");

@@ -4,7 +4,7 @@
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "kernels/testing/recording_device.h"
+#include "kernels/testing/capturing_device.h"
 
 namespace muster::train {
 namespace {
@@ -37,7 +37,7 @@ class StepGraphsTest : public ::testing::Test {
     return sum;
   }
 
-  kernels::Device& device_ = kernels::RecordingDevice();
+  kernels::Device& device_ = kernels::CapturingDevice();
   kernels::DeviceMemory one_, sum_;
   int called_ = 0;
 };

@@ -40,7 +40,7 @@ class HostStream final : public kernels::DeviceStream {
     queue_.Await(mark);
     return absl::OkStatus();
   }
-  bool Recording() override { return false; }
+  bool IsCapturing() override { return false; }
 
   absl::Status Copy(void* to, const void* from, size_t bytes) override {
     queue_.Push([=] {

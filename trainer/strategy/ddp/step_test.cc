@@ -10,7 +10,7 @@
 #include "collectives/communicator.h"
 #include "common/testing/allocations.h"
 #include "gtest/gtest.h"
-#include "kernels/testing/recording_device.h"
+#include "kernels/testing/capturing_device.h"
 #include "spec/spec.h"
 #include "trainer/data/loader.h"
 #include "trainer/data/testing.h"
@@ -179,7 +179,7 @@ TEST_F(StepTest, LaunchesCapturedPassesWithoutCallingThemAgain) {
     spec.mutable_optimizer()->set_clip_norm(1);
   };
   EXPECT_GT(Count(accumulating).plan, absl::ZeroDuration());
-  device_ = &kernels::RecordingDevice();
+  device_ = &kernels::CapturingDevice();
   EXPECT_EQ(Count(accumulating).plan, absl::ZeroDuration());
 }
 

@@ -1,4 +1,4 @@
-#include "kernels/testing/recording_device.h"
+#include "kernels/testing/capturing_device.h"
 
 #include <algorithm>
 #include <atomic>
@@ -35,7 +35,7 @@ class Graph final : public DeviceGraph {
 };
 
 // The calls captured so far, and the memory that arguments may point to.
-class Recorder {
+class CallCapture {
  public:
   // Makes the call now, or captures it for each launch. `arguments` are those that may be
   // addresses.
@@ -97,73 +97,73 @@ class Recorder {
   std::map<const void*, size_t> pieces_;
 };
 
-Recorder& TheRecorder() {
-  static Recorder& recorder = *new Recorder;
-  return recorder;
+CallCapture& TheCallCapture() {
+  static CallCapture& capture = *new CallCapture;
+  return capture;
 }
 
 // Calls the guarded kernel at `member`, or captures it with copies of its arguments.
 template <typename Function>
-struct Recorded;
+struct Captured;
 
 template <typename... Arguments>
-struct Recorded<void(Arguments...)> {
+struct Captured<void(Arguments...)> {
   template <auto kMember>
   static void Call(Arguments... arguments) {
     const auto call = [kept = std::tuple<std::decay_t<Arguments>...>(arguments...)] {
       std::apply(GuardedDevice().kernels().*kMember, kept);
     };
-    TheRecorder().Do(call, arguments...);
+    TheCallCapture().Do(call, arguments...);
   }
 };
 
 KernelTable MakeTable() {
   KernelTable table = GuardedDevice().kernels();
-#define MUSTER_RECORD(member) \
-  table.member =              \
-      &Recorded<std::remove_pointer_t<decltype(table.member)>>::Call<&KernelTable::member>
-  MUSTER_RECORD(batch_norm_statistics);
-  MUSTER_RECORD(batch_norm_scale);
-  MUSTER_RECORD(batch_norm_to_sums);
-  MUSTER_RECORD(batch_norm_from_sums);
-  MUSTER_RECORD(batch_norm_running);
-  MUSTER_RECORD(batch_norm_apply);
-  MUSTER_RECORD(batch_norm_backward_parameters);
-  MUSTER_RECORD(batch_norm_backward_data);
-  MUSTER_RECORD(max_pool_forward);
-  MUSTER_RECORD(max_pool_backward);
-  MUSTER_RECORD(average_pool_forward);
-  MUSTER_RECORD(average_pool_backward);
-  MUSTER_RECORD(activation_forward);
-  MUSTER_RECORD(activation_backward);
-  MUSTER_RECORD(add_forward);
-  MUSTER_RECORD(accumulate);
-  MUSTER_RECORD(scaled_copy);
-  MUSTER_RECORD(cast);
-  MUSTER_RECORD(all_finite);
-  MUSTER_RECORD(dropout);
-  MUSTER_RECORD(draw_blocks);
-  MUSTER_RECORD(softmax_cross_entropy);
-  MUSTER_RECORD(l2_normalize_forward);
-  MUSTER_RECORD(l2_normalize_backward);
-  MUSTER_RECORD(nt_xent_forward);
-  MUSTER_RECORD(nt_xent_backward);
-  MUSTER_RECORD(load_images);
-  MUSTER_RECORD(sgd_step);
-  MUSTER_RECORD(adamw_step);
-  MUSTER_RECORD(sum_of_squares);
-  MUSTER_RECORD(lerp);
-  MUSTER_RECORD(lars_rates);
-  MUSTER_RECORD(lars_step);
-  MUSTER_RECORD(begin_update);
-  MUSTER_RECORD(restore_skipped);
-#undef MUSTER_RECORD
+#define MUSTER_CAPTURE(member) \
+  table.member =               \
+      &Captured<std::remove_pointer_t<decltype(table.member)>>::Call<&KernelTable::member>
+  MUSTER_CAPTURE(batch_norm_statistics);
+  MUSTER_CAPTURE(batch_norm_scale);
+  MUSTER_CAPTURE(batch_norm_to_sums);
+  MUSTER_CAPTURE(batch_norm_from_sums);
+  MUSTER_CAPTURE(batch_norm_running);
+  MUSTER_CAPTURE(batch_norm_apply);
+  MUSTER_CAPTURE(batch_norm_backward_parameters);
+  MUSTER_CAPTURE(batch_norm_backward_data);
+  MUSTER_CAPTURE(max_pool_forward);
+  MUSTER_CAPTURE(max_pool_backward);
+  MUSTER_CAPTURE(average_pool_forward);
+  MUSTER_CAPTURE(average_pool_backward);
+  MUSTER_CAPTURE(activation_forward);
+  MUSTER_CAPTURE(activation_backward);
+  MUSTER_CAPTURE(add_forward);
+  MUSTER_CAPTURE(accumulate);
+  MUSTER_CAPTURE(scaled_copy);
+  MUSTER_CAPTURE(cast);
+  MUSTER_CAPTURE(all_finite);
+  MUSTER_CAPTURE(dropout);
+  MUSTER_CAPTURE(draw_blocks);
+  MUSTER_CAPTURE(softmax_cross_entropy);
+  MUSTER_CAPTURE(l2_normalize_forward);
+  MUSTER_CAPTURE(l2_normalize_backward);
+  MUSTER_CAPTURE(nt_xent_forward);
+  MUSTER_CAPTURE(nt_xent_backward);
+  MUSTER_CAPTURE(load_images);
+  MUSTER_CAPTURE(sgd_step);
+  MUSTER_CAPTURE(adamw_step);
+  MUSTER_CAPTURE(sum_of_squares);
+  MUSTER_CAPTURE(lerp);
+  MUSTER_CAPTURE(lars_rates);
+  MUSTER_CAPTURE(lars_step);
+  MUSTER_CAPTURE(begin_update);
+  MUSTER_CAPTURE(restore_skipped);
+#undef MUSTER_CAPTURE
   return table;
 }
 
-class RecordedConvolution final : public Convolution {
+class CapturedConvolution final : public Convolution {
  public:
-  explicit RecordedConvolution(std::unique_ptr<Convolution> convolution)
+  explicit CapturedConvolution(std::unique_ptr<Convolution> convolution)
       : convolution_(std::move(convolution)) {}
 
   int64_t weights_elements() const override { return convolution_->weights_elements(); }
@@ -179,18 +179,19 @@ class RecordedConvolution final : public Convolution {
 
   void Forward(int64_t samples, const void* x, const float* weights, const Epilogue& epilogue,
                void* y, void* workspace) override {
-    TheRecorder().Do(
+    TheCallCapture().Do(
         [=, this] { convolution_->Forward(samples, x, weights, epilogue, y, workspace); }, x,
         weights, epilogue, y, workspace);
   }
   void BackwardData(int64_t samples, const void* dy, const float* weights, void* dx,
                     void* workspace) override {
-    TheRecorder().Do([=, this] { convolution_->BackwardData(samples, dy, weights, dx, workspace); },
-                     dy, weights, dx, workspace);
+    TheCallCapture().Do(
+        [=, this] { convolution_->BackwardData(samples, dy, weights, dx, workspace); }, dy, weights,
+        dx, workspace);
   }
   void BackwardWeights(int64_t samples, const void* x, const void* dy, float* dweights,
                        float* dbias, void* workspace) override {
-    TheRecorder().Do(
+    TheCallCapture().Do(
         [=, this] { convolution_->BackwardWeights(samples, x, dy, dweights, dbias, workspace); }, x,
         dy, dweights, dbias, workspace);
   }
@@ -225,11 +226,11 @@ class LateEvent final : public DeviceEvent {
 
 // Tasks make progress when the stream is queried or the device waits for them. During capture, each
 // task is captured as a call that queues it.
-class RecordingStream final : public DeviceStream {
+class CapturingStream final : public DeviceStream {
  public:
-  explicit RecordingStream(HostMemory flag)
+  explicit CapturingStream(HostMemory flag)
       : flag_memory_(std::move(flag)), flag_(new (flag_memory_.data()) std::atomic<uint32_t>(0)) {
-    Take(/*recording=*/false);
+    Take(/*capturing=*/false);
   }
 
   absl::Status Enter() override { return absl::OkStatus(); }
@@ -237,7 +238,7 @@ class RecordingStream final : public DeviceStream {
 
   // Compute calls have already finished.
   absl::StatusOr<Mark> RecordComputeEvent() override {
-    Take(Recording());
+    Take(IsCapturing());
     return 0;
   }
   absl::Status AwaitCompute(Mark) override { return absl::OkStatus(); }
@@ -245,11 +246,11 @@ class RecordingStream final : public DeviceStream {
   absl::StatusOr<Mark> Record() override { return queue_.given(); }
   absl::StatusOr<bool> Reached(Mark mark) override { return queue_.Reached(mark); }
   absl::Status MakeComputeWait(Mark mark) override {
-    const bool recording = Recording();
-    TheRecorder().Do([=, this] { queue_.Await(recording ? queue_.given() : mark); });
+    const bool capturing = IsCapturing();
+    TheCallCapture().Do([=, this] { queue_.Await(capturing ? queue_.given() : mark); });
     return absl::OkStatus();
   }
-  bool Recording() override { return TheRecorder().capture().active(); }
+  bool IsCapturing() override { return TheCallCapture().capture().active(); }
 
   absl::Status Copy(void* to, const void* from, size_t bytes) override {
     queue_.Enqueue([=] {
@@ -259,7 +260,7 @@ class RecordingStream final : public DeviceStream {
     return absl::OkStatus();
   }
   absl::StatusOr<void*> Allocate(size_t bytes) override {
-    absl::StatusOr<DeviceMemory> allocated = RecordingDevice().Allocate(bytes);
+    absl::StatusOr<DeviceMemory> allocated = CapturingDevice().Allocate(bytes);
     if (!allocated.ok()) return allocated.status();
     void* const data = allocated->data();
     memory_[data] = *std::move(allocated);
@@ -271,14 +272,14 @@ class RecordingStream final : public DeviceStream {
 
  private:
   // Sets how subsequent tasks are handled.
-  void Take(bool recording) {
-    queue_.Divert([this, recording](HostQueue::Task task) {
+  void Take(bool capturing) {
+    queue_.Divert([this, capturing](HostQueue::Task task) {
       const auto opened = [task = std::move(task)] {
         const GuardedAccess access;
         return task();
       };
-      if (!recording) return queue_.Push(opened);
-      TheRecorder().Do([this, opened] { queue_.Push(opened); });
+      if (!capturing) return queue_.Push(opened);
+      TheCallCapture().Do([this, opened] { queue_.Push(opened); });
     });
   }
 
@@ -288,16 +289,16 @@ class RecordingStream final : public DeviceStream {
   std::map<void*, DeviceMemory> memory_;
 };
 
-class RecordingProcessor final : public Device {
+class CapturingDeviceImpl final : public Device {
  public:
-  std::string name() const override { return "recording"; }
+  std::string name() const override { return "capturing"; }
   bool host_memory() const override { return false; }
   const KernelTable& kernels() const override { return kernels_; }
   absl::StatusOr<std::unique_ptr<Convolution>> MakeConvolution(
       const ConvolutionShape& shape, const ConvolutionOptions& options) override {
     auto made = GuardedDevice().MakeConvolution(shape, options);
     if (!made.ok()) return made.status();
-    return std::make_unique<RecordedConvolution>(*std::move(made));
+    return std::make_unique<CapturedConvolution>(*std::move(made));
   }
 
   void CopyToDevice(void* to, const void* host, size_t bytes) override {
@@ -309,10 +310,10 @@ class RecordingProcessor final : public Device {
     GuardedDevice().CopyToHost(host, from, bytes);
   }
   void Copy(void* to, const void* from, size_t bytes) override {
-    TheRecorder().Do([=] { GuardedDevice().Copy(to, from, bytes); }, to, from);
+    TheCallCapture().Do([=] { GuardedDevice().Copy(to, from, bytes); }, to, from);
   }
   void Zero(void* to, size_t bytes) override {
-    TheRecorder().Do([=] { GuardedDevice().Zero(to, bytes); }, to);
+    TheCallCapture().Do([=] { GuardedDevice().Zero(to, bytes); }, to);
   }
   absl::Status Synchronize() override {
     if (capture().Refuses("waiting")) return absl::FailedPreconditionError("capture is active");
@@ -324,23 +325,23 @@ class RecordingProcessor final : public Device {
   absl::StatusOr<std::unique_ptr<DeviceStream>> MakeStream() override {
     absl::StatusOr<HostMemory> flag = AllocateHost(sizeof(std::atomic<uint32_t>));
     if (!flag.ok()) return flag.status();
-    return {std::make_unique<RecordingStream>(*std::move(flag))};
+    return {std::make_unique<CapturingStream>(*std::move(flag))};
   }
 
-  bool captures() const override { return true; }
+  bool supports_graph_capture() const override { return true; }
   absl::Status StartCapture() override {
     capture().Start();
     return absl::OkStatus();
   }
   absl::StatusOr<std::unique_ptr<DeviceGraph>> FinishCapture() override {
     const absl::Status refused = capture().Finish();
-    Calls calls = TheRecorder().TakeCalls();
+    Calls calls = TheCallCapture().TakeCalls();
     if (!refused.ok()) return refused;
     return std::make_unique<Graph>(std::move(calls));
   }
 
  private:
-  static Capture& capture() { return TheRecorder().capture(); }
+  static Capture& capture() { return TheCallCapture().capture(); }
   absl::StatusOr<void*> AllocateBytes(size_t bytes) override {
     if (capture().Refuses("an allocation")) {
       return absl::FailedPreconditionError("capture is active");
@@ -348,23 +349,23 @@ class RecordingProcessor final : public Device {
     auto allocated = GuardedDevice().Allocate(bytes);
     if (!allocated.ok()) return allocated.status();
     void* const data = allocated->data();
-    TheRecorder().AddMemory(data, bytes);
+    TheCallCapture().AddMemory(data, bytes);
     const std::lock_guard<std::mutex> lock(mutex_);
     memory_[data] = *std::move(allocated);
     return data;
   }
   void Free(void* data, size_t) override {
-    TheRecorder().RemoveMemory(data);
+    TheCallCapture().RemoveMemory(data);
     const std::lock_guard<std::mutex> lock(mutex_);
     memory_.erase(data);
   }
   absl::StatusOr<void*> AllocateHostBytes(size_t bytes) override {
     auto allocated = Device::AllocateHostBytes(bytes);
-    if (allocated.ok()) TheRecorder().AddMemory(*allocated, bytes);
+    if (allocated.ok()) TheCallCapture().AddMemory(*allocated, bytes);
     return allocated;
   }
   void FreeHost(void* data) override {
-    TheRecorder().RemoveMemory(data);
+    TheCallCapture().RemoveMemory(data);
     Device::FreeHost(data);
   }
 
@@ -375,8 +376,8 @@ class RecordingProcessor final : public Device {
 
 }  // namespace
 
-Device& RecordingDevice() {
-  static Device& device = *new RecordingProcessor;
+Device& CapturingDevice() {
+  static Device& device = *new CapturingDeviceImpl;
   return device;
 }
 

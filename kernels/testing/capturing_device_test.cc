@@ -1,4 +1,4 @@
-#include "kernels/testing/recording_device.h"
+#include "kernels/testing/capturing_device.h"
 
 #include <string>
 #include <utility>
@@ -15,7 +15,7 @@ namespace {
 using testing::ElementsAre;
 using testing::HasSubstr;
 
-class RecordingDeviceTest : public testing::Test {
+class CapturingDeviceTest : public testing::Test {
  protected:
   DeviceMemory Make(const std::vector<float>& values) {
     auto memory = device_.Allocate(values.size() * sizeof(float));
@@ -32,7 +32,7 @@ class RecordingDeviceTest : public testing::Test {
     return values;
   }
   template <typename Calls>
-  std::unique_ptr<DeviceGraph> Record(const Calls& calls) {
+  std::unique_ptr<DeviceGraph> Capture(const Calls& calls) {
     EXPECT_TRUE(device_.StartCapture().ok());
     calls();
     auto graph = device_.FinishCapture();
@@ -49,13 +49,13 @@ class RecordingDeviceTest : public testing::Test {
     return std::string(status.message());
   }
 
-  Device& device_ = RecordingDevice();
+  Device& device_ = CapturingDevice();
   const KernelTable& kernels_ = device_.kernels();
 };
 
-TEST_F(RecordingDeviceTest, LaunchRepeatsCapturedCallsOnCurrentMemory) {
+TEST_F(CapturingDeviceTest, LaunchRepeatsCapturedCallsOnCurrentMemory) {
   const DeviceMemory x = Make({1, 2}), y = Make({10, 20}), copy = Make({0, 0});
-  const auto graph = Record([&] {
+  const auto graph = Capture([&] {
     kernels_.accumulate(DataType::kFloat32, 2, x.data(), y.data());
     device_.Copy(copy.data(), y.data(), y.bytes());
     device_.Zero(y.data(), sizeof(float));
@@ -69,12 +69,12 @@ TEST_F(RecordingDeviceTest, LaunchRepeatsCapturedCallsOnCurrentMemory) {
   EXPECT_THAT(Get(copy), ElementsAre(5, 28));
 }
 
-TEST_F(RecordingDeviceTest, CapturesOptionsByValueAndScalarsByAddress) {
+TEST_F(CapturingDeviceTest, CapturesOptionsByValueAndScalarsByAddress) {
   const DeviceMemory parameters = Make({1}), gradients = Make({2});
   auto scalars = device_.Allocate(sizeof(UpdateScalars));
   ASSERT_TRUE(scalars.ok());
   SgdOptions options{.weight_decay = 0.5};
-  const auto graph = Record([&] {
+  const auto graph = Capture([&] {
     kernels_.sgd_step(options, scalars->as<UpdateScalars>(), parameters.as<float>(), nullptr,
                       gradients.as<float>(), 1);
   });
@@ -89,7 +89,7 @@ TEST_F(RecordingDeviceTest, CapturesOptionsByValueAndScalarsByAddress) {
   }
 }
 
-TEST_F(RecordingDeviceTest, CapturesConvolutions) {
+TEST_F(CapturingDeviceTest, CapturesConvolutions) {
   auto convolution = device_.MakeConvolution({.in_channels = 1, .out_channels = 1}, {});
   ASSERT_TRUE(convolution.ok()) << convolution.status();
   auto workspace = device_.Allocate((*convolution)->workspace_bytes());
@@ -98,7 +98,7 @@ TEST_F(RecordingDeviceTest, CapturesConvolutions) {
   (*convolution)->ImportWeights(&one, canonical.data());
   const DeviceMemory x = Make({2}), y = Make({0}), dx = Make({0}), dbias = Make({0});
   const DeviceMemory weights = Make(canonical), dweights = Make(canonical);
-  const auto graph = Record([&] {
+  const auto graph = Capture([&] {
     (*convolution)->Forward(1, x.data(), weights.as<float>(), {}, y.data(), workspace->data());
     (*convolution)->BackwardData(1, y.data(), weights.as<float>(), dx.data(), workspace->data());
     (*convolution)
@@ -112,7 +112,7 @@ TEST_F(RecordingDeviceTest, CapturesConvolutions) {
   EXPECT_THAT(Get(dbias), ElementsAre(6));
 }
 
-TEST_F(RecordingDeviceTest, RejectsCallsThatCannotBeCaptured) {
+TEST_F(CapturingDeviceTest, RejectsCallsThatCannotBeCaptured) {
   const DeviceMemory x = Make({1, 2});
   float own[2] = {};
   EXPECT_THAT(CaptureError([&] { device_.CopyToDevice(x.data(), own, 8); }),
@@ -131,16 +131,16 @@ TEST_F(RecordingDeviceTest, RejectsCallsThatCannotBeCaptured) {
   EXPECT_THAT(Get(x), ElementsAre(1, 2));
 }
 
-TEST_F(RecordingDeviceTest, DeviceCallsAcceptAllocatedHostMemory) {
+TEST_F(CapturingDeviceTest, DeviceCallsAcceptAllocatedHostMemory) {
   const DeviceMemory x = Make({7, 8});
   auto host = device_.AllocateHost(2 * sizeof(float));
   ASSERT_TRUE(host.ok()) << host.status();
-  const auto graph = Record([&] { device_.Copy(host->data(), x.data(), x.bytes()); });
+  const auto graph = Capture([&] { device_.Copy(host->data(), x.data(), x.bytes()); });
   graph->Launch();
   EXPECT_THAT(absl::MakeConstSpan(host->as<float>(), 2), ElementsAre(7, 8));
 }
 
-TEST_F(RecordingDeviceTest, EventsCompleteLate) {
+TEST_F(CapturingDeviceTest, EventsCompleteLate) {
   auto event = device_.MakeEvent(), other = device_.MakeEvent();
   EXPECT_TRUE(event->Done()) << "no calls precede it";
   event->Record();
@@ -172,7 +172,7 @@ void GiveDoubling(DeviceStream& stream, float* data, size_t count) {
                          new Doubling{data, count}});
 }
 
-TEST_F(RecordingDeviceTest, SecondStreamIsOrderedWithCalls) {
+TEST_F(CapturingDeviceTest, SecondStreamIsOrderedWithCalls) {
   auto stream = device_.MakeStream();
   ASSERT_TRUE(stream.ok()) << stream.status();
   ASSERT_TRUE((*stream)->Enter().ok());
@@ -183,7 +183,7 @@ TEST_F(RecordingDeviceTest, SecondStreamIsOrderedWithCalls) {
     EXPECT_TRUE((*stream)->AwaitCompute(*computed).ok());
     GiveDoubling(**stream, y.as<float>(), 2);
     const auto end = (*stream)->Record();
-    if (!(*stream)->Recording()) {
+    if (!(*stream)->IsCapturing()) {
       EXPECT_FALSE(*(*stream)->Reached(*end));
     }
     EXPECT_TRUE((*stream)->MakeComputeWait(*end).ok());
@@ -191,7 +191,7 @@ TEST_F(RecordingDeviceTest, SecondStreamIsOrderedWithCalls) {
   };
   call();
   EXPECT_THAT(Get(y), ElementsAre(2 * 11 + 1, 2 * 22 + 2));
-  const auto graph = Record(call);
+  const auto graph = Capture(call);
   EXPECT_THAT(Get(y), ElementsAre(23, 46)) << "not before the launch";
   graph->Launch();
   EXPECT_THAT(Get(y), ElementsAre(2 * 24 + 1, 2 * 48 + 2));
