@@ -213,8 +213,8 @@ int Main(int argc, char** argv) {
   app.add_option("--rounds", flags.rounds, "number of rounds; results are medians")
       ->check(CLI::Range(1, 1000))
       ->capture_default_str();
-  app.add_option("--nccl-stand-in", flags.contest.nccl_stand_in,
-                 "library to load instead of NCCL, with host streams; for testing the benchmark");
+  app.add_option("--fake-nccl", flags.contest.fake_nccl,
+                 "fake NCCL library, with host streams; for testing the benchmark");
   app.add_flag("--share-gpu", flags.contest.share_gpu,
                "run all ranks on the first GPU, as if on different hosts; slow, for tests");
   app.add_flag("--json", flags.json);

@@ -33,9 +33,9 @@ class AllReduceBenchTest(unittest.TestCase):
         self.check(run_bench("--ranks=4", "--nodes=2"), 4, ["gloo's own", "our gloo", "hierarchical"])
 
     def test_nccl_with_and_without_hierarchy(self):
-        stand_in = f"--nccl-stand-in={binary('collectives/nccl/testing/libfake_nccl.so')}"
-        self.check(run_bench("--backend=nccl", stand_in, "--ranks=2"), 2, ["nccl"])
-        self.check(run_bench("--backend=nccl", stand_in, "--ranks=4", "--nodes=2"), 4, ["nccl", "hierarchical"])
+        fake_nccl = f"--fake-nccl={binary('collectives/nccl/testing/libfake_nccl.so')}"
+        self.check(run_bench("--backend=nccl", fake_nccl, "--ranks=2"), 2, ["nccl"])
+        self.check(run_bench("--backend=nccl", fake_nccl, "--ranks=4", "--nodes=2"), 4, ["nccl", "hierarchical"])
 
     def test_rejects_ranks_not_divisible_by_nodes(self):
         argv = [binary("tests/bench/allreduce_bench"), "--ranks=3", "--nodes=2"]

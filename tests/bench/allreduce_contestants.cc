@@ -56,8 +56,8 @@ absl::StatusOr<std::unique_ptr<Gpu>> OpenGpu(const ContestOptions& options, uint
   // Set before the library reads it.
   if (options.share_gpu) setenv("NCCL_HOSTID", absl::StrCat("rank-", rank).c_str(), 1);
   auto gpu = std::make_unique<Gpu>();
-  ASSIGN_OR_RETURN(gpu->parts.library, collectives::OpenNcclLibrary(options.nccl_stand_in));
-  if (!options.nccl_stand_in.empty()) {
+  ASSIGN_OR_RETURN(gpu->parts.library, collectives::OpenNcclLibrary(options.fake_nccl));
+  if (!options.fake_nccl.empty()) {
     gpu->parts.make_stream = [] { return collectives::MakeHostStream(); };
     return gpu;
   }

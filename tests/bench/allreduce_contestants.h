@@ -23,7 +23,7 @@ struct ContestOptions {
   // Runs all ranks on the first GPU, which NCCL accepts for ranks on different hosts.
   bool share_gpu = false;
   // Library to load instead of NCCL, with host streams instead of GPU streams; empty: real NCCL.
-  std::string nccl_stand_in;
+  std::string fake_nccl;
   std::string gloo_directory;  // rendezvous directory of upstream Gloo
 };
 

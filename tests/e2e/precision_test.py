@@ -53,9 +53,9 @@ class PrecisionTest(unittest.TestCase):
                 name = job["job_id"]
                 self.assertEqual(int(job["progress"]["skipped_steps"]), skipped)
                 events = json.loads(self.cluster.muster("describe", name, "--events", "-o", "json").stdout)["events"]
-                told = [e["message"] for e in events if e["type"] == "LossScaleLowered"]
-                self.assertTrue(told and len(told) <= skipped.bit_length() + 1, told)
-                self.assertRegex(told[-1], r"the loss scale is \d+ at step \d+: gradients overflowed; \d+ steps? skipped")
+                messages = [e["message"] for e in events if e["type"] == "LossScaleLowered"]
+                self.assertTrue(messages and len(messages) <= skipped.bit_length() + 1, messages)
+                self.assertRegex(messages[-1], r"the loss scale is \d+ at step \d+: gradients overflowed; \d+ steps? skipped")
                 text = self.cluster.muster("describe", name).stdout
                 self.assertRegex(text, rf"loss scale {summary['loss_scale']:.0f} \({skipped} steps? skipped\)")
                 self.assertIn(f"O2 float16, gradients {gradients}", text)
@@ -63,16 +63,16 @@ class PrecisionTest(unittest.TestCase):
 
     def test_worker_exports_precision_and_loss_scale(self):
         name = self.cluster.submit(training_spec(
-            "told", max_steps=1_000_000, precision="O2", mixed_precision=FLOAT16_TOO_LARGE,
+            "float16-metrics", max_steps=1_000_000, precision="O2", mixed_precision=FLOAT16_TOO_LARGE,
             resources={"nodes": 2, "ranks_per_node": 1}))
         self.addCleanup(self.cluster.wait, name, check=False)
         self.addCleanup(self.cluster.muster, "cancel", name)
         self.cluster.wait_for_step(name, 20)
 
-        def told():
+        def metrics_with_skipped_steps():
             metrics = metrics_of(self.cluster.workers["node-2"], name)
             return metrics if metrics.get("muster_train_skipped_steps_total", ({}, 0))[1] > 0 else None
-        metrics = wait_until(told, 20, "skipped steps among the metrics")
+        metrics = wait_until(metrics_with_skipped_steps, 20, "skipped steps among the metrics")
         labels, skipped = metrics["muster_train_skipped_steps_total"]
         self.assertEqual(labels, {"rank": "1"})
         self.assertEqual(metrics["muster_train_loss_scale"], (labels, 2**24 * 0.5**skipped))

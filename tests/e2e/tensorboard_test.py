@@ -99,7 +99,7 @@ class TrainingTest(unittest.TestCase):
         directory = pathlib.Path(tempfile.mkdtemp(prefix="muster-test."))
         self.addCleanup(shutil.rmtree, directory)
         spec = directory / "spec.json"
-        spec.write_text(json.dumps(training_spec("told", max_steps=25, tensorboard={
+        spec.write_text(json.dumps(training_spec("tensorboard", max_steps=25, tensorboard={
             "dir": str(directory / "events" / "{node}"), "every_steps": 10})))
         result = subprocess.run([binary("cli/muster"), "local", spec, "-o", "json"], capture_output=True, text=True,
                                 env=dict(os.environ, TMPDIR=str(directory)), check=False)

@@ -1,4 +1,4 @@
-"""JPEGs are decoded to the very bits of Pillow's."""
+"""JPEG decoding is bit-identical to Pillow's."""
 
 import io
 import pathlib
@@ -15,7 +15,7 @@ SUBSAMPLING = {"4:4:4": 0, "4:2:2": 1, "4:2:0": 2}
 
 
 def noisy_image(rng, mode, width, height):
-    """Noise and smooth shapes together: sharp edges in colour, saturated pixels."""
+    """Returns noise on smooth shapes, with sharp colour edges and saturated pixels."""
     channels = {"L": 1, "RGB": 3, "CMYK": 4}[mode]
     coarse = rng.integers(0, 256, (5, 6, channels), numpy.uint8)
     planes = [Image.fromarray(coarse[:, :, c]).resize((width, height), Image.BICUBIC) for c in range(channels)]
@@ -40,7 +40,7 @@ class JpegTest(unittest.TestCase):
             theirs = numpy.asarray(opened.convert("RGB"))
         numpy.testing.assert_array_equal(ours, theirs, f"{image.mode} {image.size} {options}")
 
-    def test_colour_of_every_kind(self):
+    def test_rgb_subsampling_quality_and_progressive(self):
         rng = numpy.random.default_rng(1)
         for subsampling in SUBSAMPLING.values():
             for progressive in (False, True):
@@ -49,10 +49,10 @@ class JpegTest(unittest.TestCase):
                     self.check(noisy_image(rng, "RGB", width, height), quality=quality, subsampling=subsampling,
                                progressive=progressive)
 
-    def test_a_photograph_s_size(self):
+    def test_photograph_size(self):
         self.check(noisy_image(numpy.random.default_rng(2), "RGB", 500, 375), quality=90)
 
-    def test_grey_and_inks(self):
+    def test_grayscale_and_cmyk(self):
         rng = numpy.random.default_rng(3)
         for mode in ("L", "CMYK"):
             for width, height in ((1, 1), (37, 64), (128, 75)):

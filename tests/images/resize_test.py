@@ -1,4 +1,4 @@
-"""Resizing is Pillow's, within one level of brightness."""
+"""Resizing matches Pillow's within one brightness level."""
 
 import pathlib
 import struct
@@ -13,26 +13,27 @@ from tests.support.daemon import binary
 
 
 def resize(cases):
-    """[(pixels, box as (left, top, right, bottom), (width, height), flip)] to what each set of kernels makes of it."""
+    """Resizes [(pixels, box as (left, top, right, bottom), (width, height), flip)]; returns for each case an array
+    [kernel set, height, width, channels]."""
     with tempfile.TemporaryDirectory(prefix="muster-resize.") as folder:
-        given, made = pathlib.Path(folder) / "given", pathlib.Path(folder) / "made"
-        with open(given, "wb") as out:
+        inputs, outputs = pathlib.Path(folder) / "inputs", pathlib.Path(folder) / "outputs"
+        with open(inputs, "wb") as out:
             for pixels, (left, top, right, bottom), (width, height), flip in cases:
                 out.write(struct.pack("=6i4d", *pixels.shape, height, width, flip, top, left, bottom - top, right - left))
                 out.write(pixels.tobytes())
-        subprocess.run([binary("tests/images/resize_driver"), given, made], check=True)
-        everything = numpy.fromfile(made, numpy.uint8)
+        subprocess.run([binary("tests/images/resize_driver"), inputs, outputs], check=True)
+        resized = numpy.fromfile(outputs, numpy.uint8)
     sizes = [height * width * pixels.shape[2] for pixels, _, (width, height), _ in cases]
-    sets = len(everything) // sum(sizes)
-    assert sets >= 2 and sets * sum(sizes) == len(everything)
+    sets = len(resized) // sum(sizes)
+    assert sets >= 2 and sets * sum(sizes) == len(resized)
     results, at = [], 0
     for (pixels, _, (width, height), _), size in zip(cases, sizes):
-        results.append(everything[at:at + sets * size].reshape(sets, height, width, pixels.shape[2]))
+        results.append(resized[at:at + sets * size].reshape(sets, height, width, pixels.shape[2]))
         at += sets * size
     return results
 
 
-def by_pillow(pixels, box, size, flip):
+def resize_with_pillow(pixels, box, size, flip):
     image = Image.fromarray(pixels if pixels.shape[2] == 3 else pixels[:, :, 0])
     image = image.resize(size, Image.BILINEAR, box=box)
     if flip:
@@ -43,7 +44,7 @@ def by_pillow(pixels, box, size, flip):
 class ResizeTest(unittest.TestCase):
     def check(self, cases):
         for case, results in zip(cases, resize(cases)):
-            expected = by_pillow(*case).astype(int)
+            expected = resize_with_pillow(*case).astype(int)
             for result in results:
                 difference = numpy.abs(result.astype(int) - expected)
                 self.assertLessEqual(difference.max(), 1, f"{case[0].shape} {case[1:]}")
@@ -69,15 +70,15 @@ class ResizeTest(unittest.TestCase):
                 cases.append((pixels, (0, 0, width, height), size, False))
         self.check(cases)
 
-    def test_nothing_is_added_on_the_whole(self):
+    def test_preserves_mean_brightness(self):
         pixels = numpy.random.default_rng(3).integers(0, 256, (300, 300, 3), numpy.uint8)
         case = (pixels, (11.3, 20.7, 260.1, 290.2), (150, 170), False)
-        expected = by_pillow(*case).mean()
+        expected = resize_with_pillow(*case).mean()
         for result in resize([case])[0]:
             self.assertAlmostEqual(result.mean(), expected, delta=0.02)
 
     def test_black_and_white(self):
-        """The extremes stay what they are, and edges between them never overshoot."""
+        """Black and white are preserved, and edges do not overshoot."""
         cases = []
         for value in (0, 255):
             cases.append((numpy.full((41, 43, 3), value, numpy.uint8), (3, 4, 40, 41), (17, 60), False))

@@ -1,7 +1,7 @@
 // Loads a folder of images as training or evaluation does, for transform_test.py.
 //
 // The file --output receives the normalised samples as float32 NHWC; standard output one line of
-// JSON for each of them, with its sample and everything that chance decided about it.
+// JSON per sample with its index and random choices.
 #include <cstdint>
 #include <fstream>
 #include <iostream>

@@ -19,7 +19,7 @@ SIZES = [(80, 61), (61, 80), (97, 97), (33, 240), (64, 64), (51, 40), (150, 101)
 
 
 def smooth_image(rng, size):
-    """Noise of several octaves, none so fine that a JPEG's own rounding shows."""
+    """Returns noise of several octaves, all coarse enough to hide JPEG rounding."""
     planes = numpy.full((size[1], size[0], 3), 128.0)
     for cells, weight in ((3, 40), (9, 20), (20, 8)):
         for channel in range(3):
@@ -39,7 +39,7 @@ class TransformTest(unittest.TestCase):
                 directory = cls.root / split / f"class-{i % 3}"
                 directory.mkdir(parents=True, exist_ok=True)
                 image = smooth_image(rng, size)
-                # Grey images and halved colour resolution are in every collection.
+                # Real data sets contain grayscale images and chroma subsampling.
                 image = image.convert("L") if i == 4 else image
                 image.save(directory / f"{i}.jpg", quality=92, subsampling=0 if i % 2 else 2)
 
@@ -94,16 +94,16 @@ class TransformTest(unittest.TestCase):
         return differences.max().item(), differences.mean().item()
 
     def test_training(self):
-        # Enlarged for the most part, so that all is decoded at full resolution.
+        # Most crops are enlarged, so images are decoded at full resolution.
         self.assertLess(self.check_training(90, "--detail=1000")[0], 1.01)
 
     def test_random_erasing(self):
         self.assertLess(self.check_training(40, "--detail=1000", "--random-erasing")[0], 1.01)
 
-    def test_decoding_at_a_lower_resolution_is_close(self):
+    def test_reduced_resolution_decoding_is_close(self):
         largest, mean = self.check_training(12)
-        print(f"at a lower resolution: up to {largest:.1f} levels, {mean:.2f} on average")
-        self.assertGreater(largest, 1.01)  # it was lower
+        print(f"reduced resolution: up to {largest:.1f} levels, {mean:.2f} on average")
+        self.assertGreater(largest, 1.01)  # the resolution was reduced
         self.assertLess(largest, 8)
         self.assertLess(mean, 1)
 

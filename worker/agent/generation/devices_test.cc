@@ -113,16 +113,16 @@ class WatchedDevicesTest : public DevicesTest {
   // The reports up to the time at which the rank's exit may be reported.
   std::vector<v1::SlotReport> Release(const std::vector<uint32_t>& slots) {
     absl::Notification done;
-    std::vector<v1::SlotReport> told;
+    std::vector<v1::SlotReport> reports;
     loop_.RunAndWait([&] {
       reports_.clear();
       devices_->Release(slots, [&] {
-        told = reports_;
+        reports = reports_;
         done.Notify();
       });
     });
     done.WaitForNotification();
-    return told;
+    return reports;
   }
   void Occupy(const std::vector<uint32_t>& slots) {
     loop_.RunAndWait([&] { devices_->Occupy(slots, /*adopted=*/false); });
@@ -147,13 +147,13 @@ TEST_F(WatchedDevicesTest, DoesNotReportFreedMemory) {
 TEST_F(WatchedDevicesTest, ReportsHeldMemoryBeforeTheRanksExit) {
   Occupy({0, 1});
   machine_.Become({kA, kB, kC, "process 2 999999"});
-  const std::vector<v1::SlotReport> told = Release({0, 1});
-  ASSERT_EQ(told.size(), 1u);
-  ASSERT_EQ(told[0].conditions_size(), 1);
+  const std::vector<v1::SlotReport> reports = Release({0, 1});
+  ASSERT_EQ(reports.size(), 1u);
+  ASSERT_EQ(reports[0].conditions_size(), 1);
   // GPU 2 is slot 1.
-  EXPECT_EQ(told[0].conditions(0).index(), 1u);
-  EXPECT_TRUE(told[0].conditions(0).returning());
-  EXPECT_THAT(told[0].conditions(0).unavailable(), HasSubstr("memory"));
+  EXPECT_EQ(reports[0].conditions(0).index(), 1u);
+  EXPECT_TRUE(reports[0].conditions(0).returning());
+  EXPECT_THAT(reports[0].conditions(0).unavailable(), HasSubstr("memory"));
   loop_.RunAndWait([this] {
     EXPECT_EQ(devices_->ReportSlots()[1].returning(), true);
     EXPECT_EQ(devices_->ReportSlots()[0].unavailable(), "");

@@ -389,11 +389,11 @@ void Generation::ReadProgress() {
 void Generation::TakeProgress(RankState& rank, const v1::Progress& progress) {
   // Report changes of phase at once; other changes can wait for the next heartbeat.
   const v1::Progress& before = rank.report.progress();
-  const bool tell = progress.phase() != before.phase() ||
-                    (progress.has_first_step_time() && !before.has_first_step_time());
+  const bool report_now = progress.phase() != before.phase() ||
+                          (progress.has_first_step_time() && !before.has_first_step_time());
   *rank.report.mutable_progress() = progress;
   context_.progress->Update(job_id(), number(), rank.report);
-  if (tell) Changed(rank);
+  if (report_now) Changed(rank);
 }
 
 bool Generation::TokenMatches(uint32_t rank, const std::string& token) const {
