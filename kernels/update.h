@@ -75,8 +75,8 @@ struct StepRecord {
 
 struct UpdateInputs {
   const StepScalars* step = nullptr;
-  const LossResult* losses = nullptr;  // [parts], whose sum is the step's loss
-  int64_t parts = 1;
+  const LossResult* losses = nullptr;  // [loss_count], whose sum is the step's loss
+  int64_t loss_count = 1;
   const bool* finite = nullptr;  // whether all gradients are finite; only with scales_loss
   const double* sum_of_squares = nullptr;  // of the gradients; only with clip_norm
   // Nonzero value: the gradients of this and all later steps are invalid. Null: never.

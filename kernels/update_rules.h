@@ -79,9 +79,9 @@ MUSTER_HOST_DEVICE inline void DecideUpdate(const UpdateRules& rules, const Upda
   const StepScalars step = *inputs.step;
   StepRecord& record = records[step.step % rules.records];
   record = StepRecord();
-  for (int64_t part = 0; part < inputs.parts; ++part) {
-    record.loss.loss_sum += inputs.losses[part].loss_sum;
-    record.loss.correct += inputs.losses[part].correct;
+  for (int64_t i = 0; i < inputs.loss_count; ++i) {
+    record.loss.loss_sum += inputs.losses[i].loss_sum;
+    record.loss.correct += inputs.losses[i].correct;
   }
   // May be written by another device.
   if (inputs.failed != nullptr && *static_cast<const volatile uint32_t*>(inputs.failed) != 0) {

@@ -443,7 +443,7 @@ absl::Status MpiCommunicator::RunPointToPoint(const Operation& operation) {
   });
 }
 
-// Every rank hears from every other, so that a missing rank can be named.
+// Every rank receives a message from every other, so that a missing rank can be named.
 absl::Status MpiCommunicator::RunBarrier() {
   std::byte sent = {};
   std::byte* const received = Scratch(size());

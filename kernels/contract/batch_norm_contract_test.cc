@@ -264,30 +264,30 @@ TEST_P(BatchNormContractTest, SharedStatisticsGiveSlicesOfTheWhole) {
         TypedBuffer dx(shape.type, x.size());
         std::fill_n(dgamma_sum.data(), shape.channels, 0.0f);
         std::fill_n(dbeta_sum.data(), shape.channels, 0.0f);
-        const auto for_each_part = [&](const auto& visit) {
+        const auto for_each_slice = [&](const auto& visit) {
           for (const auto& [begin, end] :
                {std::pair(int64_t{0}, first_samples), {first_samples, 5}}) {
-            BatchNormShape part = shape;
-            part.samples = end - begin;
+            BatchNormShape slice = shape;
+            slice.samples = end - begin;
             const int64_t in = begin * shape.height * shape.width * shape.channels;
             const int64_t out = begin * shape.out_height() * shape.out_width() * shape.channels;
-            const BatchNormState state(part, x.at(in), whole);
-            visit(part, state.Gradient(x.at(in), dy.at(out)), dx.at(in));
+            const BatchNormState state(slice, x.at(in), whole);
+            visit(slice, state.Gradient(x.at(in), dy.at(out)), dx.at(in));
           }
         };
-        for_each_part([&](const BatchNormShape& part, const BatchNormGradient& gradient, void*) {
-          TestBuffer part_dgamma(shape.channels), part_dbeta(shape.channels);
-          table->batch_norm_backward_parameters(part, gradient, part_dgamma.data(),
-                                                part_dbeta.data(), nullptr);
-          dgamma_sum = Moved(dgamma_sum, part_dgamma, 1);
-          dbeta_sum = Moved(dbeta_sum, part_dbeta, 1);
+        for_each_slice([&](const BatchNormShape& slice, const BatchNormGradient& gradient, void*) {
+          TestBuffer slice_dgamma(shape.channels), slice_dbeta(shape.channels);
+          table->batch_norm_backward_parameters(slice, gradient, slice_dgamma.data(),
+                                                slice_dbeta.data(), nullptr);
+          dgamma_sum = Moved(dgamma_sum, slice_dgamma, 1);
+          dbeta_sum = Moved(dbeta_sum, slice_dbeta, 1);
         });
         ExpectClose(dgamma_sum, dgamma, "dgamma");
         ExpectClose(dbeta_sum, dbeta, "dbeta");
-        for_each_part(
-            [&](const BatchNormShape& part, const BatchNormGradient& gradient, void* part_dx) {
-              table->batch_norm_backward_data(part, gradient, dgamma_sum.data(), dbeta_sum.data(),
-                                              part_dx);
+        for_each_slice(
+            [&](const BatchNormShape& slice, const BatchNormGradient& gradient, void* slice_dx) {
+              table->batch_norm_backward_data(slice, gradient, dgamma_sum.data(), dbeta_sum.data(),
+                                              slice_dx);
             });
         ExpectRounded(dx, expected_dx, "dx", 2e-5);
       }

@@ -33,15 +33,15 @@ TEST_P(KernelContractTest, DropoutDoesNotDependOnTheDistributionOverRanks) {
   const DropoutMask mask{.probability = 0.5f};
   auto draw = Stored(RandomDraw{.key = MakePhiloxKey(5)});
   constexpr int64_t kSamples = 12, kColumns = 10;
-  TestBuffer x(kSamples * kColumns, random_), whole(x.size()), parts(x.size());
+  TestBuffer x(kSamples * kColumns, random_), whole(x.size()), sliced(x.size());
   kernels().dropout(DataType::kFloat32, mask, draw.data(), kSamples, kColumns, x.data(),
                     whole.data());
   for (const auto& [begin, end] : {std::pair<int64_t, int64_t>(0, 5), {5, 12}}) {
     draw[0].first_sample = begin;
     kernels().dropout(DataType::kFloat32, mask, draw.data(), end - begin, kColumns,
-                      x.data() + begin * kColumns, parts.data() + begin * kColumns);
+                      x.data() + begin * kColumns, sliced.data() + begin * kColumns);
   }
-  ExpectClose(parts, whole, "y", 0);
+  ExpectClose(sliced, whole, "y", 0);
   int64_t dropped = 0;
   for (size_t i = 0; i < whole.size(); ++i) dropped += whole[i] == 0;
   EXPECT_NEAR(dropped, kSamples * kColumns / 2, 25);

@@ -195,7 +195,7 @@ TEST_P(OptimizerContractTest, RangesGiveTheSameResultAsTheWhole) {
       .learning_rate = 0.1, .step_size = 0.1, .root_scale = 3, .average_weight = 0.3f});
   TestBuffer whole(kCount, random_), first(kCount, random_), gradients(kCount, random_);
   TestBuffer second = Absolute(TestBuffer(kCount, random_));
-  TestBuffer parts = Copy(whole), first_parts = Copy(first), second_parts = Copy(second);
+  TestBuffer sliced = Copy(whole), first_sliced = Copy(first), second_sliced = Copy(second);
   const auto step = [&](TestBuffer& p, TestBuffer& m, TestBuffer& v, size_t begin, size_t end) {
     kernels().sgd_step(sgd, scalars.data(), p.data() + begin, m.data() + begin,
                        gradients.data() + begin, end - begin);
@@ -204,11 +204,11 @@ TEST_P(OptimizerContractTest, RangesGiveTheSameResultAsTheWhole) {
     kernels().lerp(scalars.data(), gradients.data() + begin, p.data() + begin, end - begin);
   };
   step(whole, first, second, 0, kCount);
-  step(parts, first_parts, second_parts, 0, 37);
-  step(parts, first_parts, second_parts, 37, kCount);
-  EXPECT_TRUE(BitEqual(parts, whole));
-  EXPECT_TRUE(BitEqual(first_parts, first));
-  EXPECT_TRUE(BitEqual(second_parts, second));
+  step(sliced, first_sliced, second_sliced, 0, 37);
+  step(sliced, first_sliced, second_sliced, 37, kCount);
+  EXPECT_TRUE(BitEqual(sliced, whole));
+  EXPECT_TRUE(BitEqual(first_sliced, first));
+  EXPECT_TRUE(BitEqual(second_sliced, second));
 }
 
 TEST_P(OptimizerContractTest, SumOfSquares) {

@@ -36,7 +36,7 @@ class UpdateContractTest : public KernelSetTest {
     kernels().begin_update(rules_,
                            {.step = &memory.step,
                             .losses = memory.losses,
-                            .parts = 2,
+                            .loss_count = 2,
                             .finite = &memory.finite,
                             .sum_of_squares = &memory.squares,
                             .failed = &memory.failed},

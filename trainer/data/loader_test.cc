@@ -117,14 +117,14 @@ TEST(LoaderTest, RanksTogetherLoadTheGlobalBatch) {
       LoaderOptions options = Options();
       options.rank = rank;
       options.world_size = world;
-      const std::vector<Copy> parts = Train(dataset, options);
-      ASSERT_EQ(parts.size(), kSteps);
-      for (size_t i = 0; i < parts.size(); ++i) {
+      const std::vector<Copy> slices = Train(dataset, options);
+      ASSERT_EQ(slices.size(), kSteps);
+      for (size_t i = 0; i < slices.size(); ++i) {
         if (rank == 0) {
-          joined.push_back(parts[i]);
+          joined.push_back(slices[i]);
         } else {
-          EXPECT_EQ(parts[i].first_sample, joined[i].labels.size());
-          joined[i].Append(parts[i]);
+          EXPECT_EQ(slices[i].first_sample, joined[i].labels.size());
+          joined[i].Append(slices[i]);
         }
       }
     }

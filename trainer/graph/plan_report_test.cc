@@ -114,7 +114,7 @@ TEST(PlanReportTest, SharesOfTimeAddUpToOneHundredPercent) {
   int objectives = 0;
   for (int step = 0; step < 3; ++step) {
     timer.BeginStep();
-    for (int part = 0; part < 2; ++part) {
+    for (int i = 0; i < 2; ++i) {
       plan.Forward(7, /*training=*/true, {});
       timer.Objective([&] {
         plan.Loss(7, 0, 1);

@@ -95,28 +95,28 @@ Floats Slice(const Floats& all, uint32_t first_sample, uint32_t samples) {
 // Combined result of all ranks, where rank r has shares[r] samples; `objectives` are by rank.
 Outcome ComputeOn(std::vector<std::unique_ptr<NtXentObjective>>& objectives,
                   const std::vector<uint32_t>& shares, const Floats& embeddings, float scale) {
-  std::vector<Outcome> parts(shares.size());
+  std::vector<Outcome> outcomes(shares.size());
   const auto results = collectives::RunRankThreads(
       static_cast<uint32_t>(shares.size()), [&](uint32_t rank) -> absl::Status {
         const uint32_t first = std::accumulate(shares.begin(), shares.begin() + rank, 0u);
         const Floats own = Slice(embeddings, first, shares[rank]);
         // At least one element, so that the gradient pointer is not null without samples.
-        parts[rank].gradients.assign(std::max<size_t>(own.size(), 1), std::nanf(""));
+        outcomes[rank].gradients.assign(std::max<size_t>(own.size(), 1), std::nanf(""));
         ASSIGN_OR_RETURN(const nn::LossResult loss,
                          objectives[rank]->Compute(own.data(), shares[rank], scale,
-                                                   parts[rank].gradients.data()));
-        parts[rank].gradients.resize(own.size());
-        parts[rank].loss_sum = loss.loss_sum;
-        parts[rank].correct = loss.correct;
+                                                   outcomes[rank].gradients.data()));
+        outcomes[rank].gradients.resize(own.size());
+        outcomes[rank].loss_sum = loss.loss_sum;
+        outcomes[rank].correct = loss.correct;
         return absl::OkStatus();
       });
   Outcome together;
   for (size_t rank = 0; rank < shares.size(); ++rank) {
     EXPECT_EQ(results[rank], "");
-    together.loss_sum += parts[rank].loss_sum;
-    together.correct += parts[rank].correct;
-    together.gradients.insert(together.gradients.end(), parts[rank].gradients.begin(),
-                              parts[rank].gradients.end());
+    together.loss_sum += outcomes[rank].loss_sum;
+    together.correct += outcomes[rank].correct;
+    together.gradients.insert(together.gradients.end(), outcomes[rank].gradients.begin(),
+                              outcomes[rank].gradients.end());
   }
   return together;
 }

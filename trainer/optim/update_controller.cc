@@ -59,7 +59,7 @@ void UpdateController::Decide(const bool* finite, const uint32_t* failed) {
   device_.kernels().begin_update(rules_,
                                  {.step = &variables()->step,
                                   .losses = losses_.as<kernels::LossResult>(),
-                                  .parts = counted_,
+                                  .loss_count = counted_,
                                   .finite = finite,
                                   .sum_of_squares = &variables()->sum_of_squares,
                                   .failed = failed},

@@ -150,7 +150,7 @@ absl::Status TimeSteps(const Step& step, const v1::TrainSpec& spec, absl::Durati
       step.control->Finish();
       status.Update(step.control->Read(/*wait=*/true).status());
     };
-    for (uint32_t part = 0; part < step.use.accumulation_steps; ++part) {
+    for (uint32_t i = 0; i < step.use.accumulation_steps; ++i) {
       plan.Forward(step.use.samples, /*training=*/true, {.seed = spec.seed(), .step = number});
       timer != nullptr ? timer->Objective(objective) : objective();
       plan.Backward(step.use.samples, nullptr);

@@ -47,9 +47,9 @@ TEST(ExplainPlanTest, PlansLargestShareWithoutData) {
 }
 
 TEST(ExplainPlanTest, PlansAccumulationAndViews) {
-  const auto parts = ExplainPlan(Spec({"train.accumulation_steps=4"}), {.ranks = 2});
-  ASSERT_TRUE(parts.ok()) << parts.status();
-  EXPECT_EQ(parts->rows(), 5u);  // of 19
+  const auto accumulated = ExplainPlan(Spec({"train.accumulation_steps=4"}), {.ranks = 2});
+  ASSERT_TRUE(accumulated.ok()) << accumulated.status();
+  EXPECT_EQ(accumulated->rows(), 5u);  // of 19
   const auto views = ExplainPlan(Spec({"train.objective.name=nt_xent"}), {.ranks = 2});
   ASSERT_TRUE(views.ok()) << views.status();
   EXPECT_EQ(views->rows(), 38u);

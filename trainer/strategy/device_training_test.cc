@@ -1,4 +1,4 @@
-// Trains with ranks that reduce gradients between devices (each rank a process with the recording
+// Trains with ranks that reduce gradients between devices (each rank a process with the capturing
 // device and the fake NCCL) and expects bit-identical results to training with the processes.
 #include <algorithm>
 #include <csignal>
@@ -189,9 +189,9 @@ TEST_F(DeviceTrainingTest, TrainsWithSynchronizedBatchNorm) {
 TEST_F(DeviceTrainingTest, TrainsWithoutGraphs) {
   v1::JobSpec spec = Spec(12);
   spec.mutable_train()->set_sync_batch_norm(true);
-  const std::vector<std::string> recorded = Train(spec, /*on_devices=*/true);
+  const std::vector<std::string> captured = Train(spec, /*on_devices=*/true);
   spec.mutable_train()->set_cuda_graphs("never");
-  EXPECT_EQ(Train(spec, /*on_devices=*/true), recorded);
+  EXPECT_EQ(Train(spec, /*on_devices=*/true), captured);
 }
 
 TEST_F(DeviceTrainingTest, LostRankEndsStepOfPeers) {

@@ -44,13 +44,13 @@ absl::StatusOr<std::unique_ptr<PipelineStage>> PipelineStage::Create(
     return absl::InvalidArgumentError(
         "a pipeline needs at least one micro-batch and does not support synchronized batch norm");
   }
-  ASSIGN_OR_RETURN(const nn::Graph part, nn::CutGraph(graph, begin, end));
+  ASSIGN_OR_RETURN(const nn::Graph stage_graph, nn::CutGraph(graph, begin, end));
   std::unique_ptr<PipelineStage> stage(new PipelineStage(options, groups));
   stage->micro_batch_samples_ = LargestMicroBatch(compiling.max_batch, options.micro_batches);
   nn::CompileOptions own = compiling;
   own.max_batch = stage->micro_batch_samples_;
   own.in_flight_micro_batches = stage->slots_;
-  ASSIGN_OR_RETURN(stage->plan_, nn::Compile(part, own));
+  ASSIGN_OR_RETURN(stage->plan_, nn::Compile(stage_graph, own));
   ASSIGN_OR_RETURN(stage->links_, StageLinks::Create(groups, stage->plan_.get(), stage->slots_,
                                                      stage->micro_batch_samples_));
   RETURN_IF_ERROR(stage->Allocate(graph, compiling));

@@ -24,8 +24,8 @@ using nn::NodeId;
 constexpr int kMeasuredSteps = 5;
 constexpr uint64_t kSeed = 1;
 
-// First node of each part between two possible cuts, followed by the number of nodes.
-std::vector<NodeId> PartBegins(const Graph& graph) {
+// First node of each segment between two possible cuts, followed by the number of nodes.
+std::vector<NodeId> SegmentBegins(const Graph& graph) {
   std::vector<NodeId> begins = nn::CutPoints(graph);
   begins.insert(begins.begin(), 0);
   begins.push_back(static_cast<NodeId>(graph.nodes.size()));
@@ -43,30 +43,30 @@ absl::Status Fill(kernels::Device& device, void* data, size_t bytes) {
   return device.Synchronize();
 }
 
-// A part of the model with its arrays, for timing steps.
-class MeasuredPart {
+// A segment of the model with its arrays, for timing steps.
+class MeasuredSegment {
  public:
-  static absl::StatusOr<std::unique_ptr<MeasuredPart>> Make(const Graph& graph,
-                                                            nn::CompileOptions compiling) {
-    std::unique_ptr<MeasuredPart> part(new MeasuredPart);
-    ASSIGN_OR_RETURN(part->plan_, nn::CompiledPlan::Make(graph, compiling));
-    nn::CompiledPlan& plan = *part->plan_;
-    part->samples_ = compiling.max_batch;
+  static absl::StatusOr<std::unique_ptr<MeasuredSegment>> Make(const Graph& graph,
+                                                               nn::CompileOptions compiling) {
+    std::unique_ptr<MeasuredSegment> segment(new MeasuredSegment);
+    ASSIGN_OR_RETURN(segment->plan_, nn::CompiledPlan::Make(graph, compiling));
+    nn::CompiledPlan& plan = *segment->plan_;
+    segment->samples_ = compiling.max_batch;
     kernels::Device& device = plan.device();
     const size_t parameter_bytes = plan.parameter_elements() * sizeof(float);
-    ASSIGN_OR_RETURN(part->parameters_, device.Allocate(parameter_bytes));
-    ASSIGN_OR_RETURN(part->gradients_, device.Allocate(parameter_bytes));
-    ASSIGN_OR_RETURN(part->buffers_, device.Allocate(plan.buffer_elements() * sizeof(float)));
-    plan.Bind(part->parameters_.as<float>(), part->gradients_.as<float>(),
-              part->buffers_.as<float>());
+    ASSIGN_OR_RETURN(segment->parameters_, device.Allocate(parameter_bytes));
+    ASSIGN_OR_RETURN(segment->gradients_, device.Allocate(parameter_bytes));
+    ASSIGN_OR_RETURN(segment->buffers_, device.Allocate(plan.buffer_elements() * sizeof(float)));
+    plan.Bind(segment->parameters_.as<float>(), segment->gradients_.as<float>(),
+              segment->buffers_.as<float>());
     plan.Initialize(kSeed);
     if (plan.input() != nullptr) {
       const nn::ImageShape& image = graph.input;
       RETURN_IF_ERROR(Fill(device, plan.input(),
-                           part->samples_ * sizeof(float) *
+                           segment->samples_ * sizeof(float) *
                                static_cast<size_t>(image.height * image.width * image.channels)));
     }
-    return part;
+    return segment;
   }
 
   nn::CompiledPlan& plan() { return *plan_; }
@@ -106,30 +106,30 @@ class MeasuredPart {
   }
 
  private:
-  MeasuredPart() = default;
+  MeasuredSegment() = default;
   uint32_t samples_ = 0;
   std::unique_ptr<nn::CompiledPlan> plan_;
   kernels::DeviceMemory parameters_, gradients_, buffers_;
 };
 
-// Measures the seconds of forward and backward of one micro-batch for parts [first, end).
-absl::Status MeasureParts(const Graph& graph, const std::vector<NodeId>& begins, size_t first,
-                          size_t end, const nn::CompileOptions& compiling,
-                          absl::Span<double> seconds) {
+// Measures the seconds of forward and backward of one micro-batch for segments [first, end).
+absl::Status MeasureSegments(const Graph& graph, const std::vector<NodeId>& begins, size_t first,
+                             size_t end, const nn::CompileOptions& compiling,
+                             absl::Span<double> seconds) {
   if (first == end) return absl::OkStatus();
   ASSIGN_OR_RETURN(const Graph piece, nn::CutGraph(graph, begins[first], begins[end]));
-  ASSIGN_OR_RETURN(const auto part, MeasuredPart::Make(piece, compiling));
+  ASSIGN_OR_RETURN(const auto segment, MeasuredSegment::Make(piece, compiling));
   const bool ends_model = begins[end] == begins.back();
-  RETURN_IF_ERROR(part->Step(ends_model));
-  nn::PlanTimer timer(&part->plan());
+  RETURN_IF_ERROR(segment->Step(ends_model));
+  nn::PlanTimer timer(&segment->plan());
   for (int step = 0; step < kMeasuredSteps; ++step) {
     timer.BeginStep();
-    RETURN_IF_ERROR(part->Step(ends_model));
+    RETURN_IF_ERROR(segment->Step(ends_model));
     timer.EndStep();
   }
   const nn::PlanTimer::Times times = timer.Medians();
-  ASSIGN_OR_RETURN(const double per_gradient, part->SecondsPerGradient());
-  const std::vector<nn::OperationDescription> operations = part->plan().Describe();
+  ASSIGN_OR_RETURN(const double per_gradient, segment->SecondsPerGradient());
+  const std::vector<nn::OperationDescription> operations = segment->plan().Describe();
   for (size_t i = 0; i < operations.size(); ++i) {
     const auto behind = std::upper_bound(begins.begin(), begins.end(), operations[i].first_node);
     const auto of = static_cast<size_t>(behind - begins.begin()) - 1;
@@ -151,11 +151,11 @@ absl::Status CheckCuts(const Graph& graph, uint32_t stages, const std::vector<st
     }
     before = node;
   }
-  const size_t parts = nn::CutPoints(graph).size() + 1;
-  if (parts >= stages) return absl::OkStatus();
+  const size_t segments = nn::CutPoints(graph).size() + 1;
+  if (segments >= stages) return absl::OkStatus();
   return absl::InvalidArgumentError(absl::StrCat("train.strategy.pipeline.stages: ", stages,
                                                  " stages, but the model can be cut into at most ",
-                                                 parts));
+                                                 segments));
 }
 
 absl::StatusOr<std::vector<NodeId>> StageBegins(const Graph& graph,
@@ -174,19 +174,19 @@ absl::StatusOr<std::vector<NodeId>> StageBegins(const Graph& graph,
     begins.push_back(nodes);
     return begins;
   }
-  const std::vector<NodeId> parts = PartBegins(graph);
-  const size_t count = parts.size() - 1;
+  const std::vector<NodeId> segments = SegmentBegins(graph);
+  const size_t count = segments.size() - 1;
   std::vector<double> seconds(count);
-  RETURN_IF_ERROR(MeasureParts(graph, parts, count * place.stage / place.stages,
-                               count * (place.stage + 1) / place.stages, compiling,
-                               absl::MakeSpan(seconds)));
+  RETURN_IF_ERROR(MeasureSegments(graph, segments, count * place.stage / place.stages,
+                                  count * (place.stage + 1) / place.stages, compiling,
+                                  absl::MakeSpan(seconds)));
   if (place.replica > 0) seconds.assign(count, 0);
   RETURN_IF_ERROR(world
                       .AllReduce(seconds.data(), seconds.data(), count,
                                  collectives::DataType::kFloat64, collectives::ReduceOp::kSum)
                       ->Wait());
   ASSIGN_OR_RETURN(const std::vector<size_t> chosen, BalancedCuts(seconds, place.stages));
-  for (const size_t part : chosen) begins.push_back(parts[part]);
+  for (const size_t segment : chosen) begins.push_back(segments[segment]);
   begins.push_back(nodes);
   const std::vector<double> costs = StageCosts(seconds, chosen);
   const double mean = std::accumulate(costs.begin(), costs.end(), 0.0) / place.stages;
