@@ -30,9 +30,9 @@ struct PoolShape {
   int64_t out_width() const { return (width + 2 * padding - kernel) / stride + 1; }
 };
 
-// x [rows, height, width, channels] -> y [rows, out_height, out_width, channels]; rows and columns
-// that fill no window are dropped. choice uint8 like y, may be null: the index within the window
-// (row-major, from 0, including padding) of the maximum, the first among equals; with relu
+// x [samples, height, width, channels] -> y [samples, out_height, out_width, channels]; rows and
+// columns that fill no window are dropped. choice uint8 like y, may be null: the index within the
+// window (row-major, from 0, including padding) of the maximum, the first among equals; with relu
 // kNoChoice if the maximum is not above zero. As in PyTorch, NaN is the maximum, the last of
 // several.
 using MaxPoolForward = void(const PoolShape& shape, const void* x, void* y, uint8_t* choice);

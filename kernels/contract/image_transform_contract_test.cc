@@ -60,8 +60,9 @@ TEST_P(ImageTransformContractTest, WholeImages) {
       const ImageBatchShape shape{3, 5, width, channels};
       const int64_t bytes = 5 * width * channels;
       TestVector<ImageTransformParams> transforms;
-      for (int64_t i = 0; i < shape.samples; ++i)
+      for (int64_t i = 0; i < shape.samples; ++i) {
         transforms.push_back(WholeImage(shape, (2 - i) * bytes));
+      }
       ExpectAsReference(shape, Pixels(shape.samples * bytes), transforms, /*resized=*/false);
     }
   }

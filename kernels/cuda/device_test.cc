@@ -129,8 +129,9 @@ TEST_P(CudaDeviceTest, CopiesAndComputesInOrder) {
 
 TEST_P(CudaDeviceTest, CapturesAndLaunchesGraphs) {
   Device& device = this->device();
-  if (!device.supports_graph_capture())
+  if (!device.supports_graph_capture()) {
     GTEST_SKIP() << device.name() << " does not support graph capture";
+  }
   constexpr size_t kCount = 1000;
   auto sum = device.Allocate(kCount * sizeof(float)), one = device.Allocate(kCount * sizeof(float));
   auto scale = device.Allocate(sizeof(float));

@@ -192,8 +192,9 @@ void Loader::BeginBatch(uint64_t step, Slot& slot) const {
   batch.views = options_.views;
   batch.size = options_.transform.size;
   batch.images = {};
-  if (form_ != Form::kNone)
+  if (form_ != Form::kNone) {
     batch.images = {slot.images.as<kernels::ImageTransformParams>(), inputs};
+  }
   batch.labels = {slot.labels.as<int32_t>(), inputs};
   batch.pixels = {};
   if (HasPixels()) {

@@ -104,8 +104,9 @@ absl::Status ImageTransform::Describe(uint64_t epoch, uint32_t sample, uint32_t 
                                       kernels::ImageTransformParams* transforms) {
   ASSIGN_OR_RETURN(const ImageSize stored, reader_->Open(sample));
   ASSIGN_OR_RETURN(const DecodedRegion decoded, Decode(stored, epoch, sample, views));
-  for (uint32_t view = 0; view < views; ++view)
+  for (uint32_t view = 0; view < views; ++view) {
     transforms[view] = ParamsOf(decoded, {epoch, sample, view});
+  }
   return absl::OkStatus();
 }
 

@@ -115,10 +115,12 @@ class PlanTest : public testing::Test {
     gradients_ = kernels::MakeAlignedFloats(plan_->parameter_elements());
     plan_->Bind(parameters_.get(), gradients_.get(), nullptr);
     plan_->Initialize(2);
-    for (uint32_t i = 0; i < kSamples * 70; ++i)
+    for (uint32_t i = 0; i < kSamples * 70; ++i) {
       plan_->input()[i] = std::sin(static_cast<float>(i));
-    for (uint32_t sample = 0; sample < kSamples; ++sample)
+    }
+    for (uint32_t sample = 0; sample < kSamples; ++sample) {
       plan_->labels()[sample] = static_cast<int32_t>(sample);
+    }
     plan_->Forward(kSamples, /*training=*/true, {});
   }
 

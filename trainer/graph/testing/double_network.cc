@@ -137,8 +137,9 @@ struct Evaluation {
         for (int64_t kw = 0; kw < layer.kernel; ++kw) {
           const int64_t from_h = h * layer.stride + kh - layer.padding;
           const int64_t from_w = w * layer.stride + kw - layer.padding;
-          if (x.Inside(from_h, from_w))
+          if (x.Inside(from_h, from_w)) {
             largest = std::max(largest, x.at(sample, from_h, from_w, c));
+          }
         }
       }
       return largest;

@@ -121,8 +121,9 @@ class Model {
       pixels[i] = std::sin(static_cast<float>(i * 37 % 1001));
     }
     std::vector<int32_t> labels(samples);
-    for (uint32_t sample = 0; sample < samples; ++sample)
+    for (uint32_t sample = 0; sample < samples; ++sample) {
       labels[sample] = static_cast<int32_t>(sample % kClasses);
+    }
     if (input != nullptr) {
       plan_.device().CopyToDevice(input, pixels.data(), pixels.size() * sizeof(float));
     }

@@ -119,8 +119,9 @@ absl::Status StageLinks::AwaitSent(uint32_t slot) {
 
 size_t StageLinks::activation_bytes(uint32_t samples) const {
   size_t bytes = 0;
-  for (const P2PTransfer& transfer : outputs_.slots.front())
+  for (const P2PTransfer& transfer : outputs_.slots.front()) {
     bytes += samples * transfer.sample_bytes;
+  }
   return bytes;
 }
 

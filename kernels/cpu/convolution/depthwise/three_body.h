@@ -290,8 +290,9 @@ struct ThreeBackwardStride2 {
       }
       const int64_t pairs = band.end < g.height / 2 ? band.end : g.height / 2;
       for (int64_t sample = band.sample_begin; sample < band.sample_end; ++sample) {
-        for (int64_t i = band.begin; i < pairs; ++i)
+        for (int64_t i = band.begin; i < pairs; ++i) {
           next = ComputeRows<true>(sample, i, channel, w, next);
+        }
         if (pairs < band.end) next = ComputeRows<false>(sample, pairs, channel, w, next);
       }
     }
