@@ -125,7 +125,7 @@ class GuardedConvolution final : public Convolution {
   const std::unique_ptr<Convolution> convolution_;
 };
 
-class GuardedProcessor final : public Device {
+class GuardedDeviceImpl final : public Device {
  public:
   std::string name() const override { return "guarded"; }
   bool host_memory() const override { return false; }
@@ -189,7 +189,7 @@ GuardedAccess::~GuardedAccess() {
 }
 
 Device& GuardedDevice() {
-  static Device& device = *new GuardedProcessor;
+  static Device& device = *new GuardedDeviceImpl;
   return device;
 }
 
