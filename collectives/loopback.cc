@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
+#include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
 #include "absl/synchronization/mutex.h"
 #include "absl/time/clock.h"
@@ -111,7 +112,7 @@ class LoopbackCommunicator final : public QueuedCommunicator {
       }
     }
     // Reduce into a temporary first: peers may still read a buffer that is reduced in place.
-    const std::vector<std::byte> result = Result(operation, calls);
+    ASSIGN_OR_RETURN(const std::vector<std::byte> result, Result(operation, calls));
     RETURN_IF_ERROR(Meet(operation, &calls));
     if (!result.empty()) std::memcpy(operation.recv, result.data(), result.size());
     return absl::OkStatus();
@@ -124,6 +125,10 @@ class LoopbackCommunicator final : public QueuedCommunicator {
  private:
   void Leave(uint32_t lost_rank) ABSL_LOCKS_EXCLUDED(group_->mutex) {
     absl::MutexLock lock(&group_->mutex);
+    MarkGone(lost_rank);
+  }
+
+  void MarkGone(uint32_t lost_rank) ABSL_EXCLUSIVE_LOCKS_REQUIRED(group_->mutex) {
     Group::Member& self = group_->members[rank()];
     if (!self.gone) self.lost_rank = lost_rank;
     self.gone = true;
@@ -157,15 +162,26 @@ class LoopbackCommunicator final : public QueuedCommunicator {
     group_->members[rank()].operation = operation;
     const uint64_t arrivals = ++group_->members[rank()].arrivals;
     group_->changed.SignalAll();
-    RETURN_IF_ERROR(WaitForAll(
-        timeout_, [arrivals](const Group::Member& member) { return member.arrivals >= arrivals; }));
+    const absl::Status status = WaitForAll(
+        timeout_, [arrivals](const Group::Member& member) { return member.arrivals >= arrivals; });
+    if (!status.ok()) {
+      // The caller may free its buffers once this returns, so no peer may read them any more.
+      MarkGone(PeerRankOf(status).value_or(job_rank(rank())));
+      return status;
+    }
     calls->clear();
     for (const Group::Member& member : group_->members) calls->push_back(member.operation);
     return absl::OkStatus();
   }
 
-  std::vector<std::byte> Result(const Operation& operation,
-                                const std::vector<Operation>& calls) const {
+  // Holds the lock, so that no member leaves while its buffers are read.
+  absl::StatusOr<std::vector<std::byte>> Result(const Operation& operation,
+                                                const std::vector<Operation>& calls) const
+      ABSL_LOCKS_EXCLUDED(group_->mutex) {
+    absl::MutexLock lock(&group_->mutex);
+    for (const Group::Member& member : group_->members) {
+      if (member.gone) return PeerLost(member.lost_rank, "left");
+    }
     const size_t bytes = operation.bytes();
     const bool root = operation.root == rank();
     std::vector<std::byte> result;

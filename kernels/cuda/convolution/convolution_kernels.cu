@@ -11,15 +11,16 @@ struct ColumnTerms {
   int64_t columns;
 
   struct PerThread {
-    const Storage* x;
+    const Storage* x;  // null without rows
     int64_t columns;
+    int64_t column;
     MUSTER_HOST_DEVICE void Add(int64_t row, Floats<kWidth>* sums) const {
-      const Floats<kWidth> values = Load<kWidth>(x + row * columns);
+      const Floats<kWidth> values = Load<kWidth>(x + row * columns + column);
       for (int i = 0; i < kWidth; ++i) sums[0][i] += values[i];
     }
   };
   MUSTER_HOST_DEVICE PerThread operator()(int64_t, int64_t column) const {
-    return {x + column, columns};
+    return {x, columns, column};
   }
 };
 

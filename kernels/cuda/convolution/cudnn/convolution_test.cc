@@ -138,7 +138,8 @@ TEST_F(CudnnConvolutionTest, UsesEnginesCompiledAtRunTimeIfThereIsNoOther) {
 
 TEST_F(CudnnConvolutionTest, LimitsTheWorkspaceOfEngines) {
   const auto bytes = [](const ConvolutionOptions& options) {
-    const auto made = MakeCudaOnHostDevice()->MakeConvolution(kShape, options);
+    const auto device = MakeCudaOnHostDevice();
+    const auto made = device->MakeConvolution(kShape, options);
     return made.ok() ? (*made)->workspace_bytes() : 0;
   };
   const size_t with_some = bytes(Options(kF32, kF32, kF32));
