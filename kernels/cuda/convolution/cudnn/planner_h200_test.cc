@@ -13,6 +13,9 @@
 #include "kernels/cuda/library/cudnn.h"
 #include "kernels/cuda/library/open_library.h"
 
+// For AddressSanitizer: cuDNN and cuBLASLt keep memory until the process ends.
+extern "C" const char* __asan_default_options() { return "detect_leaks=0"; }
+
 namespace muster::kernels::cuda {
 namespace {
 
