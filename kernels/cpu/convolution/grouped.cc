@@ -122,11 +122,13 @@ class GroupedConvolution final : public Convolution {
     size_t SampleBytes() const { return pixels * channels * element_bytes; }
     // Copies from or to [samples, pixels, channels].
     void Gather(int64_t samples, int64_t group, const void* from, void* to) const {
+      if (samples == 0) return;  // the pointers may be null
       const int64_t bytes = channels * element_bytes;
       CopyPieces(samples * pixels, bytes, static_cast<const char*>(from) + group * bytes,
                  groups * bytes, static_cast<char*>(to), bytes);
     }
     void Scatter(int64_t samples, int64_t group, const void* from, void* to) const {
+      if (samples == 0) return;
       const int64_t bytes = channels * element_bytes;
       CopyPieces(samples * pixels, bytes, static_cast<const char*>(from), bytes,
                  static_cast<char*>(to) + group * bytes, groups * bytes);
