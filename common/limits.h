@@ -45,7 +45,11 @@ inline constexpr size_t kRecordedLosses = 100000;
 inline constexpr size_t kRecordedEvaluations = 10000;
 inline constexpr int kRecordedDevices = 1024;  // in a summary
 inline constexpr int kStepParts = 32;
-inline constexpr size_t kFingerprintEntries = 32;  // in a rank's JoinInfo
+inline constexpr size_t kFingerprintEntries = 32;   // in a rank's JoinInfo
+inline constexpr size_t kFiles = 1000;              // in a job spec
+inline constexpr uint64_t kFilesBytes = 256 << 20;  // of all files of a job spec
+inline constexpr size_t kStackBytes = 16 << 10;     // of one rank
+inline constexpr size_t kTransfers = 256;           // open execs and copies
 
 }  // namespace muster::limits
 

@@ -32,6 +32,34 @@ void AddJobFields(FieldTable& table) {
         .computed_default = "a directory per rank",
         .absolute_path = true,
         .examples = {"/srv/job"}}},
+      {"JobSpec.files",
+       {.help =
+            "Files and folders that are copied into each rank's own directory before it starts. "
+            "`muster submit`, `run` and `local` upload them.",
+        .max_items = limits::kFiles,
+        .examples = {"[train.py, conf/]"}}},
+      {"JobSpec.hang_timeout",
+       {.help =
+            "A job counts as hung when none of its ranks has had output, progress or file input "
+            "and output for this long. `never` disables the check.",
+        .computed_default = "10m for commands, never for train",
+        .range = Between(1, kTenYears),
+        .examples = {"10m", "never"}}},
+      {"JobSpec.on_hang",
+       {.help =
+            "Reaction to a hang. report adds an event that names the rank that the others "
+            "probably wait for; restart also stops the ranks with SIGABRT, so that Python prints "
+            "its stacks, and restarts the job.",
+        .default_value = "report",
+        .words = {"report", "restart"}}},
+      {"JobSpec.checkpoint_dir",
+       {.help = "Directory that all nodes share, for the checkpoints of a command job: each rank's "
+                "MUSTER_CHECKPOINT_DIR.",
+        .computed_default =
+            "the coordinator's --checkpoint-dir with a folder per job; without it, a "
+            "directory on each node",
+        .absolute_path = true,
+        .examples = {"/shared/checkpoints/run-1"}}},
       {"JobSpec.resources",
        {.help = "Number of ranks and the resources of each.",
         .default_value = "{}",
@@ -67,6 +95,16 @@ void AddJobFields(FieldTable& table) {
         .examples = {"1h"}}},
       {"JobSpec.priority",
        {.help = "Priority in the queue; higher runs first.", .range = Between(-1000, 1000)}},
+
+      {"FileSpec.path",
+       {.help = "File or folder, relative to the spec file or, on the command line, to the current "
+                "folder.",
+        .required = true}},
+      {"FileSpec.sha256", {.help = "SHA-256 of the content; set on upload.", .testing_only = true}},
+      {"FileSpec.size_bytes",
+       {.help = "Size of the content; set on upload.", .unit = "bytes", .testing_only = true}},
+      {"FileSpec.executable",
+       {.help = "The file is executable; set on upload.", .testing_only = true}},
 
       {"Resources.nodes",
        {.help = "Number of nodes: a number, or a range such as {min: 1, max: 4}.",

@@ -148,6 +148,12 @@ void AddOutputFields(FieldTable& table) {
        {.help = "Number of newest checkpoints to keep.",
         .default_value = "3",
         .range = Between(1, 1000)}},
+      {"CheckpointSpec.resume_from",
+       {.help = "Directory with another job's checkpoints to continue from. {node} is replaced by "
+                "the node's name.",
+        .computed_default = "the job's own checkpoints",
+        .absolute_path = true,
+        .examples = {"/shared/checkpoints/run-1"}}},
   });
 }
 
