@@ -229,6 +229,38 @@ absl::StatusOr<v1::GetVersionResponse> ClusterClient::GetVersion() {
                      impl_->options().patience);
 }
 
+absl::StatusOr<v1::FindMissingFilesResponse> ClusterClient::FindMissingFiles(
+    const v1::FindMissingFilesRequest& request) {
+  return impl_->Call(&v1::ClusterService::Stub::FindMissingFiles, request,
+                     impl_->options().patience);
+}
+
+absl::Status ClusterClient::UploadFile(const std::string& sha256, uint64_t size_bytes,
+                                       absl::FunctionRef<absl::StatusOr<std::string>()> read) {
+  grpc::ClientContext context;
+  v1::UploadFileResponse response;
+  const auto writer = impl_->stub().UploadFile(&context, &response);
+  v1::UploadFileRequest request;
+  request.set_sha256(sha256);
+  request.set_size_bytes(size_bytes);
+  absl::Status unreadable;
+  // The first message is sent even if the file is empty. A write fails once the coordinator has
+  // answered.
+  for (bool first = true;; first = false) {
+    absl::StatusOr<std::string> data = read();
+    unreadable = data.status();
+    if (!unreadable.ok()) context.TryCancel();
+    if (!unreadable.ok() || (data->empty() && !first)) break;
+    request.set_data(*std::move(data));
+    if (!writer->Write(request)) break;
+    request.Clear();
+  }
+  writer->WritesDone();
+  const grpc::Status status = writer->Finish();
+  if (!unreadable.ok()) return unreadable;
+  return status.ok() ? absl::OkStatus() : impl_->Explain(status, Stopper());
+}
+
 absl::Status ClusterClient::WatchJob(const std::string& job_id, Stopper& stopper,
                                      absl::FunctionRef<bool(const v1::Job&)> on_job) {
   grpc::ClientContext context;

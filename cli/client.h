@@ -48,6 +48,12 @@ class ClusterClient {
   absl::StatusOr<v1::Node> UncordonNode(const std::string& name);
   absl::StatusOr<v1::Node> DrainNode(const std::string& name, const std::string& reason);
   absl::StatusOr<v1::GetVersionResponse> GetVersion();
+  absl::StatusOr<v1::FindMissingFilesResponse> FindMissingFiles(
+      const v1::FindMissingFilesRequest& request);
+  // Calls `read` until it returns an empty string or an error, and uploads what it returned, each
+  // time at most limits::kLogChunkBytes. Does not retry.
+  absl::Status UploadFile(const std::string& sha256, uint64_t size_bytes,
+                          absl::FunctionRef<absl::StatusOr<std::string>()> read);
 
   // Opens one stream and does not retry. `on_job` is called for each message until it returns false
   // (result OK), the stream ends (the stream's status), or `stopper` is stopped (CANCELLED).

@@ -66,7 +66,7 @@ std::vector<Candidate> ValuesOf(const std::string& kind, absl::string_view curre
     for (const auto& entry : Outputs()) formats.push_back({entry.first, ""});
     return formats;
   }
-  if (kind == "FILE" || kind == "DIR") return {{kFileCandidate, ""}};
+  if (kind == "FILE" || kind == "DIR" || kind == "PATH") return {{kFileCandidate, ""}};
   if (absl::StrContains(kind, '|')) return Named(absl::StrSplit(kind, '|'));
   return {};
 }

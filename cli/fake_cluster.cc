@@ -60,6 +60,24 @@ grpc::Status FakeCluster::ReadLog(grpc::ServerContext* context, const v1::ReadLo
                 [writer](const v1::LogChunk& chunk) { return writer->Write(chunk); });
 }
 
+grpc::Status FakeCluster::FindMissingFiles(grpc::ServerContext* context,
+                                           const v1::FindMissingFilesRequest* request,
+                                           v1::FindMissingFilesResponse* response) {
+  return on_find_missing ? on_find_missing(*request, response) : kNotScripted;
+}
+
+grpc::Status FakeCluster::UploadFile(grpc::ServerContext* context,
+                                     grpc::ServerReader<v1::UploadFileRequest>* reader,
+                                     v1::UploadFileResponse* response) {
+  std::string digest, content;
+  v1::UploadFileRequest request;
+  while (reader->Read(&request)) {
+    if (digest.empty()) digest = request.sha256();
+    content += request.data();
+  }
+  return on_upload ? on_upload(digest, content) : kNotScripted;
+}
+
 grpc::Status FakeCluster::GetVersion(grpc::ServerContext* context,
                                      const v1::GetVersionRequest* request,
                                      v1::GetVersionResponse* response) {

@@ -25,6 +25,10 @@ class FakeCluster : public v1::ClusterService::Service {
       on_watch;
   std::function<grpc::Status(const v1::ReadLogRequest&, grpc::ServerContext&, Writer<v1::LogChunk>)>
       on_log;
+  std::function<grpc::Status(const v1::FindMissingFilesRequest&, v1::FindMissingFilesResponse*)>
+      on_find_missing;
+  // Called with the announced digest and the complete content.
+  std::function<grpc::Status(const std::string&, const std::string&)> on_upload;
 
   // Returns when the client has cancelled or disconnected, for scripts that keep their client
   // waiting. Polls, because a synchronous gRPC handler cannot be woken.
@@ -45,6 +49,12 @@ class FakeCluster : public v1::ClusterService::Service {
                         grpc::ServerWriter<v1::Job>* writer) override;
   grpc::Status ReadLog(grpc::ServerContext* context, const v1::ReadLogRequest* request,
                        grpc::ServerWriter<v1::LogChunk>* writer) override;
+  grpc::Status FindMissingFiles(grpc::ServerContext* context,
+                                const v1::FindMissingFilesRequest* request,
+                                v1::FindMissingFilesResponse* response) override;
+  grpc::Status UploadFile(grpc::ServerContext* context,
+                          grpc::ServerReader<v1::UploadFileRequest>* reader,
+                          v1::UploadFileResponse* response) override;
   grpc::Status GetVersion(grpc::ServerContext* context, const v1::GetVersionRequest* request,
                           v1::GetVersionResponse* response) override;
 

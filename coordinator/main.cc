@@ -80,6 +80,7 @@ int Run(const Flags& flags) {
   service::CoordinatorOptions options;
   options.listen = flags.listen;
   options.http = flags.http;
+  if (storage->data_dir != nullptr) options.files_dir = storage->data_dir->PathTo("files");
   options.access.local_token = *token;
   options.access.tokens_file = flags.tokens;
   options.tls = flags.tls;

@@ -59,6 +59,7 @@ bool IsInteger(const FieldDescriptor& field) {
 std::string ListTypeText(const FieldDescriptor& field) {
   switch (field.cpp_type()) {
     case FieldDescriptor::CPPTYPE_MESSAGE:
+      if (FormOf(field) == FieldForm::kFile) return "list of paths, as in [train.py, conf/]";
       return "list of layers, as in [relu, {linear: {out_features: 10}}]";
     case FieldDescriptor::CPPTYPE_STRING:
       return "list of strings";
@@ -80,6 +81,7 @@ std::string TypeText(const FieldDescriptor& field) {
     case FieldForm::kLostCoordinator:
       return "continue, or {stop_after: …}";
     case FieldForm::kLayer:
+    case FieldForm::kFile:
     case FieldForm::kPlain:
       break;
   }

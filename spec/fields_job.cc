@@ -19,17 +19,21 @@ void AddJobFields(FieldTable& table) {
       {"JobSpec.train",
        {.help = "Training run of the built-in trainer. A job has either train or command."}},
       {"JobSpec.command",
-       {.help = "Program and arguments, started once per rank. Ranks get RANK, WORLD_SIZE, "
-                "LOCAL_RANK, MASTER_ADDR, MASTER_PORT and the other variables that torchrun sets. "
-                "No shell is involved.",
-        .examples = {"[/bin/sh, -c, 'echo rank $RANK of $WORLD_SIZE']"}}},
+       {.help =
+            "Program and arguments, started once per rank. Ranks get RANK, WORLD_SIZE, "
+            "LOCAL_RANK, MASTER_ADDR, MASTER_PORT and the other variables that torchrun sets. "
+            "No shell is involved. {rank}, {local_rank}, {node_rank} and {node} are replaced in "
+            "arguments without white space.",
+        .examples = {"[/bin/sh, -c, 'echo rank $RANK of $WORLD_SIZE']",
+                     "[./train, '--local_rank={local_rank}']"}}},
       {"JobSpec.env",
-       {.help = "Environment variables added to every rank.",
+       {.help = "Environment variables added to every rank. Of its worker's environment, a rank "
+                "inherits only PATH, HOME, the locale and settings of the GPU libraries.",
         .max_items = 10000,
         .examples = {"{OMP_NUM_THREADS: 1}"}}},
       {"JobSpec.workdir",
-       {.help = "Working directory of the ranks: an absolute path on the node.",
-        .computed_default = "a directory per rank",
+       {.help = "Working directory of the ranks: an absolute path on the node. Excludes files.",
+        .computed_default = "a directory per rank; with `muster local`, the current folder",
         .absolute_path = true,
         .examples = {"/srv/job"}}},
       {"JobSpec.files",

@@ -89,6 +89,16 @@ void ReadOverride(absl::string_view path, absl::string_view value, YamlReader& r
     }
     where = JoinPath(where, names[i]);
     if (i + 1 == names.size()) {
+      if (node.IsNull() && !value.empty() && field->cpp_type() == FieldDescriptor::CPPTYPE_STRING) {
+        reader.AddError(YAML::Mark::null_mark(),
+                        absl::StrCat(where, ": ", Quoted(value),
+                                     " is null in YAML; quote it, or leave the value empty to "
+                                     "reset the field",
+                                     where == "workdir" && value == "~"
+                                         ? "; for the home folder, use --workdir '~'"
+                                         : ""));
+        return;
+      }
       // `a.b=` clears the field, so that its default applies.
       node.IsNull() ? message->GetReflection()->ClearField(message, field)
                     : reader.ReadField(node, where, *field, *message);

@@ -268,6 +268,34 @@ TEST(ParseTest, RejectsInvalidOverrides) {
   EXPECT_THAT(ErrorOf("name: a", {"train..epochs=1"}), HasSubstr("unknown field '' in train"));
 }
 
+// The shell has not expanded the home folder, and YAML reads null.
+TEST(ParseTest, RejectsNullOverridesOfText) {
+  EXPECT_EQ(
+      ErrorOf("command: [x]", {"workdir=~"}),
+      "--set 'workdir=~': workdir: '~' is null in YAML; quote it, or leave the value empty to "
+      "reset the field; for the home folder, use --workdir '~'");
+  EXPECT_EQ(
+      ErrorOf("command: [x]", {"name=null"}),
+      "--set 'name=null': name: 'null' is null in YAML; quote it, or leave the value empty to "
+      "reset the field");
+  EXPECT_TRUE(Parse("workdir: /x", "s", {"workdir="}).ok());
+  EXPECT_TRUE(Parse("time_limit: 1h", "s", {"time_limit=null"}).ok());
+}
+
+TEST(ParseTest, ParsesFiles) {
+  const auto spec =
+      Parse("files: [train.py, conf/, {path: run.sh, executable: true}]", "s", {"name=x"});
+  ASSERT_TRUE(spec.ok()) << spec.status();
+  ASSERT_EQ(spec->files_size(), 3);
+  EXPECT_EQ(spec->files(0).path(), "train.py");
+  EXPECT_EQ(spec->files(1).path(), "conf/");
+  EXPECT_EQ(spec->files(2).path(), "run.sh");
+  EXPECT_TRUE(spec->files(2).executable());
+  EXPECT_THAT(ErrorOf("files: [[a]]"), HasSubstr("files[0]: expected a path"));
+  EXPECT_THAT(ErrorOf("files: train.py"), HasSubstr("files: expected a list"));
+  EXPECT_THAT(ErrorOf("files: [{name: a}]"), HasSubstr("unknown field 'name' in files[0]"));
+}
+
 TEST(ParseTest, RejectsInvalidYaml) {
   EXPECT_EQ(ErrorOf("#!/bin/sh\necho hi: there: you\n"), "job.yaml:2: not YAML: illegal map value");
   EXPECT_EQ(ErrorOf(absl::string_view("name: a\0b", 9)), "job.yaml: contains a NUL character");

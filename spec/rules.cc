@@ -52,6 +52,18 @@ void CheckEnvironment(const v1::JobSpec& spec, Problems& problems) {
   }
 }
 
+void CheckFiles(const v1::JobSpec& spec, Problems& problems) {
+  if (spec.files().empty()) return;
+  if (spec.has_train()) problems.Add("files", "are only for command jobs; remove them");
+  if (!spec.workdir().empty()) {
+    problems.Add("files",
+                 "are placed in each rank's own directory, but workdir is set; remove one of them");
+  }
+  for (int i = 0; i < spec.files_size(); ++i) {
+    CheckFields(spec.files(i), absl::StrCat("files[", i, "]"), problems);
+  }
+}
+
 void CheckDevices(const v1::JobSpec& spec, Problems& problems) {
   const v1::Resources& resources = spec.resources();
   const std::string path = "resources.devices_per_rank";
@@ -380,6 +392,7 @@ void CheckJobRules(const v1::JobSpec& spec, Problems& problems) {
     problems.Add("command", "the program's name is empty");
   }
   CheckEnvironment(spec, problems);
+  CheckFiles(spec, problems);
   CheckResources(spec, problems);
   CheckBackend(spec, problems);
 }

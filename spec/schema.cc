@@ -67,6 +67,7 @@ FieldForm FormOf(const FieldDescriptor& field) {
     if (type == "muster.v1.NodeCount") return FieldForm::kNodeCount;
     if (type == "muster.v1.LostCoordinatorPolicy") return FieldForm::kLostCoordinator;
     if (type == "muster.v1.LayerSpec") return FieldForm::kLayer;
+    if (type == "muster.v1.FileSpec") return FieldForm::kFile;
     return FieldForm::kPlain;
   }
   return FieldOf(field).unit == "bytes" ? FieldForm::kSize : FieldForm::kPlain;

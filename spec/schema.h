@@ -19,6 +19,7 @@ enum class FieldForm {
   kNodeCount,        // 2, or {min: 1, max: 4}
   kLostCoordinator,  // continue, or {stop_after: 10m}
   kLayer,            // relu, or {conv2d: {…}}: exactly one field
+  kFile,             // train.py, or {path: train.py}
 };
 FieldForm FormOf(const google::protobuf::FieldDescriptor& field);
 

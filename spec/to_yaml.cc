@@ -88,17 +88,29 @@ std::string LayerText(const Message& layer) {
   return Flow(layer);
 }
 
-// Appends one line per layer.
-void AppendLayers(const Message& message, const FieldDescriptor& field, const std::string& indent,
-                  std::string& out) {
+// A file's path if nothing else is set, otherwise its fields in flow style.
+std::string FileText(const Message& file) {
+  std::vector<const FieldDescriptor*> set;
+  file.GetReflection()->ListFields(file, &set);
+  return set.size() == 1 ? ScalarText(file, *set[0], 0) : Flow(file);
+}
+
+// An element of a list of layers or files.
+std::string ItemText(const FieldDescriptor& field, const Message& item) {
+  return FormOf(field) == FieldForm::kFile ? FileText(item) : LayerText(item);
+}
+
+// Appends one line per layer or file.
+void AppendItems(const Message& message, const FieldDescriptor& field, const std::string& indent,
+                 std::string& out) {
   const Reflection& reflection = *message.GetReflection();
   for (int i = 0; i < reflection.FieldSize(message, &field); ++i) {
     absl::StrAppend(&out, indent, "- ",
-                    LayerText(reflection.GetRepeatedMessage(message, &field, i)), "\n");
+                    ItemText(field, reflection.GetRepeatedMessage(message, &field, i)), "\n");
   }
 }
 
-// Appends one line per field; sections and lists of layers that do not fit become blocks.
+// Appends one line per field; sections and lists of layers or files that do not fit become blocks.
 void AppendBlock(const Message& message, const std::string& indent, std::string& out) {
   for (int i = 0; i < message.GetDescriptor()->field_count(); ++i) {
     const FieldDescriptor& field = *message.GetDescriptor()->field(i);
@@ -108,9 +120,10 @@ void AppendBlock(const Message& message, const std::string& indent, std::string&
         nests ? "" : absl::StrCat(indent, field.name(), ": ", ValueText(message, field));
     const bool has_block =
         field.message_type() != nullptr && !field.is_map() && FormOf(field) == FieldForm::kPlain;
-    if (FormOf(field) == FieldForm::kLayer && line.size() > kLineLength) {
+    const bool has_items = FormOf(field) == FieldForm::kLayer || FormOf(field) == FieldForm::kFile;
+    if (has_items && line.size() > kLineLength) {
       absl::StrAppend(&out, indent, field.name(), ":\n");
-      AppendLayers(message, field, indent + "  ", out);
+      AppendItems(message, field, indent + "  ", out);
     } else if (nests || (has_block && line.size() > kLineLength)) {
       absl::StrAppend(&out, indent, field.name(), ":\n");
       AppendBlock(message.GetReflection()->GetMessage(message, &field), indent + "  ", out);
@@ -177,7 +190,7 @@ std::string ValueText(const Message& message, const FieldDescriptor& field) {
     std::vector<std::string> parts;
     for (int i = 0; i < reflection.FieldSize(message, &field); ++i) {
       parts.push_back(field.message_type() != nullptr
-                          ? LayerText(reflection.GetRepeatedMessage(message, &field, i))
+                          ? ItemText(field, reflection.GetRepeatedMessage(message, &field, i))
                           : ScalarText(message, field, i));
     }
     return absl::StrCat("[", absl::StrJoin(parts, ", "), "]");
@@ -201,6 +214,7 @@ std::string ValueText(const Message& message, const FieldDescriptor& field) {
       return policy.has_stop_after() ? Flow(child) : "continue";
     }
     case FieldForm::kLayer:
+    case FieldForm::kFile:
     case FieldForm::kSize:
     case FieldForm::kPlain:
       return Flow(child);

@@ -105,6 +105,7 @@ TEST(ValidateTest, ReportsEachProblemWithItsPath) {
       {"env.MUSTER_X=1", "env 'MUSTER_X': is set by Muster"},
       {"env.A=1", ""},
       {"workdir=here", "workdir: must be an absolute path on the node, not 'here'"},
+      {"files=[a]", "files: are only for command jobs; remove them"},
       {"resources.nodes={}", "resources.nodes: must be from 1 to 16384, not 0"},
       {"resources.nodes={min: 3, max: 2}", "resources.nodes: max 2 is below min 3"},
       {"resources.device=tpu", "resources.device: "},
@@ -277,6 +278,14 @@ TEST(MaxWorldSizeTest, SaturatesInsteadOfWrapping) {
   EXPECT_EQ(MaxWorldSize(spec), 6u);
 }
 
+TEST(ValidateTest, FilesNeedPathsAndOwnDirectories) {
+  EXPECT_THAT(
+      std::string(Validate(Defaulted("{command: [x], workdir: /srv, files: [a]}")).message()),
+      HasSubstr("files: are placed in each rank's own directory, but workdir is set"));
+  EXPECT_THAT(std::string(Validate(Defaulted("{command: [x], files: [a, {}]}")).message()),
+              HasSubstr("files[1].path: is missing"));
+}
+
 // ---- ToYaml
 
 TEST(ToYamlTest, RoundTrips) {
@@ -301,6 +310,23 @@ TEST(ToYamlTest, RoundTrips) {
     differencer.ReportDifferencesToString(&difference);
     EXPECT_TRUE(differencer.Compare(spec, *again)) << difference << yaml;
   }
+}
+
+TEST(ToYamlTest, PrintsFiles) {
+  const std::string digest(64, 'a');
+  v1::JobSpec spec = Defaulted("{command: [x], files: [train.py, {path: 'a b'}]}");
+  EXPECT_TRUE(Validate(spec).ok()) << Validate(spec);
+  EXPECT_THAT(ToYaml(spec), HasSubstr("files: [train.py, \"a b\"]\n"));
+  for (v1::FileSpec& file : *spec.mutable_files()) {
+    file.set_sha256(digest);
+    file.set_size_bytes(1025);
+    file.set_executable(true);
+  }
+  const std::string yaml = ToYaml(spec);
+  EXPECT_THAT(yaml, HasSubstr("files:\n  - {path: train.py, sha256: aaaa"));
+  const auto again = Parse(yaml, "again.yaml");
+  ASSERT_TRUE(again.ok()) << again.status() << "\n" << yaml;
+  EXPECT_TRUE(MessageDifferencer::Equals(spec, *again)) << yaml;
 }
 
 TEST(ToYamlTest, PrintsCommandJobs) {

@@ -154,6 +154,8 @@ void YamlReader::ReadField(const YAML::Node& node, const std::string& where,
       return ReadLostCoordinator(node, where, child);
     case FieldForm::kLayer:
       return ReadLayer(node, where, child);
+    case FieldForm::kFile:
+      return ReadFile(node, where, child);
     case FieldForm::kSize:
     case FieldForm::kPlain:
       return ReadMessage(node, where, child);
@@ -172,6 +174,8 @@ void YamlReader::ReadRepeated(const YAML::Node& node, const std::string& where,
     const std::string element = absl::StrCat(where, "[", i, "]");
     if (FormOf(field) == FieldForm::kLayer) {
       ReadLayer(node[i], element, *message.GetReflection()->AddMessage(&message, &field));
+    } else if (FormOf(field) == FieldForm::kFile) {
+      ReadFile(node[i], element, *message.GetReflection()->AddMessage(&message, &field));
     } else {
       ReadNumberOrText(node[i], element, field, message);
     }
@@ -205,6 +209,13 @@ void YamlReader::ReadLayer(const YAML::Node& node, const std::string& where, Mes
   ++layer_depth_;
   ReadMessage(node.begin()->second, JoinPath(where, word), options);
   --layer_depth_;
+}
+
+void YamlReader::ReadFile(const YAML::Node& node, const std::string& where, Message& file) {
+  if (node.IsMap()) return ReadMessage(node, where, file);
+  std::string path;
+  if (!ReadScalar(node, where, "a path, as in train.py", path)) return;
+  file.GetReflection()->SetString(&file, file.GetDescriptor()->FindFieldByName("path"), path);
 }
 
 void YamlReader::ReadMap(const YAML::Node& node, const std::string& where,

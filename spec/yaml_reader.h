@@ -45,6 +45,8 @@ class YamlReader {
   // Reads a layer: its name, or a map with its name as the only field.
   void ReadLayer(const YAML::Node& node, const std::string& where,
                  google::protobuf::Message& layer);
+  // Reads a file: its path, or a map.
+  void ReadFile(const YAML::Node& node, const std::string& where, google::protobuf::Message& file);
   void ReadMap(const YAML::Node& node, const std::string& where,
                const google::protobuf::FieldDescriptor& field, google::protobuf::Message& message);
   void ReadDuration(const YAML::Node& node, const std::string& where,

@@ -85,6 +85,23 @@ std::unique_ptr<CLI::App> WorkerApp(WorkerFlags& flags) {
                "Divide this worker's CPUs among its slots and bind each rank to the CPUs of its "
                "slots; only for nodes with a single worker");
   app.add_option_function<std::string>(
+         "--inherit-env",
+         [&options](const std::string& text) {
+           options.inherit_env = text == "all" ? agent::Inherit::kAll : agent::Inherit::kDefault;
+         },
+         "What ranks inherit of this worker's environment: default (PATH, HOME, the locale and "
+         "settings of the GPU libraries) or all")
+      ->check(CLI::IsMember({"default", "all"}))
+      ->type_name("CHOICE")
+      ->default_str("default");
+  app.add_option_function<std::string>(
+         "--file-cache-bytes",
+         [&options](const std::string& text) {
+           options.file_cache_bytes = ParseSize("--file-cache-bytes", text);
+         },
+         "Size of the cache of jobs' files; the least recently used are removed (default: 4GiB)")
+      ->type_name("SIZE");
+  app.add_option_function<std::string>(
          "--keep-logs",
          [&options](const std::string& text) {
            options.keep_logs.age = ParseAge("--keep-logs", text);

@@ -75,7 +75,7 @@ class Guardian {
     Settle();
     // The coordinator's state is not needed afterwards.
     Start(kCoordinator, {options_.coordinator_binary, "--listen=127.0.0.1:0", "--http=127.0.0.1:0",
-                         "--store=memory"});
+                         "--store=memory", DataDirectory(kCoordinator)});
     while (!ended_) {
       Await(absl::InfiniteDuration());
       Reap();
@@ -184,7 +184,7 @@ class Guardian {
       const char* const devices = options_.nodes == 1 ? "auto" : "cpu";
       Start(name, {options_.worker_binary, absl::StrCat("--coordinator=", address_),
                    absl::StrCat("--name=", name), absl::StrCat("--slots=", options_.slots),
-                   absl::StrCat("--devices=", devices), DataDirectory(name)});
+                   absl::StrCat("--devices=", devices), "--inherit-env=all", DataDirectory(name)});
     }
     WriteLine(absl::StrCat(kReadyWord, address_));
   }

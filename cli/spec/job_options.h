@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "cli/files/local_files.h"
 #include "cli/verb.h"
 #include "proto/muster/v1/job.pb.h"
 
@@ -20,6 +21,10 @@ struct JobOptions {
   std::optional<int32_t> priority;
   std::optional<uint32_t> nodes;
   std::optional<uint32_t> ranks_per_node;
+  std::vector<std::string> files;
+  std::string workdir;
+  std::vector<std::string> env;
+  std::vector<std::string> env_files;
   bool losses = false;
 };
 
@@ -27,6 +32,14 @@ struct JobOptions {
 inline constexpr char kJobOptionsText[] =
     "FILE is a spec in YAML or JSON; `muster spec init` prints an example. A command after `--` "
     "replaces the spec's command; FILE is then optional. Flags override the file.";
+
+// Paragraph for the manual pages of verbs that upload files.
+inline constexpr char kUploadText[] =
+    "Each rank of a command runs in a directory of its own, into which the spec's `files`, those "
+    "of "
+    "--files and the command's script are copied: `python3 train.py` and `./train.sh` work if the "
+    "file is in the current folder. With --workdir, ranks run in that directory instead, and "
+    "nothing is copied.";
 
 // Adds these options to `verb`; `options` must outlive parsing.
 void AddJobOptions(Verb& verb, JobOptions& options);
@@ -38,10 +51,21 @@ void AddSpecOptions(Verb& verb, std::string& path, std::vector<std::string>& ove
 // Throws CLI::RequiredError unless a file or a command was given; for a verb's callback.
 void RequireJob(const JobOptions& options, const std::vector<std::string>& command);
 
+// Where a job runs.
+enum class Place {
+  kCluster,      // a script in the current folder is uploaded
+  kThisMachine,  // commands run in the current folder unless the spec has a workdir or files
+};
+
+struct JobToSubmit {
+  v1::JobSpec spec;
+  LocalFiles files;  // to be uploaded before the spec is submitted
+};
+
 // Builds the spec from the file, the options and the command, and validates it as the coordinator
 // will; defaults are left to the coordinator. Pass errors to SpecExitCode.
-absl::StatusOr<v1::JobSpec> MakeSpec(const JobOptions& options,
-                                     const std::vector<std::string>& command);
+absl::StatusOr<JobToSubmit> MakeJob(const JobOptions& options,
+                                    const std::vector<std::string>& command, Place place);
 
 }  // namespace muster::cli
 

@@ -73,6 +73,8 @@ ordered_json ValueSchema(const FieldDescriptor& field, const std::string& path) 
       return {{"anyOf", {{{"const", "continue"}}, MessageSchema(*field.message_type(), path)}}};
     case spec::FieldForm::kLayer:
       return {{"$ref", kLayerReference}};
+    case spec::FieldForm::kFile:
+      return {{"anyOf", {TextSchema(), MessageSchema(*field.message_type(), path)}}};
     case spec::FieldForm::kPlain:
       break;
   }

@@ -22,7 +22,9 @@ const nlohmann::ordered_json& Properties(const nlohmann::ordered_json& schema) {
 // The schema itself, or that of its elements.
 const nlohmann::ordered_json& Referred(const nlohmann::ordered_json& schema,
                                        const nlohmann::ordered_json& root) {
-  if (!schema.contains("items") || !schema["items"].contains("$ref")) return schema;
+  if (!schema.contains("items")) return schema;
+  if (schema["items"].contains("anyOf")) return schema["items"];
+  if (!schema["items"].contains("$ref")) return schema;
   return root[nlohmann::ordered_json::json_pointer(
       schema["items"]["$ref"].get<std::string>().substr(1))];
 }
@@ -49,6 +51,7 @@ TEST(SpecSchemaTest, DescribesTypesAndRanges) {
   EXPECT_EQ(train["drop_last"]["type"], "boolean");
   EXPECT_EQ(train["model"]["properties"]["name"]["enum"][0], "small_cnn");
   EXPECT_EQ(properties["command"]["items"]["type"][0], "string");
+  EXPECT_EQ(properties["files"]["items"]["anyOf"][0]["type"][0], "string");
   EXPECT_EQ(properties["on_lost_coordinator"]["anyOf"][0]["const"], "continue");
   EXPECT_EQ(properties["resources"]["properties"]["nodes"]["anyOf"][0]["minimum"], 1);
   EXPECT_EQ(properties["priority"]["type"], "integer");

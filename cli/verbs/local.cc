@@ -6,12 +6,14 @@
 #include "absl/strings/str_cat.h"
 #include "cli/context.h"
 #include "cli/exit_code.h"
+#include "cli/files/upload.h"
 #include "cli/follow/follow_run.h"
 #include "cli/local/local_cluster.h"
 #include "cli/local/local_job.h"
 #include "cli/spec/job_options.h"
 #include "cli/spec/spec_file.h"
 #include "cli/verb.h"
+#include "common/status.h"
 #include "spec/spec.h"
 
 namespace muster::cli {
@@ -23,7 +25,7 @@ struct LocalFlags {
 };
 
 // Following the job ends when a daemon of the cluster ends.
-int RunJob(Context& context, const LocalFlags& flags, const v1::JobSpec& spec,
+int RunJob(Context& context, const LocalFlags& flags, const JobToSubmit& job,
            LocalCluster& cluster) {
   Stopper stopper;
   cluster.Watch([&stopper] { stopper.Stop(); });
@@ -31,8 +33,12 @@ int RunJob(Context& context, const LocalFlags& flags, const v1::JobSpec& spec,
   options.address = cluster.address();
   ClusterClient client(options);
   v1::SubmitJobRequest request;
-  *request.mutable_spec() = spec;
-  const absl::StatusOr<v1::SubmitJobResponse> response = client.SubmitJob(request);
+  *request.mutable_spec() = job.spec;
+  const absl::StatusOr<v1::SubmitJobResponse> response =
+      [&]() -> absl::StatusOr<v1::SubmitJobResponse> {
+    RETURN_IF_ERROR(UploadFiles(job.files, client, context.console));
+    return client.SubmitJob(request);
+  }();
   int exit_code = kExitFailure;
   if (response.ok()) {
     if (context.output == Output::kName) {
@@ -49,9 +55,9 @@ int RunJob(Context& context, const LocalFlags& flags, const v1::JobSpec& spec,
 }
 
 int Local(Context& context, LocalFlags flags) {
-  const absl::StatusOr<v1::JobSpec> spec = MakeSpec(flags.job, context.trailing);
-  if (!spec.ok()) return context.Fail(spec.status(), SpecExitCode(spec.status()));
-  v1::JobSpec defaulted = *spec;
+  const absl::StatusOr<JobToSubmit> job = MakeJob(flags.job, context.trailing, Place::kThisMachine);
+  if (!job.ok()) return context.Fail(job.status(), SpecExitCode(job.status()));
+  v1::JobSpec defaulted = job->spec;
   spec::ApplyDefaults(defaulted);
   FitToJob(defaulted, flags.cluster);
   NoteSharedCores(flags.cluster, context.console);
@@ -59,7 +65,7 @@ int Local(Context& context, LocalFlags flags) {
   if (!cluster.ok()) return context.Fail(cluster.status(), ExitCodeOfStart(cluster.status()));
   // Use the token of the coordinator that was just started, and no other.
   setenv("MUSTER_TOKEN_DIR", absl::StrCat((*cluster)->directory(), "/tokens").c_str(), 1);
-  const int exit_code = RunJob(context, flags, *spec, **cluster);
+  const int exit_code = RunJob(context, flags, *job, **cluster);
   if (!flags.cluster.keep_directory.empty()) {
     context.console.Note(absl::StrCat("logs kept in ", (*cluster)->directory()));
   }
@@ -79,9 +85,12 @@ void AddLocalVerb(CLI::App& app, Context& context) {
            {"Starts a coordinator and one worker per node of the job, on free loopback ports, runs "
             "the job as `muster run` does, and stops the daemons. Workers have as many slots as "
             "the job needs, even if there are fewer cores.",
+            "A command runs in the current folder with the whole environment of this program, and "
+            "what it writes there stays. With `files` or --files, each rank runs in a directory of "
+            "its own instead.",
             "All processes and logs are removed afterwards, also after Ctrl-C, which cancels the "
             "job (a second Ctrl-C: at once), and if this program is killed. --keep stores the logs "
-            "and the ranks' directories in a directory that stays.",
+            "and the ranks' own directories in a directory that stays.",
             kJobOptionsText},
        .exits = {{"66", "The spec or a daemon's binary cannot be read"},
                  {"73", "The directory for logs cannot be created"},

@@ -3,6 +3,7 @@
 #include "absl/strings/str_cat.h"
 #include "cli/context.h"
 #include "cli/exit_code.h"
+#include "cli/files/upload.h"
 #include "cli/follow/follow_run.h"
 #include "cli/output/json.h"
 #include "cli/spec/job_options.h"
@@ -50,14 +51,18 @@ void PrintSubmitted(Context& context, const v1::SubmitJobResponse& response, boo
 }
 
 int Submit(Context& context, const SubmitFlags& flags) {
-  absl::StatusOr<v1::JobSpec> spec = MakeSpec(flags.job, context.trailing);
-  if (!spec.ok()) return context.Fail(spec.status(), SpecExitCode(spec.status()));
+  absl::StatusOr<JobToSubmit> job = MakeJob(flags.job, context.trailing, Place::kCluster);
+  if (!job.ok()) return context.Fail(job.status(), SpecExitCode(job.status()));
 
   v1::SubmitJobRequest request;
-  *request.mutable_spec() = *std::move(spec);
+  *request.mutable_spec() = std::move(job->spec);
   request.set_idempotency_key(flags.idempotency_key);
   request.set_validate_only(flags.dry_run);
   ClusterClient client(context.client_options());
+  if (!flags.dry_run) {
+    const absl::Status uploaded = UploadFiles(job->files, client, context.console);
+    if (!uploaded.ok()) return context.Fail(uploaded);
+  }
   const absl::StatusOr<v1::SubmitJobResponse> response = client.SubmitJob(request);
   if (!response.ok()) {
     const bool bad_spec = response.status().code() == absl::StatusCode::kInvalidArgument;
@@ -97,9 +102,9 @@ void AddSubmitVerbs(CLI::App& app, Context& context) {
        .usage = "[FILE] [OPTIONS] [-- CMD ARGS...]",
        .paragraphs = {"Prints the job's id and useful next commands. Once it exits with 0, the job "
                       "survives a crash of the coordinator.",
-                      kJobOptionsText},
+                      kJobOptionsText, kUploadText},
        .exits = {{"0", "The job is queued; with --follow, it succeeded"},
-                 {"66, 78", "The spec cannot be read; the spec is invalid"},
+                 {"66, 78", "The spec or a file of the job cannot be read; the spec is invalid"},
                  {"69", "The coordinator does not answer"}},
        .examples = {{"muster submit job.yaml", "queue a job"},
                     {"muster submit job.yaml --set train.epochs=5 --set resources.nodes=2",
@@ -122,11 +127,11 @@ void AddSubmitVerbs(CLI::App& app, Context& context) {
             "Ctrl-C asks whether to cancel the job or to detach from it; a second Ctrl-C cancels "
             "it. Without a terminal, SIGINT cancels the job. SIGTERM and SIGHUP detach: the job "
             "keeps running; follow it again with `muster wait` or `muster logs -f`.",
-            kJobOptionsText},
+            kJobOptionsText, kUploadText},
        .exits = {{"0", "The job succeeded"},
                  {"1 to 255", "Exit code of the first rank that failed; 128+n for signal n"},
                  {"1", "The job failed without an exit code"},
-                 {"66, 78", "The spec cannot be read; the spec is invalid"},
+                 {"66, 78", "The spec or a file of the job cannot be read; the spec is invalid"},
                  {"69", "The coordinator does not answer"},
                  {"124", "The job's time limit expired"},
                  {"130", "Cancelled or detached with Ctrl-C"}},

@@ -173,6 +173,8 @@ absl::StatusOr<Core::RankLocation> Core::FindRank(const JobId& id, Generation ge
                                           record->world_size(), " ranks"));
 }
 
+absl::flat_hash_set<std::string> Core::ListFiles() const { return parts_->jobs.Files(); }
+
 Stats Core::TakeStats() { return parts_->context.stats.Take(); }
 
 }  // namespace muster::core

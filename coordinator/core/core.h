@@ -18,6 +18,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/container/flat_hash_set.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
@@ -72,6 +73,8 @@ class Core {
     bool over = false;  // the rank has exited
   };
   absl::StatusOr<RankLocation> FindRank(const JobId& job, Generation generation, Rank rank) const;
+  // Digests of the files of all jobs.
+  absl::flat_hash_set<std::string> ListFiles() const;
   // Totals, and the samples since the last call.
   Stats TakeStats();
 

@@ -15,6 +15,7 @@
 #include "coordinator/service/read_log_call.h"
 #include "coordinator/service/validate.h"
 #include "coordinator/service/watch_job_call.h"
+#include "spec/files.h"
 #include "spec/spec.h"
 
 namespace muster::service {
@@ -104,14 +105,26 @@ grpc::ServerUnaryReactor* ClusterServiceImpl::SubmitJob(grpc::CallbackServerCont
     RETURN_IF_ERROR(CheckProtocolVersion(request->protocol_version(), "client"));
     RETURN_IF_ERROR(ValidateSubmit(*request));
     spec::ApplyDefaults(spec);
-    return spec::Validate(spec);
+    RETURN_IF_ERROR(spec::Validate(spec));
+    return spec::CheckUploadedFiles(spec);
   }();
   if (!valid.ok()) return Finish(reactor, valid);
   if (request->validate_only()) {
     *response->mutable_job()->mutable_spec() = std::move(spec);
     return Finish(reactor, absl::OkStatus());
   }
-  Submit(reactor, request, std::move(spec), response, kIdAttempts);
+  if (spec.files().empty()) {
+    Submit(reactor, request, std::move(spec), response, kIdAttempts);
+    return reactor;
+  }
+  files_.thread.Post([=, this, spec = std::move(spec)]() mutable {
+    const absl::Status stored = files_.store->CheckStored(spec, files_.clock().wall);
+    if (!stored.ok()) {
+      Finish(reactor, stored);
+      return;
+    }
+    Submit(reactor, request, std::move(spec), response, kIdAttempts);
+  });
   return reactor;
 }
 
@@ -291,6 +304,27 @@ grpc::ServerUnaryReactor* ClusterServiceImpl::DrainNode(grpc::CallbackServerCont
   return ChangeNode(reactor, request->name(),
                     core::CordonNode{NodeName(request->name()), request->reason(), /*drain=*/true},
                     response);
+}
+
+grpc::ServerUnaryReactor* ClusterServiceImpl::FindMissingFiles(
+    grpc::CallbackServerContext* context, const v1::FindMissingFilesRequest* request,
+    v1::FindMissingFilesResponse* response) {
+  grpc::ServerUnaryReactor* const reactor = context->DefaultReactor();
+  const absl::Status valid = ValidateFindMissingFiles(*request);
+  if (!valid.ok()) return Finish(reactor, valid);
+  files_.thread.Post([=, this] {
+    const std::vector<std::string> digests(request->sha256().begin(), request->sha256().end());
+    for (std::string& digest : files_.store->Missing(digests, files_.clock().wall)) {
+      *response->add_sha256() = std::move(digest);
+    }
+    Finish(reactor, absl::OkStatus());
+  });
+  return reactor;
+}
+
+grpc::ServerReadReactor<v1::UploadFileRequest>* ClusterServiceImpl::UploadFile(
+    grpc::CallbackServerContext* /*context*/, v1::UploadFileResponse* /*response*/) {
+  return StartUploadFile(files_);
 }
 
 grpc::ServerUnaryReactor* ClusterServiceImpl::GetVersion(grpc::CallbackServerContext* context,

@@ -9,6 +9,7 @@
 #include "absl/functional/any_invocable.h"
 #include "absl/synchronization/mutex.h"
 #include "coordinator/service/core_loop.h"
+#include "coordinator/service/file_calls.h"
 #include "coordinator/service/job_watchers.h"
 #include "coordinator/service/log_relay.h"
 #include "coordinator/service/pending_requests.h"
@@ -20,8 +21,8 @@ namespace muster::service {
 class ClusterServiceImpl : public v1::ClusterService::CallbackService {
  public:
   ClusterServiceImpl(CoreLoop& loop, PendingRequests& requests, JobWatchers& watchers,
-                     LogRelay& logs)
-      : loop_(loop), requests_(requests), watchers_(watchers), logs_(logs) {}
+                     LogRelay& logs, FileAccess& files)
+      : loop_(loop), requests_(requests), watchers_(watchers), logs_(logs), files_(files) {}
 
   grpc::ServerUnaryReactor* SubmitJob(grpc::CallbackServerContext* context,
                                       const v1::SubmitJobRequest* request,
@@ -63,6 +64,11 @@ class ClusterServiceImpl : public v1::ClusterService::CallbackService {
   grpc::ServerUnaryReactor* DrainNode(grpc::CallbackServerContext* context,
                                       const v1::DrainNodeRequest* request,
                                       v1::Node* response) override;
+  grpc::ServerUnaryReactor* FindMissingFiles(grpc::CallbackServerContext* context,
+                                             const v1::FindMissingFilesRequest* request,
+                                             v1::FindMissingFilesResponse* response) override;
+  grpc::ServerReadReactor<v1::UploadFileRequest>* UploadFile(
+      grpc::CallbackServerContext* context, v1::UploadFileResponse* response) override;
   grpc::ServerUnaryReactor* GetVersion(grpc::CallbackServerContext* context,
                                        const v1::GetVersionRequest* request,
                                        v1::GetVersionResponse* response) override;
@@ -88,6 +94,7 @@ class ClusterServiceImpl : public v1::ClusterService::CallbackService {
   PendingRequests& requests_;
   JobWatchers& watchers_;
   LogRelay& logs_;
+  FileAccess& files_;
 };
 
 }  // namespace muster::service

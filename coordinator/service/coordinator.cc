@@ -16,6 +16,7 @@
 #include "common/status.h"
 #include "coordinator/service/cluster_service.h"
 #include "coordinator/service/core_loop.h"
+#include "coordinator/service/file_calls.h"
 #include "coordinator/service/grpc_metrics.h"
 #include "coordinator/service/grpc_server.h"
 #include "coordinator/service/http/pages.h"
@@ -34,6 +35,8 @@ namespace {
 // The health check fails when a turn or a commit takes this long, so that the coordinator is
 // restarted.
 constexpr absl::Duration kStuck = absl::Seconds(30);
+// Interval at which files that no job references are looked for.
+constexpr absl::Duration kCollectInterval = absl::Minutes(10);
 // On shutdown, calls that have not ended after this time are cancelled.
 constexpr std::chrono::seconds kShutdownPatience(2);
 
@@ -48,17 +51,19 @@ void EndOnCommitFailure(const absl::Status& status) {
 
 class Coordinator::Impl : public TurnObserver {
  public:
-  Impl(const CoordinatorOptions& options, store::Store& store, std::unique_ptr<core::Core> core)
+  Impl(const CoordinatorOptions& options, store::Store& store, std::unique_ptr<core::Core> core,
+       std::unique_ptr<files::FileStore> files)
       : options_(options),
         logs_(sessions_),
+        files_{std::move(files), options.clock, {}},
         snapshots_([this](const core::Stats& stats) { metrics_.Observe(stats); }, options.clock),
         snapshot_metrics_(
             std::make_shared<SnapshotMetrics>([this] { return snapshots_.Get(); }, options.clock)),
         loop_(std::move(core), store,
               {options.clock, [this](core::Effects effects) { Deliver(std::move(effects)); },
                options.on_commit_failure, this}),
-        cluster_service_(loop_, requests_, watchers_, logs_),
-        worker_service_(loop_, sessions_, logs_) {}
+        cluster_service_(loop_, requests_, watchers_, logs_, files_),
+        worker_service_(loop_, sessions_, logs_, files_) {}
   ~Impl() override;
 
   absl::Status Serve();
@@ -71,6 +76,8 @@ class Coordinator::Impl : public TurnObserver {
   friend class Coordinator;
   void Deliver(core::Effects effects);
   void HandleHttp();
+  // Removes files that no job references; called on the core thread.
+  void CollectFiles(const core::Core& core, const Time& now);
 
   const CoordinatorOptions options_;
   Metrics metrics_;
@@ -78,9 +85,12 @@ class Coordinator::Impl : public TurnObserver {
   PendingRequests requests_;
   JobWatchers watchers_;
   LogRelay logs_;
+  FileAccess files_;
   SnapshotPublisher snapshots_;
   std::shared_ptr<SnapshotMetrics> snapshot_metrics_;
-  SteadyTime next_watchdog_;  // core thread only
+  // Core thread only.
+  SteadyTime next_watchdog_;
+  SteadyTime next_collection_;
   CoreLoop loop_;
   ClusterServiceImpl cluster_service_;
   WorkerServiceImpl worker_service_;
@@ -151,7 +161,16 @@ SteadyTime Coordinator::Impl::AfterTurn(core::Core& core, absl::Span<const JobId
     if (!notified.ok()) LOG(WARNING) << notified.message();
     next_watchdog_ = now.steady + options_.watchdog_interval;
   }
-  return std::min(next_watchdog_, snapshots_.Refresh(core, changed, now));
+  if (now.steady >= next_collection_) CollectFiles(core, now);
+  return std::min({next_watchdog_, next_collection_, snapshots_.Refresh(core, changed, now)});
+}
+
+void Coordinator::Impl::CollectFiles(const core::Core& core, const Time& now) {
+  next_collection_ = now.steady + kCollectInterval;
+  files_.thread.Post([this, referenced = core.ListFiles(), wall = now.wall] {
+    const size_t removed = files_.store->CollectGarbage(referenced, wall);
+    LOG_IF(INFO, removed > 0) << "removed " << removed << " files that no job references";
+  });
 }
 
 Coordinator::Impl::~Impl() {
@@ -175,6 +194,8 @@ absl::StatusOr<std::unique_ptr<Coordinator>> Coordinator::Start(const Coordinato
   if (complete.core.incarnation.value() == 0) {
     complete.core.incarnation = Incarnation(RandomId());
   }
+  ASSIGN_OR_RETURN(std::unique_ptr<files::FileStore> files,
+                   files::FileStore::Open(complete.files_dir));
   auto core = std::make_unique<core::Core>(complete.core);
   ASSIGN_OR_RETURN(const std::vector<store::Record> records, store.Scan(""));
   ASSIGN_OR_RETURN(const core::Effects effects, core->Load(records, complete.clock()));
@@ -183,7 +204,7 @@ absl::StatusOr<std::unique_ptr<Coordinator>> Coordinator::Start(const Coordinato
   }
   for (const std::string& line : effects.logs) LOG(INFO) << line;
   LOG(INFO) << "recovered " << records.size() << " records";
-  auto impl = std::make_unique<Impl>(complete, store, std::move(core));
+  auto impl = std::make_unique<Impl>(complete, store, std::move(core), std::move(files));
   RETURN_IF_ERROR(impl->Serve());
   return std::unique_ptr<Coordinator>(new Coordinator(std::move(impl)));
 }

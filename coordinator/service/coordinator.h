@@ -25,6 +25,7 @@ namespace muster::service {
 struct CoordinatorOptions {
   std::string listen = "127.0.0.1:7070";  // gRPC, HOST:PORT; port 0 selects a free port
   std::string http = "127.0.0.1:7071";
+  std::string files_dir;  // directory for files of jobs; empty: a temporary one
   AccessOptions access;
   security::TlsFiles tls;
   core::Options core;         // an incarnation of 0 is replaced by a random one

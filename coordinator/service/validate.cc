@@ -12,6 +12,7 @@
 #include "common/report_bounds.h"
 #include "common/status.h"
 #include "common/version.h"
+#include "spec/files.h"
 
 namespace muster::service {
 namespace {
@@ -212,6 +213,16 @@ absl::Status ValidateWorkerMessage(const v1::WorkerMessage& message) {
       return Invalid("the message is of an unknown kind");
   }
   return Invalid("the message is of an unknown kind");
+}
+
+absl::Status ValidateFindMissingFiles(const v1::FindMissingFilesRequest& request) {
+  RETURN_IF_ERROR(CheckCount("the digests", request.sha256_size(), limits::kFiles));
+  for (const std::string& digest : request.sha256()) {
+    if (!spec::IsSha256(digest)) {
+      return Invalid("'", absl::CHexEscape(digest.substr(0, 100)), "' is not a SHA-256 digest");
+    }
+  }
+  return absl::OkStatus();
 }
 
 std::string PeerHost(absl::string_view peer) {

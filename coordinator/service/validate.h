@@ -30,6 +30,8 @@ absl::Status ValidateCancel(const v1::CancelJobRequest& request);
 
 absl::Status ValidateReadLog(const v1::ReadLogRequest& request);
 
+absl::Status ValidateFindMissingFiles(const v1::FindMissingFilesRequest& request);
+
 // Checks the first message of a session. Errors: FAILED_PRECONDITION for another protocol version,
 // otherwise INVALID_ARGUMENT.
 absl::Status ValidateHello(const v1::Hello& hello);

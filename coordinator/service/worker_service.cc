@@ -15,4 +15,9 @@ grpc::ServerReadReactor<v1::SendLogRequest>* WorkerServiceImpl::SendLog(
   return SendLogCall::Start(context, logs_);
 }
 
+grpc::ServerWriteReactor<v1::FetchFileResponse>* WorkerServiceImpl::FetchFile(
+    grpc::CallbackServerContext* /*context*/, const v1::FetchFileRequest* request) {
+  return StartFetchFile(files_, *request);
+}
+
 }  // namespace muster::service

@@ -4,6 +4,7 @@
 #define MUSTER_COORDINATOR_SERVICE_WORKER_SERVICE_H_
 
 #include "coordinator/service/core_loop.h"
+#include "coordinator/service/file_calls.h"
 #include "coordinator/service/log_relay.h"
 #include "coordinator/service/worker_sessions.h"
 #include "proto/muster/v1/worker.grpc.pb.h"
@@ -13,18 +14,21 @@ namespace muster::service {
 // All referenced objects must outlive the server with which this service is registered.
 class WorkerServiceImpl : public v1::WorkerService::CallbackService {
  public:
-  WorkerServiceImpl(CoreLoop& loop, WorkerSessions& sessions, LogRelay& logs)
-      : loop_(loop), sessions_(sessions), logs_(logs) {}
+  WorkerServiceImpl(CoreLoop& loop, WorkerSessions& sessions, LogRelay& logs, FileAccess& files)
+      : loop_(loop), sessions_(sessions), logs_(logs), files_(files) {}
 
   grpc::ServerBidiReactor<v1::WorkerMessage, v1::CoordinatorMessage>* Session(
       grpc::CallbackServerContext* context) override;
   grpc::ServerReadReactor<v1::SendLogRequest>* SendLog(grpc::CallbackServerContext* context,
                                                        v1::SendLogResponse* response) override;
+  grpc::ServerWriteReactor<v1::FetchFileResponse>* FetchFile(
+      grpc::CallbackServerContext* context, const v1::FetchFileRequest* request) override;
 
  private:
   CoreLoop& loop_;
   WorkerSessions& sessions_;
   LogRelay& logs_;
+  FileAccess& files_;
 };
 
 }  // namespace muster::service

@@ -49,6 +49,14 @@ std::vector<Row> OptionVariables() {
   return rows;
 }
 
+std::vector<Row> InheritedRows() {
+  std::vector<Row> rows;
+  for (const agent::InheritedVariable& variable : agent::kInheritedVariables) {
+    rows.push_back({Code(variable.name), variable.meaning});
+  }
+  return rows;
+}
+
 std::vector<Row> JobVariables() {
   std::vector<Row> rows;
   for (const agent::CommandVariable& variable : agent::kCommandVariables) {
@@ -66,12 +74,16 @@ std::string EnvironmentPage() {
       "those that configure Muster's programs. ",
       GeneratedFrom("`worker/agent/generation/environment.h` and the programs' options"),
       "## Environment of a command job\n\n"
-      "Each rank inherits the environment of its worker, without the worker's `MUSTER_*` settings "
-      "except `MUSTER_CUDA_LIBRARY_PATH`.\n"
-      "The job's `env` comes on top of it. The variables below are set as well; those marked as "
-      "default are set only if neither the worker's\n"
-      "environment nor `env` has them, the others override both.\n\n",
+      "The variables below are set for each rank. Those marked as default are set only if they are "
+      "neither inherited nor in the job's\n"
+      "`env`; the others override both.\n\n",
       Table({"variable", "default", "value"}, JobVariables()),
+      "## Inherited variables\n\n"
+      "Of its worker's environment, a rank inherits these variables; `*` stands for any ending. "
+      "With `muster-worker --inherit-env=all`, which\n"
+      "`muster local` uses, it inherits all except `OLDPWD` and the worker's other `MUSTER_*` "
+      "settings. The job's `env` overrides them.\n\n",
+      Table({"variable", "meaning"}, InheritedRows()),
       "## Options of Muster's programs\n\n"
       "A global option of `muster` and any flag of the daemons can be set by a variable. The "
       "command line overrides the variable, which\n"

@@ -30,7 +30,8 @@ class FakeGpus:
         fresh.rename(self.path)
 
     def flags(self, library="libfake_nvml.so"):
-        return [f"--nvml-library={binary('worker/gpu/testing/' + library)}"]
+        # The ranks need the variables that describe the fake machine.
+        return [f"--nvml-library={binary('worker/gpu/testing/' + library)}", "--inherit-env=all"]
 
     def environment(self, environment):
         return dict(environment, FAKE_NVML=str(self.path))

@@ -23,6 +23,7 @@
 #include "glog/logging.h"
 #include "worker/agent/data_directory.h"
 #include "worker/agent/event_loop.h"
+#include "worker/agent/files/file_placer.h"
 #include "worker/agent/generation/devices.h"
 #include "worker/agent/generation/generation_table.h"
 #include "worker/agent/logs/log_server.h"
@@ -68,6 +69,8 @@ class AgentImpl final : public Agent {
       *message.mutable_slots() = std::move(report);
       session_on_loop_->Send(std::move(message));
     });
+    ASSIGN_OR_RETURN(files_, FilePlacer::Open(options_.coordinator, options_.security,
+                                              directory_->Files(), options_.file_cache_bytes));
     table_ = std::make_unique<GenerationTable>(MakeContext());
     sweeper_ = std::make_unique<EventLoop>("sweeper");
     loop_->RunAndWait([this] {
@@ -101,6 +104,7 @@ class AgentImpl final : public Agent {
     session_.reset();
     log_server_.reset();
     sweeper_.reset();
+    files_.reset();
     gpu_metrics_.reset();
     loop_->RunAndWait([this] {
       table_.reset();
@@ -126,7 +130,7 @@ class AgentImpl final : public Agent {
     context.loop = loop_.get();
     context.directory = directory_.get();
     context.progress = &board_;
-    context.environment.inherited = InheritedVariables(environ);
+    context.environment.inherited = InheritedVariables(environ, options_.inherit_env);
     context.environment.node_name = options_.name;
     context.environment.worker_socket = absl::StrCat("unix:", directory_->RankSocket());
     context.environment.cache_dir = directory_->Cache();
@@ -142,6 +146,12 @@ class AgentImpl final : public Agent {
     }
     context.shim_binary = options_.shim_binary;
     context.rank_binary = options_.rank_binary;
+    context.place_files = [this](const v1::JobSpec& spec, std::vector<std::string> directories,
+                                 std::function<void(const absl::Status&)> done) {
+      files_->Place(spec, std::move(directories), [this, done](const absl::Status& status) {
+        loop_->Post([done, status] { done(status); });
+      });
+    };
     context.send = [this](v1::WorkerMessage message) {
       if (session_on_loop_ != nullptr) session_on_loop_->Send(std::move(message));
     };
@@ -312,6 +322,7 @@ class AgentImpl final : public Agent {
   std::unique_ptr<Devices> devices_;
   std::unique_ptr<GenerationTable> table_;
   std::unique_ptr<EventLoop> sweeper_;
+  std::unique_ptr<FilePlacer> files_;
   std::unique_ptr<RankServer> rank_server_;
   std::shared_ptr<Metrics> metrics_;
   std::shared_ptr<prometheus::Collectable> gpu_metrics_;  // null without GPUs

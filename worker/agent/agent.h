@@ -15,6 +15,7 @@
 #include "common/http/address.h"
 #include "common/security/client_security.h"
 #include "worker/agent/generation/devices.h"
+#include "worker/agent/generation/environment.h"
 #include "worker/agent/retention.h"
 
 namespace muster::agent {
@@ -29,6 +30,8 @@ struct AgentOptions {
   std::string http = "127.0.0.1:0";
   DeviceOptions devices;
   std::map<std::string, std::string> labels;
+  Inherit inherit_env = Inherit::kDefault;        // what ranks inherit of this worker's environment
+  uint64_t file_cache_bytes = uint64_t{4} << 30;  // of jobs' files that are kept for later jobs
   // Divides the CPUs that this worker may use among its slots (a GPU slot gets CPUs near the GPU),
   // and binds each rank to the CPUs of its slots. Only correct if no other worker uses these CPUs,
   // which a worker cannot detect.

@@ -286,5 +286,32 @@ TEST_F(CommandJobTest, ReportsDeletedLog) {
               HasSubstr("kept for 7 days and 10GiB (--keep-logs"));
 }
 
+TEST_F(CommandJobTest, RunsInPwdWithPlaceholdersReplaced) {
+  StartBoth();
+  v1::CoordinatorMessage message = Launch("");
+  v1::JobSpec& spec = *message.mutable_launch()->mutable_spec();
+  spec.clear_command();
+  for (const char* word : {"/usr/bin/env", "PLACE={node}/{rank}", "env"}) spec.add_command(word);
+  coordinator_->Send(message);
+  WaitForRank(0, IsExited);
+  EXPECT_EQ(Variable("PWD"), directory_ + "/data/jobs/job-1/work/rank-0000");
+  EXPECT_EQ(Variable("PLACE"), "node-a/0");
+}
+
+// The scripted coordinator does not serve files.
+TEST_F(CommandJobTest, ReportsFilesThatCannotBePlaced) {
+  StartBoth();
+  v1::CoordinatorMessage message = Launch("true", /*ranks=*/2);
+  v1::FileSpec& file = *message.mutable_launch()->mutable_spec()->add_files();
+  file.set_path("conf/a.yaml");
+  file.set_sha256(std::string(64, 'a'));
+  coordinator_->Send(message);
+  for (const uint32_t rank : {0, 1}) {
+    const v1::RankReport report = WaitForRank(rank, IsExited);
+    EXPECT_THAT(report.exit().failure().message(), HasSubstr("files: conf/a.yaml: "));
+    EXPECT_EQ(report.pid(), 0);
+  }
+}
+
 }  // namespace
 }  // namespace muster::agent

@@ -83,6 +83,8 @@ std::string DataDirectory::RankSocket() const { return absl::StrCat(path_, "/run
 
 std::string DataDirectory::Cache() const { return absl::StrCat(path_, "/cache"); }
 
+std::string DataDirectory::Files() const { return absl::StrCat(path_, "/files"); }
+
 std::string DataDirectory::Jobs() const { return absl::StrCat(path_, "/jobs"); }
 
 std::string DataDirectory::Job(const std::string& job_id) const {

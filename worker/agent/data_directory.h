@@ -3,6 +3,7 @@
 //   lock                                    locked by the running worker
 //   run/rank.sock                           socket of the rank service
 //   cache/                                  unpacked data sets, shared by all ranks
+//   files/                                  contents of jobs' files, see files/file_cache.h
 //   jobs/JOB/generation-K/launch.pb         the launch; world.pb once the world is known; for a
 //                                           command job, master: its endpoint
 //   jobs/JOB/generation-K/rank-0007/        one shim: instructions, shim.sock, report.pb, exit; for
@@ -43,6 +44,7 @@ class DataDirectory {
   const std::string& path() const { return path_; }
   std::string RankSocket() const;
   std::string Cache() const;
+  std::string Files() const;
   std::string Jobs() const;
   std::string Job(const std::string& job_id) const;
   std::string Generation(const std::string& job_id, uint64_t generation) const;

@@ -102,6 +102,14 @@ std::vector<const Job*> JobTable::List(const v1::ListJobsRequest& request) const
   return chosen;
 }
 
+absl::flat_hash_set<std::string> JobTable::Files() const {
+  absl::flat_hash_set<std::string> digests;
+  for (const auto& [id, job] : jobs_) {
+    for (const v1::FileSpec& file : job.spec().files()) digests.insert(file.sha256());
+  }
+  return digests;
+}
+
 // ------------------------------------------------------------------------------------------------
 // life cycle
 

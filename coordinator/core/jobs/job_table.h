@@ -16,6 +16,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/container/flat_hash_set.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
@@ -51,6 +52,8 @@ class JobTable {
   absl::StatusOr<const Job*> Get(const JobId& id) const;
   // The jobs that the request selects, newest first.
   std::vector<const Job*> List(const v1::ListJobsRequest& request) const;
+  // Digests of the files of all jobs.
+  absl::flat_hash_set<std::string> Files() const;
 
   // ---- Life cycle
   struct Submitted {

@@ -3,10 +3,12 @@
 #include <algorithm>
 #include <utility>
 
+#include "absl/algorithm/container.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/string_view.h"
+#include "absl/strings/strip.h"
 #include "absl/time/time.h"
 #include "common/proto_time.h"
 
@@ -65,6 +67,17 @@ void AddPlace(const NodeEnvironment& node, const v1::Launch& launch,
   variables["CUDA_VISIBLE_DEVICES"] = VisibleDevices(node, placement);
 }
 
+bool IsInherited(absl::string_view variable, Inherit inherit) {
+  const bool listed =
+      absl::c_any_of(kInheritedVariables, [variable](const InheritedVariable& entry) {
+        absl::string_view name = entry.name;
+        return absl::ConsumeSuffix(&name, "*") ? absl::StartsWith(variable, name)
+                                               : variable == name;
+      });
+  if (listed || inherit == Inherit::kDefault) return listed;
+  return !absl::StartsWith(variable, "MUSTER_") && variable != "OLDPWD";
+}
+
 void AddTorch(const v1::Launch& launch, const v1::RankPlacement& placement,
               const RankEnvironment& rank, Variables& variables) {
   variables["ROLE_NAME"] = "default";
@@ -96,15 +109,14 @@ void AddMuster(const NodeEnvironment& node, const v1::Launch& launch, const std:
 
 }  // namespace
 
-Variables InheritedVariables(const char* const* environment) {
+Variables InheritedVariables(const char* const* environment, Inherit inherit) {
   Variables variables;
   for (; *environment != nullptr; ++environment) {
     const absl::string_view entry = *environment;
     const size_t equals = entry.find('=');
     if (equals == absl::string_view::npos) continue;
     const absl::string_view name = entry.substr(0, equals);
-    if (absl::StartsWith(name, "MUSTER_") && name != "MUSTER_CUDA_LIBRARY_PATH") continue;
-    variables.emplace(name, entry.substr(equals + 1));
+    if (IsInherited(name, inherit)) variables.emplace(name, entry.substr(equals + 1));
   }
   return variables;
 }
@@ -115,6 +127,7 @@ std::vector<std::string> RankVariables(const NodeEnvironment& node, const v1::La
   Variables variables = node.inherited;
   AddDefaults(node, launch, placement, variables);
   for (const auto& entry : launch.spec().env()) variables[entry.first] = entry.second;
+  variables["PWD"] = rank.workdir;
   AddPlace(node, launch, placement, variables);
   AddMuster(node, launch, rank.token, variables);
   if (launch.spec().has_train()) {

@@ -19,7 +19,7 @@ using Variables = std::map<std::string, std::string>;
 // A variable that RankVariables sets for a rank of a command job.
 struct CommandVariable {
   const char* name;
-  // Whether the worker's environment and the job's `env` override it.
+  // Whether the inherited environment and the job's `env` override it.
   bool is_default;
   const char* meaning;  // for docs/reference/environment.md
 };
@@ -52,6 +52,7 @@ inline constexpr CommandVariable kCommandVariables[] = {
     {"NCCL_SOCKET_IFNAME", true, "As GLOO_SOCKET_IFNAME."},
     {"OMP_NUM_THREADS", true, "`resources.threads_per_rank` of the spec."},
     {"PYTHONUNBUFFERED", true, "`1`, so that output appears in the logs at once."},
+    {"PWD", false, "Working directory of the rank."},
     {"MUSTER_JOB_ID", false, "Id of the job."},
     {"MUSTER_GENERATION", false, "Generation of the job, from 1; each restart starts a new one."},
     {"MUSTER_NODE_NAME", false, "Name of the node."},
@@ -66,9 +67,41 @@ inline constexpr CommandVariable kCommandVariables[] = {
      "Credential of the rank for MUSTER_WORKER_SOCKET; keep it secret."},
 };
 
+// A variable of the worker's environment that its ranks inherit by default.
+struct InheritedVariable {
+  const char* name;     // may end with *, for all names with that prefix
+  const char* meaning;  // for docs/reference/environment.md
+};
+
+inline constexpr InheritedVariable kInheritedVariables[] = {
+    {"PATH", "Where programs are searched."},
+    {"HOME", "Home directory of the worker's user."},
+    {"USER", "Name of the worker's user."},
+    {"LOGNAME", "As USER."},
+    {"SHELL", "Shell of the worker's user."},
+    {"LANG", "Locale."},
+    {"LANGUAGE", "Languages of messages."},
+    {"LC_*", "Parts of the locale."},
+    {"TZ", "Time zone."},
+    {"TMPDIR", "Directory for temporary files."},
+    {"LD_LIBRARY_PATH", "Where libraries are searched, such as those of CUDA."},
+    {"CUDA_*", "Settings of CUDA, such as CUDA_HOME and CUDA_DEVICE_ORDER."},
+    {"NVIDIA_*", "Settings of NVIDIA's driver and container tools."},
+    {"NCCL_*", "Settings of NCCL for this node, such as NCCL_IB_HCA."},
+    {"GLOO_*", "Settings of Gloo for this node, such as GLOO_SOCKET_IFNAME."},
+    {"UCX_*", "Settings of UCX, which NCCL and MPI may use between nodes."},
+    {"FI_*", "Settings of libfabric, which NCCL may use between nodes."},
+    {"MUSTER_CUDA_LIBRARY_PATH", "Where NVIDIA's libraries are searched first."},
+};
+
+enum class Inherit {
+  kDefault,  // kInheritedVariables
+  kAll,      // the whole environment, without the worker's own settings and OLDPWD
+};
+
 // Values that are the same for all ranks of this worker.
 struct NodeEnvironment {
-  Variables inherited;  // the worker's environment without the worker's own settings
+  Variables inherited;  // from the worker's environment
   std::string node_name;
   std::string worker_socket;  // a gRPC target
   std::string cache_dir;
@@ -81,6 +114,7 @@ struct NodeEnvironment {
 // Values of one rank.
 struct RankEnvironment {
   std::string token;
+  std::string workdir;
   // For a train job: the file with the serialised launch, which a rank reads to prepare while it
   // waits for its peers.
   std::string launch_file;
@@ -91,9 +125,9 @@ struct RankEnvironment {
   std::string checkpoint_dir;  // kept across the job's generations
 };
 
-// The worker's environment without the worker's settings (MUSTER_*), but with
-// MUSTER_CUDA_LIBRARY_PATH, which ranks need to find NVIDIA's libraries.
-Variables InheritedVariables(const char* const* environment);
+// What ranks inherit of the worker's environment. The worker's own settings (MUSTER_*) are never
+// inherited, except MUSTER_CUDA_LIBRARY_PATH, which ranks need to find NVIDIA's libraries.
+Variables InheritedVariables(const char* const* environment, Inherit inherit);
 
 // The environment as NAME=value entries. Later sources override earlier ones: inherited, defaults,
 // the job's `env`, and the rank's placement, which a job cannot override. A command gets the

@@ -52,12 +52,38 @@ class EnvironmentTest : public ::testing::Test {
   muster::agent::RankEnvironment rank_;
 };
 
+TEST_F(EnvironmentTest, InheritsListedVariables) {
+  const char* const worker[] = {"PATH=/bin",
+                                "PATHS=/bin",
+                                "LC_TIME=C",
+                                "LC=C",
+                                "NCCL_DEBUG=a=b",
+                                "AWS_CA_BUNDLE=/ca",
+                                "PIP_INDEX_URL=u",
+                                "MUSTER_COORDINATOR=c:1",
+                                "MUSTER_CUDA_LIBRARY_PATH=/a:/b",
+                                nullptr};
+  const muster::agent::Variables expected = {{"PATH", "/bin"},
+                                             {"LC_TIME", "C"},
+                                             {"NCCL_DEBUG", "a=b"},
+                                             {"MUSTER_CUDA_LIBRARY_PATH", "/a:/b"}};
+  EXPECT_EQ(InheritedVariables(worker, Inherit::kDefault), expected);
+}
+
 TEST_F(EnvironmentTest, InheritsAllButTheWorkersSettings) {
   const char* const worker[] = {"PATH=/bin", "MUSTER_COORDINATOR=c:1",         "A=b=c",
-                                "EMPTY=",    "MUSTER_CUDA_LIBRARY_PATH=/a:/b", nullptr};
+                                "EMPTY=",    "MUSTER_CUDA_LIBRARY_PATH=/a:/b", "OLDPWD=/",
+                                nullptr};
   const muster::agent::Variables expected = {
       {"PATH", "/bin"}, {"A", "b=c"}, {"EMPTY", ""}, {"MUSTER_CUDA_LIBRARY_PATH", "/a:/b"}};
-  EXPECT_EQ(InheritedVariables(worker), expected);
+  EXPECT_EQ(InheritedVariables(worker, Inherit::kAll), expected);
+}
+
+TEST_F(EnvironmentTest, SetsPwdToTheWorkingDirectory) {
+  launch_.mutable_spec()->add_command("true");
+  node_.inherited["PWD"] = "/worker";
+  rank_.workdir = "/srv/job";
+  EXPECT_THAT(Variables(), AllOf(Contains("PWD=/srv/job"), Not(Contains("PWD=/worker"))));
 }
 
 TEST_F(EnvironmentTest, SetsPlacementVariables) {

@@ -7,9 +7,7 @@
 #include <utility>
 #include <vector>
 
-#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/strip.h"
 #include "common/now.h"
 #include "common/proto_time.h"
 #include "common/random_id.h"
@@ -19,34 +17,17 @@
 #include "glog/logging.h"
 #include "worker/agent/generation/exit_info.h"
 #include "worker/agent/generation/rank_launch.h"
+#include "worker/agent/generation/rank_token.h"
 #include "worker/shim/fields.h"
 
 namespace muster::agent {
 namespace {
 
-constexpr char kTokenVariable[] = "MUSTER_RANK_TOKEN=";
 constexpr char kWorldFile[] = "/world.pb";
 constexpr char kMasterFile[] = "/master";
 constexpr char kReportFile[] = "/report.pb";
 // The id of the worker's own call; ids of ranks' calls start at 1.
 constexpr CallId kOwnCall = 0;
-
-std::string TokenIn(const shim::Instructions& instructions) {
-  for (const std::string& entry : instructions.environment) {
-    if (absl::StartsWith(entry, kTokenVariable)) {
-      return std::string(absl::StripPrefix(entry, kTokenVariable));
-    }
-  }
-  return "";
-}
-
-// Compares in constant time.
-bool SameToken(const std::string& a, const std::string& b) {
-  if (a.size() != b.size() || a.empty()) return false;
-  unsigned char difference = 0;
-  for (size_t i = 0; i < a.size(); ++i) difference |= static_cast<unsigned char>(a[i] ^ b[i]);
-  return difference == 0;
-}
 
 std::vector<uint32_t> SlotsOf(const v1::RankPlacement& placement) {
   return {placement.slots().begin(), placement.slots().end()};
@@ -193,6 +174,21 @@ void Generation::HoldMasterAgain() {
 }
 
 void Generation::StartRanks(const absl::StatusOr<MasterEndpoint>& master) {
+  if (!master.ok() || launch_.spec().files().empty()) return LaunchRanks(master);
+  std::vector<std::string> directories;
+  for (const auto& [number, rank] : ranks_) {
+    directories.push_back(context_.directory->Work(job_id(), number));
+  }
+  context_.place_files(launch_.spec(), std::move(directories),
+                       [this, self = self_, master = *master](const absl::Status& placed) {
+                         // The generation was stopped or destroyed meanwhile.
+                         if (*self == nullptr || directive_.has_value()) return;
+                         if (!placed.ok()) return LaunchRanks(placed);
+                         LaunchRanks(master);
+                       });
+}
+
+void Generation::LaunchRanks(const absl::StatusOr<MasterEndpoint>& master) {
   for (auto& [number, rank] : ranks_) {
     if (rank.report.phase() == v1::EXITED) continue;
     const absl::Status status = master.ok() ? StartRank(rank, *master) : master.status();

@@ -102,7 +102,9 @@ class Generation {
   std::string RankDirectory(uint32_t rank) const;
   std::string File(const char* name) const;
   absl::Status MakeFiles() const;
+  // Places the job's files, then launches the ranks. With an error, reports all ranks as EXITED.
   void StartRanks(const absl::StatusOr<MasterEndpoint>& master);
+  void LaunchRanks(const absl::StatusOr<MasterEndpoint>& master);
   absl::Status StartRank(RankState& rank, const MasterEndpoint& master);
   // On node rank 0: reserves a port.
   absl::StatusOr<MasterEndpoint> HoldMaster();

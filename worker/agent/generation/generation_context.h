@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "proto/muster/v1/worker.pb.h"
 #include "worker/agent/data_directory.h"
 #include "worker/agent/event_loop.h"
@@ -30,6 +31,10 @@ struct GenerationContext {
   std::vector<std::vector<int>> cpus_of_slots;
   std::string shim_binary;
   std::string rank_binary;
+  // Places the files of a spec in the directories, then calls `done` on the loop.
+  std::function<void(const v1::JobSpec& spec, std::vector<std::string> directories,
+                     std::function<void(const absl::Status&)> done)>
+      place_files;
   // Messages are dropped while there is no session: the next Hello contains the full state.
   std::function<void(v1::WorkerMessage)> send;
   // No process of the rank is left, and its logs are complete.

@@ -9,6 +9,7 @@
 #include "common/proto_time.h"
 #include "common/status.h"
 #include "glog/logging.h"
+#include "spec/files.h"
 
 namespace muster::agent {
 namespace {
@@ -42,7 +43,7 @@ absl::Status CheckLaunch(const v1::Launch& launch) {
   if (launch.spec().has_train() == !launch.spec().command().empty()) {
     return absl::InvalidArgumentError("neither a train job nor a command");
   }
-  return absl::OkStatus();
+  return spec::CheckUploadedFiles(launch.spec());
 }
 
 GenerationTable::GenerationTable(GenerationContext context) : context_(std::move(context)) {}

@@ -7,6 +7,7 @@
 #include "absl/time/time.h"
 #include "common/proto_time.h"
 #include "spec/spec.h"
+#include "worker/agent/generation/placeholders.h"
 #include "worker/shim/cgroup.h"
 
 namespace muster::agent {
@@ -50,11 +51,16 @@ shim::Instructions MakeInstructions(const GenerationContext& context, const v1::
   environment.checkpoint_dir = directory.Checkpoint(job);
 
   shim::Instructions instructions;
-  instructions.command.assign(spec.command().begin(), spec.command().end());
+  const Placeholders values = {rank, placement.local_rank(), launch.node_rank(),
+                               context.environment.node_name};
+  for (const std::string& argument : spec.command()) {
+    instructions.command.push_back(ReplacePlaceholders(argument, values));
+  }
   if (spec.has_train()) instructions.command = {context.rank_binary};
-  instructions.environment = RankVariables(context.environment, launch, placement, environment);
   instructions.workdir = spec.workdir();
   if (instructions.workdir.empty()) instructions.workdir = directory.Work(job, rank);
+  environment.workdir = instructions.workdir;
+  instructions.environment = RankVariables(context.environment, launch, placement, environment);
   instructions.stdout_path = directory.Log(job, generation, rank, v1::STDOUT);
   instructions.stderr_path = directory.Log(job, generation, rank, v1::STDERR);
   instructions.failure_timeout_ms = absl::ToInt64Milliseconds(FromProto(spec.failure_timeout()));

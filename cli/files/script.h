@@ -1,0 +1,18 @@
+// Finds the user's script in a command.
+#ifndef MUSTER_CLI_FILES_SCRIPT_H_
+#define MUSTER_CLI_FILES_SCRIPT_H_
+
+#include <string>
+#include <vector>
+
+namespace muster::cli {
+
+// The argument that names the script: the program itself if it has a relative path, as in
+// ./train.sh, or the first argument of an interpreter that is not an option, as in
+// `python3 -u train.py`. Empty if there is none, as for `python3 -m train`, or if its path is
+// absolute.
+std::string ScriptOf(const std::vector<std::string>& command);
+
+}  // namespace muster::cli
+
+#endif  // MUSTER_CLI_FILES_SCRIPT_H_

@@ -1,0 +1,149 @@
+#include "cli/spec/job_options.h"
+
+#include <stdlib.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <fstream>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+namespace muster::cli {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+
+namespace fs = std::filesystem;
+
+class JobOptionsTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    before_ = fs::current_path();
+    here_ = fs::canonical(::testing::TempDir()).string() + "/job-" +
+            ::testing::UnitTest::GetInstance()->current_test_info()->name();
+    fs::remove_all(here_);
+    Write("train.py", "import conf");
+    Write("conf/a.yaml", "a: 1");
+    fs::current_path(here_);
+  }
+  void TearDown() override { fs::current_path(before_); }
+
+  void Write(const std::string& path, const std::string& content) {
+    const fs::path file = fs::path(here_) / path;
+    fs::create_directories(file.parent_path());
+    std::ofstream(file) << content;
+  }
+
+  JobToSubmit Make(const std::vector<std::string>& command, Place place = Place::kCluster) {
+    auto job = MakeJob(options_, command, place);
+    EXPECT_TRUE(job.ok()) << job.status();
+    return job.ok() ? *std::move(job) : JobToSubmit();
+  }
+  std::string Problem(const std::vector<std::string>& command) {
+    return std::string(MakeJob(options_, command, Place::kCluster).status().message());
+  }
+  static std::vector<std::string> PathsOf(const JobToSubmit& job) {
+    std::vector<std::string> paths;
+    for (const v1::FileSpec& file : job.spec.files()) paths.push_back(file.path());
+    return paths;
+  }
+
+  fs::path before_;
+  std::string here_;
+  JobOptions options_;
+};
+
+TEST_F(JobOptionsTest, UploadsScriptOfCommand) {
+  const JobToSubmit job = Make({"python3", "-u", "train.py"});
+  EXPECT_THAT(PathsOf(job), ElementsAre("train.py"));
+  EXPECT_EQ(job.files.files().at("train.py").source, here_ + "/train.py");
+  EXPECT_EQ(job.spec.files(0).size_bytes(), 11);
+  EXPECT_EQ(job.spec.workdir(), "");
+  EXPECT_THAT(PathsOf(Make({"./train.py"})), ElementsAre("train.py"));
+  EXPECT_THAT(PathsOf(Make({"python3", "other.py"})), IsEmpty());
+  EXPECT_THAT(PathsOf(Make({"python3", here_ + "/train.py"})), IsEmpty());
+  EXPECT_THAT(PathsOf(Make({"python3", "conf"})), IsEmpty());
+}
+
+TEST_F(JobOptionsTest, WorkdirReplacesUpload) {
+  setenv("HOME", "/home/u", 1);
+  for (const auto& [given, expected] :
+       {std::pair(".", here_), std::pair("conf/", here_ + "/conf"),
+        std::pair("/srv/../srv/job", std::string("/srv/job")),
+        std::pair("~", std::string("/home/u")), std::pair("~/x", std::string("/home/u/x")),
+        std::pair("~x", here_ + "/~x")}) {
+    options_.workdir = given;
+    const JobToSubmit job = Make({"python3", "train.py"});
+    EXPECT_EQ(job.spec.workdir(), expected);
+    EXPECT_THAT(PathsOf(job), IsEmpty());
+  }
+  options_.files = {"conf"};
+  EXPECT_THAT(Problem({"python3", "train.py"}), HasSubstr("workdir is set; remove one of them"));
+}
+
+TEST_F(JobOptionsTest, RefusesScriptOutsideOfTheFolder) {
+  fs::current_path(here_ + "/conf");
+  EXPECT_THAT(Problem({"python3", "../train.py"}), HasSubstr("give --workdir"));
+}
+
+TEST_F(JobOptionsTest, FilesOfSpecAreRelativeToIt) {
+  Write("jobs/job.yaml", "command: [python3, run.py]\nfiles: [run.py, ../conf]\n");
+  Write("jobs/run.py", "");
+  options_.path = "jobs/job.yaml";
+  options_.files = {"train.py"};
+  const JobToSubmit job = Make({});
+  EXPECT_THAT(PathsOf(job), ElementsAre("conf/a.yaml", "run.py", "train.py"));
+  EXPECT_EQ(job.files.files().at("run.py").source, here_ + "/jobs/run.py");
+  options_.files = {"none.py"};
+  EXPECT_TRUE(absl::IsNotFound(MakeJob(options_, {}, Place::kCluster).status()));
+}
+
+TEST_F(JobOptionsTest, KeepsFilesThatWereUploadedBefore) {
+  const std::string digest(64, 'a');
+  Write("old.py", "newer");
+  Write("job.yaml", absl::StrCat("command: [python3, ./old.py]\nfiles: [{path: old.py, sha256: ",
+                                 digest, ", size_bytes: 3}]\n"));
+  options_.path = "job.yaml";
+  const JobToSubmit job = Make({});
+  EXPECT_THAT(job.files.files(), IsEmpty());
+  ASSERT_EQ(job.spec.files_size(), 1);
+  EXPECT_EQ(job.spec.files(0).sha256(), digest);
+}
+
+TEST_F(JobOptionsTest, RunsInTheCurrentFolderOfThisMachine) {
+  JobToSubmit job = Make({"python3", "train.py"}, Place::kThisMachine);
+  EXPECT_EQ(job.spec.workdir(), here_);
+  EXPECT_THAT(PathsOf(job), IsEmpty());
+
+  options_.files = {"train.py"};
+  job = Make({"python3", "train.py"}, Place::kThisMachine);
+  EXPECT_EQ(job.spec.workdir(), "");
+  EXPECT_THAT(PathsOf(job), ElementsAre("train.py"));
+
+  options_.files = {};
+  options_.workdir = "/srv";
+  EXPECT_EQ(Make({"python3", "train.py"}, Place::kThisMachine).spec.workdir(), "/srv");
+}
+
+TEST_F(JobOptionsTest, VariablesOverrideSpec) {
+  Write("job.yaml", "command: [env]\nenv: {A: spec, B: spec, C: spec}\n");
+  Write("job.env", "B=file\nC=file\n");
+  options_.path = "job.yaml";
+  options_.env_files = {"job.env"};
+  options_.env = {"C=option"};
+  const JobToSubmit job = Make({});
+  EXPECT_EQ(job.spec.env().at("A"), "spec");
+  EXPECT_EQ(job.spec.env().at("B"), "file");
+  EXPECT_EQ(job.spec.env().at("C"), "option");
+  options_.env = {"RANK=1"};
+  EXPECT_THAT(Problem({}), HasSubstr("is set by Muster"));
+}
+
+}  // namespace
+}  // namespace muster::cli

@@ -1,0 +1,228 @@
+#include "coordinator/files/file_store.h"
+
+#include <fcntl.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+#include <sys/statvfs.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <filesystem>
+#include <system_error>
+#include <utility>
+
+#include "absl/cleanup/cleanup.h"
+#include "absl/strings/str_cat.h"
+#include "common/limits.h"
+#include "common/random_id.h"
+#include "common/status.h"
+#include "spec/files.h"
+
+namespace muster::files {
+namespace {
+
+constexpr char kUploadFolder[] = "uploads";
+
+absl::Status MakeDirectory(const std::string& path) {
+  if (mkdir(path.c_str(), 0700) == 0 || errno == EEXIST) return absl::OkStatus();
+  return ErrnoStatus(errno, absl::StrCat("create ", path));
+}
+
+absl::Status Sync(const std::string& directory) {
+  const int fd = open(directory.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  if (fd < 0) return ErrnoStatus(errno, absl::StrCat("open ", directory));
+  const auto closer = absl::MakeCleanup([fd] { close(fd); });
+  if (fsync(fd) != 0) return ErrnoStatus(errno, absl::StrCat("sync ", directory));
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::string> MakeTemporaryDirectory() {
+  const char* const named = getenv("TMPDIR");
+  std::string path = absl::StrCat(named == nullptr || *named == '\0' ? "/tmp" : named,
+                                  "/muster-coordinator.XXXXXX");
+  if (mkdtemp(path.data()) != nullptr) return path;
+  return ErrnoStatus(errno, absl::StrCat("create ", path));
+}
+
+// The time of the last use is the file's modification time.
+bool Touch(const std::string& path, absl::Time now) {
+  const timespec times[] = {absl::ToTimespec(now), absl::ToTimespec(now)};
+  return utimensat(AT_FDCWD, path.c_str(), times, 0) == 0;
+}
+
+}  // namespace
+
+FileReader::~FileReader() { close(fd_); }
+
+absl::StatusOr<std::string> FileReader::Read(size_t max_bytes) {
+  std::string data(max_bytes, '\0');
+  ssize_t size;
+  do {
+    size = read(fd_, data.data(), data.size());
+  } while (size < 0 && errno == EINTR);
+  if (size < 0) return ErrnoStatus(errno, "read a stored file");
+  data.resize(static_cast<size_t>(size));
+  return data;
+}
+
+FileStore::Upload::Upload(FileStore& store, std::string digest, uint64_t size_bytes,
+                          std::string path, int fd)
+    : store_(store),
+      digest_(std::move(digest)),
+      size_bytes_(size_bytes),
+      path_(std::move(path)),
+      fd_(fd) {
+  ++store_.uploads_;
+}
+
+FileStore::Upload::~Upload() {
+  close(fd_);
+  unlink(path_.c_str());  // fails after Finish, which has renamed it
+  --store_.uploads_;
+}
+
+absl::Status FileStore::Upload::Append(absl::string_view data) {
+  if (data.size() > size_bytes_ - received_bytes_) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("the content has more than the announced ", size_bytes_, " bytes"));
+  }
+  RETURN_IF_ERROR(store_.CheckSpace());
+  received_bytes_ += data.size();
+  sha256_.Update(data);
+  while (!data.empty()) {
+    const ssize_t written = write(fd_, data.data(), data.size());
+    if (written < 0 && errno == EINTR) continue;
+    if (written < 0) return ErrnoStatus(errno, "store an uploaded file");
+    data.remove_prefix(static_cast<size_t>(written));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status FileStore::Upload::Finish(absl::Time now) {
+  const std::string digest = sha256_.HexDigest();
+  if (received_bytes_ != size_bytes_ || digest != digest_) {
+    return absl::InvalidArgumentError(absl::StrCat("the content has ", received_bytes_,
+                                                   " bytes and SHA-256 ", digest, ", not ",
+                                                   size_bytes_, " bytes and ", digest_));
+  }
+  const std::string target = store_.PathOf(digest_);
+  const std::string folder = std::filesystem::path(target).parent_path().string();
+  RETURN_IF_ERROR(MakeDirectory(folder));
+  if (fsync(fd_) != 0) return ErrnoStatus(errno, "sync an uploaded file");
+  Touch(path_, now);
+  if (rename(path_.c_str(), target.c_str()) != 0) {
+    return ErrnoStatus(errno, absl::StrCat("rename to ", target));
+  }
+  RETURN_IF_ERROR(Sync(folder));
+  return Sync(store_.directory_);
+}
+
+absl::StatusOr<std::unique_ptr<FileStore>> FileStore::Open(const std::string& directory,
+                                                           uint64_t reserved_bytes) {
+  std::string path = directory;
+  if (directory.empty()) {
+    ASSIGN_OR_RETURN(path, MakeTemporaryDirectory());
+  } else {
+    RETURN_IF_ERROR(MakeDirectory(path));
+  }
+  std::unique_ptr<FileStore> store(
+      new FileStore(std::move(path), directory.empty(), reserved_bytes));
+  const std::string uploads = absl::StrCat(store->directory_, "/", kUploadFolder);
+  std::error_code error;
+  std::filesystem::remove_all(uploads, error);
+  RETURN_IF_ERROR(MakeDirectory(uploads));
+  return store;
+}
+
+FileStore::~FileStore() {
+  std::error_code error;
+  if (temporary_) std::filesystem::remove_all(directory_, error);
+}
+
+std::string FileStore::PathOf(absl::string_view digest) const {
+  return absl::StrCat(directory_, "/", digest.substr(0, 2), "/", digest);
+}
+
+std::vector<std::string> FileStore::Missing(absl::Span<const std::string> digests, absl::Time now) {
+  std::vector<std::string> missing;
+  for (const std::string& digest : digests) {
+    if (!Touch(PathOf(digest), now)) missing.push_back(digest);
+  }
+  return missing;
+}
+
+absl::Status FileStore::CheckStored(const v1::JobSpec& spec, absl::Time now) {
+  for (const v1::FileSpec& file : spec.files()) {
+    const std::string path = PathOf(file.sha256());
+    struct stat info;
+    if (!Touch(path, now) || stat(path.c_str(), &info) != 0) {
+      return absl::FailedPreconditionError(
+          absl::StrCat("files: ", file.path(),
+                       " has not been uploaded; submit the job with "
+                       "`muster submit` or `muster run`"));
+    }
+    if (static_cast<uint64_t>(info.st_size) != file.size_bytes()) {
+      return absl::InvalidArgumentError(absl::StrCat("files: ", file.path(), " has ", info.st_size,
+                                                     " bytes, not ", file.size_bytes()));
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::Status FileStore::CheckSpace() const {
+  struct statvfs disk;
+  if (statvfs(directory_.c_str(), &disk) != 0) {
+    return ErrnoStatus(errno, absl::StrCat("query the disk of ", directory_));
+  }
+  const uint64_t free_bytes = uint64_t{disk.f_bavail} * disk.f_frsize;
+  if (free_bytes > reserved_bytes_) return absl::OkStatus();
+  return absl::ResourceExhaustedError(absl::StrCat(
+      "the coordinator's disk is full: ", free_bytes >> 20, " MiB are free in ", directory_,
+      ", which it needs for its state; free space there, or use --workdir "
+      "with a directory that all nodes share"));
+}
+
+absl::StatusOr<std::unique_ptr<FileStore::Upload>> FileStore::StartUpload(const std::string& digest,
+                                                                          uint64_t size_bytes) {
+  if (uploads_ >= kUploads) {
+    return absl::ResourceExhaustedError(
+        absl::StrCat("more than ", kUploads, " uploads at the same time; try again"));
+  }
+  if (size_bytes > limits::kFilesBytes) {
+    return absl::ResourceExhaustedError(
+        absl::StrCat("the file has ", size_bytes, " bytes; the limit is ", limits::kFilesBytes));
+  }
+  std::string path = absl::StrCat(directory_, "/", kUploadFolder, "/", RandomHexId(64));
+  const int fd = open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+  if (fd < 0) return ErrnoStatus(errno, absl::StrCat("create ", path));
+  return std::unique_ptr<Upload>(new Upload(*this, digest, size_bytes, std::move(path), fd));
+}
+
+absl::StatusOr<std::unique_ptr<FileReader>> FileStore::Read(const std::string& digest) const {
+  const int fd = open(PathOf(digest).c_str(), O_RDONLY | O_CLOEXEC);
+  if (fd >= 0) return std::make_unique<FileReader>(fd);
+  if (errno == ENOENT) {
+    return absl::NotFoundError(absl::StrCat("no file with SHA-256 ", digest, " is stored"));
+  }
+  return ErrnoStatus(errno, absl::StrCat("open ", PathOf(digest)));
+}
+
+size_t FileStore::CollectGarbage(const absl::flat_hash_set<std::string>& referenced,
+                                 absl::Time now) {
+  size_t removed = 0;
+  std::error_code error;
+  for (const auto& folder : std::filesystem::directory_iterator(directory_, error)) {
+    if (folder.path().filename() == kUploadFolder) continue;
+    for (const auto& file : std::filesystem::directory_iterator(folder.path(), error)) {
+      const std::string name = file.path().filename().string();
+      struct stat info;
+      if (!spec::IsSha256(name) || referenced.contains(name)) continue;
+      if (stat(file.path().c_str(), &info) != 0) continue;
+      if (now - absl::TimeFromTimespec(info.st_mtim) < kKeepUnreferenced) continue;
+      if (unlink(file.path().c_str()) == 0) ++removed;
+    }
+  }
+  return removed;
+}
+
+}  // namespace muster::files

@@ -1,0 +1,117 @@
+// The contents of jobs' files, named by their SHA-256 digests: DIRECTORY/ab/abcdef….
+//
+// A file is complete and on disk before it has its name, so a stored file survives any crash. Files
+// that no job references are removed by CollectGarbage.
+#ifndef MUSTER_COORDINATOR_FILES_FILE_STORE_H_
+#define MUSTER_COORDINATOR_FILES_FILE_STORE_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/container/flat_hash_set.h"
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "absl/time/time.h"
+#include "absl/types/span.h"
+#include "common/sha256.h"
+#include "proto/muster/v1/job.pb.h"
+
+namespace muster::files {
+
+// How long an uploaded file may wait for the job that uses it.
+inline constexpr absl::Duration kKeepUnreferenced = absl::Hours(1);
+// Uploads beyond this number are refused.
+inline constexpr size_t kUploads = 64;
+// Free space that uploads leave on the disk, because the coordinator cannot continue without space
+// for its state.
+inline constexpr uint64_t kReservedBytes = 128 << 20;
+
+// A stored file that is being read. It stays readable if it is removed from the store.
+class FileReader {
+ public:
+  explicit FileReader(int fd) : fd_(fd) {}
+  ~FileReader();
+  FileReader(const FileReader&) = delete;
+  FileReader& operator=(const FileReader&) = delete;
+
+  // The next bytes, at most `max_bytes`; empty at the end.
+  absl::StatusOr<std::string> Read(size_t max_bytes);
+
+ private:
+  const int fd_;
+};
+
+// Must be used on one thread at a time, uploads included.
+class FileStore {
+ public:
+  // A file that is being received. Destroying it without Finish discards it.
+  class Upload {
+   public:
+    ~Upload();
+    Upload(const Upload&) = delete;
+    Upload& operator=(const Upload&) = delete;
+
+    // Errors: INVALID_ARGUMENT beyond the announced size; RESOURCE_EXHAUSTED if the disk is full.
+    absl::Status Append(absl::string_view data);
+    // Adds the file to the store. INVALID_ARGUMENT if size or digest differ from those announced.
+    absl::Status Finish(absl::Time now);
+
+   private:
+    friend class FileStore;
+    Upload(FileStore& store, std::string digest, uint64_t size_bytes, std::string path, int fd);
+
+    FileStore& store_;
+    const std::string digest_;
+    const uint64_t size_bytes_;
+    const std::string path_;
+    const int fd_;
+    uint64_t received_bytes_ = 0;
+    Sha256 sha256_;
+  };
+
+  // Creates the directory and removes incomplete uploads. If `directory` is empty, the store is a
+  // temporary directory that the destructor removes.
+  static absl::StatusOr<std::unique_ptr<FileStore>> Open(const std::string& directory,
+                                                         uint64_t reserved_bytes = kReservedBytes);
+  ~FileStore();
+  FileStore(const FileStore&) = delete;
+  FileStore& operator=(const FileStore&) = delete;
+
+  // The given digests that are not stored. The others are kept for another kKeepUnreferenced.
+  std::vector<std::string> Missing(absl::Span<const std::string> digests, absl::Time now);
+  // FAILED_PRECONDITION if a file of the spec is not stored, INVALID_ARGUMENT if its size differs;
+  // both name the path. The files are kept for another kKeepUnreferenced.
+  absl::Status CheckStored(const v1::JobSpec& spec, absl::Time now);
+
+  // `digest` must be valid (spec::IsSha256) here and below. RESOURCE_EXHAUSTED beyond kUploads or
+  // limits::kFilesBytes.
+  absl::StatusOr<std::unique_ptr<Upload>> StartUpload(const std::string& digest,
+                                                      uint64_t size_bytes);
+  // NOT_FOUND.
+  absl::StatusOr<std::unique_ptr<FileReader>> Read(const std::string& digest) const;
+
+  // Removes files that are not in `referenced` and have not been used for kKeepUnreferenced.
+  // Returns their number.
+  size_t CollectGarbage(const absl::flat_hash_set<std::string>& referenced, absl::Time now);
+
+  const std::string& directory() const { return directory_; }
+
+ private:
+  FileStore(std::string directory, bool temporary, uint64_t reserved_bytes)
+      : directory_(std::move(directory)), temporary_(temporary), reserved_bytes_(reserved_bytes) {}
+  std::string PathOf(absl::string_view digest) const;
+  absl::Status CheckSpace() const;
+
+  const std::string directory_;
+  const bool temporary_;
+  const uint64_t reserved_bytes_;
+  size_t uploads_ = 0;
+};
+
+}  // namespace muster::files
+
+#endif  // MUSTER_COORDINATOR_FILES_FILE_STORE_H_

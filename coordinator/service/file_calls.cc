@@ -1,0 +1,119 @@
+#include "coordinator/service/file_calls.h"
+
+#include <string>
+#include <utility>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/str_cat.h"
+#include "common/grpc_status.h"
+#include "common/limits.h"
+#include "common/status.h"
+#include "spec/files.h"
+
+namespace muster::service {
+namespace {
+
+absl::Status CheckDigest(const std::string& digest) {
+  if (spec::IsSha256(digest)) return absl::OkStatus();
+  return absl::InvalidArgumentError("sha256 is not a SHA-256 digest of 64 hexadecimal digits");
+}
+
+// At any time, either a read is in progress or one task on the file thread.
+class UploadFileCall final : public grpc::ServerReadReactor<v1::UploadFileRequest> {
+ public:
+  explicit UploadFileCall(FileAccess& files) : files_(files) { StartRead(&incoming_); }
+
+  void OnReadDone(bool ok) override {
+    files_.thread.Post([this, ok] { ok ? Take() : End(); });
+  }
+  void OnDone() override { delete this; }
+
+ private:
+  void Take() {
+    const absl::Status status = Store();
+    if (!status.ok()) return Finish(status);
+    StartRead(&incoming_);
+  }
+
+  absl::Status Store() {
+    if (upload_ == nullptr) {
+      RETURN_IF_ERROR(CheckDigest(incoming_.sha256()));
+      ASSIGN_OR_RETURN(upload_,
+                       files_.store->StartUpload(incoming_.sha256(), incoming_.size_bytes()));
+    }
+    if (incoming_.data().size() > limits::kLogChunkBytes) {
+      return absl::InvalidArgumentError(absl::StrCat("a message has ", incoming_.data().size(),
+                                                     " bytes of data; the limit is ",
+                                                     limits::kLogChunkBytes));
+    }
+    return upload_->Append(incoming_.data());
+  }
+
+  // The client has sent everything, or has disconnected: then the content is incomplete.
+  void End() {
+    Finish(upload_ == nullptr ? absl::InvalidArgumentError("the stream has no message")
+                              : upload_->Finish(files_.clock().wall));
+  }
+
+  void Finish(const absl::Status& status) {
+    // Destroyed here, because the store must be used on the file thread.
+    upload_.reset();
+    ServerReadReactor::Finish(ToGrpcStatus(status));
+  }
+
+  FileAccess& files_;
+  v1::UploadFileRequest incoming_;
+  std::unique_ptr<files::FileStore::Upload> upload_;
+};
+
+// At any time, either a write is in progress or one task on the file thread.
+class FetchFileCall final : public grpc::ServerWriteReactor<v1::FetchFileResponse> {
+ public:
+  FetchFileCall(FileAccess& files, std::string digest) : files_(files), digest_(std::move(digest)) {
+    files_.thread.Post([this] { Open(); });
+  }
+
+  void OnWriteDone(bool ok) override {
+    files_.thread.Post(
+        [this, ok] { ok ? Send() : End(absl::CancelledError("the worker has disconnected")); });
+  }
+  void OnDone() override { delete this; }
+
+ private:
+  void Open() {
+    absl::Status status = CheckDigest(digest_);
+    if (!status.ok()) return End(status);
+    auto reader = files_.store->Read(digest_);
+    if (!reader.ok()) return End(reader.status());
+    reader_ = *std::move(reader);
+    Send();
+  }
+
+  void Send() {
+    absl::StatusOr<std::string> data = reader_->Read(limits::kLogChunkBytes);
+    if (!data.ok() || data->empty()) return End(data.status());
+    outgoing_.set_data(*std::move(data));
+    StartWrite(&outgoing_);
+  }
+
+  void End(const absl::Status& status) { Finish(ToGrpcStatus(status)); }
+
+  FileAccess& files_;
+  const std::string digest_;
+  std::unique_ptr<files::FileReader> reader_;
+  v1::FetchFileResponse outgoing_;
+};
+
+}  // namespace
+
+grpc::ServerReadReactor<v1::UploadFileRequest>* StartUploadFile(FileAccess& files) {
+  return new UploadFileCall(files);
+}
+
+grpc::ServerWriteReactor<v1::FetchFileResponse>* StartFetchFile(
+    FileAccess& files, const v1::FetchFileRequest& request) {
+  return new FetchFileCall(files, request.sha256());
+}
+
+}  // namespace muster::service

@@ -1,0 +1,156 @@
+// Files over gRPC: upload by a client, references by jobs, download by a worker.
+#include "coordinator/service/file_calls.h"
+
+#include <memory>
+#include <string>
+
+#include "absl/strings/str_cat.h"
+#include "common/limits.h"
+#include "common/sha256.h"
+#include "coordinator/service/coordinator_fixture.h"
+#include "gmock/gmock.h"
+
+namespace muster::service {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+class FileCallsTest : public CoordinatorFixture {
+ protected:
+  // Uploads `content` in messages of `chunk` bytes; the first announces `digest` and `size_bytes`.
+  grpc::Status Upload(const std::string& content, const std::string& digest, uint64_t size_bytes,
+                      size_t chunk = limits::kLogChunkBytes) {
+    grpc::ClientContext context;
+    context.set_deadline(TestDeadline());
+    v1::UploadFileResponse response;
+    const auto writer = cluster_->UploadFile(&context, &response);
+    v1::UploadFileRequest request;
+    request.set_sha256(digest);
+    request.set_size_bytes(size_bytes);
+    size_t sent = 0;
+    do {
+      request.set_data(content.substr(sent, chunk));
+      sent += request.data().size();
+      if (!writer->Write(request)) break;
+      request.Clear();
+    } while (sent < content.size());
+    writer->WritesDone();
+    return writer->Finish();
+  }
+  grpc::Status Upload(const std::string& content) {
+    return Upload(content, Sha256Hex(content), content.size());
+  }
+
+  // The content, or the error.
+  std::string Fetch(const std::string& digest) {
+    const auto stub = v1::WorkerService::NewStub(channel_);
+    grpc::ClientContext context;
+    context.set_deadline(TestDeadline());
+    v1::FetchFileRequest request;
+    request.set_sha256(digest);
+    const auto reader = stub->FetchFile(&context, request);
+    std::string content;
+    v1::FetchFileResponse response;
+    while (reader->Read(&response)) content += response.data();
+    const grpc::Status status = reader->Finish();
+    return status.ok() ? content : absl::StrCat("error: ", status.error_message());
+  }
+
+  grpc::Status SubmitWith(const std::string& path, const std::string& digest, uint64_t size_bytes,
+                          bool validate_only = false) {
+    v1::SubmitJobRequest request = SubmitRequest("with-files");
+    request.set_validate_only(validate_only);
+    v1::FileSpec& file = *request.mutable_spec()->add_files();
+    file.set_path(path);
+    file.set_sha256(digest);
+    file.set_size_bytes(size_bytes);
+    v1::SubmitJobResponse response;
+    return Call(*cluster_, &v1::ClusterService::Stub::SubmitJob, request, &response);
+  }
+};
+
+TEST_F(FileCallsTest, WorkerFetchesWhatClientUploads) {
+  for (const size_t size : {size_t{0}, size_t{1}, limits::kLogChunkBytes, size_t{1} << 20}) {
+    const std::string content(size, 'x');
+    ASSERT_TRUE(Upload(content).ok()) << size;
+    EXPECT_EQ(Fetch(Sha256Hex(content)), content) << size;
+  }
+  EXPECT_THAT(Fetch(Sha256Hex("other")), HasSubstr("error: no file with SHA-256"));
+  EXPECT_THAT(Fetch("../../etc/passwd"), HasSubstr("not a SHA-256 digest"));
+}
+
+TEST_F(FileCallsTest, FindsMissingFiles) {
+  ASSERT_TRUE(Upload("there").ok());
+  v1::FindMissingFilesRequest request;
+  request.add_sha256(Sha256Hex("there"));
+  request.add_sha256(Sha256Hex("missing"));
+  v1::FindMissingFilesResponse response;
+  ASSERT_TRUE(
+      Call(*cluster_, &v1::ClusterService::Stub::FindMissingFiles, request, &response).ok());
+  EXPECT_THAT(response.sha256(), ElementsAre(Sha256Hex("missing")));
+
+  request.add_sha256("../x");
+  EXPECT_EQ(
+      Call(*cluster_, &v1::ClusterService::Stub::FindMissingFiles, request, &response).error_code(),
+      grpc::StatusCode::INVALID_ARGUMENT);
+}
+
+TEST_F(FileCallsTest, RejectsBadUploads) {
+  EXPECT_EQ(Upload("abc", Sha256Hex("abd"), 3).error_code(), grpc::StatusCode::INVALID_ARGUMENT);
+  EXPECT_EQ(Upload("abc", Sha256Hex("abc"), 4).error_code(), grpc::StatusCode::INVALID_ARGUMENT);
+  EXPECT_EQ(Upload("abc", Sha256Hex("abc"), 2).error_code(), grpc::StatusCode::INVALID_ARGUMENT);
+  EXPECT_EQ(Upload("abc", "abc", 3).error_code(), grpc::StatusCode::INVALID_ARGUMENT);
+  EXPECT_EQ(Upload("abc", Sha256Hex("abc"), limits::kFilesBytes + 1).error_code(),
+            grpc::StatusCode::RESOURCE_EXHAUSTED);
+  const std::string large(limits::kLogChunkBytes + 1, 'x');
+  EXPECT_THAT(Upload(large, Sha256Hex(large), large.size(), large.size()).error_message(),
+              HasSubstr("the limit is 65536"));
+
+  grpc::ClientContext context;
+  v1::UploadFileResponse response;
+  const auto writer = cluster_->UploadFile(&context, &response);
+  writer->WritesDone();
+  EXPECT_EQ(writer->Finish().error_code(), grpc::StatusCode::INVALID_ARGUMENT);
+  EXPECT_THAT(Fetch(Sha256Hex("abc")), HasSubstr("error"));
+}
+
+TEST_F(FileCallsTest, SubmissionNeedsItsFiles) {
+  grpc::Status status = SubmitWith("train.py", Sha256Hex("abc"), 3);
+  EXPECT_EQ(status.error_code(), grpc::StatusCode::FAILED_PRECONDITION);
+  EXPECT_THAT(status.error_message(), HasSubstr("train.py has not been uploaded"));
+  // A dry run uploads nothing.
+  EXPECT_TRUE(SubmitWith("train.py", Sha256Hex("abc"), 3, /*validate_only=*/true).ok());
+
+  ASSERT_TRUE(Upload("abc").ok());
+  EXPECT_TRUE(SubmitWith("train.py", Sha256Hex("abc"), 3).ok());
+  EXPECT_THAT(SubmitWith("train.py", Sha256Hex("abc"), 2).error_message(),
+              HasSubstr("has 3 bytes, not 2"));
+  for (const bool validate_only : {false, true}) {
+    status = SubmitWith("../train.py", Sha256Hex("abc"), 3, validate_only);
+    EXPECT_EQ(status.error_code(), grpc::StatusCode::INVALID_ARGUMENT);
+    EXPECT_THAT(status.error_message(), HasSubstr("'../train.py' is not a relative path"));
+  }
+  EXPECT_EQ(SubmitWith("train.py", "", 3).error_code(), grpc::StatusCode::INVALID_ARGUMENT);
+}
+
+TEST_F(FileCallsTest, AbandonedUploadLeavesNothing) {
+  {
+    grpc::ClientContext context;
+    v1::UploadFileResponse response;
+    const auto writer = cluster_->UploadFile(&context, &response);
+    v1::UploadFileRequest request;
+    request.set_sha256(Sha256Hex("abc"));
+    request.set_size_bytes(3);
+    request.set_data("ab");
+    ASSERT_TRUE(writer->Write(request));
+    context.TryCancel();
+    EXPECT_FALSE(writer->Finish().ok());
+  }
+  EXPECT_THAT(Fetch(Sha256Hex("abc")), HasSubstr("error"));
+  EXPECT_TRUE(Upload("abc").ok());
+  EXPECT_EQ(Fetch(Sha256Hex("abc")), "abc");
+}
+
+}  // namespace
+}  // namespace muster::service

@@ -1,0 +1,157 @@
+#include "worker/agent/files/file_placer.h"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <utility>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/cleanup/cleanup.h"
+#include "absl/strings/str_cat.h"
+#include "absl/synchronization/mutex.h"
+#include "absl/time/time.h"
+#include "common/grpc_status.h"
+#include "common/now.h"
+#include "common/status.h"
+#include "common/time.h"
+#include "proto/muster/v1/worker.grpc.pb.h"
+#include "worker/agent/coordinator_channel.h"
+#include "worker/agent/event_loop.h"
+#include "worker/agent/files/file_cache.h"
+
+namespace muster::agent {
+namespace {
+
+// How long a fetch is retried while the coordinator is unreachable, for example while it restarts.
+constexpr absl::Duration kPatience = absl::Seconds(30);
+constexpr absl::Duration kPause = absl::Milliseconds(250);
+
+absl::Status WriteAll(int fd, absl::string_view data) {
+  while (!data.empty()) {
+    const ssize_t written = write(fd, data.data(), data.size());
+    if (written < 0 && errno == EINTR) continue;
+    if (written < 0) return ErrnoStatus(errno, "write the received content");
+    data.remove_prefix(static_cast<size_t>(written));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+class FilePlacer::Impl {
+ public:
+  Impl(std::string coordinator, security::ClientSecurity security)
+      : coordinator_(std::move(coordinator)), security_(std::move(security)), loop_("files") {}
+
+  ~Impl() {
+    absl::MutexLock lock(&mutex_);
+    stopping_ = true;
+    if (fetching_ != nullptr) fetching_->TryCancel();
+  }
+
+  absl::Status Open(std::string directory, uint64_t max_bytes) {
+    ASSIGN_OR_RETURN(cache_,
+                     FileCache::Open(std::move(directory), max_bytes,
+                                     [this](const v1::FileSpec& file, const std::string& path) {
+                                       return Fetch(file, path);
+                                     }));
+    return absl::OkStatus();
+  }
+
+  void Place(FileCache::Files files, std::vector<std::string> directories,
+             std::function<void(const absl::Status&)> done) {
+    loop_.Post([this, files = std::move(files), directories = std::move(directories),
+                done = std::move(done)] { done(cache_->Place(files, directories)); });
+  }
+
+ private:
+  absl::Status Fetch(const v1::FileSpec& file, const std::string& path) {
+    const SteadyTime give_up = Now().steady + kPatience;
+    while (true) {
+      const absl::Status status = TryFetch(file, path);
+      if (!absl::IsUnavailable(status) || Now().steady >= give_up || !Pause()) return status;
+    }
+  }
+
+  // False when the placer is being destroyed.
+  bool Pause() {
+    absl::MutexLock lock(&mutex_);
+    return !mutex_.AwaitWithTimeout(absl::Condition(&stopping_), kPause);
+  }
+
+  absl::Status TryFetch(const v1::FileSpec& file, const std::string& path) {
+    const int fd = open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+    if (fd < 0) return ErrnoStatus(errno, absl::StrCat("create ", path));
+    const auto closer = absl::MakeCleanup([fd] { close(fd); });
+    if (stub_ == nullptr) {
+      stub_ = v1::WorkerService::NewStub(OpenCoordinatorChannel(coordinator_, security_));
+    }
+    grpc::ClientContext context;
+    if (!Register(&context)) return absl::CancelledError("the worker is shutting down");
+    const auto unregister = absl::MakeCleanup([this] { Register(nullptr); });
+    v1::FetchFileRequest request;
+    request.set_sha256(file.sha256());
+    const auto reader = stub_->FetchFile(&context, request);
+    const absl::Status received = Receive(*reader, file.size_bytes(), fd);
+    if (!received.ok()) {
+      context.TryCancel();
+      reader->Finish();
+      return received;
+    }
+    const grpc::Status status = reader->Finish();
+    if (status.ok()) return absl::OkStatus();
+    return security::Explain(FromGrpcStatus(status), security_, coordinator_);
+  }
+
+  static absl::Status Receive(grpc::ClientReader<v1::FetchFileResponse>& reader,
+                              uint64_t size_bytes, int fd) {
+    v1::FetchFileResponse response;
+    while (reader.Read(&response)) {
+      if (response.data().size() > size_bytes) {
+        return absl::DataLossError("received more bytes than the spec gives");
+      }
+      size_bytes -= response.data().size();
+      RETURN_IF_ERROR(WriteAll(fd, response.data()));
+    }
+    return absl::OkStatus();
+  }
+
+  // Sets the call that the destructor cancels. False when the placer is being destroyed.
+  bool Register(grpc::ClientContext* context) {
+    absl::MutexLock lock(&mutex_);
+    fetching_ = context;
+    return !stopping_;
+  }
+
+  const std::string coordinator_;
+  const security::ClientSecurity security_;
+  // Used on the loop only, once it has been created.
+  std::unique_ptr<FileCache> cache_;
+  std::unique_ptr<v1::WorkerService::Stub> stub_;
+  absl::Mutex mutex_;
+  grpc::ClientContext* fetching_ ABSL_GUARDED_BY(mutex_) = nullptr;
+  bool stopping_ ABSL_GUARDED_BY(mutex_) = false;
+  // Destroyed first, which waits for the running placement.
+  EventLoop loop_;
+};
+
+absl::StatusOr<std::unique_ptr<FilePlacer>> FilePlacer::Open(std::string coordinator,
+                                                             security::ClientSecurity security,
+                                                             std::string directory,
+                                                             uint64_t max_bytes) {
+  auto impl = std::make_unique<Impl>(std::move(coordinator), std::move(security));
+  RETURN_IF_ERROR(impl->Open(std::move(directory), max_bytes));
+  return std::unique_ptr<FilePlacer>(new FilePlacer(std::move(impl)));
+}
+
+FilePlacer::FilePlacer(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
+
+FilePlacer::~FilePlacer() = default;
+
+void FilePlacer::Place(const v1::JobSpec& spec, std::vector<std::string> directories,
+                       std::function<void(const absl::Status&)> done) {
+  impl_->Place(spec.files(), std::move(directories), std::move(done));
+}
+
+}  // namespace muster::agent

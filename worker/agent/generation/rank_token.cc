@@ -1,0 +1,24 @@
+#include "worker/agent/generation/rank_token.h"
+
+#include "absl/strings/match.h"
+#include "absl/strings/strip.h"
+
+namespace muster::agent {
+
+std::string TokenIn(const shim::Instructions& instructions) {
+  for (const std::string& entry : instructions.environment) {
+    if (absl::StartsWith(entry, kTokenVariable)) {
+      return std::string(absl::StripPrefix(entry, kTokenVariable));
+    }
+  }
+  return "";
+}
+
+bool SameToken(const std::string& a, const std::string& b) {
+  if (a.size() != b.size() || a.empty()) return false;
+  unsigned char difference = 0;
+  for (size_t i = 0; i < a.size(); ++i) difference |= static_cast<unsigned char>(a[i] ^ b[i]);
+  return difference == 0;
+}
+
+}  // namespace muster::agent
