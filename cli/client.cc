@@ -271,12 +271,41 @@ absl::Status ClusterClient::WatchJob(const std::string& job_id, Stopper& stopper
   return impl_->ReadAll<v1::Job>(context, *reader, stopper, on_job);
 }
 
-absl::Status ClusterClient::ReadLog(const v1::ReadLogRequest& request, Stopper& stopper,
-                                    absl::FunctionRef<bool(const v1::LogChunk&)> on_chunk) {
-  grpc::ClientContext context;
-  const Stopper::Registration registration(stopper, [&context] { context.TryCancel(); });
-  const auto reader = impl_->stub().ReadLog(&context, request);
-  return impl_->ReadAll<v1::LogChunk>(context, *reader, stopper, on_chunk);
+class ClusterClient::LogStream : public ClusterClient::LogCall {
+ public:
+  LogStream(Impl& impl, const v1::ReadLogRequest& request, Stopper& stopper)
+      : impl_(impl), stopper_(stopper), registration_(stopper, [this] { context_.TryCancel(); }) {
+    reader_ = impl.stub().ReadLog(&context_, request);
+  }
+  ~LogStream() override {
+    if (finished_) return;
+    context_.TryCancel();
+    v1::LogChunk chunk;
+    // Finish requires that pending messages have been read.
+    while (reader_->Read(&chunk)) {
+    }
+    reader_->Finish();
+  }
+
+  bool Next(v1::LogChunk& chunk) override { return reader_->Read(&chunk); }
+  absl::Status Finish() override {
+    finished_ = true;
+    const grpc::Status status = reader_->Finish();
+    return status.ok() ? absl::OkStatus() : impl_.Explain(status, stopper_);
+  }
+
+ private:
+  Impl& impl_;
+  Stopper& stopper_;
+  grpc::ClientContext context_;
+  const Stopper::Registration registration_;
+  std::unique_ptr<grpc::ClientReader<v1::LogChunk>> reader_;
+  bool finished_ = false;
+};
+
+std::unique_ptr<ClusterClient::LogCall> ClusterClient::ReadLog(const v1::ReadLogRequest& request,
+                                                               Stopper& stopper) {
+  return std::make_unique<LogStream>(*impl_, request, stopper);
 }
 
 std::string NewIdempotencyKey() { return RandomHexId(128); }

@@ -59,11 +59,22 @@ class ClusterClient {
   // (result OK), the stream ends (the stream's status), or `stopper` is stopped (CANCELLED).
   absl::Status WatchJob(const std::string& job_id, Stopper& stopper,
                         absl::FunctionRef<bool(const v1::Job&)> on_job);
-  absl::Status ReadLog(const v1::ReadLogRequest& request, Stopper& stopper,
-                       absl::FunctionRef<bool(const v1::LogChunk&)> on_chunk);
+
+  // A stream of a log's chunks. Used by one thread. Destruction cancels it.
+  class LogCall {
+   public:
+    virtual ~LogCall() = default;
+    // Waits for the next chunk; false at the end of the stream.
+    virtual bool Next(v1::LogChunk& chunk) = 0;
+    // The stream's status, once Next has returned false; CANCELLED if the stopper was stopped.
+    virtual absl::Status Finish() = 0;
+  };
+  // Opens one stream and does not retry. The client and `stopper` outlive the call.
+  std::unique_ptr<LogCall> ReadLog(const v1::ReadLogRequest& request, Stopper& stopper);
 
  private:
   class Impl;
+  class LogStream;
   std::unique_ptr<Impl> impl_;
 };
 

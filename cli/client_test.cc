@@ -78,8 +78,10 @@ TEST(ClientTest, PassesOnUnavailableFromTheServer) {
   cluster.Start();
   ClusterClient client(OptionsFor(cluster.address()));
   Stopper stopper;
-  EXPECT_EQ(client.ReadLog({}, stopper, [](const v1::LogChunk&) { return true; }),
-            absl::UnavailableError("node-1 is away"));
+  const auto call = client.ReadLog({}, stopper);
+  v1::LogChunk chunk;
+  EXPECT_FALSE(call->Next(chunk));
+  EXPECT_EQ(call->Finish(), absl::UnavailableError("node-1 is away"));
 }
 
 TEST(ClientTest, StopperEndsAStream) {

@@ -6,139 +6,147 @@
 #include <thread>
 #include <utility>
 
-#include "absl/base/thread_annotations.h"
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
-#include "absl/synchronization/mutex.h"
 #include "cli/exit_code.h"
 #include "cli/follow/follow.h"
+#include "cli/logs/line_merger.h"
+#include "cli/logs/line_splitter.h"
 #include "cli/logs/log_printer.h"
-#include "common/now.h"
+#include "cli/logs/stream_reader.h"
 #include "common/status.h"
-#include "common/time.h"
 #include "spec/spec.h"
 
 namespace muster::cli {
 namespace {
 
-constexpr absl::Duration kFirstPause = absl::Milliseconds(50);
-constexpr absl::Duration kLongestPause = absl::Seconds(1);
-// Each followed rank needs two streams and threads.
-constexpr size_t kFollowedRanks = 256;
+// Each open rank needs a call per stream, and a thread per stream when it is followed.
+constexpr size_t kOpenRanks = 256;
+constexpr size_t kOutputBytes = 64 << 10;
 
-// Reports once that the coordinator or a node is unreachable, however many streams notice it.
-class AwayNotice {
- public:
-  explicit AwayNotice(Console& console) : console_(console) {}
-  void Away(const absl::Status& status) {
-    absl::MutexLock lock(&mutex_);
-    if (!std::exchange(away_, true)) {
-      console_.Note(absl::StrCat("log unreachable; retrying: ", status.message()));
-    }
-  }
-  void Back() {
-    absl::MutexLock lock(&mutex_);
-    away_ = false;
-  }
+// A log with its reader and printer.
+struct Stream {
+  Stream(ClusterClient& client, const LogOptions& options, const LogSource& source,
+         Stopper& stopper, AwayNotice& notice, Console& console)
+      : rank(source.rank),
+        reader(client, StreamOptionsOf(options, source), stopper, notice),
+        printer(console, source, options.style),
+        splitter(printer.NewSplitter()) {}
 
- private:
-  Console& console_;
-  absl::Mutex mutex_;
-  bool away_ ABSL_GUARDED_BY(mutex_) = false;
-};
-
-// Reads one stream of one rank in one generation, from its start (or tail) to its end.
-class StreamReader {
- public:
-  StreamReader(ClusterClient& client, const LogOptions& options, const LogSource& source,
-               Stopper& stopper, AwayNotice& notice, LogPrinter printer)
-      : client_(client),
-        options_(options),
-        stopper_(stopper),
-        notice_(notice),
-        printer_(std::move(printer)) {
-    request_.set_job_id(options.job_id);
-    request_.set_generation(source.generation);
-    request_.set_rank(source.rank);
-    request_.set_stream(source.is_stderr ? v1::STDERR : v1::STDOUT);
-    request_.set_follow(options.follow);
-    request_.set_tail_lines(options.tail_lines);
+  static StreamOptions StreamOptionsOf(const LogOptions& options, const LogSource& source) {
+    StreamOptions stream;
+    stream.job_id = options.job_id;
+    stream.generation = source.generation;
+    stream.rank = source.rank;
+    stream.is_stderr = source.is_stderr;
+    stream.tail_lines = std::max(options.tail_lines, options.tail_per_rank);
+    stream.since = options.since;
+    stream.follow = options.follow;
+    stream.patience = options.patience;
+    return stream;
   }
 
-  absl::Status Run() {
-    const absl::Status status = ReadToEnd();
-    printer_.Flush();
-    if (status.ok() || status.code() == absl::StatusCode::kCancelled) return status;
-    return Annotate(status, absl::StrCat("rank ", request_.rank(), ", ",
-                                         request_.stream() == v1::STDOUT ? "stdout" : "stderr"));
-  }
-
- private:
-  absl::Status ReadToEnd() {
-    absl::Duration pause = kFirstPause;
-    SteadyTime give_up = Now().steady + options_.patience;
+  // Returns the next line that the log has now; absent at its end. An unfinished last line counts
+  // as one unless the log is going to be followed.
+  std::optional<LogLine> NextLine(bool follow) {
+    v1::LogChunk chunk;
     while (true) {
-      bool progress = false;
-      bool ended = false;
-      const absl::Status status =
-          client_.ReadLog(request_, stopper_, [&](const v1::LogChunk& chunk) {
-            progress = true;
-            Take(chunk);
-            ended = chunk.end();
-            return !ended;
-          });
-      if (ended) return absl::OkStatus();
-      if (stopper_.stopped()) return absl::CancelledError("interrupted");
-      if (status.ok() && !options_.follow) return absl::OkStatus();
-      if (progress) {
-        notice_.Back();
-        pause = kFirstPause;
-        give_up = Now().steady + options_.patience;
+      if (std::optional<LogLine> line = splitter.Next()) return line;
+      if (at_end) return std::nullopt;
+      const absl::StatusOr<bool> more = reader.NextUntilNow(chunk);
+      if (more.ok() && *more) {
+        splitter.Add(chunk);
+        continue;
       }
-      const bool missing = status.code() == absl::StatusCode::kNotFound;
-      if (!status.ok() && !missing && !IsTransient(status)) return status;
-      if (options_.follow) {
-        // While the rank may still write or start, the retries do not end.
-        const absl::StatusOr<bool> over = GenerationIsOver();
-        if (!over.ok() || !*over) give_up = Now().steady + options_.patience;
-        if (over.ok() && *over && (missing || status.ok())) return absl::OkStatus();
-      } else if (missing) {
-        return status;
-      }
-      if (Now().steady + pause >= give_up) return status;
-      if (!status.ok() && !missing) notice_.Away(status);
-      if (!stopper_.SleepFor(pause)) return absl::CancelledError("interrupted");
-      pause = std::min(2 * pause, kLongestPause);
+      status = more.status();
+      at_end = true;
+      return follow ? std::nullopt : splitter.TakeRest();
     }
   }
 
-  void Take(const v1::LogChunk& chunk) {
-    // Skip bytes that were already printed.
-    absl::string_view data = chunk.data();
-    const bool first = request_.tail_lines() > 0;
-    if (!first && chunk.offset() < request_.offset()) {
-      data.remove_prefix(std::min<uint64_t>(data.size(), request_.offset() - chunk.offset()));
-    }
-    request_.clear_tail_lines();
-    request_.set_offset(
-        std::max<uint64_t>(first ? 0 : request_.offset(), chunk.offset() + chunk.data().size()));
-    printer_.Write(data);
+  // Prints what the rank writes from now on.
+  void Follow() {
+    printer.Continue(std::move(splitter));
+    v1::LogChunk chunk;
+    absl::StatusOr<bool> more = true;
+    while ((more = reader.NextUntilExit(chunk)).ok() && *more) printer.Write(chunk);
+    printer.Flush();
+    status = more.status();
   }
 
-  absl::StatusOr<bool> GenerationIsOver() {
-    const absl::StatusOr<v1::Job> job = client_.GetJob(options_.job_id, &stopper_);
-    if (!job.ok()) return job.status();
-    return IsOver(job->state()) || job->generation() > request_.generation();
-  }
-
-  ClusterClient& client_;
-  const LogOptions& options_;
-  Stopper& stopper_;
-  AwayNotice& notice_;
-  LogPrinter printer_;
-  v1::ReadLogRequest request_;
+  const uint32_t rank;
+  StreamReader reader;
+  LogPrinter printer;
+  LineSplitter splitter;
+  bool at_end = false;  // NextLine has returned all lines
+  absl::Status status;
 };
+
+using Streams = std::vector<std::unique_ptr<Stream>>;
+
+// Writes lines of several printers to the console in large pieces.
+class LineOutput {
+ public:
+  void Print(LogPrinter& printer, const LogLine& line) {
+    if (last_ != nullptr && last_->to_stderr() != printer.to_stderr()) Flush();
+    last_ = &printer;
+    printer.Format(line, buffer_);
+    // A line that may be continued must be known to the console.
+    const bool ends = absl::EndsWith(buffer_, "\n");
+    if (!ends || !ended_ || buffer_.size() >= kOutputBytes) Flush();
+    ended_ = ends;
+  }
+  void Flush() {
+    if (last_ != nullptr) last_->Print(buffer_);
+    buffer_.clear();
+  }
+
+ private:
+  LogPrinter* last_ = nullptr;
+  std::string buffer_;
+  bool ended_ = true;
+};
+
+// Keeps the last lines in the order of time.
+void KeepLast(uint64_t max_lines, std::vector<MergedLine>& lines) {
+  std::stable_sort(lines.begin(), lines.end(),
+                   [](const MergedLine& a, const MergedLine& b) { return a.order < b.order; });
+  if (lines.size() > max_lines) lines.erase(lines.begin(), lines.end() - max_lines);
+}
+
+// Prints the lines that exist now, merged by time.
+void PrintHistory(const LogOptions& options, const Streams& streams) {
+  const uint64_t tail_lines = std::max(options.tail_lines, options.tail_per_rank);
+  LineOutput output;
+  std::vector<MergedLine> last;  // with a tail
+  const size_t group = kOpenRanks * (options.stream.empty() ? 2 : 1);
+  for (size_t first = 0; first < streams.size(); first += group) {
+    const size_t end = std::min(streams.size(), first + group);
+    std::vector<LineSource> sources;
+    for (size_t i = first; i < end; ++i) {
+      streams[i]->reader.Start();
+      sources.push_back(
+          [&stream = *streams[i], &options] { return stream.NextLine(options.follow); });
+    }
+    LineMerger merger(std::move(sources));
+    LineTail tail(tail_lines);
+    while (std::optional<MergedLine> line = merger.Next()) {
+      line->source += first;
+      Stream& stream = *streams[line->source];
+      if (tail_lines == 0) {
+        output.Print(stream.printer, line->line);
+      } else {
+        tail.Add(options.tail_per_rank > 0 ? stream.rank : 0, *std::move(line));
+      }
+    }
+    for (MergedLine& line : tail.Take()) last.push_back(std::move(line));
+    if (options.tail_lines > 0) KeepLast(options.tail_lines, last);
+  }
+  for (const MergedLine& line : last) output.Print(streams[line.source]->printer, line.line);
+  output.Flush();
+}
 
 // The node on which each rank of the generation runs or ran; empty if not known.
 std::vector<std::string> NodesOf(const v1::Job& job, uint64_t generation) {
@@ -181,21 +189,22 @@ absl::StatusOr<std::vector<uint32_t>> RanksOf(const v1::Job& job, const LogOptio
         ranks.end());
     if (ranks.empty()) return NoRanksThere(job, options.node, generation, nodes);
   }
-  if (options.follow && ranks.size() > kFollowedRanks) {
+  if (options.follow && ranks.size() > kOpenRanks) {
     return absl::InvalidArgumentError(absl::StrCat("cannot follow ", ranks.size(),
-                                                   " ranks at once (limit: ", kFollowedRanks,
+                                                   " ranks at once (limit: ", kOpenRanks,
                                                    "); select ranks with --rank"));
   }
   return ranks;
 }
 
-// The two streams of each rank.
+// The selected streams of each rank.
 std::vector<LogSource> SourcesOf(const v1::Job& job, const LogOptions& options, uint64_t generation,
                                  const std::vector<uint32_t>& ranks) {
   const std::vector<std::string> nodes = NodesOf(job, generation);
   std::vector<LogSource> sources;
   for (const uint32_t rank : ranks) {
     for (const bool is_stderr : {false, true}) {
+      if (options.stream == (is_stderr ? "stdout" : "stderr")) continue;
       LogSource source;
       source.generation = generation;
       source.rank = rank;
@@ -224,31 +233,28 @@ absl::Status PrintGeneration(ClusterClient& client, const LogOptions& options, c
     }
     return absl::OkStatus();
   }
-  AwayNotice notice(console);
-  std::vector<std::unique_ptr<StreamReader>> readers;
-  for (const LogSource& source : sources) {
-    readers.push_back(std::make_unique<StreamReader>(client, options, source, stopper, notice,
-                                                     LogPrinter(console, source, options.style)));
+  if (ranks.size() > kOpenRanks) {
+    console.Note(absl::StrCat("merging the lines of ", ranks.size(), " ranks in groups of ",
+                              kOpenRanks, " ranks"));
   }
-  std::vector<absl::Status> statuses(readers.size());
+  AwayNotice notice(console);
+  Streams streams;
+  for (const LogSource& source : sources) {
+    streams.push_back(std::make_unique<Stream>(client, options, source, stopper, notice, console));
+  }
+  PrintHistory(options, streams);
   if (options.follow) {
     std::vector<std::thread> threads;
-    for (size_t i = 0; i < readers.size(); ++i) {
-      threads.emplace_back([&readers, &statuses, i] { statuses[i] = readers[i]->Run(); });
-    }
+    for (const auto& stream : streams) threads.emplace_back([&stream] { stream->Follow(); });
     for (std::thread& thread : threads) thread.join();
-  } else {
-    for (size_t i = 0; i < readers.size() && !stopper.stopped(); ++i) {
-      statuses[i] = readers[i]->Run();
-    }
   }
   absl::Status first;
-  for (const absl::Status& status : statuses) {
-    if (status.ok()) continue;
+  for (const auto& stream : streams) {
+    if (stream->status.ok()) continue;
     if (first.ok()) {
-      first = status;
-    } else if (status.code() != absl::StatusCode::kCancelled) {
-      console.Note(status.message());
+      first = stream->status;
+    } else if (!absl::IsCancelled(stream->status)) {
+      console.Note(stream->status.message());
     }
   }
   return first;
@@ -291,6 +297,7 @@ absl::StatusOr<v1::Job> AwaitNextGeneration(ClusterClient& client, const std::st
 absl::Status PrintLogs(ClusterClient& client, const LogOptions& given, Stopper& stopper,
                        Console& console) {
   LogOptions options = given;
+  options.style.live = options.follow;
   ASSIGN_OR_RETURN(v1::Job job, client.GetJob(options.job_id, &stopper));
   options.job_id = job.job_id();  // a prefix could become ambiguous
   if (options.generation > job.generation()) {
@@ -324,7 +331,7 @@ absl::Status PrintLogs(ClusterClient& client, const LogOptions& given, Stopper& 
                      AwaitNextGeneration(client, options.job_id, generation, stopper, console));
     if (job.generation() == generation) return incomplete;
     ++generation;
-    options.tail_lines = 0;
+    options.tail_lines = options.tail_per_rank = 0;
     if (generation > 1) console.Note(absl::StrCat("generation ", generation));
   }
 }

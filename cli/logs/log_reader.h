@@ -1,9 +1,10 @@
-// Reads the logs of a job's ranks, each byte once and in order, through restarts of the
+// Prints the logs of a job's ranks, each byte once and in order, through restarts of the
 // coordinator, the workers and the job.
 #ifndef MUSTER_CLI_LOGS_LOG_READER_H_
 #define MUSTER_CLI_LOGS_LOG_READER_H_
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -21,9 +22,12 @@ struct LogOptions {
   bool follow = false;
   std::vector<uint32_t> ranks;  // empty: all
   std::string node;             // if not empty: only ranks that run, or ran, on this node
+  std::string stream;           // stdout or stderr; empty: both
   // 0: the newest; when following, also each later one.
   uint64_t generation = 0;
-  uint64_t tail_lines = 0;  // 0: from the start
+  uint64_t tail_lines = 0;     // of all logs together; 0: from the start
+  uint64_t tail_per_rank = 0;  // of each rank; 0: from the start
+  std::optional<absl::Time> since;
   LogStyle style;
   bool wide = false;        // print node and stream before each line
   bool names_only = false;  // print the names of the logs, not their contents
@@ -32,8 +36,10 @@ struct LogOptions {
   absl::Duration patience = absl::Seconds(5);
 };
 
-// Prints to the console; as text with `rank| ` before each line if there are several ranks. When
-// following, returns when the job has finished and all logs are read. Errors: NOT_FOUND for an
+// Prints to the console; as text with `rank| ` before each line if there are several ranks. Lines
+// come in the order in which the ranks began them; beyond 256 ranks, in this order within each
+// group of 256 ranks. When following, lines that exist at the start come in this order, later ones
+// as they arrive; returns when the job has finished and all logs are read. Errors: NOT_FOUND for an
 // unknown job or log, INVALID_ARGUMENT for a rank, node or generation that the job does not have,
 // UNAVAILABLE if a log's node stayed unreachable (the rest was printed), CANCELLED once `stopper`
 // is stopped.

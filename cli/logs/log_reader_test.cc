@@ -5,13 +5,12 @@
 #include <sstream>
 #include <thread>
 
-#include "absl/strings/match.h"
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "absl/synchronization/mutex.h"
 #include "absl/synchronization/notification.h"
 #include "cli/fake_cluster.h"
-#include "cli/logs/log_printer.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
@@ -20,6 +19,7 @@ namespace {
 
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
+using ::testing::Not;
 using ::testing::UnorderedElementsAre;
 
 v1::LogChunk Chunk(uint64_t offset, const std::string& data, bool end = false) {
@@ -57,11 +57,31 @@ class LogReaderTest : public ::testing::Test {
       absl::MutexLock lock(&mutex_);
       const auto log = logs_.find({request.generation(), {request.rank(), request.stream()}});
       if (log == logs_.end()) return grpc::Status(grpc::StatusCode::NOT_FOUND, "no such log");
-      write(Chunk(request.offset(), log->second.substr(request.offset()), true));
+      v1::LogChunk chunk = Chunk(request.offset(), log->second.substr(request.offset()), true);
+      AddTimes(log->second, chunk);
+      write(chunk);
       return grpc::Status::OK;
     };
   }
 
+  // Lines of the form "TIME ..." were begun at that second; others have no known time.
+  static void AddTimes(const std::string& log, v1::LogChunk& chunk) {
+    for (size_t start = 0; start < log.size(); start = log.find('\n', start) + 1) {
+      int64_t time = 0;
+      const std::string word = log.substr(start, log.find_first_of(" \n", start) - start);
+      if (start >= chunk.offset() && absl::SimpleAtoi(word, &time)) {
+        v1::LineTime& line = *chunk.add_lines();
+        line.set_offset(start);
+        line.set_unix_micros(absl::ToUnixMicros(absl::FromUnixSeconds(time)));
+      }
+      if (log.find('\n', start) == std::string::npos) break;
+    }
+  }
+
+  void AddRank() {
+    absl::MutexLock lock(&mutex_);
+    job_.add_ranks();
+  }
   void SetLog(uint32_t rank, v1::LogStream stream, const std::string& text,
               uint64_t generation = 1) {
     absl::MutexLock lock(&mutex_);
@@ -90,11 +110,19 @@ class LogReaderTest : public ::testing::Test {
 };
 
 TEST_F(LogReaderTest, PrintsOneRankUnmodified) {
+  SetLog(0, v1::STDOUT, "10%\r20%\r\ntwo");
+  SetLog(0, v1::STDERR, "");
+  cluster_.Start();
+  EXPECT_TRUE(Print().ok());
+  EXPECT_EQ(out_.str(), "10%\r20%\r\ntwo");
+}
+
+TEST_F(LogReaderTest, UnfinishedLineEndsBeforeAnotherLog) {
   SetLog(0, v1::STDOUT, "one\ntwo");
   SetLog(0, v1::STDERR, "err\n");
   cluster_.Start();
   EXPECT_TRUE(Print().ok());
-  EXPECT_EQ(out_.str(), "one\ntwoerr\n");
+  EXPECT_EQ(out_.str(), "one\ntwo\nerr\n");
 }
 
 TEST_F(LogReaderTest, PrefixesLinesOfSeveralRanks) {
@@ -280,44 +308,112 @@ TEST_F(LogReaderTest, StopperEndsFollowing) {
   EXPECT_EQ(Print().code(), absl::StatusCode::kCancelled);
 }
 
-TEST(LogPrinterTest, PrintsWholeLines) {
-  std::ostringstream out, err;
-  Console console(out, err, {});
-  LogPrinter printer(console, {.prefix = "3| "});
-  for (const char* piece : {"a", "b\nc", "", "d\n", "\nlast"}) printer.Write(piece);
-  EXPECT_EQ(out.str(), "3| ab\n3| cd\n3| \n");
-  printer.Flush();
-  printer.Flush();
-  EXPECT_EQ(out.str(), "3| ab\n3| cd\n3| \n3| last\n");
+TEST_F(LogReaderTest, MergesRanksAndStreamsByTime) {
+  AddRank();
+  SetLog(0, v1::STDOUT, "1 a\n4 d\n");
+  SetLog(0, v1::STDERR, "2 b\n5 e\n");
+  SetLog(1, v1::STDOUT, "2 c\n6 f");
+  SetLog(1, v1::STDERR, "0 z\n");
+  cluster_.Start();
+  EXPECT_TRUE(Print().ok());
+  const auto merged =
+      ElementsAre("1| 0 z", "0| 1 a", "0| 2 b", "1| 2 c", "0| 4 d", "0| 5 e", "1| 6 f");
+  EXPECT_THAT(Lines(), merged);
+  out_.str("");
+  options_.follow = true;
+  EXPECT_TRUE(Print().ok());
+  EXPECT_THAT(Lines(), merged);
+  out_.str("");
+  options_.follow = false;
+  options_.stream = "stderr";
+  options_.style.timestamps = true;
+  EXPECT_TRUE(Print().ok());
+  EXPECT_THAT(Lines(),
+              ElementsAre("1970-01-01T00:00:00.000Z 1| 0 z", "1970-01-01T00:00:02.000Z 0| 2 b",
+                          "1970-01-01T00:00:05.000Z 0| 5 e"));
 }
 
-TEST(LogPrinterTest, PrintsAnObjectPerLine) {
-  std::ostringstream out, err;
-  Console console(out, err, {});
-  const LogSource source = {.generation = 2, .rank = 3, .node = "n", .is_stderr = true};
-  LogPrinter json(console, source, {.form = LogForm::kJson});
-  json.Write("a \"b\" \xff\nlast");
-  json.Flush();
-  EXPECT_EQ(out.str(),
-            "{\"generation\":2,\"rank\":3,\"node\":\"n\",\"stream\":\"stderr\",\"line\":"
-            "\"a \\\"b\\\" \uFFFD\"}\n"
-            "{\"generation\":2,\"rank\":3,\"node\":\"n\",\"stream\":\"stderr\",\"line\":"
-            "\"last\"}\n");
-  out.str("");
-  LogPrinter(console, source, {.form = LogForm::kYaml}).Write("x\n");
-  EXPECT_TRUE(absl::StartsWith(out.str(), "- {\"generation\":2,"));
+TEST_F(LogReaderTest, LinesWithoutATimeAreMarked) {
+  SetLog(0, v1::STDOUT, "1 timed\nx\n");
+  SetLog(0, v1::STDERR, "");
+  cluster_.Start();
+  options_.style.timestamps = true;
+  EXPECT_TRUE(Print().ok());
+  EXPECT_THAT(Lines(), ElementsAre("1970-01-01T00:00:01.000Z 1 timed", "- x"));
+  out_.str("");
+  options_.style.form = LogForm::kJson;
+  EXPECT_TRUE(Print().ok());
+  EXPECT_THAT(Lines(), ElementsAre(HasSubstr("\"time\":\"1970-01-01T00:00:01.000Z\""),
+                                   Not(HasSubstr("time\":"))));
 }
 
-TEST(LogPrinterTest, SplitSendsStderrToStderr) {
-  std::ostringstream out, err;
-  Console console(out, err, {});
-  for (const bool is_stderr : {false, true}) {
-    LogPrinter printer(console, {.is_stderr = is_stderr}, {.split = true});
-    printer.Write(is_stderr ? "to err\nwithout end" : "to out\nwithout end");
-    printer.Flush();
+TEST_F(LogReaderTest, TailCountsAllRanksAndStreams) {
+  AddRank();
+  SetLog(0, v1::STDOUT, "1 a\n3 c\n9 i\n");
+  SetLog(0, v1::STDERR, "2 b\n");
+  SetLog(1, v1::STDOUT, "4 d\n5 e\n");
+  SetLog(1, v1::STDERR, "6 f\n7 g\n");
+  cluster_.Start();
+  options_.tail_lines = 3;
+  EXPECT_TRUE(Print().ok());
+  EXPECT_THAT(Lines(), ElementsAre("1| 6 f", "1| 7 g", "0| 9 i"));
+  out_.str("");
+  options_.follow = true;
+  EXPECT_TRUE(Print().ok());
+  EXPECT_THAT(Lines(), ElementsAre("1| 6 f", "1| 7 g", "0| 9 i"));
+  out_.str("");
+  options_.follow = false;
+  options_.tail_lines = 0;
+  options_.tail_per_rank = 2;
+  EXPECT_TRUE(Print().ok());
+  EXPECT_THAT(Lines(), ElementsAre("0| 3 c", "1| 6 f", "1| 7 g", "0| 9 i"));
+}
+
+// With more ranks than logs that can be open at the same time.
+TEST_F(LogReaderTest, MergesGroupsOfRanks) {
+  constexpr uint32_t kRanks = 257;
+  for (uint32_t rank = 1; rank < kRanks; ++rank) AddRank();
+  for (uint32_t rank = 0; rank < kRanks; ++rank) {
+    SetLog(rank, v1::STDOUT, absl::StrCat(1000 - rank, "\n"));
+    SetLog(rank, v1::STDERR, "");
   }
-  EXPECT_EQ(out.str(), "to out\nwithout end");
-  EXPECT_EQ(err.str(), "to err\nwithout end");
+  cluster_.Start();
+  EXPECT_TRUE(Print().ok());
+  std::vector<std::string> lines = Lines();
+  ASSERT_EQ(lines.size(), kRanks);
+  EXPECT_EQ(lines.front(), "255| 745");
+  EXPECT_EQ(lines[255], "0| 1000");
+  EXPECT_EQ(lines.back(), "256| 744");
+  EXPECT_THAT(err_.str(), HasSubstr("in groups of 256 ranks"));
+  out_.str("");
+  options_.tail_lines = 2;
+  EXPECT_TRUE(Print().ok());
+  EXPECT_THAT(Lines(), ElementsAre("1| 999", "0| 1000"));
+}
+
+TEST_F(LogReaderTest, RequestsLinesSinceATime) {
+  std::vector<v1::ReadLogRequest> requests;
+  cluster_.on_log = [&](const v1::ReadLogRequest& request, grpc::ServerContext&, auto write) {
+    if (request.stream() == v1::STDERR) {
+      write(Chunk(0, "", true));
+      return grpc::Status::OK;
+    }
+    requests.push_back(request);
+    if (requests.size() == 1) {
+      write(Chunk(100, "new\n"));
+      return grpc::Status(grpc::StatusCode::UNAVAILABLE, "node away");
+    }
+    write(Chunk(104, "more\n", true));
+    return grpc::Status::OK;
+  };
+  cluster_.Start();
+  options_.since = absl::FromUnixSeconds(50);
+  EXPECT_TRUE(Print().ok());
+  EXPECT_EQ(out_.str(), "new\nmore\n");
+  ASSERT_EQ(requests.size(), 2u);
+  EXPECT_EQ(requests[0].since().seconds(), 50);
+  EXPECT_EQ(requests[1].since().seconds(), 50);
+  EXPECT_EQ(requests[1].offset(), 104u);
 }
 
 TEST_F(LogReaderTest, SelectsRanksOfANodeAndPrintsNames) {

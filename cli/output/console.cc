@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <cstdlib>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 
@@ -41,6 +42,7 @@ const char* CodeOf(Color color) {
 
 Console::Options Console::Probe() {
   Options options;
+  options.out_is_terminal = isatty(STDOUT_FILENO) == 1;
   options.err_is_terminal = isatty(STDERR_FILENO) == 1;
   options.in_is_terminal = isatty(STDIN_FILENO) == 1;
   const char* no_color = std::getenv("NO_COLOR");
@@ -54,22 +56,38 @@ Console::Options Console::Probe() {
   return options;
 }
 
-Console::~Console() { ClearStatus(); }
-
-void Console::Out(absl::string_view text) {
+Console::~Console() {
   absl::MutexLock lock(&mutex_);
   EraseStatus();
-  out_ << text << std::flush;
-  if (!status_.empty()) err_ << status_ << std::flush;
+  err_ << std::flush;
 }
 
-void Console::Err(absl::string_view text) {
-  absl::MutexLock lock(&mutex_);
-  EraseStatus();
-  err_ << text << status_ << std::flush;
-}
+void Console::Out(absl::string_view text, const void* writer) { Write(text, false, writer); }
+
+void Console::Err(absl::string_view text, const void* writer) { Write(text, true, writer); }
 
 void Console::Note(absl::string_view line) { Err(absl::StrCat(line, "\n")); }
+
+void Console::Write(absl::string_view text, bool to_err, const void* writer) {
+  if (text.empty()) return;
+  absl::MutexLock lock(&mutex_);
+  EraseStatus();
+  EndUnfinishedLines(to_err, writer);
+  (to_err ? err_ : out_) << text << std::flush;
+  unfinished_[to_err] = {text.back() != '\n', writer, text.back() == '\r'};
+  DrawStatus();
+}
+
+void Console::EndUnfinishedLines(bool to_err, const void* writer) {
+  for (const bool err : {false, true}) {
+    Unfinished& unfinished = unfinished_[err];
+    const bool continues = err == to_err && unfinished.writer == writer;
+    if (!unfinished.exists || continues || (err != to_err && !is_terminal())) continue;
+    (err ? err_ : out_) << (is_terminal() && unfinished.at_column_0 ? kEraseLine : "\n")
+                        << std::flush;
+    unfinished.exists = false;
+  }
+}
 
 void Console::Status(absl::string_view text) {
   if (!options_.err_is_terminal) return;
@@ -77,18 +95,38 @@ void Console::Status(absl::string_view text) {
   EraseStatus();
   // The last column stays free: a terminal would wrap there.
   status_ = std::string(Cut(text, options_.width - 1));
-  err_ << status_ << std::flush;
+  DrawStatus();
 }
 
 void Console::ClearStatus() {
   absl::MutexLock lock(&mutex_);
   EraseStatus();
-  err_ << std::flush;
   status_.clear();
+  DrawStatus();
+}
+
+void Console::Live(absl::string_view text, const void* writer) {
+  if (!options_.err_is_terminal) return;
+  absl::MutexLock lock(&mutex_);
+  if (text.empty() && live_writer_ != writer) return;
+  EraseStatus();
+  live_ = std::string(Cut(text, options_.width - 1));
+  live_writer_ = writer;
+  DrawStatus();
 }
 
 void Console::EraseStatus() {
-  if (!status_.empty()) err_ << kEraseLine;
+  if (std::exchange(drawn_, false)) err_ << kEraseLine;
+}
+
+void Console::DrawStatus() {
+  const bool within_line = unfinished_[1].exists || (is_terminal() && unfinished_[0].exists);
+  if (options_.err_is_terminal && !within_line) {
+    const std::string& text = live_.empty() ? status_ : live_;
+    drawn_ = !text.empty();
+    err_ << text;
+  }
+  err_ << std::flush;
 }
 
 std::string Console::Paint(absl::string_view text, Color color) const {

@@ -1,5 +1,8 @@
 // The output of the command line: data goes to `out`, everything else to `err`, which has one
 // status line that is redrawn on a terminal.
+//
+// Text may end within a line (a progress bar of a job). What another writer prints on the same
+// terminal or stream then starts on a new line, and the status line is hidden meanwhile.
 #ifndef MUSTER_CLI_OUTPUT_CONSOLE_H_
 #define MUSTER_CLI_OUTPUT_CONSOLE_H_
 
@@ -18,6 +21,7 @@ enum class Color { kNone, kGreen, kRed, kYellow };
 class Console {
  public:
   struct Options {
+    bool out_is_terminal = false;
     bool err_is_terminal = false;
     bool in_is_terminal = false;  // a user can answer questions
     bool color = false;
@@ -33,29 +37,50 @@ class Console {
   // TERM=dumb.
   static Options Probe();
 
-  // Writes the text unmodified to stdout and flushes.
-  void Out(absl::string_view text);
+  // Writes the text unmodified to stdout and flushes. `writer` identifies the source of text that
+  // may end within a line.
+  void Out(absl::string_view text, const void* writer = nullptr);
   // Writes the text unmodified to stderr and flushes.
-  void Err(absl::string_view text);
+  void Err(absl::string_view text, const void* writer = nullptr);
   // Writes a line to stderr.
   void Note(absl::string_view line);
   // Redraws the status line. Has no effect without a terminal.
   void Status(absl::string_view text);
   void ClearStatus();
+  // Shows a writer's unfinished line in place of the status line, until the writer replaces it by
+  // an empty one. With several writers, the one that called last is shown. Has no effect without a
+  // terminal.
+  void Live(absl::string_view text, const void* writer);
 
   std::string Paint(absl::string_view text, Color color) const;
   bool err_is_terminal() const { return options_.err_is_terminal; }
+  // Whether stdout and stderr are (the same) terminal.
+  bool is_terminal() const { return options_.out_is_terminal && options_.err_is_terminal; }
   // Whether a question can be asked and answered.
   bool interactive() const { return options_.err_is_terminal && options_.in_is_terminal; }
 
  private:
+  void Write(absl::string_view text, bool to_err, const void* writer) ABSL_LOCKS_EXCLUDED(mutex_);
+  // Ends unfinished lines of other writers on the same terminal or stream.
+  void EndUnfinishedLines(bool to_err, const void* writer) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void EraseStatus() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void DrawStatus() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   std::ostream& out_;
   std::ostream& err_;
   const Options options_;
   absl::Mutex mutex_;
   std::string status_ ABSL_GUARDED_BY(mutex_);
+  std::string live_ ABSL_GUARDED_BY(mutex_);
+  const void* live_writer_ ABSL_GUARDED_BY(mutex_) = nullptr;
+  bool drawn_ ABSL_GUARDED_BY(mutex_) = false;  // status_ or live_ is on the terminal
+  // Of stdout and of stderr: text that ended within a line.
+  struct Unfinished {
+    bool exists = false;
+    const void* writer = nullptr;
+    bool at_column_0 = false;  // after a carriage return
+  };
+  Unfinished unfinished_[2] ABSL_GUARDED_BY(mutex_);
 };
 
 }  // namespace muster::cli

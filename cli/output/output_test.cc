@@ -153,5 +153,61 @@ TEST(ConsoleTest, KeepsTheStatusLineLast) {
   EXPECT_EQ(err.str(), "stéps 1\r\x1b[Knote\nstéps 1\r\x1b[K");
 }
 
+// Both streams of a terminal.
+TEST(ConsoleTest, HidesTheStatusLineWhileALineIsUnfinished) {
+  std::ostringstream screen;
+  const int rank = 0;
+  Console console(screen, screen, {.out_is_terminal = true, .err_is_terminal = true});
+  console.Status("step 1");
+  console.Err("10%", &rank);
+  console.Status("step 2");
+  console.Err("\r20%", &rank);
+  EXPECT_EQ(screen.str(), "step 1\r\x1b[K10%\r20%");
+  screen.str("");
+  console.Err("\n", &rank);
+  EXPECT_EQ(screen.str(), "\nstep 2");
+}
+
+TEST(ConsoleTest, OtherWritersStartANewLine) {
+  std::ostringstream screen;
+  const int rank = 0, other = 0;
+  Console console(screen, screen, {.out_is_terminal = true, .err_is_terminal = true});
+  console.Err("10%", &rank);
+  console.Out("loss 1\n", &other);
+  console.Err("\r20%", &rank);
+  console.Note("note");
+  console.Err("30%\r", &rank);
+  console.Out("loss 2\n", &other);  // replaces the state, which ended with a carriage return
+  EXPECT_EQ(screen.str(), "10%\nloss 1\n\r20%\nnote\n30%\r\r\x1b[Kloss 2\n");
+}
+
+TEST(ConsoleTest, FilesAreIndependent) {
+  std::ostringstream out, err;
+  Console console(out, err, {});
+  const int one = 0, two = 0;
+  console.Out("out", &one);
+  console.Err("err", &two);
+  console.Out("put\n", &one);
+  console.Note("note");
+  EXPECT_EQ(out.str(), "output\n");
+  EXPECT_EQ(err.str(), "err\nnote\n");
+}
+
+TEST(ConsoleTest, ShowsAWritersUnfinishedLineInsteadOfTheStatus) {
+  std::ostringstream screen;
+  const int rank = 0, other = 0;
+  Console console(screen, screen, {.out_is_terminal = true, .err_is_terminal = true, .width = 8});
+  console.Status("step 1");
+  console.Live("0| 10% of all", &rank);
+  console.Status("step 2");
+  console.Live("", &other);  // not the writer of the line
+  console.Out("1| x\n");
+  EXPECT_EQ(screen.str(),
+            "step 1\r\x1b[K0| 10% \r\x1b[K0| 10% \r\x1b[K0| 10% \r\x1b[K1| x\n0| 10% ");
+  screen.str("");
+  console.Live("", &rank);
+  EXPECT_EQ(screen.str(), "\r\x1b[Kstep 2");
+}
+
 }  // namespace
 }  // namespace muster::cli

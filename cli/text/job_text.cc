@@ -283,9 +283,11 @@ std::string ProgressText(const v1::Job& job) {
   parts.push_back(progress.total_steps() > 0
                       ? absl::StrCat("step ", progress.step(), "/", progress.total_steps())
                       : absl::StrCat("step ", progress.step()));
-  if (job.spec().train().epochs() > 0) {
+  if (job.spec().has_train() && progress.total_steps() > 0) {
+    // Where training ends: max_steps may end it before spec.epochs.
+    const double epochs = progress.epoch() / progress.step() * progress.total_steps();
     parts.push_back(
-        absl::StrFormat("epoch %.2f/%g", progress.epoch(), job.spec().train().epochs()));
+        absl::StrFormat("epoch %.2f/%g", progress.epoch(), std::round(100 * epochs) / 100));
   } else if (job.spec().has_train()) {
     parts.push_back(absl::StrFormat("epoch %.2f", progress.epoch()));
   }

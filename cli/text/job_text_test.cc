@@ -52,6 +52,10 @@ TEST(ProgressTextTest, OneLine) {
   v1::Job evaluating = RunningJob();
   evaluating.mutable_progress()->set_phase("evaluating");
   EXPECT_THAT(ProgressText(evaluating), testing::StartsWith("evaluating  step 235/1175"));
+  v1::Job limited = RunningJob();
+  limited.mutable_spec()->mutable_train()->set_max_steps(301);
+  limited.mutable_progress()->set_total_steps(301);
+  EXPECT_THAT(ProgressText(limited), testing::StartsWith("step 235/301  epoch 1.00/1.28  "));
   v1::Job loading = RunningJob();
   loading.mutable_progress()->Clear();
   loading.mutable_progress()->set_phase("loading-data");

@@ -51,13 +51,14 @@ class LogSending {
     context_.set_deadline(TestDeadline());
     stream_ = worker.stub().SendLog(&context_, &response_);
   }
-  bool Send(uint64_t offset, const std::string& data, bool end = false) {
+  bool Send(uint64_t offset, const std::string& data, bool end = false, int lines = 1) {
     v1::SendLogRequest request;
     if (first_) request.set_transfer(transfer_);
     first_ = false;
     request.mutable_chunk()->set_offset(offset);
     request.mutable_chunk()->set_data(data);
     request.mutable_chunk()->set_end(end);
+    for (int i = 0; i < lines; ++i) request.mutable_chunk()->add_lines()->set_offset(offset + i);
     return stream_->Write(request);
   }
   grpc::Status Finish() {
@@ -116,6 +117,8 @@ TEST_F(ReadLogTest, DeliversBytesInOrder) {
     EXPECT_EQ(chunk.offset(), 3 + 5 * i);
     EXPECT_EQ(chunk.data(), "line\n");
     EXPECT_EQ(chunk.generation(), 1);
+    ASSERT_EQ(chunk.lines_size(), 1);
+    EXPECT_EQ(chunk.lines(0).offset(), chunk.offset());
   }
   EXPECT_TRUE(reading.Finish().ok());
   EXPECT_EQ(coordinator_->log_transfer_count(), 0);
@@ -253,6 +256,15 @@ TEST_F(ReadLogTest, RejectsUnrequestedStreams) {
   LogSending large(*worker_, transfer);
   large.Send(0, std::string((64 << 10) + 1, 'x'));
   EXPECT_EQ(large.Wait().error_code(), grpc::StatusCode::INVALID_ARGUMENT);
+  EXPECT_EQ(reading.Finish().error_code(), grpc::StatusCode::INTERNAL);
+}
+
+TEST_F(ReadLogTest, RejectsMoreLinesThanBytes) {
+  StartJob();
+  LogReading reading(*cluster_, job_, /*follow=*/false);
+  LogSending sending(*worker_, NextOpenLog().transfer());
+  sending.Send(0, "one\n", /*end=*/false, /*lines=*/5);
+  EXPECT_EQ(sending.Wait().error_code(), grpc::StatusCode::INVALID_ARGUMENT);
   EXPECT_EQ(reading.Finish().error_code(), grpc::StatusCode::INTERNAL);
 }
 

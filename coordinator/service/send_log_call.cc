@@ -64,6 +64,11 @@ absl::Status SendLogCall::Forward() {
                                                    " bytes; the limit is ",
                                                    limits::kLogChunkBytes));
   }
+  if (static_cast<size_t>(incoming_.chunk().lines_size()) > incoming_.chunk().data().size()) {
+    return absl::InvalidArgumentError(absl::StrCat("chunk has ", incoming_.chunk().lines_size(),
+                                                   " lines in ", incoming_.chunk().data().size(),
+                                                   " bytes"));
+  }
   v1::LogChunk chunk = std::move(*incoming_.mutable_chunk());
   incoming_.Clear();
   logs_.Chunk(*id_, std::move(chunk));

@@ -1,11 +1,12 @@
-"""`logs -f` of eight ranks with much output and very long lines, across a coordinator restart: every byte arrives."""
+"""Logs: every byte arrives through a coordinator restart; lines are merged by time; progress bars are live."""
 
 import os
 import subprocess
 import time
 import unittest
 
-from tests.support.cluster import Cluster, command_spec, wait_until
+from tests.support.cluster import Cluster, command_spec, parse_time, wait_until
+from tests.support.terminal import Terminal
 
 NODES, RANKS_PER_NODE = 2, 4
 LONG_LINE_BYTES = 1 << 20
@@ -99,10 +100,12 @@ class Following(unittest.TestCase):
                   f"the reader was done {time.monotonic() - over:.1f} s after the job")
             self.assertEqual(written, NODES * RANKS_PER_NODE * (lines_per_rank * seconds + 2 * seconds + 1))
             self.check_equal(out, files)
-            # The output of a single rank has no prefix and no added newline.
-            alone = subprocess.run(cluster.command("logs", job, "--rank", "3"), env=cluster.client_env(),
-                                   stdin=subprocess.DEVNULL, capture_output=True, check=True).stdout
-            self.assertTrue(alone == files[3, "stdout"] + files[3, "stderr"], f"{len(alone)} bytes")
+            # A single log has no prefix and no added newline.
+            for stream in ("stdout", "stderr"):
+                alone = subprocess.run(cluster.command("logs", job, "--rank", "3", "--stream", stream),
+                                       env=cluster.client_env(), stdin=subprocess.DEVNULL, capture_output=True,
+                                       check=True).stdout
+                self.assertTrue(alone == files[3, stream], f"{len(alone)} bytes")
             return written / (over - started)
 
 
@@ -110,6 +113,153 @@ class LogsTest(Following):
     def test_follow_survives_coordinator_death(self):
         """10,000 lines/s in total."""
         self.follow(1250, 12)
+
+
+LINES = 12
+
+# Two ranks write a line in turn, every second pair to stderr. A rank waits until the file with the
+# number of its line exists, and then until its shim has read the line.
+IN_TURN = f"""
+import os, pathlib, sys, time
+turns, rank = pathlib.Path(os.environ["TURNS"]), int(os.environ["RANK"])
+for line in range(rank, {LINES}, 2):
+    while line > 0 and not (turns / str(line)).exists():
+        time.sleep(0.01)
+    print("line", line, file=sys.stderr if line // 2 % 2 else sys.stdout, flush=True)
+    time.sleep(0.2)
+    (turns / str(line + 1)).touch()
+"""
+
+# A progress bar in the manner of tqdm, redrawn until the file GO exists, and then finished.
+PROGRESS_BAR = """
+import os, sys, time
+step = 0
+print("begins", flush=True)
+while not os.path.exists(os.environ["GO"]):
+    step += 1
+    sys.stderr.write(f"\\r{step} steps |###   |")
+    sys.stderr.flush()
+    time.sleep(0.05)
+sys.stderr.write("\\rall steps |######|\\n")
+"""
+
+
+class LogOrderTest(unittest.TestCase):
+    """Logs of a finished job of two ranks."""
+
+    @classmethod
+    def setUpClass(cls):
+        cls.cluster = cls.enterClassContext(Cluster(nodes=2, slots=1))
+        script = cls.cluster.directory / "in_turn.py"
+        script.write_text(IN_TURN)
+        turns = cls.cluster.directory / "turns"
+        turns.mkdir()
+        cls.job = cls.cluster.submit(command_spec("in-turn", "/usr/bin/python3", str(script), nodes=2,
+                                                  env={"TURNS": str(turns)}))
+        cls.finished = cls.cluster.wait(cls.job)
+
+    def logs(self, *args):
+        return self.cluster.muster("logs", self.job, *args).stdout.splitlines()
+
+    def lines(self, first):
+        return [f"{n % 2}| line {n}" for n in range(first, LINES)]
+
+    def test_ranks_and_streams_are_merged_by_time(self):
+        self.assertEqual(self.logs(), self.lines(0))
+        self.assertEqual(self.logs("-f"), self.lines(0))
+
+    def test_timestamps_are_those_of_the_program(self):
+        for args in ((), ("-f",)):
+            lines = [line.split(" ", 1) for line in self.logs("--timestamps", *args)]
+            self.assertEqual([text for _, text in lines], self.lines(0))
+            times = [parse_time(time) for time, _ in lines]
+            self.assertEqual(times, sorted(set(times)))
+            self.assertGreaterEqual(times[0], parse_time(self.finished["start_time"]) - 0.001)
+            self.assertLessEqual(times[-1], parse_time(self.finished["finish_time"]))
+
+    def test_since(self):
+        times = [line.split(" ", 1)[0] for line in self.logs("--timestamps")]
+        self.assertEqual(self.logs("--since", times[5]), self.lines(5))
+        self.assertEqual(self.logs("--since", times[5], "--tail", "2"), self.lines(LINES - 2))
+        self.assertEqual(self.logs("-f", "--since", times[5]), self.lines(5))
+        self.assertEqual(self.logs("--since", "1h"), self.lines(0))
+        self.assertEqual(self.logs("--since", "2099-01-01T00:00:00Z"), [])
+        refused = self.cluster.muster("logs", self.job, "--since", "yesterday", check=False)
+        self.assertEqual(refused.returncode, 2)
+        self.assertIn("neither a duration such as 10m nor a time", refused.stderr)
+
+    def test_tail_counts_all_ranks_and_streams(self):
+        self.assertEqual(self.logs("--tail", "3"), self.lines(LINES - 3))
+        self.assertEqual(self.logs("--tail", "3", "-f"), self.lines(LINES - 3))
+        self.assertEqual(self.logs("--tail-per-rank", "2"), self.lines(LINES - 4))
+        self.assertEqual(self.logs("--stream", "stderr", "--tail", "1"), [f"1| line {LINES - 1}"])
+
+    def test_log_without_an_index(self):
+        """A log that an older worker wrote has no times."""
+        for index in self.cluster.directory.glob(f"node-*/jobs/{self.job}/logs/generation-1/*.times"):
+            self.addCleanup(index.with_suffix(".hidden").rename, index)
+            index.rename(index.with_suffix(".hidden"))
+        self.assertEqual(sorted(self.logs()), sorted(self.lines(0)))
+        self.assertEqual({line.split(" ", 1)[0] for line in self.logs("--timestamps")}, {"-"})
+
+
+class ProgressBarTest(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.cluster = cls.enterClassContext(Cluster(nodes=1, slots=2))
+        cls.script = cls.cluster.directory / "progress_bar.py"
+        cls.script.write_text(PROGRESS_BAR)
+
+    def spec(self, name, ranks):
+        self.go = self.cluster.directory / f"{name}.go"
+        return command_spec(name, "/usr/bin/python3", str(self.script), ranks=ranks, env={"GO": str(self.go)})
+
+    def terminal(self, *args):
+        return Terminal(self.cluster.command(*args), dict(self.cluster.client_env(), TERM="xterm"))
+
+    def test_one_rank_is_redrawn_while_it_runs(self):
+        job = self.cluster.submit(self.spec("one", 1))
+        terminal = self.terminal("logs", job, "-f")
+        terminal.wait_for("begins")
+        terminal.wait_for("\r5 steps |###   |")
+        terminal.wait_for("\r25 steps |###   |")
+        self.assertNotIn("\n", terminal.shown)
+        self.go.touch()
+        terminal.wait_for("\rall steps |######|")
+        self.assertEqual(terminal.exit_status(), 0)
+
+    def test_several_ranks_share_the_last_line(self):
+        job = self.cluster.submit(self.spec("several", 2))
+        terminal = self.terminal("logs", job, "-f")
+        for rank in (0, 1, 0, 1):
+            terminal.wait_for(f"\r\x1b[K{rank}| ")
+            terminal.wait_for(" steps |###   |")
+        self.go.touch()
+        terminal.wait_for("| all steps |######|\r\n")
+        terminal.wait_for("| all steps |######|\r\n")
+        self.assertEqual(terminal.exit_status(), 0)
+
+    def test_run_redraws_while_the_job_runs(self):
+        terminal = self.terminal("run", self.cluster.write_spec(self.spec("run", 1)))
+        terminal.wait_for("\r10 steps |###   |")
+        self.go.touch()
+        terminal.wait_for("\rall steps |######|")
+        self.assertEqual(terminal.exit_status(), 0)
+
+    def test_file_is_not_flooded(self):
+        job = self.cluster.submit(self.spec("file", 1))
+        out = self.cluster.directory / "file.out"
+        with open(out, "wb") as file:
+            began = time.monotonic()
+            follower = subprocess.Popen(self.cluster.command("logs", job, "-f"), env=self.cluster.client_env(),
+                                        stdin=subprocess.DEVNULL, stdout=file)
+        wait_until(lambda: out.read_text().count(" steps |###") >= 2, 30, "two states in the file")
+        self.go.touch()
+        self.assertEqual(follower.wait(30), 0)
+        lines = out.read_text().splitlines()
+        self.assertEqual([lines[0], lines[-1]], ["begins", "all steps |######|"])
+        self.assertLessEqual(len(lines) - 2, time.monotonic() - began + 2)
+        self.assertRegex("\n".join(lines[1:-1]), r"^(\d+ steps \|###   \|\n?)+$")
 
 
 class LogsLongTest(Following):

@@ -10,7 +10,6 @@
 #include "common/proto_time.h"
 #include "common/status.h"
 #include "common/time.h"
-#include "glog/logging.h"
 #include "trainer/data/loader.h"
 #include "trainer/data/resident_images.h"
 #include "trainer/exit_code.h"
@@ -32,6 +31,7 @@ Trainer::Trainer(std::unique_ptr<TrainingSetup> setup, const ProcessGroups* grou
       world_(*groups->world),
       options_(std::move(options)),
       progress_(options_.progress),
+      log_(is_first(), setup_->steps, setup_->total_steps),
       saved_step_(kNever) {}
 
 Trainer::~Trainer() = default;
@@ -93,6 +93,7 @@ absl::Status Trainer::TrainAll() {
           ? kernels::DeviceMemory()
           : data::MakeResident(*setup_->training, strategy_->device());
   training_start_ = Now().steady;
+  log_.Started(step_, training_start_);
   const auto loader =
       data::Loader::ForTraining(setup_->training.get(), setup_->steps, LoaderOptionsFor(resident));
   const uint64_t evaluate_every = spec_.evaluate_every_epochs() * setup_->steps.steps_per_epoch();
@@ -134,7 +135,9 @@ absl::Status Trainer::TrainStep(data::Loader& loader) {
   progress.set_epoch(Epochs());
   progress.set_samples(setup_->steps.SamplesBefore(step_));
   progress.set_stall_seconds(absl::ToDoubleSeconds(stall_));
-  progress_.StepDone(statistics_, Now());
+  const Time now = Now();
+  progress_.StepDone(statistics_, now);
+  log_.StepDone(times.data_wait, now.steady);
   return WriteScalars();
 }
 
@@ -161,6 +164,7 @@ absl::Status Trainer::PollStepResults(bool all) {
       progress.set_loss_scale(scale->scale);
       progress.set_skipped_steps(scale->skipped_steps);
     }
+    log_.OnResult(*result, strategy_->loss_scale(), Now().steady);
     results_.push_back(*result);
     results_.back().loss = loss_;
   }
@@ -205,9 +209,7 @@ absl::Status Trainer::EvaluateModel() {
   RecordEvaluation(begin);
   progress_.progress().set_test_accuracy(evaluation_.accuracy);
   progress_.progress().set_test_loss(evaluation_.loss);
-  if (!is_first()) return absl::OkStatus();
-  LOG(INFO) << "after step " << step_ << ": test accuracy " << evaluation_.accuracy
-            << ", test loss " << evaluation_.loss;
+  log_.Evaluated(step_, evaluation_, last_evaluation_);
   if (tensorboard_ == nullptr) return absl::OkStatus();
   RETURN_IF_ERROR(tensorboard_->AddScalars(
       step_, {{"test/accuracy", evaluation_.accuracy}, {"test/loss", evaluation_.loss}}));

@@ -22,6 +22,7 @@
 #include "trainer/checkpoint/checkpoint.h"
 #include "trainer/data/loader.h"
 #include "trainer/loop/progress.h"
+#include "trainer/loop/training_log.h"
 #include "trainer/loop/training_setup.h"
 #include "trainer/strategy/process_groups.h"
 #include "trainer/strategy/step_statistics.h"
@@ -100,6 +101,7 @@ class Trainer {
   std::unique_ptr<Strategy> strategy_;
   std::unique_ptr<TensorBoardWriter> tensorboard_;  // on rank 0, if enabled
   ProgressReporter progress_;
+  TrainingLog log_;
   StepStatistics statistics_;
 
   uint64_t step_ = 0;        // completed, including earlier generations

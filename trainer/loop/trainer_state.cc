@@ -1,6 +1,8 @@
 // Initial state and checkpoints of a training.
+#include <filesystem>
 #include <utility>
 
+#include "common/now.h"
 #include "common/status.h"
 #include "trainer/exit_code.h"
 #include "trainer/loop/trainer.h"
@@ -34,6 +36,7 @@ absl::StatusOr<CheckpointFiles> Trainer::FindCheckpoint() {
 absl::Status Trainer::SaveCheckpoint() {
   if (!options_.checkpoints.has_value() || saved_step_ == step_) return absl::OkStatus();
   SetPhase("checkpointing");
+  const SteadyTime begin = Now().steady;
   ASSIGN_OR_RETURN(ModelTensors tensors, strategy_->GatherState(step_));
   saved_step_ = step_;
   if (!is_first()) return absl::OkStatus();
@@ -52,6 +55,10 @@ absl::Status Trainer::SaveCheckpoint() {
   checkpoint.optimizer = std::move(tensors.optimizer);
   checkpoint.average = std::move(tensors.average);
   const absl::Status written = options_.checkpoints->Write(checkpoint);
+  if (written.ok()) {
+    const std::filesystem::path model = options_.checkpoints->ModelPath(step_);
+    log_.CheckpointSaved(step_, model.parent_path().string(), Now().steady - begin);
+  }
   // Aborted because a newer generation owns the directory, which itself is fine.
   if (absl::IsAborted(written)) return written;
   return WithExitCode(written, kExitCannotCreate);

@@ -113,7 +113,7 @@ class AgentTest : public ::testing::Test {
   }
 
   void SendOpenLog(uint64_t transfer, uint32_t rank, bool follow, uint64_t offset = 0,
-                   uint64_t tail_lines = 0) {
+                   uint64_t tail_lines = 0, absl::Time since = absl::InfinitePast()) {
     v1::CoordinatorMessage message;
     v1::OpenLog& open = *message.mutable_open_log();
     open.set_transfer(transfer);
@@ -124,6 +124,7 @@ class AgentTest : public ::testing::Test {
     open.mutable_request()->set_offset(offset);
     open.mutable_request()->set_tail_lines(tail_lines);
     open.mutable_request()->set_follow(follow);
+    if (since != absl::InfinitePast()) *open.mutable_request()->mutable_since() = ToProto(since);
     coordinator_->Send(message);
   }
 

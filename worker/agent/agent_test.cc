@@ -354,6 +354,56 @@ TEST_F(AgentTest, FollowsLogUntilTheRankExits) {
   EXPECT_TRUE(coordinator_->log(21).end);
 }
 
+// LogChunk.lines has the time of each line that starts in the log, whatever chunk it is in.
+TEST_F(AgentTest, ServesTimesOfLines) {
+  MakeFifo("go");
+  const absl::Time begin = absl::Now();
+  StartBoth();
+  coordinator_->Send(Launch("seq 20000; cat " + Path("go") + "; printf 'half'"));
+  WaitForRank(0, IsStarted);
+  const std::string first = "19999\n20000\n";
+  SendOpenLog(41, 0, true);
+  ASSERT_TRUE(coordinator_->WaitForLog(
+      41, [&](const ScriptedCoordinator::Log& log) { return absl::EndsWith(log.data, first); }));
+  const absl::Time middle = absl::Now();
+  Unblock("go");
+  WaitForRank(0, IsExited);
+  const auto finished = [](const ScriptedCoordinator::Log& log) { return log.finished; };
+  ASSERT_TRUE(coordinator_->WaitForLog(41, finished));
+  const ScriptedCoordinator::Log log = coordinator_->log(41);
+  ASSERT_EQ(log.lines.size(), 20002u);
+  int64_t last = absl::ToUnixMicros(begin);
+  for (const v1::LineTime& line : log.lines) {
+    EXPECT_TRUE(line.offset() == 0 || log.data[line.offset() - 1] == '\n') << line.offset();
+    EXPECT_GE(line.unix_micros(), last);
+    last = line.unix_micros();
+  }
+  EXPECT_EQ(log.data.substr(log.lines[20000].offset()), "go\nhalf");
+  EXPECT_LE(log.lines[19999].unix_micros(), absl::ToUnixMicros(middle));
+  EXPECT_GE(log.lines[20000].unix_micros(), absl::ToUnixMicros(middle));
+
+  // From the middle of a line: the time of the next line.
+  SendOpenLog(42, 0, false, 1);
+  ASSERT_TRUE(coordinator_->WaitForLog(42, finished));
+  EXPECT_EQ(coordinator_->log(42).lines.front().offset(), 2u);
+
+  SendOpenLog(43, 0, false, 0, 0, middle);
+  ASSERT_TRUE(coordinator_->WaitForLog(43, finished));
+  EXPECT_EQ(coordinator_->log(43).data, "go\nhalf");
+}
+
+TEST_F(AgentTest, FollowsUnfinishedLines) {
+  MakeFifo("go");
+  StartBoth();
+  coordinator_->Send(Launch("printf '10%%\\r20%%'; cat " + Path("go")));
+  WaitForRank(0, IsStarted);
+  SendOpenLog(51, 0, true);
+  ASSERT_TRUE(coordinator_->WaitForLog(
+      51, [](const ScriptedCoordinator::Log& log) { return log.data == "10%\r20%"; }));
+  Unblock("go");
+  WaitForRank(0, IsExited);
+}
+
 TEST_F(AgentTest, CancelsClosedLog) {
   StartBoth();
   coordinator_->Send(Launch("echo one; exec sleep 600"));

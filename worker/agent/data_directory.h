@@ -8,7 +8,7 @@
 //                                           command job, master: its endpoint
 //   jobs/JOB/generation-K/rank-0007/        one shim: instructions, shim.sock, report.pb, exit; for
 //                                           a command job also error.json and progress
-//   jobs/JOB/logs/generation-K/rank-0007.stderr and .stdout
+//   jobs/JOB/logs/generation-K/rank-0007.stderr and .stdout, each with .times: the times of its lines
 //   jobs/JOB/work/rank-0007/                working directory, unless the job sets one
 //   jobs/JOB/checkpoint/                    for checkpoints of a command
 //

@@ -49,11 +49,12 @@ class RetentionTest : public ::testing::Test {
 
 TEST_F(RetentionTest, DeletesOldLogsAndKeepsNewOnes) {
   Make("a/logs/generation-1/rank-0000.stdout", absl::Hours(3));
+  Make("a/logs/generation-1/rank-0000.stdout.times", absl::Hours(3));
   Make("a/logs/generation-2/rank-0000.stdout", absl::Hours(2));
   Make("a/logs/generation-10/rank-0000.stdout", absl::Minutes(1));
   const SweepResult swept = Run();
   EXPECT_EQ(swept.generations, 2);
-  EXPECT_EQ(swept.log_bytes, 20u);
+  EXPECT_EQ(swept.log_bytes, 30u);
   EXPECT_EQ(swept.jobs, 0);
   EXPECT_FALSE(Exists("a/logs/generation-1"));
   EXPECT_FALSE(Exists("a/logs/generation-2"));

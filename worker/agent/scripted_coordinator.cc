@@ -82,6 +82,8 @@ class ScriptedCoordinator::Impl final : public v1::WorkerService::Service {
       Log& log = logs_[transfer];
       if (log.chunks++ == 0) log.first_offset = request.chunk().offset();
       log.data += request.chunk().data();
+      log.lines.insert(log.lines.end(), request.chunk().lines().begin(),
+                       request.chunk().lines().end());
       log.end = request.chunk().end();
     }
     absl::MutexLock lock(&mutex_);

@@ -55,6 +55,7 @@ class ScriptedCoordinator {
 
   struct Log {
     std::string data;
+    std::vector<v1::LineTime> lines;
     uint64_t first_offset = 0;
     int chunks = 0;
     bool end = false;       // set in the last chunk

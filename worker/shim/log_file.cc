@@ -12,41 +12,54 @@ LogFile::~LogFile() {
 }
 
 bool LogFile::Open(const std::string& path) {
-  fd_ = open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0640);
-  return fd_ >= 0;
-}
-
-void LogFile::Append(std::string_view data) {
-  const size_t newline = data.rfind('\n');
-  if (newline == std::string_view::npos) {
-    partial_line_ += data;
-  } else if (partial_line_.empty()) {
-    Write(data.substr(0, newline + 1));
-    partial_line_ = data.substr(newline + 1);
-  } else {
-    partial_line_ += data.substr(0, newline + 1);
-    Write(partial_line_);
-    partial_line_ = data.substr(newline + 1);
+  fd_ = open(path.c_str(), O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC, 0640);
+  if (fd_ < 0) return false;
+  const off_t size = lseek(fd_, 0, SEEK_END);
+  if (size > 0) {
+    size_bytes_ = static_cast<uint64_t>(size);
+    char last = '\n';
+    at_line_start_ = pread(fd_, &last, 1, size - 1) != 1 || last == '\n';
   }
-  if (partial_line_.size() > kMaxLineBytes) Flush();
+  times_.Open(path + std::string(kLineTimesSuffix));
+  return true;
 }
 
-void LogFile::AppendLine(std::string_view line) { Write(std::string(line) + '\n'); }
-
-void LogFile::Flush() {
-  Write(partial_line_);
-  partial_line_.clear();
+void LogFile::Append(std::string_view data, int64_t unix_micros) {
+  const size_t newline = has_waiting_notes() ? data.find('\n') : std::string_view::npos;
+  if (newline != std::string_view::npos) {
+    Write(data.substr(0, newline + 1), unix_micros);
+    WriteNotes(unix_micros);
+    data.remove_prefix(newline + 1);
+  }
+  Write(data, unix_micros);
 }
 
-void LogFile::Write(std::string_view data) {
+void LogFile::AddNote(std::string_view line, int64_t unix_micros) {
+  waiting_notes_.append(line).append("\n");
+  if (at_line_start_) WriteNotes(unix_micros);
+}
+
+void LogFile::WriteNotes(int64_t unix_micros) {
+  if (waiting_notes_.empty()) return;
+  Write((at_line_start_ ? "" : "\n") + waiting_notes_, unix_micros);
+  waiting_notes_.clear();
+}
+
+void LogFile::Write(std::string_view data, int64_t unix_micros) {
+  if (data.empty()) return;
+  const bool starts_line = at_line_start_ || data.find('\n') < data.size() - 1;
+  if (starts_line) times_.Add({size_bytes_, unix_micros});
   while (!data.empty()) {
     const ssize_t n = write(fd_, data.data(), data.size());
     if (n < 0 && errno == EINTR) continue;
-    if (n < 0) {
+    if (n <= 0) {
       lost_bytes_ += data.size();
       return;
     }
-    data.remove_prefix(static_cast<size_t>(n));
+    const auto written = static_cast<size_t>(n);
+    size_bytes_ += written;
+    at_line_start_ = data[written - 1] == '\n';
+    data.remove_prefix(written);
   }
 }
 

@@ -7,15 +7,16 @@
 #include <string>
 #include <string_view>
 
+#include "worker/shim/line_times.h"
+
 namespace muster::shim {
 
-// Writes whole lines, each in one write; an incomplete line is held back until it is complete,
-// exceeds kMaxLineBytes, or Flush is called. If the file cannot be written (disk full), bytes are
-// dropped and counted: the rank must never block on its own log. Not thread-safe.
+// Writes bytes as they arrive, and the time of each line to an index beside the log (line_times.h).
+// If the log cannot be written (disk full), bytes are dropped and counted: the rank must never
+// block on its own log. A log without an index, because it cannot be written, has no times. Times
+// are in microseconds since 1970. Not thread-safe.
 class LogFile {
  public:
-  static constexpr size_t kMaxLineBytes = 2 << 20;
-
   LogFile() = default;
   ~LogFile();
   LogFile(const LogFile&) = delete;
@@ -23,17 +24,23 @@ class LogFile {
 
   // Opens the file for appending. False with errno set.
   bool Open(const std::string& path);
-  void Append(std::string_view data);
-  // Writes a separate line, given without its newline, without splitting a line that is held back.
-  void AppendLine(std::string_view line);
-  void Flush();
+  void Append(std::string_view data, int64_t unix_micros);
+  // Adds a line, given without its newline, between two lines of the program: at once, or once the
+  // program's unfinished line ends or WriteNotes is called.
+  void AddNote(std::string_view line, int64_t unix_micros);
+  bool has_waiting_notes() const { return !waiting_notes_.empty(); }
+  // Writes waiting notes now; an unfinished line of the program then continues on a new line.
+  void WriteNotes(int64_t unix_micros);
   uint64_t lost_bytes() const { return lost_bytes_; }
 
  private:
-  void Write(std::string_view data);
+  void Write(std::string_view data, int64_t unix_micros);
 
   int fd_ = -1;
-  std::string partial_line_;
+  LineTimesWriter times_;
+  uint64_t size_bytes_ = 0;
+  bool at_line_start_ = true;  // the log is empty or ends with a newline
+  std::string waiting_notes_;  // with newlines
   uint64_t lost_bytes_ = 0;
 };
 

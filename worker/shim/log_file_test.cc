@@ -1,17 +1,36 @@
 #include "worker/shim/log_file.h"
 
+#include <unistd.h>
+
+#include <cstdio>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "gtest/gtest.h"
 #include "worker/shim/fields.h"
+#include "worker/shim/line_times.h"
 
 namespace muster::shim {
 namespace {
+
+// Whole records of an index.
+std::vector<std::pair<uint64_t, int64_t>> ReadTimes(const std::string& log) {
+  const std::string bytes = ReadFile(log + std::string(kLineTimesSuffix)).value_or("");
+  std::vector<std::pair<uint64_t, int64_t>> records;
+  for (size_t i = 0; i + kLineTimeBytes <= bytes.size(); i += kLineTimeBytes) {
+    const LineTime record = DecodeLineTime(bytes.data() + i);
+    records.emplace_back(record.offset, record.unix_micros);
+  }
+  return records;
+}
+using Times = std::vector<std::pair<uint64_t, int64_t>>;
 
 class LogFileTest : public ::testing::Test {
  protected:
   LogFileTest() : path_(::testing::TempDir() + "log_file_test.log") {
     std::remove(path_.c_str());
+    std::remove((path_ + std::string(kLineTimesSuffix)).c_str());
     EXPECT_TRUE(log_.Open(path_));
   }
   std::string Contents() { return ReadFile(path_).value_or("<none>"); }
@@ -20,38 +39,86 @@ class LogFileTest : public ::testing::Test {
   LogFile log_;
 };
 
-TEST_F(LogFileTest, HoldsBackIncompleteLines) {
-  log_.Append("one\ntw");
-  EXPECT_EQ(Contents(), "one\n");
-  log_.Append("o");
-  EXPECT_EQ(Contents(), "one\n");
-  log_.Append("\nthree\nfour");
-  EXPECT_EQ(Contents(), "one\ntwo\nthree\n");
-  log_.Flush();
-  EXPECT_EQ(Contents(), "one\ntwo\nthree\nfour");
+TEST_F(LogFileTest, WritesUnfinishedLinesAtOnce) {
+  log_.Append("one\ntw", 1);
+  EXPECT_EQ(Contents(), "one\ntw");
+  log_.Append("\r50%", 2);
+  EXPECT_EQ(Contents(), "one\ntw\r50%");
 }
 
-TEST_F(LogFileTest, WritesOverlongLinesInPieces) {
-  const std::string part(LogFile::kMaxLineBytes, 'x');
-  log_.Append(part);
-  EXPECT_EQ(Contents(), "");
-  log_.Append("y");
-  EXPECT_EQ(Contents(), part + "y");
+TEST_F(LogFileTest, RecordsTheTimeAtWhichEachLineBegan) {
+  log_.Append("one\ntw", 1);
+  log_.Append("o", 2);
+  log_.Append("\n", 3);             // ends a line and begins none
+  log_.Append("three\nfour\n", 4);  // one record for both
+  log_.Append("five", 5);
+  log_.Append("\nsix", 6);
+  EXPECT_EQ(ReadTimes(path_), (Times{{0, 1}, {8, 4}, {19, 5}, {23, 6}}));
 }
 
 TEST_F(LogFileTest, AppendsToExistingFile) {
-  log_.Append("first\n");
+  log_.Append("first\nunfinished", 1);
   LogFile second;
   ASSERT_TRUE(second.Open(path_));
-  second.Append("second\n");
-  EXPECT_EQ(Contents(), "first\nsecond\n");
+  second.Append(" line\n", 2);
+  second.Append("last\n", 3);
+  EXPECT_EQ(Contents(), "first\nunfinished line\nlast\n");
+  EXPECT_EQ(ReadTimes(path_), (Times{{0, 1}, {22, 3}}));
 }
 
-TEST(LogFileErrorTest, CountsLostBytes) {
-  LogFile full;
-  ASSERT_TRUE(full.Open("/dev/full"));
-  full.Append("12345\n");
-  EXPECT_EQ(full.lost_bytes(), 6u);
+TEST_F(LogFileTest, NoteWaitsForTheEndOfALine) {
+  log_.AddNote("note 1", 1);
+  EXPECT_FALSE(log_.has_waiting_notes());
+  log_.Append("half", 2);
+  log_.AddNote("note 2", 3);
+  log_.AddNote("note 3", 3);
+  EXPECT_TRUE(log_.has_waiting_notes());
+  log_.Append(" of", 4);
+  EXPECT_EQ(Contents(), "note 1\nhalf of");
+  log_.Append(" it\nnext\nlast", 5);
+  EXPECT_FALSE(log_.has_waiting_notes());
+  EXPECT_EQ(Contents(), "note 1\nhalf of it\nnote 2\nnote 3\nnext\nlast");
+  EXPECT_EQ(ReadTimes(path_), (Times{{0, 1}, {7, 2}, {18, 5}, {32, 5}}));
+}
+
+TEST_F(LogFileTest, OverdueNoteStartsANewLine) {
+  log_.Append("10%\r20%", 1);
+  log_.AddNote("note", 2);
+  log_.WriteNotes(3);
+  log_.Append("\r30%\n", 4);
+  EXPECT_EQ(Contents(), "10%\r20%\nnote\n\r30%\n");
+  EXPECT_EQ(ReadTimes(path_), (Times{{0, 1}, {7, 3}, {13, 4}}));
+}
+
+// Opens a log whose file, or whose index, is on a full disk.
+class FullDiskTest : public ::testing::Test {
+ protected:
+  void Open(bool log_full, bool index_full) {
+    const std::string index = path_ + std::string(kLineTimesSuffix);
+    std::remove(path_.c_str());
+    std::remove(index.c_str());
+    if (log_full) ASSERT_EQ(symlink("/dev/full", path_.c_str()), 0);
+    if (index_full) ASSERT_EQ(symlink("/dev/full", index.c_str()), 0);
+    ASSERT_TRUE(log_.Open(path_));
+  }
+  const std::string path_ = ::testing::TempDir() + "log_file_full_disk_test.log";
+  LogFile log_;
+};
+
+TEST_F(FullDiskTest, CountsLostBytes) {
+  Open(true, false);
+  log_.Append("12345\n", 1);
+  EXPECT_EQ(log_.lost_bytes(), 6u);
+  // The next bytes that can be written are at the same offset.
+  log_.Append("67\n", 2);
+  EXPECT_EQ(ReadTimes(path_), (Times{{0, 1}, {0, 2}}));
+}
+
+TEST_F(FullDiskTest, KeepsLogWithoutIndex) {
+  Open(false, true);
+  log_.Append("12345\n", 1);
+  EXPECT_EQ(log_.lost_bytes(), 0u);
+  EXPECT_EQ(ReadFile(path_).value_or(""), "12345\n");
 }
 
 TEST(TailTest, KeepsLastLinesOnly) {

@@ -13,7 +13,6 @@
 #include <sys/timerfd.h>
 #include <sys/un.h>
 #include <sys/wait.h>
-#include <time.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -25,6 +24,7 @@
 
 #include "common/exit_code.h"
 #include "common/limits.h"
+#include "worker/shim/clock.h"
 #include "worker/shim/fields.h"
 #include "worker/shim/process_tree.h"
 
@@ -35,30 +35,9 @@ constexpr size_t kMaxConnections = 8;
 constexpr size_t kMaxCommandBytes = kMaxNoteBytes + 64;
 constexpr size_t kReadsPerTurn = 16;  // from one pipe before the control socket is served again
 constexpr int kQuickPasses = 100;     // over children that replace each other
+// How long a note waits for the end of the program's line.
+constexpr int64_t kNoteDelayMs = 1000;
 constexpr size_t kExitRecordBytes = limits::kStderrTailBytes + (8 << 10);
-
-int64_t MonotonicMs() {
-  timespec now = {};
-  clock_gettime(CLOCK_MONOTONIC, &now);
-  return now.tv_sec * 1000 + now.tv_nsec / 1'000'000;
-}
-
-int64_t WallMs() {
-  timespec now = {};
-  clock_gettime(CLOCK_REALTIME, &now);
-  return now.tv_sec * 1000 + now.tv_nsec / 1'000'000;
-}
-
-// Sets the timer to `delay_ms` from now; zero fires at once, a negative value never.
-void SetTimer(int fd, int64_t delay_ms) {
-  itimerspec spec = {};
-  if (delay_ms >= 0) {
-    spec.it_value.tv_sec = delay_ms / 1000;
-    spec.it_value.tv_nsec = delay_ms % 1000 * 1'000'000;
-    if (delay_ms == 0) spec.it_value.tv_nsec = 1;
-  }
-  timerfd_settime(fd, 0, &spec, nullptr);
-}
 
 // Why exec failed; sent by the child to its parent before it exits.
 struct ExecFailure {
@@ -130,8 +109,8 @@ Shim::Shim(Instructions instructions, int control_fd)
 
 Shim::~Shim() {
   for (const Connection& connection : connections_) close(connection.fd);
-  for (const int fd : {epoll_, signals_, listener_, grace_timer_, worker_away_timer_, exec_result_,
-                       stdout_.fd, stderr_.fd}) {
+  for (const int fd : {epoll_, signals_, listener_, grace_timer_, worker_away_timer_, note_timer_,
+                       exec_result_, stdout_.fd, stderr_.fd}) {
     if (fd >= 0) close(fd);
   }
 }
@@ -167,8 +146,9 @@ bool Shim::SetUp() {
   epoll_ = epoll_create1(EPOLL_CLOEXEC);
   grace_timer_ = timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK);
   worker_away_timer_ = timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK);
+  note_timer_ = timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK);
   listener_ = ListenOn(kSocketFile);
-  for (const int fd : {signals_, grace_timer_, worker_away_timer_, listener_}) {
+  for (const int fd : {signals_, grace_timer_, worker_away_timer_, note_timer_, listener_}) {
     if (fd < 0 || !Watch(fd)) return false;
   }
   if (connections_.empty() && instructions_.failure_timeout_ms > 0) {
@@ -284,11 +264,12 @@ void Shim::Dispatch(int fd) {
   if (fd == exec_result_) return ReadExecResult();
   if (fd == stdout_.fd) return ReadOutput(stdout_, false);
   if (fd == stderr_.fd) return ReadOutput(stderr_, false);
-  if (fd == grace_timer_ || fd == worker_away_timer_) {
+  if (fd == grace_timer_ || fd == worker_away_timer_ || fd == note_timer_) {
     uint64_t expirations = 0;
     if (read(fd, &expirations, sizeof(expirations)) < 0)
       return;  // the timer was set again meanwhile
     if (fd == worker_away_timer_) return OnWorkerAwayTooLong();
+    if (fd == note_timer_) return stderr_.log.WriteNotes(WallMicros());
     grace_over_ = true;
     return;
   }
@@ -333,7 +314,10 @@ void Shim::Execute(Connection& connection, std::string_view command) {
     send(connection.fd, "pong\n", 5, MSG_NOSIGNAL);
   } else if (command.substr(0, kNote.size()) == kNote) {
     // Not added to the tail, which contains only the rank's output.
-    if (!main_exited_) stderr_.log.AppendLine(command.substr(kNote.size()));
+    if (main_exited_) return;
+    const bool waiting = stderr_.log.has_waiting_notes();
+    stderr_.log.AddNote(command.substr(kNote.size()), WallMicros());
+    if (!waiting && stderr_.log.has_waiting_notes()) SetTimer(note_timer_, kNoteDelayMs);
   } else if (command.substr(0, kStop.size()) == kStop) {
     command.remove_prefix(kStop.size());
     int64_t grace_ms = 0;
@@ -409,7 +393,7 @@ void Shim::ReadOutput(Output& output, bool all) {
       return;
     }
     const std::string_view data(buffer, static_cast<size_t>(n));
-    output.log.Append(data);
+    output.log.Append(data, WallMicros());
     if (&output == &stderr_) stderr_tail_.Append(data);
   }
 }
@@ -425,7 +409,7 @@ void Shim::Reap() {
     }
     if (pid != pid_ || main_exited_) continue;
     main_exited_ = true;
-    record_.time_unix_ms = WallMs();
+    record_.time_unix_ms = WallMicros() / 1000;
     if (WIFEXITED(status)) record_.exit_code = WEXITSTATUS(status);
     if (WIFSIGNALED(status)) record_.signal = WTERMSIG(status);
   }
@@ -474,11 +458,10 @@ void Shim::EndTree() {
 void Shim::Finish() {
   ReadOutput(stdout_, true);
   ReadOutput(stderr_, true);
-  stdout_.log.Flush();
-  stderr_.log.Flush();
+  stderr_.log.WriteNotes(WallMicros());
   record_.lost_log_bytes = stdout_.log.lost_bytes() + stderr_.log.lost_bytes();
   record_.stderr_tail = stderr_tail_.Lines();
-  if (record_.time_unix_ms == 0) record_.time_unix_ms = WallMs();
+  if (record_.time_unix_ms == 0) record_.time_unix_ms = WallMicros() / 1000;
   if (record_.signal == SIGKILL && !killed_by_us_) {
     std::optional<uint64_t> kills;
     if (cgroup_made_) kills = cgroup_.OomKills();

@@ -80,6 +80,7 @@ class Shim {
   int listener_ = -1;
   int grace_timer_ = -1;
   int worker_away_timer_ = -1;
+  int note_timer_ = -1;
   int exec_result_ = -1;
   std::list<Connection> connections_;
   Output stdout_;

@@ -23,7 +23,9 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "worker/shim/cgroup.h"
+#include "worker/shim/clock.h"
 #include "worker/shim/fields.h"
+#include "worker/shim/line_times.h"
 #include "worker/shim/process_tree.h"
 #include "worker/shim/protocol.h"
 
@@ -153,6 +155,15 @@ class ShimTest : public ::testing::Test {
 
   std::string Read(const std::string& name) {
     return ReadFile(directory_ + "/" + name).value_or("<none>");
+  }
+
+  // Waits until the file has these contents.
+  void AwaitContents(const std::string& name, const std::string& expected) {
+    const auto deadline = Clock::now() + kPatience;
+    while (Read(name) != expected && Clock::now() < deadline) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    }
+    ASSERT_EQ(Read(name), expected);
   }
 
   void StopForkStorm(const std::string& cgroup) {
@@ -377,18 +388,51 @@ TEST_F(ShimTest, BindsRankToItsCpus) {
 }
 
 TEST_F(ShimTest, WritesNotesBetweenLinesOfTheLog) {
-  MakeFifo("ready");
   MakeFifo("go");
-  Start(Shell("printf 'half ' >&2; echo x > ready; cat go; echo line >&2; exit 1"));
+  Start(Shell("printf 'half ' >&2; cat go; echo line >&2; exit 1"));
   ReadStarted();
-  WaitForFifo("ready");
+  AwaitContents("err", "half ");  // unfinished lines are visible at once
   Send("note muster: waits for rank 3\n");
   Send("ping\n");
   EXPECT_EQ(ReadLine(), "pong");
+  EXPECT_EQ(Read("err"), "half ");
   std::ofstream(directory_ + "/go") << "";
   EXPECT_EQ(ReadLine(), "exited");
   EXPECT_EQ(Finished().stderr_tail, "half line\n");
-  EXPECT_EQ(Read("err"), "muster: waits for rank 3\nhalf line\n");
+  EXPECT_EQ(Read("err"), "half line\nmuster: waits for rank 3\n");
+}
+
+TEST_F(ShimTest, NoteDoesNotWaitLongForTheEndOfALine) {
+  MakeFifo("go");
+  Start(Shell("printf '10%%\r20%%' >&2; cat go; printf '\r30%%\n' >&2"));
+  ReadStarted();
+  AwaitContents("err", "10%\r20%");
+  Send("note muster: waits for rank 3\n");
+  AwaitContents("err", "10%\r20%\nmuster: waits for rank 3\n");
+  std::ofstream(directory_ + "/go") << "";
+  EXPECT_EQ(ReadLine(), "exited");
+  EXPECT_EQ(Read("err"), "10%\r20%\nmuster: waits for rank 3\n\r30%\n");
+}
+
+TEST_F(ShimTest, RecordsTimesOfLines) {
+  MakeFifo("go");
+  const int64_t before = WallMicros();
+  Start(Shell("echo one; cat go; echo two"));
+  ReadStarted();
+  AwaitContents("out", "one\n");
+  const int64_t between = WallMicros();
+  std::ofstream(directory_ + "/go") << "";
+  EXPECT_EQ(ReadLine(), "exited");
+  const std::string times = Read("out.times");
+  ASSERT_EQ(times.size(), 2 * kLineTimeBytes);
+  const LineTime one = DecodeLineTime(times.data());
+  const LineTime two = DecodeLineTime(times.data() + kLineTimeBytes);
+  EXPECT_EQ(one.offset, 0u);
+  EXPECT_EQ(two.offset, 4u);
+  EXPECT_LE(before, one.unix_micros);
+  EXPECT_LE(one.unix_micros, between);
+  EXPECT_LE(between, two.unix_micros);
+  EXPECT_LE(two.unix_micros, WallMicros());
 }
 
 TEST_F(ShimTest, KillsDaemonOfAFinishedRank) {

@@ -6,43 +6,77 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "common/status.h"
 
 namespace muster::agent {
 
+LogFileReader::LogFileReader(int fd, const std::string& path)
+    : fd_(fd), times_(path + std::string(shim::kLineTimesSuffix)) {}
+
 absl::StatusOr<std::unique_ptr<LogFileReader>> LogFileReader::Open(const std::string& path,
                                                                    bool create) {
   const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC | (create ? O_CREAT : 0), 0640);
   if (fd < 0) return ErrnoStatus(errno, path);
-  return std::unique_ptr<LogFileReader>(new LogFileReader(fd));
+  return std::unique_ptr<LogFileReader>(new LogFileReader(fd, path));
 }
 
 LogFileReader::~LogFileReader() { close(fd_); }
 
-absl::StatusOr<std::string> LogFileReader::Read(size_t max_bytes) {
+absl::StatusOr<uint64_t> LogFileReader::Size() const {
+  struct stat info = {};
+  if (fstat(fd_, &info) != 0) return ErrnoStatus(errno, "stat a log");
+  return static_cast<uint64_t>(info.st_size);
+}
+
+absl::StatusOr<std::string> LogFileReader::ReadAt(uint64_t offset, size_t max_bytes) const {
   std::string data(max_bytes, '\0');
   ssize_t n = 0;
   do {
-    n = pread(fd_, data.data(), data.size(), static_cast<off_t>(offset_));
+    n = pread(fd_, data.data(), data.size(), static_cast<off_t>(offset));
   } while (n < 0 && errno == EINTR);
   if (n < 0) return ErrnoStatus(errno, "read a log");
   data.resize(static_cast<size_t>(n));
-  offset_ += data.size();
   return data;
+}
+
+absl::StatusOr<LogPiece> LogFileReader::Read(size_t max_bytes) {
+  while (true) {
+    // One byte more at the start shows whether a line starts at the offset.
+    const size_t before = offset_ > 0 ? 1 : 0;
+    ASSIGN_OR_RETURN(std::string data, ReadAt(offset_ - before, max_bytes + before));
+    if (data.size() <= before) return LogPiece{offset_, "", {}};
+    size_t start = before;
+    if (std::exchange(skip_unfinished_, false) && before > 0) {
+      const size_t newline = data.find('\n');
+      start = newline == std::string::npos ? data.size() : newline + 1;
+      skip_unfinished_ = newline == std::string::npos;
+    }
+    LogPiece piece;
+    piece.offset = offset_ - before + start;
+    offset_ = offset_ - before + data.size();
+    if (start == data.size()) continue;
+    std::vector<uint64_t> starts;
+    if (start == 0 || data[start - 1] == '\n') starts.push_back(piece.offset);
+    piece.data = data.substr(start);
+    for (size_t at = piece.data.find('\n'); at < piece.data.size() - 1;
+         at = piece.data.find('\n', at + 1)) {
+      starts.push_back(piece.offset + at + 1);
+    }
+    piece.lines = times_.TimesOf(starts);
+    return piece;
+  }
 }
 
 absl::Status LogFileReader::SeekTail(uint64_t lines) {
   constexpr uint64_t kBlock = 64 << 10;
-  struct stat info = {};
-  if (fstat(fd_, &info) != 0) return ErrnoStatus(errno, "stat a log");
-  const auto size = static_cast<uint64_t>(info.st_size);
+  ASSIGN_OR_RETURN(const uint64_t size, Size());
   uint64_t found = 0;
   for (uint64_t end = size; end > 0;) {
     const uint64_t start = end > kBlock ? end - kBlock : 0;
-    Seek(start);
-    ASSIGN_OR_RETURN(const std::string block, Read(end - start));
+    ASSIGN_OR_RETURN(const std::string block, ReadAt(start, end - start));
     for (size_t i = block.size(); i > 0; --i) {
       // A newline at the end of the file does not start a line.
       if (block[i - 1] != '\n' || start + i == size) continue;
@@ -54,6 +88,17 @@ absl::Status LogFileReader::SeekTail(uint64_t lines) {
     end = start;
   }
   Seek(lines == 0 ? size : 0);
+  return absl::OkStatus();
+}
+
+absl::Status LogFileReader::SeekSince(int64_t unix_micros) {
+  // The size is read before the index, so that lines that are written meanwhile are not skipped.
+  ASSIGN_OR_RETURN(const uint64_t size, Size());
+  if (times_.empty()) return absl::OkStatus();
+  const uint64_t start = times_.OffsetSince(unix_micros).value_or(size);
+  if (start < offset_) return absl::OkStatus();
+  offset_ = start;
+  skip_unfinished_ = true;
   return absl::OkStatus();
 }
 

@@ -5,11 +5,20 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "worker/agent/logs/line_times_reader.h"
 
 namespace muster::agent {
+
+struct LogPiece {
+  uint64_t offset = 0;
+  std::string data;
+  // Each line that starts in `data` and whose time is known.
+  std::vector<shim::LineTime> lines;
+};
 
 // Not thread-safe.
 class LogFileReader {
@@ -24,14 +33,21 @@ class LogFileReader {
   void Seek(uint64_t offset) { offset_ = offset; }
   // Seeks to the start of the last `lines` lines.
   absl::Status SeekTail(uint64_t lines);
+  // Seeks forward to the first line that was begun at or after this time, or to the end if there is
+  // none yet. Has no effect on a log whose times are not known.
+  absl::Status SeekSince(int64_t unix_micros);
   // Returns the next bytes, at most `max_bytes`; empty at the current end.
-  absl::StatusOr<std::string> Read(size_t max_bytes);
+  absl::StatusOr<LogPiece> Read(size_t max_bytes);
 
  private:
-  explicit LogFileReader(int fd) : fd_(fd) {}
+  LogFileReader(int fd, const std::string& path);
+  absl::StatusOr<uint64_t> Size() const;
+  absl::StatusOr<std::string> ReadAt(uint64_t offset, size_t max_bytes) const;
 
   const int fd_;
+  LineTimesReader times_;
   uint64_t offset_ = 0;
+  bool skip_unfinished_ = false;  // the rest of a line that starts before the offset is skipped
 };
 
 }  // namespace muster::agent

@@ -3,7 +3,10 @@
 #include <fstream>
 #include <string>
 
+#include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
 #include "gtest/gtest.h"
+#include "worker/shim/log_file.h"
 
 namespace muster::agent {
 namespace {
@@ -18,7 +21,11 @@ class LogFileReaderTest : public ::testing::Test {
   std::string Tail(const std::string& contents, uint64_t lines) {
     auto reader = LogFileReader::Open(Write(contents), false);
     if (!reader.ok() || !(*reader)->SeekTail(lines).ok()) return "<error>";
-    return (*reader)->Read(1 << 20).value_or("<error>");
+    return Next(**reader, 1 << 20);
+  }
+  static std::string Next(LogFileReader& reader, size_t max_bytes) {
+    const absl::StatusOr<LogPiece> piece = reader.Read(max_bytes);
+    return piece.ok() ? piece->data : "<error>";
   }
 };
 
@@ -27,14 +34,14 @@ TEST_F(LogFileReaderTest, ContinuesFromItsOffset) {
   auto reader = LogFileReader::Open(path, false);
   ASSERT_TRUE(reader.ok()) << reader.status();
   (*reader)->Seek(3);
-  EXPECT_EQ((*reader)->Read(4).value_or(""), "3456");
+  EXPECT_EQ(Next(**reader, 4), "3456");
   EXPECT_EQ((*reader)->offset(), 7u);
-  EXPECT_EQ((*reader)->Read(100).value_or(""), "789");
-  EXPECT_EQ((*reader)->Read(100).value_or("<error>"), "");
+  EXPECT_EQ(Next(**reader, 100), "789");
+  EXPECT_EQ(Next(**reader, 100), "");
   std::ofstream(path, std::ios::app) << "more";
-  EXPECT_EQ((*reader)->Read(100).value_or(""), "more");
+  EXPECT_EQ(Next(**reader, 100), "more");
   (*reader)->Seek(1000);
-  EXPECT_EQ((*reader)->Read(100).value_or("<error>"), "");
+  EXPECT_EQ(Next(**reader, 100), "");
 }
 
 TEST_F(LogFileReaderTest, HandlesMissingFile) {
@@ -43,7 +50,7 @@ TEST_F(LogFileReaderTest, HandlesMissingFile) {
   EXPECT_TRUE(absl::IsNotFound(LogFileReader::Open(path, false).status()));
   auto reader = LogFileReader::Open(path, true);
   ASSERT_TRUE(reader.ok()) << reader.status();
-  EXPECT_EQ((*reader)->Read(10).value_or("<error>"), "");
+  EXPECT_EQ(Next(**reader, 10), "");
   std::remove(path.c_str());
 }
 
@@ -56,6 +63,83 @@ TEST_F(LogFileReaderTest, SeeksToLastLines) {
   EXPECT_EQ(Tail("\n\n\n", 2), "\n\n");
   EXPECT_EQ(Tail("", 2), "");
   EXPECT_EQ(Tail("a\n", 0), "");
+}
+
+// A log with its index; each pair is a piece of output and the time at which it arrived.
+class TimedLogTest : public ::testing::Test {
+ protected:
+  TimedLogTest() : path_(::testing::TempDir() + "log_file_reader_timed_test.log") {
+    std::remove(path_.c_str());
+    std::remove((path_ + ".times").c_str());
+    EXPECT_TRUE(log_.Open(path_));
+    reader_ = *LogFileReader::Open(path_, false);
+  }
+  std::string Since(int64_t time) {
+    reader_->Seek(0);
+    EXPECT_TRUE(reader_->SeekSince(time).ok());
+    return reader_->Read(1 << 20)->data;
+  }
+  // "OFFSET@TIME" of the lines of the next piece.
+  std::string Lines(size_t max_bytes = 1 << 20) {
+    std::string text;
+    for (const shim::LineTime& line : reader_->Read(max_bytes)->lines) {
+      absl::StrAppend(&text, text.empty() ? "" : " ", line.offset, "@", line.unix_micros);
+    }
+    return text;
+  }
+
+  const std::string path_;
+  shim::LogFile log_;
+  std::unique_ptr<LogFileReader> reader_;
+};
+
+TEST_F(TimedLogTest, ReturnsTimesOfLinesThatStartInAPiece) {
+  log_.Append("one\ntwo\nthr", 10);
+  log_.Append("ee\n", 20);
+  log_.Append("four\n", 30);
+  EXPECT_EQ(Lines(6), "0@10 4@10");
+  EXPECT_EQ(Lines(2), "");  // ends with the newline of "two"
+  EXPECT_EQ(Lines(6), "8@10");
+  EXPECT_EQ(Lines(), "14@30");
+  log_.Append("fi", 40);
+  EXPECT_EQ(Lines(), "19@40");
+  log_.Append("ve\nsix\n", 50);
+  EXPECT_EQ(Lines(), "24@50");
+  reader_->Seek(5);
+  EXPECT_EQ(Lines(), "8@10 14@30 19@40 24@50");
+}
+
+TEST_F(TimedLogTest, SeeksByTime) {
+  log_.Append("one\nunfin", 10);
+  log_.Append("ished\nthree\n", 20);
+  log_.Append("four\n", 30);
+  EXPECT_EQ(Since(0), "one\nunfinished\nthree\nfour\n");
+  EXPECT_EQ(Since(11), "three\nfour\n");
+  EXPECT_EQ(Since(20), "three\nfour\n");
+  EXPECT_EQ(Since(21), "four\n");
+  EXPECT_EQ(Since(31), "");
+}
+
+TEST_F(TimedLogTest, FollowsFromATimeInTheFuture) {
+  log_.Append("old\nunfinished", 10);
+  EXPECT_EQ(Since(20), "");
+  log_.Append(" and still", 25);
+  EXPECT_EQ(reader_->Read(100)->data, "");
+  log_.Append(" old\nnew", 30);
+  EXPECT_EQ(reader_->Read(100)->data, "new");
+  log_.Append(" line\n", 40);
+  EXPECT_EQ(reader_->Read(100)->data, " line\n");
+}
+
+// A log that an older shim wrote has no index.
+TEST_F(LogFileReaderTest, ReadsALogWithoutIndex) {
+  auto reader = LogFileReader::Open(Write("a\nb\n"), false);
+  ASSERT_TRUE(reader.ok());
+  EXPECT_TRUE((*reader)->SeekSince(absl::ToUnixMicros(absl::Now())).ok());
+  const absl::StatusOr<LogPiece> piece = (*reader)->Read(100);
+  ASSERT_TRUE(piece.ok());
+  EXPECT_EQ(piece->data, "a\nb\n");
+  EXPECT_TRUE(piece->lines.empty());
 }
 
 TEST_F(LogFileReaderTest, SeeksToLinesLongerThanABlock) {

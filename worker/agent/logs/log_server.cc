@@ -12,6 +12,7 @@
 #include "absl/synchronization/mutex.h"
 #include "common/grpc_status.h"
 #include "common/limits.h"
+#include "common/proto_time.h"
 #include "common/status.h"
 #include "proto/muster/v1/worker.grpc.pb.h"
 #include "worker/agent/coordinator_channel.h"
@@ -75,7 +76,7 @@ class LogServer::Transfer : public grpc::ClientWriteReactor<v1::SendLogRequest> 
 
  private:
   // `last` marks the final chunk.
-  void Send(std::string data, uint64_t offset, bool last);
+  void Send(LogPiece piece, bool last);
   void Finish() {
     if (std::exchange(finished_, true)) return;
     if (!broken_) StartWritesDone();
@@ -197,6 +198,9 @@ class LogServer::Impl {
     } else {
       (*reader)->Seek(request.offset());
     }
+    if (request.has_since()) {
+      RETURN_IF_ERROR((*reader)->SeekSince(absl::ToUnixMicros(FromProto(request.since()))));
+    }
     if (request.follow() && live) {
       const int watch = inotify_add_watch(inotify_, path.c_str(), IN_MODIFY);
       if (watch < 0) return ErrnoStatus(errno, absl::StrCat("watch ", path));
@@ -259,28 +263,32 @@ void LogServer::Transfer::Advance() {
   if (broken_ || sent_end_) return Finish();
   // Read before the log, so that the log is complete if the rank has exited.
   const bool live = live_;
-  const uint64_t offset = reader_->offset();
-  absl::StatusOr<std::string> data = reader_->Read(limits::kLogChunkBytes);
-  if (!data.ok()) return Cancel();
-  if (!data->empty()) {
-    Send(*std::move(data), offset, false);
+  absl::StatusOr<LogPiece> piece = reader_->Read(limits::kLogChunkBytes);
+  if (!piece.ok()) return Cancel();
+  if (!piece->data.empty()) {
+    Send(*std::move(piece), false);
   } else if (!live) {
-    Send("", offset, true);
+    Send(*std::move(piece), true);
   } else if (!follow_) {
     // The first message identifies the transfer, even if the log is empty.
     if (named_) return Finish();
-    Send("", offset, false);
+    Send(*std::move(piece), false);
   } else if (!named_) {
-    Send("", offset, false);
+    Send(*std::move(piece), false);
   }
 }
 
-void LogServer::Transfer::Send(std::string data, uint64_t offset, bool last) {
+void LogServer::Transfer::Send(LogPiece piece, bool last) {
   outgoing_.Clear();
   if (!std::exchange(named_, true)) outgoing_.set_transfer(id_);
   v1::LogChunk& chunk = *outgoing_.mutable_chunk();
-  chunk.set_offset(offset);
-  chunk.set_data(std::move(data));
+  chunk.set_offset(piece.offset);
+  chunk.set_data(std::move(piece.data));
+  for (const shim::LineTime& line : piece.lines) {
+    v1::LineTime& time = *chunk.add_lines();
+    time.set_offset(line.offset);
+    time.set_unix_micros(line.unix_micros);
+  }
   chunk.set_end(last);
   chunk.set_generation(source_.generation);
   sent_end_ = last;
