@@ -1,6 +1,7 @@
 #include "cli/context.h"
 
 #include <cstdlib>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
@@ -22,6 +23,12 @@ const std::map<std::string, Output>& Outputs() {
 
 void Context::Print(const nlohmann::ordered_json& value) const {
   console.Out(output == Output::kYaml ? YamlText(value) : JsonText(value));
+}
+
+void Context::PrintOneOrList(std::vector<nlohmann::ordered_json> documents,
+                             size_t requested) const {
+  if (requested > 1) return Print(nlohmann::ordered_json(std::move(documents)));
+  if (!documents.empty()) Print(documents.front());
 }
 
 int Context::Fail(const absl::Status& status) const { return Fail(status, ExitCodeOf(status)); }

@@ -40,6 +40,9 @@ struct Context {
   bool structured() const { return output == Output::kJson || output == Output::kYaml; }
   // Prints `value` to stdout, as JSON or YAML.
   void Print(const nlohmann::ordered_json& value) const;
+  // Prints the document of the only requested item, or a list if several were requested. Items that
+  // could not be read are not in `documents`.
+  void PrintOneOrList(std::vector<nlohmann::ordered_json> documents, size_t requested) const;
   // Prints each line of the error message to stderr and returns the exit code.
   int Fail(const absl::Status& status) const;
   int Fail(const absl::Status& status, int exit_code) const;
@@ -60,6 +63,7 @@ void AddNodeVerbs(CLI::App& app, Context& context);
 void AddSpecVerbs(CLI::App& app, Context& context);
 void AddExplainPlanVerb(CLI::App& spec, Context& context);
 void AddCompletionVerb(CLI::App& app, Context& context);
+void AddHelpVerb(CLI::App& app, Context& context);
 void AddVersionVerb(CLI::App& app, Context& context);
 
 }  // namespace muster::cli

@@ -13,6 +13,7 @@
 #include "cli/exit_code.h"
 #include "cli/output/console.h"
 #include "cli/program.h"
+#include "cli/suggestions.h"
 #include "cli/verb.h"
 #include "common/flags/flags.h"
 #include "common/nearest.h"
@@ -36,28 +37,23 @@ std::string FullName(const CLI::App& app) {
              : absl::StrCat(FullName(*app.get_parent()), " ", app.get_name());
 }
 
-// "'lst' is not a verb; did you mean 'list'?", "--grce is not an option; did you mean --grace?".
+// "'kill' is not a verb; did you mean 'cancel'?", "--grce is not an option; did you mean --grace?".
 std::string Unexpected(const CLI::App& program, const CLI::App& verb) {
   for (const std::string& word : program.remaining(/*recurse=*/true)) {
-    if (absl::StartsWith(word, "-")) {
-      std::vector<std::string> options;
-      for (const CLI::App* app = &verb; app != nullptr; app = app->get_parent()) {
-        for (const CLI::Option* option : app->get_options()) {
-          for (const std::string& name : option->get_lnames()) options.push_back("--" + name);
-        }
+    if (!absl::StartsWith(word, "-")) {
+      const bool group = !verb.get_subcommands([](const CLI::App*) { return true; }).empty();
+      return group ? UnknownVerb(verb, word) : absl::StrCat("unexpected argument ", Quoted(word));
+    }
+    std::vector<std::string> options;
+    for (const CLI::App* app = &verb; app != nullptr; app = app->get_parent()) {
+      for (const CLI::Option* option : app->get_options()) {
+        for (const std::string& name : option->get_lnames()) options.push_back("--" + name);
       }
-      const std::string name = word.substr(0, word.find('='));
-      const std::string nearest = Nearest(name, options);
-      const bool near = EditDistance(name, nearest) <= name.size() / 2;
-      return absl::StrCat(name, " is not an option",
-                          near ? absl::StrCat("; did you mean ", nearest, "?") : "");
     }
-    std::vector<std::string> verbs;
-    for (const CLI::App* known : verb.get_subcommands([](const CLI::App*) { return true; })) {
-      verbs.push_back(known->get_name());
-    }
-    if (verbs.empty()) return absl::StrCat("unexpected argument ", Quoted(word));
-    return absl::StrCat(Quoted(word), " is not a verb; did you mean '", Nearest(word, verbs), "'?");
+    const std::string name = word.substr(0, word.find('='));
+    const std::string nearest = Nearest(name, options);
+    return absl::StrCat(name, " is not an option",
+                        nearest.empty() ? "" : absl::StrCat("; did you mean ", nearest, "?"));
   }
   return "";
 }
@@ -106,8 +102,8 @@ int Main(int argc, char** argv) {
     const absl::Status parsed = Parse(*program, BeforeSeparator(argc, argv, context.trailing));
     if (!parsed.ok())
       return context.Fail(parsed, absl::IsNotFound(parsed) ? kExitNoInput : kExitUsage);
-  } catch (const CLI::CallForHelp& help) {
-    return program->exit(help, std::cout, std::cerr);
+  } catch (const CLI::Success& answer) {  // --help or --version
+    return program->exit(answer, std::cout, std::cerr);
   } catch (const CLI::ParseError& error) {
     return UsageError(*program, error, console);
   }

@@ -3,6 +3,7 @@
 #include "CLI/CLI.hpp"
 #include "absl/strings/str_cat.h"
 #include "common/nearest.h"
+#include "common/version.h"
 
 namespace muster::cli {
 namespace {
@@ -58,6 +59,7 @@ void DeclareVerbs(CLI::App& program, Context& context) {
   AddNodeVerbs(program, context);
   AddSpecVerbs(program, context);
   AddCompletionVerb(program, context);
+  AddHelpVerb(program, context);
   AddVersionVerb(program, context);
 }
 
@@ -67,15 +69,23 @@ std::unique_ptr<Verb> MusterProgram(Context& context, std::string& config) {
   std::unique_ptr<Verb> program = MakeProgram(
       {.summary = "Submit training jobs to a Muster cluster and follow them.",
        .usage = "VERB [OPTIONS]",
-       .paragraphs = {"A job trains a model on the cluster's nodes, or runs any program there, "
-                      "once per rank. `muster VERB --help` describes a verb.",
-                      "Options may appear anywhere. Each global option can also be set in the "
-                      "environment, as in MUSTER_COORDINATOR, or in the configuration file. A flag "
-                      "overrides the environment, which overrides the file."},
+       .paragraphs =
+           {"A job trains a model on the cluster's nodes, or runs any program there, "
+            "once per rank. `muster VERB --help` describes a verb.",
+            "Options may appear anywhere. Each global option can also be set in the "
+            "environment, as in MUSTER_COORDINATOR, or in the configuration file. A flag "
+            "overrides the environment, which overrides the file.",
+            "-o json and -o yaml use the field names of proto/muster/v1, times in RFC 3339 "
+            "UTC and durations in seconds. Integers are numbers; those beyond 2^53 are "
+            "strings, because JSON readers round them, and random ids such as a node's "
+            "incarnation are strings of hexadecimal digits."},
        .examples = {{"muster spec init > job.yaml", "write a commented example spec"},
                     {"muster run job.yaml", "queue a job, follow it, exit with its status"},
                     {"muster run -- python3 train.py", "run any program, once per rank"},
                     {"muster local job.yaml", "run a job on this machine, without a cluster"}}});
+  program->set_version_flag(
+      "--version", absl::StrCat("muster ", kSoftwareVersion, " (protocol ", kProtocolVersion, ")"),
+      "Print the version");
   DeclareCommonOptions(*program, context, config);
   DeclareVerbs(*program, context);
   return program;

@@ -6,28 +6,21 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "absl/strings/str_split.h"
+#include "cli/output/wrap.h"
 #include "common/exit_code.h"
 
 namespace muster::cli {
 namespace {
 
-constexpr size_t kWidth = 80;
 // Column of the explanations; after a longer name, the explanation starts on the next line.
 constexpr size_t kColumn = 26;
 
-// Wraps `text` to `kWidth` columns, each line indented by `indent` blanks.
+// The text in lines, each indented by `indent` blanks.
 std::string Wrapped(const std::string& text, size_t indent) {
   std::string out;
-  std::string line;
-  for (const absl::string_view word : absl::StrSplit(text, ' ', absl::SkipEmpty())) {
-    if (!line.empty() && indent + line.size() + 1 + word.size() > kWidth) {
-      absl::StrAppend(&out, std::string(indent, ' '), line, "\n");
-      line.clear();
-    }
-    absl::StrAppend(&line, line.empty() ? "" : " ", word);
+  for (const std::string& line : WrappedLines(text, TextWidth() - indent)) {
+    absl::StrAppend(&out, std::string(indent, ' '), line, "\n");
   }
-  if (!line.empty()) absl::StrAppend(&out, std::string(indent, ' '), line, "\n");
   return out;
 }
 
@@ -180,7 +173,8 @@ std::unique_ptr<Verb> MakeProgram(Manual manual) {
 }
 
 bool IsCommonOption(const CLI::App& program, const CLI::Option& option) {
-  return !option.get_positional() && &option != program.get_help_ptr();
+  return !option.get_positional() && &option != program.get_help_ptr() &&
+         &option != program.get_version_ptr();
 }
 
 std::function<std::string(const std::string&)> OneOf(std::vector<std::string> words) {

@@ -38,7 +38,8 @@ inline constexpr ExitCodeInfo kExitCodes[] = {
      "All programs."},
     {kExitFailure, "1", "failure",
      "The job failed without an exit code, or the request was rejected",
-     "muster: any error without a code of its own, such as an unknown job. muster-coordinator: "
+     "muster: any error without a code of its own, such as an unknown job, or a job that another "
+     "command cancelled. muster-coordinator: "
      "damaged state. muster-worker: rejected because of its version. Ranks: any error without a "
      "code of its own."},
     {kExitUsage, "2", "usage", "Invalid command line",
@@ -72,7 +73,8 @@ inline constexpr ExitCodeInfo kExitCodes[] = {
     {kExitSignal, "128+n", "signal", "A rank was ended by signal n",
      "muster, for the job's first failing rank, as in a shell."},
     {kExitInterrupted, "130", "interrupted",
-     "Interrupted, for example with Ctrl-C; the job may still be running", "muster."},
+     "Interrupted, for example with Ctrl-C; the job may still be running",
+     "muster: the command was interrupted, which for run and local may have cancelled the job."},
 };
 
 }  // namespace muster

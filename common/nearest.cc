@@ -5,6 +5,7 @@
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/escaping.h"
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 
 namespace muster {
@@ -15,7 +16,14 @@ namespace {
 constexpr size_t kComparedLength = 64;
 constexpr size_t kQuotedLength = 80;
 
+// Shorter words are not suggested, or suggested for, because of a common beginning.
+constexpr size_t kMinPrefix = 3;
+
 char Fold(char c) { return c == '-' ? '_' : absl::ascii_tolower(c); }
+
+bool HasPrefix(absl::string_view word, absl::string_view prefix) {
+  return prefix.size() >= kMinPrefix && absl::StartsWithIgnoreCase(word, prefix);
+}
 
 }  // namespace
 
@@ -45,12 +53,19 @@ std::string Nearest(absl::string_view word, absl::Span<const std::string> candid
   size_t fewest = SIZE_MAX;
   for (const std::string& candidate : candidates) {
     const size_t edits = EditDistance(word, candidate);
-    if (edits < fewest) {
+    const bool near = edits <= std::max<size_t>(1, word.size() / 3) || HasPrefix(candidate, word) ||
+                      HasPrefix(word, candidate);
+    if (near && edits < fewest) {
       fewest = edits;
       nearest = candidate;
     }
   }
   return nearest;
+}
+
+std::string DidYouMean(absl::string_view word, absl::Span<const std::string> candidates) {
+  const std::string nearest = Nearest(word, candidates);
+  return nearest.empty() ? "" : absl::StrCat("; did you mean '", nearest, "'?");
 }
 
 std::string Quoted(absl::string_view text) {

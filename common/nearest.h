@@ -14,9 +14,13 @@ namespace muster {
 // Ignores case and treats '-' and '_' as equal.
 size_t EditDistance(absl::string_view a, absl::string_view b);
 
-// The candidate with the smallest edit distance, the first one on ties; empty if there are no
-// candidates.
+// The candidate that `word` is probably a misspelling of: the nearest one, the first on ties, of
+// those within an edit per three characters, or of which one begins with the other. Empty if there
+// is none.
 std::string Nearest(absl::string_view word, absl::Span<const std::string> candidates);
+
+// "; did you mean 'candidate'?" with the nearest candidate; empty if there is none.
+std::string DidYouMean(absl::string_view word, absl::Span<const std::string> candidates);
 
 // Untrusted text, quoted for a one-line error message: control characters are escaped and long text
 // is truncated.

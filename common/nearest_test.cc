@@ -21,6 +21,21 @@ TEST(NearestTest, ReturnsTheClosestCandidate) {
   EXPECT_EQ(Nearest("x", {}), "");
 }
 
+TEST(NearestTest, ReturnsNothingWithoutANearCandidate) {
+  const std::vector<std::string> words = {"list", "release", "submit", "hold", "spec", "name"};
+  for (const char* word : {"kill", "delete", "status", "help", "exec", "lr"}) {
+    EXPECT_EQ(Nearest(word, words), "") << word;
+    EXPECT_EQ(DidYouMean(word, words), "") << word;
+  }
+  EXPECT_EQ(DidYouMean("lst", words), "; did you mean 'list'?");
+}
+
+TEST(NearestTest, AcceptsAbbreviationsAndExtensions) {
+  const std::vector<std::string> words = {"describe", "kernel"};
+  EXPECT_EQ(Nearest("desc", words), "describe");
+  EXPECT_EQ(Nearest("kernel_size", words), "kernel");
+}
+
 TEST(NearestTest, QuotedEscapesAndTruncates) {
   EXPECT_EQ(Quoted("a\nb"), "'a\\nb'");
   EXPECT_EQ(Quoted("größe"), "'größe'");

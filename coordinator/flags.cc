@@ -54,14 +54,14 @@ bool ParseAge(absl::string_view text, absl::Duration& age) {
 
 void AddRetention(CLI::App& app, Flags& flags) {
   app.add_option("--keep-jobs", flags.keep_jobs,
-                 "number of newest finished jobs to keep; each is kept for at least a minute")
+                 "Number of newest finished jobs to keep; each is kept for at least a minute")
       ->check(CLI::Range(size_t{0}, limits::kJobs))
       ->type_name("N")
       ->capture_default_str();
   app.add_option_function<std::string>(
          "--keep-jobs-for",
          [&flags](const std::string& text) { ParseAge(text, flags.keep_jobs_for); },
-         "maximum age of finished jobs, such as 36h or 30d")
+         "Maximum age of finished jobs, such as 36h or 30d")
       ->check([](const std::string& text) {
         absl::Duration age;
         return ParseAge(text, age) ? ""
@@ -115,32 +115,32 @@ std::unique_ptr<CLI::App> CoordinatorApp(Flags& flags) {
       ->check(CheckAddress)
       ->type_name("HOST:PORT")
       ->capture_default_str();
-  app.add_option("--data-dir", flags.data_dir, "directory for job state; created if missing")
+  app.add_option("--data-dir", flags.data_dir, "Directory for job state; created if missing")
       ->type_name("DIR");
   app.add_option("--store", flags.store,
-                 "storage backend: sqlite, or memory to keep nothing on disk")
+                 "Storage backend: sqlite, or memory to keep nothing on disk")
       ->check(CLI::IsMember({"sqlite", "memory"}))
       ->type_name("KIND")
       ->capture_default_str();
   app.add_option(
          "--tokens", flags.tokens,
-         "access token file with lines ROLE TOKEN [NAME], where ROLE is view, submit, admin or "
+         "Access token file with lines ROLE TOKEN [NAME], where ROLE is view, submit, admin or "
          "worker; mode 0600; reloaded on change")
       ->type_name("FILE");
-  app.add_option("--tls-cert", flags.tls.cert, "certificate used to serve TLS (PEM)")
+  app.add_option("--tls-cert", flags.tls.cert, "Certificate used to serve TLS (PEM)")
       ->type_name("FILE");
-  app.add_option("--tls-key", flags.tls.key, "private key of --tls-cert (PEM); mode 0600")
+  app.add_option("--tls-key", flags.tls.key, "Private key of --tls-cert (PEM); mode 0600")
       ->type_name("FILE");
   app.add_option("--tls-ca", flags.tls.ca,
                  "CA certificate used to verify clients; requires client certificates")
       ->type_name("FILE");
-  AddDuration(app, "--lease", flags.lease, "time without a heartbeat after which a node is lost");
+  AddDuration(app, "--lease", flags.lease, "Time without a heartbeat after which a node is lost");
   AddDuration(app, "--heartbeat-interval", flags.heartbeat_interval,
-              "interval between worker heartbeats");
+              "Interval between worker heartbeats");
   AddRetention(app, flags);
   app.add_flag("--insecure-bind", flags.insecure_bind,
-               "allow plaintext on an address that other machines can reach");
-  app.add_option("--config", flags.config, "config file with one NAME=VALUE flag per line")
+               "Allow plaintext on an address that other machines can reach");
+  app.add_option("--config", flags.config, "Config file with one NAME=VALUE flag per line")
       ->type_name("FILE");
   app.set_version_flag("--version", absl::StrCat("muster-coordinator ", kSoftwareVersion));
   return program;

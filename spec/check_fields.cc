@@ -88,9 +88,14 @@ void CheckWord(const FieldDescriptor& field, absl::string_view path, const std::
     return problems.Add(
         path, absl::StrCat(rejected->second, "; one of: ", absl::StrJoin(entry.words, ", ")));
   }
-  problems.Add(
-      path, absl::StrCat("unknown ", Quoted(word), "; did you mean '", Nearest(word, entry.words),
-                         "'? One of: ", absl::StrJoin(entry.words, ", ")));
+  const auto synonym = entry.word_synonyms.find(word);
+  const bool known = synonym != entry.word_synonyms.end() && Contains(entry.words, synonym->second);
+  const std::string meant = known ? synonym->second : Nearest(word, entry.words);
+  problems.Add(path,
+               absl::StrCat("unknown ", Quoted(word),
+                            meant.empty() ? "; one of: "
+                                          : absl::StrCat("; did you mean '", meant, "'? One of: "),
+                            absl::StrJoin(entry.words, ", ")));
 }
 
 // Checks a value that is set; for a list, the element at `index`.
@@ -182,12 +187,12 @@ void CheckScalar(const Message& message, const FieldDescriptor& field, const std
 void AddMissing(const FieldDescriptor& field, absl::string_view path, Problems& problems) {
   const Field& entry = FieldOf(field);
   if (!entry.words.empty()) {
-    return problems.Add(path,
-                        absl::StrCat("is missing; one of: ", absl::StrJoin(entry.words, ", ")));
+    return problems.AddMissing(
+        path, absl::StrCat("is missing; one of: ", absl::StrJoin(entry.words, ", ")));
   }
   std::string what = Summary(entry);
   if (!what.empty()) what[0] = absl::ascii_tolower(what[0]);
-  problems.Add(path, absl::StrCat("is missing; set the ", what));
+  problems.AddMissing(path, absl::StrCat("is missing; set the ", what));
 }
 
 void CheckFields(const Message& message, const std::string& where, Problems& problems) {

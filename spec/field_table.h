@@ -18,6 +18,9 @@ void AddTrainFields(FieldTable& table);     // TrainSpec, its data, precision an
 void AddModelFields(FieldTable& table);     // ModelSpec and its layers
 void AddLearningFields(FieldTable& table);  // optimizer, schedule, objective and strategy
 
+// Sets the synonyms of entries that the functions above have added.
+void AddSynonyms(FieldTable& table);
+
 constexpr Range Between(double low, double high) { return {.low = low, .high = high}; }
 constexpr Range AtLeast(double low) { return {.low = low}; }
 constexpr Range Above(double low) { return {.low = low, .low_excluded = true}; }

@@ -20,6 +20,7 @@ const FieldTable& Table() {
     AddTrainFields(*entries);
     AddModelFields(*entries);
     AddLearningFields(*entries);
+    AddSynonyms(*entries);
     return entries;
   }();
   return table;

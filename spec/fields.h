@@ -51,6 +51,9 @@ struct Field {
   std::vector<std::string> testing_words = {};  // also accepted, for Muster's own tests
   // Values that a user may expect here, with the reason why they are rejected.
   std::map<std::string, std::string> rejected_words = {};
+  // Names and values of other tools, for suggestions in errors.
+  std::vector<std::string> synonyms = {};
+  std::map<std::string, std::string> word_synonyms = {};
   Condition only_with = {};
   bool testing_only = false;  // for Muster's own tests: accepted, but not documented
   // Values that `muster spec init` shows, commented out except for the first one if `in_init`.

@@ -13,7 +13,7 @@ void AddJobFields(FieldTable& table) {
       {"JobSpec.name",
        {.help = "Name of the job; its id starts with it. At most 63 lower-case letters, digits and "
                 "'-'.",
-        .computed_default = "the model's and dataset's names, or the program's",
+        .computed_default = "the model's and dataset's names, or the script's or program's",
         .examples = {"fashion-mnist"},
         .in_init = true}},
       {"JobSpec.train",

@@ -95,7 +95,6 @@ void AddPrecisionFields(FieldTable& table) {
        {.help = "Type in which gradients are all-reduced. auto: float32 at O0 and O1, and whenever "
                 "all ranks are on one node; dtype at O2 and O3 otherwise.",
         .default_value = "auto",
-        // The types come first, so that 'fp16' is closest to float16.
         .words = {"float32", "bfloat16", "float16", "auto"}}},
       {"MixedPrecisionSpec.loss_scale",
        {.help = "Loss scaling, which keeps small gradients representable in float16.",

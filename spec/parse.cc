@@ -1,11 +1,16 @@
 #include <exception>
+#include <iterator>
 #include <sstream>
 
+#include "absl/algorithm/container.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "common/limits.h"
 #include "common/nearest.h"
 #include "common/status.h"
+#include "spec/problems.h"
+#include "spec/rules.h"
 #include "spec/schema.h"
 #include "spec/spec.h"
 #include "spec/utf8.h"
@@ -83,26 +88,17 @@ void ReadOverride(absl::string_view path, absl::string_view value, YamlReader& r
   for (size_t i = 0; i < names.size(); ++i) {
     const FieldDescriptor* field = message->GetDescriptor()->FindFieldByName(names[i]);
     if (field == nullptr) {
-      reader.AddError(YAML::Mark::null_mark(),
-                      UnknownField(*message->GetDescriptor(), where, names[i]));
-      return;
+      return reader.AddUnknownField(YAML::Mark::null_mark(), *message->GetDescriptor(), where,
+                                    names[i]);
     }
     where = JoinPath(where, names[i]);
     if (i + 1 == names.size()) {
-      if (node.IsNull() && !value.empty() && field->cpp_type() == FieldDescriptor::CPPTYPE_STRING) {
-        reader.AddError(YAML::Mark::null_mark(),
-                        absl::StrCat(where, ": ", Quoted(value),
-                                     " is null in YAML; quote it, or leave the value empty to "
-                                     "reset the field",
-                                     where == "workdir" && value == "~"
-                                         ? "; for the home folder, use --workdir '~'"
-                                         : ""));
-        return;
-      }
       // `a.b=` clears the field, so that its default applies.
-      node.IsNull() ? message->GetReflection()->ClearField(message, field)
-                    : reader.ReadField(node, where, *field, *message);
-      return;
+      if (value.empty()) return message->GetReflection()->ClearField(message, field);
+      // YAML's other words for nothing, such as ~, are the text that a shell did not expand.
+      const bool text = node.IsNull() && field->cpp_type() == FieldDescriptor::CPPTYPE_STRING;
+      return reader.ReadField(text ? YAML::Node(std::string(value)) : node, where, *field,
+                              *message);
     }
     if (field->is_map()) {
       // The rest of the path, including dots, is the key.
@@ -124,11 +120,27 @@ void ReadOverride(absl::string_view path, absl::string_view value, YamlReader& r
   }
 }
 
-// Runs `read` and turns exceptions of yaml-cpp into errors.
+// What could be read of a spec.
+struct Reading {
+  v1::JobSpec spec;
+  std::vector<std::string> errors;
+  UnreadFields unread;
+  absl::Status unreadable;  // set if nothing can be said about the spec itself
+
+  absl::Status status() const {
+    if (!unreadable.ok()) return unreadable;
+    if (errors.empty()) return absl::OkStatus();
+    return absl::InvalidArgumentError(absl::StrJoin(errors, "\n"));
+  }
+};
+
+// Runs `read` and adds its errors, exceptions of yaml-cpp among them.
 template <typename Read>
-absl::Status Guarded(YamlReader& reader, Read read) {
+void ReadInto(Reading& reading, YamlReader& reader, Read read) {
+  bool exception = true;
   try {
     read();
+    exception = false;
   } catch (const YAML::DeepRecursion& error) {
     reader.AddError(error.mark, "nested too deeply");
   } catch (const YAML::Exception& error) {
@@ -136,42 +148,76 @@ absl::Status Guarded(YamlReader& reader, Read read) {
   } catch (const std::exception& error) {
     reader.AddError(YAML::Mark::null_mark(), error.what());
   }
-  return reader.status();
+  const absl::Status status = reader.status();
+  if (status.ok()) return;
+  if (exception || !absl::IsInvalidArgument(status)) {
+    reading.unreadable.Update(status);
+  } else {
+    reading.errors.push_back(std::string(status.message()));
+  }
+  const UnreadFields& unread = reader.unread();
+  absl::c_copy(unread.paths, std::back_inserter(reading.unread.paths));
+  absl::c_copy(unread.sections, std::back_inserter(reading.unread.sections));
 }
 
-}  // namespace
-
-absl::StatusOr<v1::JobSpec> Parse(absl::string_view text, absl::string_view source,
-                                  absl::Span<const std::string> overrides) {
+absl::Status CheckText(absl::string_view text, absl::string_view source) {
   if (text.size() > limits::kSpecBytes) return SizeError(source, text.size());
   // yaml-cpp accepts some invalid UTF-8, but a protobuf string cannot contain it.
   if (!IsUtf8(text)) return absl::InvalidArgumentError(absl::StrCat(source, ": is not UTF-8"));
   if (text.find('\0') != absl::string_view::npos) {
     return absl::InvalidArgumentError(absl::StrCat(source, ": contains a NUL character"));
   }
-  v1::JobSpec spec;
-  YamlReader reader(source, /*with_lines=*/true);
-  RETURN_IF_ERROR(Guarded(reader, [&] { ReadText(text, reader, spec); }));
+  return absl::OkStatus();
+}
 
-  for (const std::string& override_text : overrides) {
-    const std::string override_source = absl::StrCat("--set ", Quoted(override_text));
-    if (override_text.size() > limits::kSpecBytes) {
-      return SizeError("--set", override_text.size());
-    }
-    if (!IsUtf8(override_text)) {
-      return absl::InvalidArgumentError(absl::StrCat(override_source, ": is not UTF-8"));
-    }
-    const std::vector<std::string> parts = absl::StrSplit(override_text, absl::MaxSplits('=', 1));
-    if (parts.size() != 2 || parts[0].empty()) {
-      return absl::InvalidArgumentError(
-          absl::StrCat(override_source, ": expected field=value, as in train.epochs=3"));
-    }
-    YamlReader override_reader(override_source, /*with_lines=*/false);
-    RETURN_IF_ERROR(
-        Guarded(override_reader, [&] { ReadOverride(parts[0], parts[1], override_reader, spec); }));
+void ReadOverrideText(const std::string& text, Reading& reading) {
+  const std::string source = absl::StrCat("--set ", Quoted(text));
+  const bool too_long = text.size() > limits::kSpecBytes;
+  const absl::Status valid = too_long ? SizeError("--set", text.size()) : CheckText(text, source);
+  if (!valid.ok()) return reading.unreadable.Update(valid);
+  const std::vector<std::string> parts = absl::StrSplit(text, absl::MaxSplits('=', 1));
+  if (parts.size() != 2 || parts[0].empty()) {
+    reading.errors.push_back(absl::StrCat(source, ": expected field=value, as in train.epochs=3"));
+    return;
   }
-  if (spec.ByteSizeLong() > limits::kSpecBytes) return SizeError(source, spec.ByteSizeLong());
-  return spec;
+  YamlReader reader(source, /*with_lines=*/false);
+  ReadInto(reading, reader, [&] { ReadOverride(parts[0], parts[1], reader, reading.spec); });
+}
+
+Reading Read(absl::string_view text, absl::string_view source,
+             absl::Span<const std::string> overrides) {
+  Reading reading;
+  reading.unreadable = CheckText(text, source);
+  if (!reading.unreadable.ok()) return reading;
+  YamlReader reader(source, /*with_lines=*/true);
+  ReadInto(reading, reader, [&] { ReadText(text, reader, reading.spec); });
+  for (const std::string& override_text : overrides) {
+    if (reading.unreadable.ok()) ReadOverrideText(override_text, reading);
+  }
+  const size_t size_bytes = reading.spec.ByteSizeLong();
+  if (size_bytes > limits::kSpecBytes) reading.unreadable.Update(SizeError(source, size_bytes));
+  return reading;
+}
+
+}  // namespace
+
+absl::StatusOr<v1::JobSpec> Parse(absl::string_view text, absl::string_view source,
+                                  absl::Span<const std::string> overrides) {
+  Reading reading = Read(text, source, overrides);
+  RETURN_IF_ERROR(reading.status());
+  return std::move(reading.spec);
+}
+
+absl::StatusOr<v1::JobSpec> ParseReportingAll(absl::string_view text, absl::string_view source,
+                                              absl::Span<const std::string> overrides) {
+  Reading reading = Read(text, source, overrides);
+  if (!reading.unreadable.ok()) return reading.unreadable;
+  if (reading.errors.empty()) return std::move(reading.spec);
+  ApplyDefaults(reading.spec);
+  Problems problems;
+  CheckSpec(reading.spec, problems);
+  absl::c_move(problems.LinesBesides(reading.unread), std::back_inserter(reading.errors));
+  return reading.status();
 }
 
 }  // namespace muster::spec

@@ -169,6 +169,23 @@ TEST(ParseTest, ParsesListsOfNumbers) {
               HasSubstr("train.dataset.mean[0]: expected a number"));
 }
 
+TEST(ParseTest, SuggestsFieldsForNamesOfOtherTools) {
+  const std::pair<const char*, const char*> cases[] = {
+      {"lr: 0.1", "in the spec; did you mean 'train.optimizer.learning_rate'?"},
+      {"train: {lr: 0.1}", "in train; did you mean 'train.optimizer.learning_rate'?"},
+      {"train: {optimizer: {lr: 0.1}}", "in train.optimizer; did you mean 'learning_rate'?"},
+      {"train: {batch_size: 64}", "in train; did you mean 'global_batch'?"},
+      {"train: {ddp: true}", "in train; did you mean 'strategy'?"},
+      {"ranks: 2", "in the spec; did you mean 'resources.ranks_per_node'?"},
+      {"gpus: 2", "in the spec; did you mean 'resources.ranks_per_node'?"},
+      {"resources: {gpus: 2}", "in resources; did you mean 'ranks_per_node'?"},
+      {"frobnicate: 1", "unknown field 'frobnicate' in the spec"},
+  };
+  for (const auto& [text, end] : cases) {
+    EXPECT_THAT(std::string(Parse(text, "s").status().message()), testing::EndsWith(end)) << text;
+  }
+}
+
 TEST(ParseTest, UnknownFieldErrorHasLineAndSuggestion) {
   EXPECT_EQ(ErrorOf("name: x\ntrain:\n  epoch: 3\n"),
             "job.yaml:3: unknown field 'epoch' in train; did you mean 'epochs'?");
@@ -184,6 +201,32 @@ TEST(ParseTest, ReportsAllErrors) {
             "job.yaml:1: unknown field 'nme' in the spec; did you mean 'name'?\n"
             "job.yaml:3: train.epochs: expected a number (above 0), found 'many'\n"
             "job.yaml:4: train.drop_last: expected true or false, found 'maybe'");
+}
+
+TEST(ParseReportingAllTest, AddsRuleViolationsOfTheRest) {
+  const auto error = [](const std::string& text, std::vector<std::string> overrides = {}) {
+    return std::string(ParseReportingAll(text, "s", overrides).status().message());
+  };
+  EXPECT_EQ(
+      error("command: [x]\nprio: 3\nbackend: glo\nresources: {nodes: two}\n",
+            {"failure_timeout=90", "workdir=~"}),
+      "s:2: unknown field 'prio' in the spec; did you mean 'priority'?\n"
+      "s:4: resources.nodes: expected an integer (above 0), or {min: …, max: …}, found 'two'\n"
+      "--set 'failure_timeout=90': failure_timeout: '90' needs a unit: '90s' or '90m'\n"
+      "workdir: must be an absolute path on the node, not '~'\n"
+      "backend: unknown 'glo'; did you mean 'gloo'? One of: auto, shm, gloo, hierarchical, "
+      "nccl");
+  // Problems that the unread fields may cause are left out, others that something is missing are
+  // not.
+  EXPECT_EQ(error("train:\n  epoch: 3\n  global_batch: many\n  model: {name: small_cnn}\n"
+                  "  dataset: {name: mnist, path: /d}\n"),
+            "s:2: unknown field 'epoch' in train; did you mean 'epochs'?\n"
+            "s:3: train.global_batch: expected an integer (above 0), found 'many'\n"
+            "train.optimizer.learning_rate: is missing; set the learning rate after warmup");
+  EXPECT_EQ(error("comand: [x]\n"),
+            "s:1: unknown field 'comand' in the spec; did you mean 'command'?");
+  EXPECT_EQ(error("command: [x]\nfoo: {bar\n"), "s:3: not YAML: end of map flow not found");
+  EXPECT_TRUE(ParseReportingAll("priority: 5000", "s").ok());
 }
 
 TEST(ParseTest, RejectsWrongTypes) {
@@ -268,20 +311,6 @@ TEST(ParseTest, RejectsInvalidOverrides) {
   EXPECT_THAT(ErrorOf("name: a", {"train..epochs=1"}), HasSubstr("unknown field '' in train"));
 }
 
-// The shell has not expanded the home folder, and YAML reads null.
-TEST(ParseTest, RejectsNullOverridesOfText) {
-  EXPECT_EQ(
-      ErrorOf("command: [x]", {"workdir=~"}),
-      "--set 'workdir=~': workdir: '~' is null in YAML; quote it, or leave the value empty to "
-      "reset the field; for the home folder, use --workdir '~'");
-  EXPECT_EQ(
-      ErrorOf("command: [x]", {"name=null"}),
-      "--set 'name=null': name: 'null' is null in YAML; quote it, or leave the value empty to "
-      "reset the field");
-  EXPECT_TRUE(Parse("workdir: /x", "s", {"workdir="}).ok());
-  EXPECT_TRUE(Parse("time_limit: 1h", "s", {"time_limit=null"}).ok());
-}
-
 TEST(ParseTest, ParsesFiles) {
   const auto spec =
       Parse("files: [train.py, conf/, {path: run.sh, executable: true}]", "s", {"name=x"});
@@ -294,6 +323,14 @@ TEST(ParseTest, ParsesFiles) {
   EXPECT_THAT(ErrorOf("files: [[a]]"), HasSubstr("files[0]: expected a path"));
   EXPECT_THAT(ErrorOf("files: train.py"), HasSubstr("files: expected a list"));
   EXPECT_THAT(ErrorOf("files: [{name: a}]"), HasSubstr("unknown field 'name' in files[0]"));
+}
+
+// A shell expands an unquoted ~ only.
+TEST(ParseTest, OverrideWithTildeIsText) {
+  EXPECT_EQ(Parse("workdir: /a", "s", {"workdir=~"})->workdir(), "~");
+  EXPECT_EQ(Parse("workdir: /a", "s", {"workdir="})->workdir(), "");
+  EXPECT_THAT(ErrorOf("name: a", {"train.epochs=null"}),
+              HasSubstr("expected a number, found nothing"));
 }
 
 TEST(ParseTest, RejectsInvalidYaml) {

@@ -1,15 +1,34 @@
 #include "spec/problems.h"
 
+#include "absl/algorithm/container.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "absl/strings/strip.h"
 #include "common/nearest.h"
 #include "spec/utf8.h"
 
 namespace muster::spec {
+namespace {
+
+// Whether `path` is `outer` or a field or element inside of it.
+bool IsWithin(absl::string_view path, absl::string_view outer) {
+  return absl::ConsumePrefix(&path, outer) && (path.empty() || path[0] == '.' || path[0] == '[');
+}
+
+absl::string_view SectionOf(absl::string_view path) {
+  const size_t dot = path.rfind('.');
+  return dot == absl::string_view::npos ? absl::string_view() : path.substr(0, dot);
+}
+
+}  // namespace
 
 void Problems::Add(absl::string_view path, absl::string_view text) {
-  lines_.push_back(absl::StrCat(path, ": ", text));
+  problems_.push_back({std::string(path), std::string(text)});
+}
+
+void Problems::AddMissing(absl::string_view path, absl::string_view text) {
+  problems_.push_back({std::string(path), std::string(text), /*missing=*/true});
 }
 
 void Problems::Require(bool good, absl::string_view path, absl::string_view must_be) {
@@ -29,8 +48,26 @@ void Problems::RequireAbsolutePath(absl::string_view path, const std::string& va
 }
 
 absl::Status Problems::status() const {
-  if (lines_.empty()) return absl::OkStatus();
-  return absl::InvalidArgumentError(absl::StrJoin(lines_, "\n"));
+  if (problems_.empty()) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrJoin(LinesBesides({}), "\n"));
+}
+
+std::vector<std::string> Problems::LinesBesides(const UnreadFields& unread) const {
+  std::vector<std::string> lines;
+  for (const Problem& problem : problems_) {
+    const auto concerns = [&problem](const std::string& path) {
+      return IsWithin(problem.path, path) || IsWithin(path, problem.path);
+    };
+    // The misspelt name of a field that seems to be missing.
+    const auto misspelt = [&problem](const std::string& section) {
+      return problem.missing && (problem.path == section || SectionOf(problem.path) == section);
+    };
+    if (absl::c_any_of(unread.paths, concerns) || absl::c_any_of(unread.sections, misspelt)) {
+      continue;
+    }
+    lines.push_back(absl::StrCat(problem.path, ": ", problem.text));
+  }
+  return lines;
 }
 
 }  // namespace muster::spec

@@ -10,9 +10,17 @@
 
 namespace muster::spec {
 
+// Paths of fields that were given but could not be read.
+struct UnreadFields {
+  std::vector<std::string> paths;
+  std::vector<std::string> sections;  // sections with unknown fields; "": the spec itself
+};
+
 class Problems {
  public:
   void Add(absl::string_view path, absl::string_view text);
+  // Adds "path: text", a problem of a field that is not given.
+  void AddMissing(absl::string_view path, absl::string_view text);
   // Adds "path: must be …" unless `good`.
   void Require(bool good, absl::string_view path, absl::string_view must_be);
   // Adds a problem unless the text is UTF-8 without NUL, as process arguments and environment
@@ -23,8 +31,16 @@ class Problems {
   // OK, or INVALID_ARGUMENT with one line per problem.
   absl::Status status() const;
 
+  // One line per problem, without those that may result from unread fields.
+  std::vector<std::string> LinesBesides(const UnreadFields& unread) const;
+
  private:
-  std::vector<std::string> lines_;
+  struct Problem {
+    std::string path;
+    std::string text;
+    bool missing = false;
+  };
+  std::vector<Problem> problems_;
 };
 
 }  // namespace muster::spec

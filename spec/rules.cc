@@ -243,7 +243,7 @@ void CheckSchedule(const v1::ScheduleSpec& schedule, Problems& problems) {
 
 void CheckLength(const v1::TrainSpec& train, Problems& problems) {
   if (train.epochs() == 0 && train.max_steps() == 0) {
-    problems.Add("train", "epochs or max_steps is missing; set at least one of them");
+    problems.AddMissing("train", "epochs or max_steps is missing; set at least one of them");
   }
   if (train.epochs() > 0 && train.schedule().warmup_epochs() > train.epochs()) {
     problems.Add("train.schedule.warmup_epochs",
@@ -272,8 +272,9 @@ void CheckContrastive(const v1::TrainSpec& train, Problems& problems) {
   const v1::AugmentSpec& augment = train.augment();
   if (augment.crop_padding() == 0 && !augment.flip() && !augment.has_random_resized_crop() &&
       !augment.has_random_erasing()) {
-    problems.Add("train.augment",
-                 "is missing; without augmentation nt_xent's two views of an image are identical");
+    problems.AddMissing(
+        "train.augment",
+        "is missing; without augmentation nt_xent's two views of an image are identical");
   }
   problems.Require(
       train.global_batch() >= 2, "train.global_batch",
@@ -386,7 +387,7 @@ void CheckJobRules(const v1::JobSpec& spec, Problems& problems) {
   if (spec.has_train() && spec.command_size() > 0) {
     problems.Add("command", "a job has either train or command; remove one of them");
   } else if (!spec.has_train() && spec.command().empty()) {
-    problems.Add("train", "is missing; a job needs train or command");
+    problems.AddMissing("train", "is missing; a job needs train or command");
   }
   if (spec.command_size() > 0 && spec.command(0).empty()) {
     problems.Add("command", "the program's name is empty");

@@ -12,6 +12,9 @@ namespace muster::spec {
 void CheckJobRules(const v1::JobSpec& spec, Problems& problems);
 void CheckTrainRules(const v1::JobSpec& spec, Problems& problems);  // requires spec.train
 
+// Adds every problem of a spec with its defaults: those of its fields and of the rules above.
+void CheckSpec(const v1::JobSpec& spec, Problems& problems);
+
 }  // namespace muster::spec
 
 #endif  // MUSTER_SPEC_RULES_H_

@@ -43,13 +43,19 @@ std::string BoundText(const FieldDescriptor& field, double bound) {
   return whole ? absl::StrCat(static_cast<int64_t>(bound)) : absl::StrCat(bound);
 }
 
-// Appends the paths of all fields named `name` in `message` and its sections.
+bool HasSynonym(const FieldDescriptor& field, absl::string_view name) {
+  const std::vector<std::string>& synonyms = FieldOf(field).synonyms;
+  return std::find(synonyms.begin(), synonyms.end(), name) != synonyms.end();
+}
+
+// Appends the paths of all fields in `message` and its sections whose name, or a synonym of it, is
+// `name`.
 void FindField(const Descriptor& message, absl::string_view where, absl::string_view name,
                std::vector<std::string>& paths) {
   for (int i = 0; i < message.field_count(); ++i) {
     const FieldDescriptor& field = *message.field(i);
     const std::string path = JoinPath(where, field.name());
-    if (absl::string_view(field.name()) == name) paths.push_back(path);
+    if (field.name() == name || HasSynonym(field, name)) paths.push_back(path);
     // Skips lists, which contain layers.
     if (field.message_type() != nullptr && !field.is_repeated() &&
         FormOf(field) == FieldForm::kPlain) {
@@ -126,15 +132,17 @@ std::string UnknownField(const Descriptor& message, absl::string_view where,
                          absl::string_view name) {
   std::string text = absl::StrCat("unknown field ", Quoted(name), " in ",
                                   where.empty() ? absl::string_view("the spec") : where);
+  for (int i = 0; i < message.field_count(); ++i) {
+    if (!HasSynonym(*message.field(i), name)) continue;
+    return absl::StrCat(text, "; did you mean '", message.field(i)->name(), "'?");
+  }
   const std::string nearest = Nearest(name, FieldNames(message));
   std::vector<std::string> elsewhere;
   FindField(*v1::JobSpec::descriptor(), "", name, elsewhere);
-  if (elsewhere.size() == 1 && EditDistance(name, nearest) > 1) {
-    absl::StrAppend(&text, "; did you mean '", elsewhere[0], "'?");
-  } else if (!nearest.empty()) {
-    absl::StrAppend(&text, "; did you mean '", nearest, "'?");
+  if (elsewhere.size() == 1 && (nearest.empty() || EditDistance(name, nearest) > 1)) {
+    return absl::StrCat(text, "; did you mean '", elsewhere[0], "'?");
   }
-  return text;
+  return nearest.empty() ? text : absl::StrCat(text, "; did you mean '", nearest, "'?");
 }
 
 std::string JoinPath(absl::string_view where, absl::string_view name) {

@@ -23,6 +23,12 @@ namespace muster::spec {
 absl::StatusOr<v1::JobSpec> Parse(absl::string_view text, absl::string_view source,
                                   absl::Span<const std::string> overrides = {});
 
+// As Parse; for a spec with such errors the status also lists the problems that Validate finds in
+// the rest, so that a user sees all of them at once. Problems that may result from a field that
+// could not be read are left out.
+absl::StatusOr<v1::JobSpec> ParseReportingAll(absl::string_view text, absl::string_view source,
+                                              absl::Span<const std::string> overrides = {});
+
 // Fills in every default, so that the spec shows every value that the job uses. Call before
 // Validate.
 void ApplyDefaults(v1::JobSpec& spec);

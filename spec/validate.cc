@@ -7,15 +7,19 @@
 
 namespace muster::spec {
 
+void CheckSpec(const v1::JobSpec& spec, Problems& problems) {
+  CheckFields(spec, "", problems);
+  CheckJobRules(spec, problems);
+  if (spec.has_train()) CheckTrainRules(spec, problems);
+}
+
 absl::Status Validate(const v1::JobSpec& spec) {
   if (spec.ByteSizeLong() > limits::kSpecBytes) {
     return absl::InvalidArgumentError(absl::StrCat(
         "the spec is ", spec.ByteSizeLong(), " bytes long; the limit is ", limits::kSpecBytes));
   }
   Problems problems;
-  CheckFields(spec, "", problems);
-  CheckJobRules(spec, problems);
-  if (spec.has_train()) CheckTrainRules(spec, problems);
+  CheckSpec(spec, problems);
   return problems.status();
 }
 

@@ -78,6 +78,24 @@ TEST(DefaultsTest, KeepsGivenValues) {
 TEST(DefaultsTest, DerivesNameFromCommand) {
   EXPECT_EQ(Defaulted("command: [/usr/bin/Python3.11]").name(), "python3-11");
   EXPECT_EQ(Defaulted("command: [__]").name(), "job");
+  const std::pair<const char*, const char*> cases[] = {
+      {"[python3, train.py, --lr, '0.1']", "train"},
+      {"[/usr/bin/python3.11, -u, -W, ignore, src/Train_V2.py]", "train-v2"},
+      {"[python, -m, project.pretrain, x.py]", "pretrain"},
+      {"[python3, -c, 'import x']", "python3"},
+      {"[python3]", "python3"},
+      {"[torchrun, --nproc-per-node, '2', train.py]", "train"},
+      {"[python3, -m, torch.distributed.run, --nnodes, '2', train.py]", "train"},
+      {"[torchrun, --nnodes=2, -m, pkg.mod]", "mod"},
+      {"[bash, -ex, scripts/run.sh]", "run"},
+      {"[/bin/sh, -ec, 'echo hi']", "sh"},
+      {"[./train.sh]", "train"},
+      {"[/opt/app/prog-1.2]", "prog-1-2"},
+      {"[sleep, '600']", "sleep"},
+  };
+  for (const auto& [command, name] : cases) {
+    EXPECT_EQ(Defaulted(std::string("command: ") + command).name(), name) << command;
+  }
   EXPECT_EQ(Defaulted(absl::StrCat("command: [", std::string(200, 'a'), "]")).name(),
             std::string(63, 'a'));
 }
@@ -150,6 +168,7 @@ TEST(ValidateTest, ReportsEachProblemWithItsPath) {
        "train.schedule.warmup_epochs: must be at most train.epochs, 3, not 4"},
       {"train.precision=O2", ""},
       {"train.precision=fp16", "train.precision: unknown 'fp16'; did you mean 'O1'? One of: O0"},
+      {"train.precision=double", "train.precision: unknown 'double'; one of: O0"},
       {"train.strategy.bucket_bytes=5GiB",
        "train.strategy.bucket_bytes: must be from 1 to 4GiB, not 5GiB"},
       {"train.objective.label_smoothing=1", "train.objective.label_smoothing: must be"},

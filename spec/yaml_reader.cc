@@ -123,7 +123,7 @@ void YamlReader::ReadMessage(const YAML::Node& node, const std::string& where, M
     const std::string& name = entry.first.Scalar();
     const FieldDescriptor* field = descriptor.FindFieldByName(name);
     if (field == nullptr) {
-      AddError(entry.first.Mark(), UnknownField(descriptor, where, name));
+      AddUnknownField(entry.first.Mark(), descriptor, where, name);
       continue;
     }
     const std::string path = JoinPath(where, name);
@@ -135,7 +135,23 @@ void YamlReader::ReadMessage(const YAML::Node& node, const std::string& where, M
   }
 }
 
+void YamlReader::AddUnknownField(const YAML::Mark& mark,
+                                 const google::protobuf::Descriptor& message,
+                                 const std::string& where, absl::string_view name) {
+  AddError(mark, UnknownField(message, where, name));
+  unread_.sections.push_back(where);
+}
+
 void YamlReader::ReadField(const YAML::Node& node, const std::string& where,
+                           const FieldDescriptor& field, Message& message) {
+  const size_t errors = errors_.size();
+  const size_t inner = unread_.paths.size() + unread_.sections.size();
+  ReadValue(node, where, field, message);
+  const bool deeper = unread_.paths.size() + unread_.sections.size() > inner;
+  if (errors_.size() > errors && !deeper) unread_.paths.push_back(where);
+}
+
+void YamlReader::ReadValue(const YAML::Node& node, const std::string& where,
                            const FieldDescriptor& field, Message& message) {
   const Reflection& reflection = *message.GetReflection();
   reflection.ClearField(&message, &field);
@@ -199,9 +215,8 @@ void YamlReader::ReadLayer(const YAML::Node& node, const std::string& where, Mes
   const std::string word = node.IsScalar() ? node.Scalar() : node.begin()->first.Scalar();
   const FieldDescriptor* kind = descriptor.FindFieldByName(word);
   if (kind == nullptr) {
-    return AddError(node.Mark(),
-                    absl::StrCat(where, ": unknown layer ", Quoted(word), "; did you mean '",
-                                 Nearest(word, FieldNames(descriptor)), "'?"));
+    return AddError(node.Mark(), absl::StrCat(where, ": unknown layer ", Quoted(word),
+                                              DidYouMean(word, FieldNames(descriptor))));
   }
   Message& options = *layer.GetReflection()->MutableMessage(&layer, kind);
   // A name without options, in either form, is a layer with its defaults.

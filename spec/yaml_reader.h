@@ -8,6 +8,7 @@
 #include "absl/status/status.h"
 #include "absl/strings/string_view.h"
 #include "google/protobuf/message.h"
+#include "spec/problems.h"
 #include "yaml-cpp/yaml.h"
 
 namespace muster::spec {
@@ -27,6 +28,9 @@ class YamlReader {
   void ReadField(const YAML::Node& node, const std::string& where,
                  const google::protobuf::FieldDescriptor& field,
                  google::protobuf::Message& message);
+  // Adds an error for a field of `message` that does not exist.
+  void AddUnknownField(const YAML::Mark& mark, const google::protobuf::Descriptor& message,
+                       const std::string& where, absl::string_view name);
   // Adds an entry to a map<string, string>, or replaces the value of an existing key.
   void ReadMapEntry(const std::string& key, const YAML::Node& value, const std::string& where,
                     const google::protobuf::FieldDescriptor& field,
@@ -35,8 +39,12 @@ class YamlReader {
   void AddError(const YAML::Mark& mark, absl::string_view text);
   // OK, or one line per error.
   absl::Status status() const;
+  const UnreadFields& unread() const { return unread_; }
 
  private:
+  void ReadValue(const YAML::Node& node, const std::string& where,
+                 const google::protobuf::FieldDescriptor& field,
+                 google::protobuf::Message& message);
   // Whether to stop reading because of the spec's size or the number of errors.
   bool done() const { return too_large_ || errors_.size() > kErrors; }
   void ReadRepeated(const YAML::Node& node, const std::string& where,
@@ -76,6 +84,7 @@ class YamlReader {
   bool too_large_ = false;
   int layer_depth_ = 0;  // limited, because an anchor may contain itself
   std::vector<std::string> errors_;
+  UnreadFields unread_;
 };
 
 // Sets a field from a value in the spec's syntax: "3", "25MiB", "{max: 3}". INVALID_ARGUMENT if the

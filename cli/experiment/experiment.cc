@@ -289,9 +289,9 @@ class Reader {
     if (FindMetric(plot.metric) == nullptr) {
       std::vector<std::string> names;
       for (const Metric& metric : Metrics()) names.push_back(metric.name);
-      errors_.Add(node, "plots.metric",
-                  absl::StrCat(Quoted(plot.metric), " is not a metric; did you mean '",
-                               Nearest(plot.metric, names), "'?"));
+      errors_.Add(
+          node, "plots.metric",
+          absl::StrCat(Quoted(plot.metric), " is not a metric", DidYouMean(plot.metric, names)));
     }
     if (plot.x.empty()) {
       errors_.Add(node, "plots.x", "is missing; name an axis of the grid");

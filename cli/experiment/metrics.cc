@@ -14,15 +14,15 @@ namespace {
 
 constexpr Metric kMetrics[] = {
     {"images_per_second", "Images per second", Unit::kPerSecond, "images/s"},
-    {"median_step_seconds", "Step time", Unit::kSeconds, "step"},
+    {"median_step_seconds", "Step time", Unit::kSeconds, "step time"},
     {"seconds_per_20_steps", "Time of 20 steps", Unit::kSeconds, nullptr},
-    {"job_seconds", "Job time", Unit::kSeconds, "job"},
+    {"job_seconds", "Job time", Unit::kSeconds, "job time"},
     {"training_seconds", "Training time", Unit::kSeconds, nullptr},
     {"seconds_to_first_step", "Time to the first step", Unit::kSeconds, nullptr},
     {"evaluation_seconds", "Test inference time", Unit::kSeconds, "inference"},
     {"test_accuracy", "Test accuracy", Unit::kRatio, "accuracy"},
     {"test_loss", "Test loss", Unit::kNumber, nullptr},
-    {"final_loss", "Final training loss", Unit::kNumber, nullptr},
+    {"final_loss", "Final training loss", Unit::kNumber, "loss"},
     {"peak_memory_bytes", "Peak memory of the largest rank", Unit::kBytes, "memory"},
     {"largest_device_bytes", "Largest memory of a device", Unit::kBytes, nullptr},
     {"smallest_device_bytes", "Smallest memory of a device", Unit::kBytes, nullptr},
@@ -30,7 +30,7 @@ constexpr Metric kMetrics[] = {
     {"data_wait_seconds", "Data wait per step", Unit::kSeconds, nullptr},
     {"kernel_seconds", "Kernel time per step", Unit::kSeconds, nullptr},
     {"bubble_ratio", "Pipeline bubble", Unit::kRatio, nullptr},
-    {"steps", "Steps", Unit::kNumber, nullptr},
+    {"steps", "Steps", Unit::kNumber, "steps"},
     {kSpeedup, "Speed-up over the baseline", Unit::kNumber, "speed-up"},
     {kScalingEfficiency, "Scaling efficiency", Unit::kRatio, "efficiency"},
 };
@@ -90,6 +90,18 @@ void AddSummary(const v1::TrainSummary& summary, Measurements& values) {
   AddDevices(summary, values);
 }
 
+// The last values that a command has written to MUSTER_PROGRESS; zero for those that it has not.
+void AddProgress(const v1::Progress& progress, Measurements& values) {
+  const auto add = [&values](const char* name, double value) {
+    if (value != 0) values[name] = value;
+  };
+  add("images_per_second", progress.images_per_second());
+  add("test_accuracy", progress.test_accuracy());
+  add("test_loss", progress.test_loss());
+  add("final_loss", progress.loss());
+  add("steps", static_cast<double>(progress.step()));
+}
+
 }  // namespace
 
 absl::Span<const Metric> Metrics() { return kMetrics; }
@@ -106,7 +118,11 @@ Measurements MeasurementsOf(const v1::Job& job) {
     values["job_seconds"] =
         absl::ToDoubleSeconds(FromProto(job.finish_time()) - FromProto(job.start_time()));
   }
-  if (job.has_summary()) AddSummary(job.summary(), values);
+  if (job.has_summary()) {
+    AddSummary(job.summary(), values);
+  } else if (!job.spec().has_train()) {
+    AddProgress(job.progress(), values);
+  }
   for (auto entry = values.begin(); entry != values.end();) {
     entry = std::isfinite(entry->second) ? std::next(entry) : values.erase(entry);
   }

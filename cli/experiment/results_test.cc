@@ -53,6 +53,23 @@ TEST(MeasurementsTest, MeasuresTwentyConsecutiveSteps) {
   EXPECT_DOUBLE_EQ(MeasurementsOf(job).at("seconds_per_20_steps"), 10);
 }
 
+TEST(MetricsTest, MeasuresWhatACommandReports) {
+  v1::Job job;
+  job.mutable_spec()->add_command("train");
+  job.mutable_progress()->set_step(24);
+  job.mutable_progress()->set_loss(0.25);
+  const Measurements values = MeasurementsOf(job);
+  EXPECT_EQ(values.at("steps"), 24);
+  EXPECT_EQ(values.at("final_loss"), 0.25);
+  EXPECT_EQ(values.count("test_accuracy"), 0u);
+}
+
+TEST(MetricsTest, HeadsSayWhatTheyMeasure) {
+  EXPECT_STREQ(FindMetric("job_seconds")->head, "job time");
+  EXPECT_STREQ(FindMetric("median_step_seconds")->head, "step time");
+  EXPECT_STREQ(FindMetric("final_loss")->head, "loss");
+}
+
 class ResultsTest : public ::testing::Test {
  protected:
   ResultsTest() {

@@ -275,7 +275,7 @@ class Runner {
                       Printable(job.message()));
     }
     context_.console.Note(context_.console.Paint(line, StateColor(job.state())));
-    NoteFailure(job, context_.console);
+    NoteFailure(job, /*output_shown=*/false, context_.console);
   }
 
   absl::Status Save() {

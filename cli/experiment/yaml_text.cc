@@ -50,8 +50,7 @@ void YamlErrors::EachKnownKey(
     const std::function<void(const std::string&, const YAML::Node&)>& read) {
   EachKey(node, where, [&](const std::string& key, const YAML::Node& value) {
     if (std::find(known.begin(), known.end(), key) != known.end()) return read(key, value);
-    Add(value, where,
-        absl::StrCat("unknown field ", Quoted(key), "; did you mean '", Nearest(key, known), "'?"));
+    Add(value, where, absl::StrCat("unknown field ", Quoted(key), DidYouMean(key, known)));
   });
 }
 

@@ -87,18 +87,18 @@ void FollowPrinter::OnCoordinatorAway(const absl::Status& status) {
 
 void FollowPrinter::OnCoordinatorBack() { console_.Note("coordinator reachable again"); }
 
-void NoteFailure(const v1::Job& job, Console& console) {
+void NoteFailure(const v1::Job& job, bool output_shown, Console& console) {
   if (job.state() == v1::SUCCEEDED || !job.has_first_failure()) return;
   const v1::FirstFailure& failure = job.first_failure();
   // Usually the job's message contains it already.
   if (failure.message().empty() || !absl::StrContains(job.message(), failure.message())) {
     console.Note(absl::StrCat("  ", Printable(FailureText(failure))));
   }
-  const std::string detail = FailureDetailText(failure);
+  const std::string detail = FailureDetailText(failure, /*with_stderr=*/!output_shown);
   if (!detail.empty()) console.Note(absl::StripSuffix(detail, "\n"));
 }
 
-void PrintResult(const v1::Job& job, bool quiet_out, Console& console) {
+void PrintResult(const v1::Job& job, bool quiet_out, bool output_shown, Console& console) {
   console.ClearStatus();
   std::string line = StateWord(job.state());
   if (job.has_submit_time() && job.has_finish_time()) {
@@ -113,7 +113,7 @@ void PrintResult(const v1::Job& job, bool quiet_out, Console& console) {
     if (!job.message().empty()) absl::StrAppend(&line, ": ", Printable(job.message()));
   }
   console.Note(console.Paint(line, StateColor(job.state())));
-  NoteFailure(job, console);
+  NoteFailure(job, output_shown, console);
   if (job.state() != v1::SUCCEEDED || !job.has_summary()) return;
   console.Note(SummaryText(job.summary()));
   if (!quiet_out) {

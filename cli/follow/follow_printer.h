@@ -38,12 +38,13 @@ class FollowPrinter : public FollowObserver {
   SteadyTime next_progress_;
 };
 
-// Prints the first failure of a job that finished without success to stderr.
-void NoteFailure(const v1::Job& job, Console& console);
+// Prints the first failure of a job that finished without success to stderr. `output_shown`:
+// whether the output of the ranks was printed, so that the end of their stderr is not repeated.
+void NoteFailure(const v1::Job& job, bool output_shown, Console& console);
 
 // Prints how a finished job ended: its state on stderr, with the first failure unless it succeeded;
 // and, unless `quiet_out`, `test accuracy 0.9123` of a train job on stdout.
-void PrintResult(const v1::Job& job, bool quiet_out, Console& console);
+void PrintResult(const v1::Job& job, bool quiet_out, bool output_shown, Console& console);
 
 }  // namespace muster::cli
 

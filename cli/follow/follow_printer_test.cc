@@ -119,10 +119,10 @@ TEST_F(FollowPrinterTest, PrintsTheEndOnlyWithTheResult) {
   *job.mutable_finish_time() = ToProto(absl::FromUnixMillis(163240));
   job.set_restarts(1);
   job.mutable_summary()->set_test_accuracy(0.91234);
-  PrintResult(job, /*quiet_out=*/false, console_);
+  PrintResult(job, /*quiet_out=*/false, /*output_shown=*/false, console_);
   EXPECT_EQ(out_.str(), "test accuracy 0.9123\n");
   EXPECT_THAT(Taken(), HasSubstr("succeeded after 63.2 s, 1 restart\n"));
-  PrintResult(job, /*quiet_out=*/true, console_);
+  PrintResult(job, /*quiet_out=*/true, /*output_shown=*/false, console_);
   EXPECT_EQ(out_.str(), "test accuracy 0.9123\n");  // not printed again
 }
 
@@ -133,18 +133,23 @@ TEST_F(FollowPrinterTest, PrintsStderrWithAFailure) {
   job.mutable_first_failure()->set_rank(3);
   job.mutable_first_failure()->mutable_exit()->set_exit_code(7);
   job.mutable_first_failure()->mutable_exit()->set_stderr_tail("boom\n");
-  PrintResult(job, /*quiet_out=*/false, console_);
+  PrintResult(job, /*quiet_out=*/false, /*output_shown=*/false, console_);
   EXPECT_EQ(out_.str(), "");
   EXPECT_EQ(Taken(),
             "failed: RankFailed\n"
             "  RankFailed: rank 3 exited with code 7\n"
             "  last lines of its stderr:\n"
             "    boom\n");
+  // Output that was printed while the job ran is not repeated.
+  PrintResult(job, /*quiet_out=*/false, /*output_shown=*/true, console_);
+  EXPECT_EQ(Taken(),
+            "failed: RankFailed\n"
+            "  RankFailed: rank 3 exited with code 7\n");
   // A message that the job's message contains is not repeated.
   job.mutable_first_failure()->clear_exit();
   job.mutable_first_failure()->set_message("rank 3 exited");
   job.set_message("rank 3 exited; no restarts");
-  PrintResult(job, /*quiet_out=*/false, console_);
+  PrintResult(job, /*quiet_out=*/false, /*output_shown=*/false, console_);
   EXPECT_EQ(Taken(), "failed: RankFailed: rank 3 exited; no restarts\n");
 }
 
@@ -158,7 +163,7 @@ TEST(FollowPrinterTerminalTest, RedrawsProgress) {
     job.mutable_progress()->set_step(step);
     printer.OnJob(job);
   }
-  EXPECT_EQ(err.str(), "running: generation 0\nstep 1  loss 0.0000\r\x1b[Kstep 2  loss 0.0000");
+  EXPECT_EQ(err.str(), "running: generation 0\nstep 1\r\x1b[Kstep 2");
 }
 
 }  // namespace

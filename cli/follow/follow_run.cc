@@ -44,6 +44,8 @@ class RankOutput {
     if (thread_.joinable()) thread_.join();
   }
   void End() { ended_.Stop(); }
+  // Whether the output is printed, rather than left out because there are too many ranks.
+  bool shown() const { return thread_.joinable(); }
 
  private:
   LogOptions options_;
@@ -66,12 +68,14 @@ int FollowRun(Context& context, ClusterClient& client, const v1::Job& submitted,
   const bool quiet_out = context.structured() || context.output == Output::kName;
   FollowPrinter printer(context.console);
   absl::StatusOr<v1::Job> job;
+  bool output_shown = false;
   {
     std::unique_ptr<RankOutput> output;
     if (!quiet_out && !submitted.spec().command().empty()) {
       output = std::make_unique<RankOutput>(context, client, submitted, stopper);
     }
     job = FollowJob(client, job_id, FollowOptions(), stopper, printer);
+    output_shown = output != nullptr && output->shown();
     if (!job.ok() && output != nullptr) output->End();
   }
   if (!job.ok()) {
@@ -85,7 +89,7 @@ int FollowRun(Context& context, ClusterClient& client, const v1::Job& submitted,
     }
     return kExitInterrupted;
   }
-  PrintResult(*job, quiet_out, context.console);
+  PrintResult(*job, quiet_out, output_shown, context.console);
   if (context.structured()) context.Print(JobToJson(*job, options.losses));
   return interrupt.interrupted() ? static_cast<int>(kExitInterrupted) : ExitCodeOf(*job);
 }

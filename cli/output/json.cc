@@ -11,6 +11,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/time/time.h"
+#include "cli/output/words.h"
 #include "common/proto_time.h"
 #include "nlohmann/json.hpp"
 #include "spec/schema.h"
@@ -36,6 +37,19 @@ ordered_json FloatJson(float value) {
   const auto result = std::to_chars(buffer, buffer + sizeof(buffer) - 1, value);
   *result.ptr = '\0';
   return std::strtod(buffer, nullptr);
+}
+
+// Programs such as jq round larger numbers, so these are strings.
+constexpr int64_t kMaxExact = int64_t{1} << 53;
+
+ordered_json IntegerJson(int64_t value) {
+  if (value > kMaxExact || value < -kMaxExact) return absl::StrCat(value);
+  return value;
+}
+
+ordered_json IntegerJson(uint64_t value) {
+  if (value > uint64_t{kMaxExact}) return absl::StrCat(value);
+  return value;
 }
 
 std::string DurationSeconds(absl::Duration duration) {
@@ -70,11 +84,16 @@ ordered_json ValueJson(const Message& message, const FieldDescriptor& field, int
     case FieldDescriptor::CPPTYPE_INT32:
       return repeated ? r.GetRepeatedInt32(message, &field, index) : r.GetInt32(message, &field);
     case FieldDescriptor::CPPTYPE_INT64:
-      return repeated ? r.GetRepeatedInt64(message, &field, index) : r.GetInt64(message, &field);
+      return IntegerJson(repeated ? r.GetRepeatedInt64(message, &field, index)
+                                  : r.GetInt64(message, &field));
     case FieldDescriptor::CPPTYPE_UINT32:
       return repeated ? r.GetRepeatedUInt32(message, &field, index) : r.GetUInt32(message, &field);
-    case FieldDescriptor::CPPTYPE_UINT64:
-      return repeated ? r.GetRepeatedUInt64(message, &field, index) : r.GetUInt64(message, &field);
+    case FieldDescriptor::CPPTYPE_UINT64: {
+      const uint64_t value =
+          repeated ? r.GetRepeatedUInt64(message, &field, index) : r.GetUInt64(message, &field);
+      const bool is_id = field.type() == FieldDescriptor::TYPE_FIXED64;
+      return is_id ? ordered_json(HexId(value)) : IntegerJson(value);
+    }
     case FieldDescriptor::CPPTYPE_DOUBLE:
       return NumberJson(repeated ? r.GetRepeatedDouble(message, &field, index)
                                  : r.GetDouble(message, &field));

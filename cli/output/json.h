@@ -12,7 +12,8 @@
 namespace muster::cli {
 
 // Scalars are always present, whatever their value, except a spec's numbers whose zero means "not
-// given"; messages, lists and maps only if they are not empty. Numbers that JSON cannot express are
+// given"; messages, lists and maps only if they are not empty. Random ids (fixed64) are strings of
+// 16 hexadecimal digits, integers beyond 2^53 are strings, and numbers that JSON cannot express are
 // "NaN", "Infinity", "-Infinity".
 nlohmann::ordered_json ToJson(const google::protobuf::Message& message);
 

@@ -1,3 +1,4 @@
+#include <cstdlib>
 #include <limits>
 #include <sstream>
 
@@ -5,7 +6,9 @@
 #include "cli/output/json.h"
 #include "cli/output/table.h"
 #include "cli/output/words.h"
+#include "cli/output/wrap.h"
 #include "common/proto_time.h"
+#include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "nlohmann/json.hpp"
 #include "proto/muster/v1/node.pb.h"
@@ -26,6 +29,37 @@ TEST(TableTest, AlignsColumnsWithoutTrailingSpaces) {
             "b            -\n"
             "größe        x y\n"
             "訓練         \\x1b[31m\n");
+}
+
+TEST(TableTest, WrapsTheWidestColumnsToTheWidth) {
+  Table table({"FIELD", "DEFAULT", "DESCRIPTION"});
+  table.AddRow({"epochs", "3", "passes over the training set"});
+  table.AddRow({"image_size", "the dataset's own", "side of an image"});
+  EXPECT_EQ(table.Text(40),
+            "FIELD       DEFAULT        DESCRIPTION\n"
+            "epochs      3              passes over\n"
+            "                           the training\n"
+            "                           set\n"
+            "image_size  the dataset's  side of an\n"
+            "            own            image\n");
+}
+
+TEST(WrapTest, BreaksLinesAtSpaces) {
+  EXPECT_THAT(WrappedLines("", 10), testing::IsEmpty());
+  EXPECT_THAT(WrappedLines("one two three  four", 9),
+              testing::ElementsAre("one two", "three", "four"));
+  EXPECT_THAT(WrappedLines("größe größe abcdefghijklm x", 11),
+              testing::ElementsAre("größe größe", "abcdefghijklm", "x"));
+}
+
+TEST(WrapTest, WidthIsThatOfColumnsButAtLeast60) {
+  setenv("COLUMNS", "132", 1);
+  EXPECT_EQ(TextWidth(), 132u);
+  setenv("COLUMNS", "20", 1);
+  EXPECT_EQ(TextWidth(), 60u);
+  setenv("COLUMNS", "many", 1);
+  EXPECT_GE(TextWidth(), 60u);
+  unsetenv("COLUMNS");
 }
 
 TEST(WordsTest, FormatsAge) {
@@ -109,9 +143,13 @@ TEST(JsonTest, OmitsLossesByDefault) {
 
 TEST(JsonTest, ConvertsLargeNumbersAndUnknownEnums) {
   v1::Node node;
-  node.set_incarnation(std::numeric_limits<uint64_t>::max());
+  node.set_incarnation(0xffee);
   node.set_state(static_cast<v1::NodeState>(77));
-  EXPECT_EQ(ToJson(node)["incarnation"].dump(), "18446744073709551615");
+  node.set_memory_bytes(uint64_t{1} << 53);
+  EXPECT_EQ(ToJson(node)["incarnation"].dump(), "\"000000000000ffee\"");
+  EXPECT_EQ(ToJson(node)["memory_bytes"].dump(), "9007199254740992");
+  node.set_memory_bytes((uint64_t{1} << 53) + 1);
+  EXPECT_EQ(ToJson(node)["memory_bytes"].dump(), "\"9007199254740993\"");
   EXPECT_EQ(ToJson(node)["state"], 77);
 }
 

@@ -1,11 +1,56 @@
 #include "cli/output/table.h"
 
 #include <algorithm>
+#include <limits>
 #include <utility>
 
 #include "cli/output/words.h"
+#include "cli/output/wrap.h"
 
 namespace muster::cli {
+namespace {
+
+constexpr size_t kGap = 2;  // spaces between columns
+
+size_t LongestWord(const std::string& cell) {
+  size_t longest = 0;
+  for (const std::string& word : WrappedLines(cell, 0)) {
+    longest = std::max(longest, DisplayWidth(word));
+  }
+  return longest;
+}
+
+// Narrows the widest columns, each to at least its `least`, until the columns fit into `width`.
+void Fit(const std::vector<size_t>& least, size_t width, std::vector<size_t>& widths) {
+  size_t total = kGap * (widths.size() - 1);
+  for (const size_t column : widths) total += column;
+  while (total > width) {
+    size_t* widest = nullptr;
+    for (size_t i = 0; i < widths.size(); ++i) {
+      if (widths[i] > least[i] && (widest == nullptr || widths[i] > *widest)) widest = &widths[i];
+    }
+    if (widest == nullptr) return;
+    --*widest;
+    --total;
+  }
+}
+
+// One line of a row whose cells are wrapped into lines.
+std::string Line(const std::vector<std::vector<std::string>>& cells, size_t line,
+                 const std::vector<size_t>& widths) {
+  std::string text;
+  size_t blanks = 0;  // before the next cell
+  for (size_t i = 0; i < cells.size(); ++i) {
+    const std::string cell = line < cells[i].size() ? cells[i][line] : "";
+    if (!cell.empty()) text.append(std::exchange(blanks, 0), ' ');
+    text += cell;
+    blanks += widths[i] - std::min(widths[i], DisplayWidth(cell)) + kGap;
+  }
+  return text;
+}
+
+}  // namespace
+
 Table::Table(std::vector<std::string> heads) { rows_.push_back(std::move(heads)); }
 
 void Table::AddRow(std::vector<std::string> cells) {
@@ -18,18 +63,29 @@ void Table::AddRow(std::vector<std::string> cells) {
   rows_.push_back(std::move(cells));
 }
 
-std::string Table::Text() const {
+std::vector<size_t> Table::Widths(size_t (*width_of)(const std::string& cell)) const {
   std::vector<size_t> widths(rows_[0].size(), 0);
   for (const auto& row : rows_) {
-    for (size_t i = 0; i < row.size(); ++i) widths[i] = std::max(widths[i], DisplayWidth(row[i]));
+    for (size_t i = 0; i < row.size(); ++i) widths[i] = std::max(widths[i], width_of(row[i]));
   }
+  return widths;
+}
+
+std::string Table::Text() const { return Text(std::numeric_limits<size_t>::max()); }
+
+std::string Table::Text(size_t width) const {
+  std::vector<size_t> widths = Widths([](const std::string& cell) { return DisplayWidth(cell); });
+  Fit(Widths(LongestWord), width, widths);
   std::string text;
   for (const auto& row : rows_) {
+    std::vector<std::vector<std::string>> cells;
+    size_t lines = 1;
     for (size_t i = 0; i < row.size(); ++i) {
-      text += row[i];
-      if (i + 1 < row.size()) text.append(widths[i] - DisplayWidth(row[i]) + 2, ' ');
+      const bool fits = DisplayWidth(row[i]) <= widths[i];
+      cells.push_back(fits ? std::vector<std::string>{row[i]} : WrappedLines(row[i], widths[i]));
+      lines = std::max(lines, cells.back().size());
     }
-    text += '\n';
+    for (size_t line = 0; line < lines; ++line) text += Line(cells, line, widths) + "\n";
   }
   return text;
 }

@@ -110,6 +110,8 @@ std::string Bytes(uint64_t size_bytes) {
   return absl::StrFormat("%.*f %s", value < 10 && unit > 0 ? 1 : 0, value, kUnits[unit]);
 }
 
+std::string HexId(uint64_t id) { return absl::StrFormat("%016x", id); }
+
 std::string SignalName(int signal) {
   const char* name = sigabbrev_np(signal);
   return name == nullptr ? absl::StrCat("signal ", signal) : absl::StrCat("SIG", name);

@@ -22,6 +22,8 @@ std::string Elapsed(absl::Duration duration);
 std::string Grouped(uint64_t number);
 // "210 MiB".
 std::string Bytes(uint64_t size_bytes);
+// "00ffee0123456789": a random 64-bit id.
+std::string HexId(uint64_t id);
 // "SIGKILL", or "signal 42" for one without a name.
 std::string SignalName(int signal);
 // Makes untrusted text safe to print on a terminal: escapes control characters except newline and

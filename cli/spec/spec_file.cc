@@ -47,7 +47,7 @@ absl::StatusOr<std::string> ReadSpecText(const std::string& path) {
 absl::StatusOr<v1::JobSpec> ReadSpecFile(const std::string& path,
                                          const std::vector<std::string>& overrides) {
   ASSIGN_OR_RETURN(const std::string text, ReadSpecText(path));
-  return spec::Parse(text, path == "-" ? "standard input" : path, overrides);
+  return spec::ParseReportingAll(text, path == "-" ? "standard input" : path, overrides);
 }
 
 int SpecExitCode(const absl::Status& status) {

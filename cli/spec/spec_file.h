@@ -16,7 +16,7 @@ namespace muster::cli {
 absl::StatusOr<std::string> ReadSpecText(const std::string& path);
 
 // Reads and parses a spec, with overrides and without defaults; `-` is standard input. NOT_FOUND if
-// the file cannot be read, otherwise spec::Parse's errors.
+// the file cannot be read, otherwise spec::ParseReportingAll's errors.
 absl::StatusOr<v1::JobSpec> ReadSpecFile(const std::string& path,
                                          const std::vector<std::string>& overrides);
 

@@ -21,12 +21,15 @@ namespace {
 
 // Maximum number of ranks or nodes that are named per wait.
 constexpr int kNamedWaits = 3;
-// Indents the further lines of a field.
-constexpr char kNextLine[] = "\n               ";
 
-std::string NodesText(const v1::NodeCount& nodes) {
-  return nodes.min() == nodes.max() ? absl::StrCat(nodes.min())
-                                    : absl::StrCat(nodes.min(), "-", nodes.max());
+// The number of epochs that the job trains.
+double TotalEpochs(const v1::Job& job) {
+  const v1::TrainSpec& train = job.spec().train();
+  const v1::Progress& progress = job.progress();
+  if (train.max_steps() == 0 || progress.total_steps() == 0) return train.epochs();
+  const double epochs = progress.epoch() / static_cast<double>(progress.step()) *
+                        static_cast<double>(progress.total_steps());
+  return train.epochs() > 0 ? std::min(epochs, train.epochs()) : epochs;
 }
 
 std::string ProgressCell(const v1::Job& job) {
@@ -98,18 +101,6 @@ std::string PhaseWord(v1::RankPhase phase) {
   return phase == v1::RANK_PHASE_UNSPECIFIED ? "" : v1::RankPhase_Name(phase);
 }
 
-std::string TimeText(const google::protobuf::Timestamp& time, absl::Time now) {
-  return absl::StrCat(
-      absl::FormatTime("%Y-%m-%d %H:%M:%S %z", FromProto(time), absl::LocalTimeZone()), " (",
-      AgeSince(time, now), " ago)");
-}
-
-void AppendField(absl::string_view name, absl::string_view value, std::string& out) {
-  if (value.empty()) return;
-  absl::StrAppend(&out, name, ":", std::string(14 - std::min<size_t>(13, name.size()), ' '),
-                  absl::StrReplaceAll(Printable(value), {{"\n", kNextLine}}), "\n");
-}
-
 // How the rank ended, and whether that was the first failure, a consequence of it, or a stop.
 std::string ExitCell(const v1::Job& job, const v1::RankStatus& rank) {
   if (!rank.has_exit()) return "";
@@ -127,6 +118,11 @@ std::string ExitCell(const v1::Job& job, const v1::RankStatus& rank) {
 
 }  // namespace
 
+std::string NodesText(const v1::NodeCount& nodes) {
+  return nodes.min() == nodes.max() ? absl::StrCat(nodes.min())
+                                    : absl::StrCat(nodes.min(), "-", nodes.max());
+}
+
 std::string StateWord(v1::JobState state) {
   return absl::AsciiStrToLower(absl::StrReplaceAll(v1::JobState_Name(state), {{"_", " "}}));
 }
@@ -139,9 +135,10 @@ Color StateColor(v1::JobState state) {
 }
 
 std::string JobTable(absl::Span<const v1::Job> jobs, bool wide, absl::Time now) {
-  std::vector<std::string> heads = {"JOB", "STATE", "NODES", "RANKS", "STEP", "RESTARTS", "AGE"};
+  std::vector<std::string> heads = {"JOB",  "STATE",    "NODES",    "RANKS",
+                                    "STEP", "RESTARTS", "DURATION", "AGE"};
   if (wide) {
-    for (const char* head : {"PRIORITY", "GENERATION", "QUEUE", "REASON", "MESSAGE"}) {
+    for (const char* head : {"OWNER", "PRIORITY", "GENERATION", "QUEUE", "REASON", "MESSAGE"}) {
       heads.push_back(head);
     }
   }
@@ -153,8 +150,10 @@ std::string JobTable(absl::Span<const v1::Job> jobs, bool wide, absl::Time now) 
                                     absl::StrCat(spec::MaxWorldSize(job.spec())),
                                     ProgressCell(job),
                                     absl::StrCat(job.restarts()),
+                                    DurationText(job, now),
                                     AgeSince(job.submit_time(), now)};
     if (wide) {
+      row.push_back(job.owner());
       row.push_back(absl::StrCat(job.spec().priority()));
       row.push_back(absl::StrCat(job.generation()));
       row.push_back(job.queue_position() > 0 ? absl::StrCat(job.queue_position()) : "");
@@ -217,60 +216,10 @@ std::string ConsequencesText(const v1::Job& job) {
   return text.empty() ? "" : text + ".";
 }
 
-std::string EventTable(absl::Span<const v1::JobEvent> events, absl::Time now) {
-  Table table({"AGE", "GENERATION", "TYPE", "MESSAGE"});
-  for (const v1::JobEvent& event : events) {
-    table.AddRow({AgeSince(event.time(), now),
-                  event.generation() > 0 ? absl::StrCat(event.generation()) : "", event.type(),
-                  event.message()});
-  }
-  return table.Text();
-}
-
-std::string Description(const v1::Job& job, absl::Time now) {
-  std::string out;
-  AppendField("Job", job.job_id(), out);
-  AppendField("Name", job.spec().name(), out);
-  AppendField("State", v1::JobState_Name(job.state()), out);
-  AppendField("Reason", job.reason(), out);
-  AppendField("Message", job.message(), out);
-  if (job.queue_position() > 0) AppendField("Queue", absl::StrCat(job.queue_position()), out);
-  AppendField("Waits for", WaitsText(job), out);
-  if (job.has_estimated_start_time()) {
-    const absl::Duration left = FromProto(job.estimated_start_time()) - now;
-    AppendField("Starts",
-                left > absl::ZeroDuration() ? absl::StrCat("within ", Age(left)) : "any moment",
-                out);
-  }
-  AppendField("Generation", job.generation() > 0 ? absl::StrCat(job.generation()) : "", out);
-  AppendField("Restarts", absl::StrCat(job.restarts(), " of ", job.spec().restart().max()), out);
-  AppendField("Nodes", NodesText(job.spec().resources().nodes()), out);
-  AppendField("Ranks", absl::StrCat(spec::MaxWorldSize(job.spec())), out);
-  if (job.has_submit_time()) AppendField("Submitted", TimeText(job.submit_time(), now), out);
-  if (job.has_start_time()) AppendField("Started", TimeText(job.start_time(), now), out);
-  if (job.has_finish_time()) AppendField("Finished", TimeText(job.finish_time(), now), out);
-  if (IsOver(job.state())) AppendField("Exit status", absl::StrCat(ExitCodeOf(job)), out);
-  if (job.has_progress()) AppendField("Progress", ProgressText(job), out);
-  if (job.has_summary()) {
-    AppendField("Summary", SummaryText(job.summary()), out);
-    AppendField("Test accuracy", absl::StrFormat("%.4f", job.summary().test_accuracy()), out);
-    if (job.summary().parameters() > 0) {
-      AppendField("Parameters", Grouped(job.summary().parameters()), out);
-    }
-    AppendField("Weights", job.summary().weights_digest(), out);
-  }
-  for (const v1::FirstFailure& failure : job.past_failures()) {
-    AppendField(absl::StrCat("Failure ", failure.generation()), FailureText(failure), out);
-  }
-  if (job.has_first_failure()) {
-    AppendField("First failure",
-                absl::StrCat("generation ", job.first_failure().generation(), ", ",
-                             FailureText(job.first_failure())),
-                out);
-    absl::StrAppend(&out, FailureDetailText(job.first_failure()));
-    AppendField("Consequences", ConsequencesText(job), out);
-  }
-  return out;
+std::string DurationText(const v1::Job& job, absl::Time now) {
+  if (!job.has_start_time()) return "";
+  const absl::Time end = job.has_finish_time() ? FromProto(job.finish_time()) : now;
+  return Age(end - FromProto(job.start_time()));
 }
 
 std::string ProgressText(const v1::Job& job) {
@@ -283,15 +232,14 @@ std::string ProgressText(const v1::Job& job) {
   parts.push_back(progress.total_steps() > 0
                       ? absl::StrCat("step ", progress.step(), "/", progress.total_steps())
                       : absl::StrCat("step ", progress.step()));
-  if (job.spec().has_train() && progress.total_steps() > 0) {
-    // Where training ends: max_steps may end it before spec.epochs.
-    const double epochs = progress.epoch() / progress.step() * progress.total_steps();
-    parts.push_back(
-        absl::StrFormat("epoch %.2f/%g", progress.epoch(), std::round(100 * epochs) / 100));
-  } else if (job.spec().has_train()) {
-    parts.push_back(absl::StrFormat("epoch %.2f", progress.epoch()));
+  if (job.spec().has_train()) {
+    parts.push_back(absl::StrFormat("epoch %.2f/%g", progress.epoch(),
+                                    std::round(100 * TotalEpochs(job)) / 100));
   }
-  parts.push_back(absl::StrFormat("loss %.4f", progress.loss()));
+  // A command may report steps without a loss.
+  if (job.spec().has_train() || progress.loss() != 0) {
+    parts.push_back(absl::StrFormat("loss %.4f", progress.loss()));
+  }
   if (progress.train_accuracy() > 0) {
     parts.push_back(absl::StrFormat("accuracy %.4f", progress.train_accuracy()));
   }
@@ -321,7 +269,7 @@ std::string FailureText(const v1::FirstFailure& failure) {
   return absl::StrCat(failure.reason(), ": ", absl::StrJoin(parts, " "));
 }
 
-std::string FailureDetailText(const v1::FirstFailure& failure) {
+std::string FailureDetailText(const v1::FirstFailure& failure, bool with_stderr) {
   std::string out;
   const v1::ExitInfo& exit = failure.exit();
   // Usually the failure's message contains it already.
@@ -330,7 +278,7 @@ std::string FailureDetailText(const v1::FirstFailure& failure) {
     if (!exit.failure().phase().empty()) absl::StrAppend(&out, ", in ", exit.failure().phase());
     absl::StrAppend(&out, ": ", Printable(exit.failure().message()), "\n");
   }
-  if (exit.stderr_tail().empty()) return out;
+  if (!with_stderr || exit.stderr_tail().empty()) return out;
   absl::StrAppend(&out, "  last lines of its stderr:\n");
   for (const absl::string_view line :
        absl::StrSplit(absl::StripSuffix(exit.stderr_tail(), "\n"), '\n')) {

@@ -1,4 +1,4 @@
-// Formats jobs as text: tables, descriptions, progress, and failures.
+// Formats jobs as text: tables, progress, and failures.
 #ifndef MUSTER_CLI_TEXT_JOB_TEXT_H_
 #define MUSTER_CLI_TEXT_JOB_TEXT_H_
 
@@ -18,10 +18,11 @@ std::string JobTable(absl::Span<const v1::Job> jobs, bool wide, absl::Time now);
 // One row per rank of the newest generation; `wide` adds columns.
 std::string RankTable(const v1::Job& job, bool wide = false);
 
-std::string EventTable(absl::Span<const v1::JobEvent> events, absl::Time now);
+// "4", or "1-4" for an elastic job.
+std::string NodesText(const v1::NodeCount& nodes);
 
-// The text of `muster describe` without ranks and events: one `key: value` per line.
-std::string Description(const v1::Job& job, absl::Time now);
+// Time from the job's first start until it finished, or until now; empty if it has not started.
+std::string DurationText(const v1::Job& job, absl::Time now);
 
 // "step 1175/5875  epoch 1.00/5  loss 0.4213  41,234 images/s  1m52s left".
 std::string ProgressText(const v1::Job& job);
@@ -30,8 +31,8 @@ std::string ProgressText(const v1::Job& job);
 std::string FailureText(const v1::FirstFailure& failure);
 
 // The error that the rank reported and the last lines of its stderr, indented, each ending with a
-// newline; empty if there is neither.
-std::string FailureDetailText(const v1::FirstFailure& failure);
+// newline; empty if there is neither. `with_stderr`: false if the reader has seen the stderr.
+std::string FailureDetailText(const v1::FirstFailure& failure, bool with_stderr = true);
 
 // "7 other ranks were stopped because of it." Empty if there was no other rank. Ranks that failed
 // by themselves after the first failure are counted as its consequences.

@@ -49,6 +49,15 @@ v1::FirstFailure Failure() {
 TEST(ProgressTextTest, OneLine) {
   EXPECT_EQ(ProgressText(RunningJob()),
             "step 235/1175  epoch 1.00/5  loss 0.4213  41,234 images/s  1m52s left");
+  v1::Job limited = RunningJob();
+  limited.mutable_spec()->mutable_train()->set_max_steps(300);
+  limited.mutable_progress()->set_total_steps(300);
+  EXPECT_THAT(ProgressText(limited), HasSubstr("epoch 1.00/1.28 "));
+  v1::Job command;
+  command.mutable_progress()->set_step(3);
+  EXPECT_EQ(ProgressText(command), "step 3");
+  command.mutable_progress()->set_loss(0.5);
+  EXPECT_EQ(ProgressText(command), "step 3  loss 0.5000");
   v1::Job evaluating = RunningJob();
   evaluating.mutable_progress()->set_phase("evaluating");
   EXPECT_THAT(ProgressText(evaluating), testing::StartsWith("evaluating  step 235/1175"));
@@ -120,9 +129,22 @@ TEST(JobTableTest, PrintsNarrowAndWideColumns) {
   v1::Job job = RunningJob();
   job.set_message("two\nlines");
   EXPECT_EQ(JobTable({job}, /*wide=*/false, kNow),
-            "JOB                 STATE    NODES  RANKS  STEP      RESTARTS  AGE\n"
-            "fashion-mnist-x7k2  RUNNING  2      2      235/1175  0         1m23s\n");
-  EXPECT_THAT(JobTable({job}, /*wide=*/true, kNow), HasSubstr("two lines\n"));
+            "JOB                 STATE    NODES  RANKS  STEP      RESTARTS  DURATION  AGE\n"
+            "fashion-mnist-x7k2  RUNNING  2      2      235/1175  0         -         1m23s\n");
+  job.set_owner("ada");
+  const std::string wide = JobTable({job}, /*wide=*/true, kNow);
+  EXPECT_THAT(wide, HasSubstr("two lines\n"));
+  EXPECT_THAT(wide, HasSubstr("AGE    OWNER  PRIORITY"));
+  EXPECT_THAT(wide, HasSubstr("1m23s  ada    0"));
+}
+
+TEST(JobTableTest, DurationEndsWithTheJob) {
+  v1::Job job = RunningJob();
+  *job.mutable_start_time() = ToProto(kNow - absl::Seconds(80));
+  EXPECT_EQ(DurationText(job, kNow), "1m20s");
+  *job.mutable_finish_time() = ToProto(kNow - absl::Seconds(60));
+  EXPECT_EQ(DurationText(job, kNow), "20s");
+  EXPECT_EQ(DurationText(job, kNow + absl::Hours(1)), "20s");
 }
 
 TEST(RankTableTest, PrintsOneRowPerRank) {
@@ -136,26 +158,6 @@ TEST(RankTableTest, PrintsOneRowPerRank) {
   EXPECT_EQ(RankTable(job),
             "RANK  NODE    LOCAL  SLOTS  PHASE   PID  STEP  SEEN  EXIT\n"
             "0     node-1  0      0,1    EXITED  -    -     -     killed by SIGSEGV\n");
-}
-
-TEST(DescriptionTest, DescribesResult) {
-  v1::Job job = RunningJob();
-  EXPECT_THAT(Description(job, kNow), Not(HasSubstr("Exit status")));
-  job.set_state(v1::FAILED);
-  job.set_exit_code(7);
-  *job.mutable_first_failure() = Failure();
-  const std::string text = Description(job, kNow);
-  EXPECT_THAT(text, HasSubstr("Job:           fashion-mnist-x7k2\n"));
-  EXPECT_THAT(text, HasSubstr("Exit status:   7\n"));
-  EXPECT_THAT(text, HasSubstr("First failure: generation 1, RankFailed: rank 0 on node-2 exited"));
-}
-
-TEST(DescriptionTest, IndentsLinesOfAMessage) {
-  v1::Job job = RunningJob();
-  job.set_message("node a: NCCL 2.28.9\nnode b: NCCL 2.27.3");
-  EXPECT_THAT(
-      Description(job, kNow),
-      HasSubstr("Message:       node a: NCCL 2.28.9\n               node b: NCCL 2.27.3\n"));
 }
 
 TEST(SummaryTextTest, OneLine) {
@@ -252,6 +254,15 @@ TEST(NodeTableTest, PrintsStateAndFreeSlots) {
   node.clear_cordon_reason();
   node.mutable_slots(0)->clear_job_id();
   EXPECT_EQ(NodeSentence(node), "node-1 is schedulable; no slots in use");
+}
+
+TEST(NodeTableTest, LostNodesHaveNoFreeSlots) {
+  v1::Node node;
+  node.set_name("node-1");
+  node.set_state(v1::LOST);
+  node.add_slots();
+  EXPECT_THAT(NodeTable({node}, /*wide=*/false), HasSubstr("node-1  LOST   1      0 "));
+  EXPECT_THAT(NodeDescription(node), HasSubstr("Slots:       1, 0 free\n"));
 }
 
 TEST(NodeTableTest, Description) {

@@ -24,6 +24,7 @@ std::vector<std::string> JobsOn(const v1::Node& node) {
 }
 
 int64_t FreeSlots(const v1::Node& node) {
+  if (node.state() == v1::LOST) return 0;
   return std::count_if(node.slots().begin(), node.slots().end(), [](const v1::Slot& slot) {
     return slot.job_id().empty() && slot.unavailable().empty();
   });
@@ -144,7 +145,7 @@ std::string NodeDescription(const v1::Node& node) {
   AppendField("CPUs", absl::StrCat(node.cpu_count()), out);
   AppendField("Memory", Bytes(node.memory_bytes()), out);
   AppendField("Version", node.software_version(), out);
-  AppendField("Incarnation", absl::StrFormat("%016x", node.incarnation()), out);
+  AppendField("Incarnation", HexId(node.incarnation()), out);
   AppendField("Slots", absl::StrCat(node.slots_size(), ", ", FreeSlots(node), " free"), out);
   Table table({"SLOT", "KIND", "UUID", "JOB", "GENERATION", "RANK", "UNAVAILABLE"});
   for (const v1::Slot& slot : node.slots()) {

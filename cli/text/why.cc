@@ -9,6 +9,7 @@
 #include "cli/exit_code.h"
 #include "cli/output/json.h"
 #include "cli/output/words.h"
+#include "cli/text/job_description.h"
 #include "cli/text/job_text.h"
 #include "common/proto_time.h"
 #include "nlohmann/json.hpp"
@@ -166,8 +167,9 @@ void AddActive(const v1::Job& job, absl::Time now, std::string& out) {
 }
 
 void AddStopping(const v1::Job& job, std::string& out) {
-  AddLine(absl::StrCat(job.job_id(), " is stopping: ", job.reason(),
-                       job.message().empty() ? "" : ": ", job.message()),
+  const std::string message = MessageBesidesFailure(job);
+  AddLine(absl::StrCat(job.job_id(), " is stopping: ", job.reason(), message.empty() ? "" : ": ",
+                       message),
           out);
   for (const v1::Wait& wait : job.waits()) {
     if (wait.missing().empty()) continue;
@@ -194,7 +196,8 @@ void AddOver(const v1::Job& job, absl::Time now, std::string& out) {
   if (job.state() == v1::SUCCEEDED) {
     if (job.restarts() > 0) AddLine("It needed " + Count(job.restarts(), "restart") + ".", out);
   } else if (!job.reason().empty()) {
-    AddLine(absl::StrCat(job.reason(), job.message().empty() ? "" : ": ", job.message()), out);
+    const std::string message = MessageBesidesFailure(job);
+    AddLine(absl::StrCat(job.reason(), message.empty() ? "" : ": ", message), out);
   }
   for (const v1::FirstFailure& failure : job.past_failures()) {
     if (failure.generation() == job.first_failure().generation()) continue;

@@ -36,24 +36,18 @@ void PrintJob(Context& context, const v1::Job& job) {
 int ForEach(Context& context, const std::vector<std::string>& job_ids, const JobCall& call) {
   ClusterClient client(context.client_options());
   int exit_code = kExitSuccess;
-  nlohmann::ordered_json array = nlohmann::ordered_json::array();
+  std::vector<nlohmann::ordered_json> documents;
   for (const std::string& job_id : job_ids) {
     const absl::StatusOr<v1::Job> job = call(client, job_id);
     if (!job.ok()) {
       exit_code = context.Fail(job.status());
     } else if (context.structured()) {
-      array.push_back(JobToJson(*job));
+      documents.push_back(JobToJson(*job));
     } else {
       PrintJob(context, *job);
     }
   }
-  if (context.structured()) {
-    if (job_ids.size() > 1) {
-      context.Print(array);
-    } else if (!array.empty()) {
-      context.Print(array[0]);
-    }
-  }
+  if (context.structured()) context.PrintOneOrList(std::move(documents), job_ids.size());
   return exit_code;
 }
 
@@ -80,7 +74,8 @@ void AddCancel(CLI::App& app, Context& context) {
            {"muster cancel train-x7k2 --force", "send SIGKILL at once"},
            {"muster cancel $(muster list -o name --state queued)", "cancel all queued jobs"}}});
   auto flags = std::make_shared<CancelFlags>();
-  verb.add_option("JOB", flags->job_ids, "Job ids, or unique prefixes of them")->required();
+  verb.add_option("JOB", flags->job_ids, "Job ids or names, or unique prefixes of them")
+      ->required();
   CLI::Option* grace =
       AddDurationOption(verb, "--grace", flags->grace,
                         "Time from SIGTERM to SIGKILL (default: the job's grace period)");
@@ -100,7 +95,7 @@ void AddJobsVerb(CLI::App& app, Context& context, const std::string& name, Manua
                  JobCall call) {
   Verb& verb = AddVerb(app, name, kJobVerbs, std::move(manual));
   auto job_ids = std::make_shared<std::vector<std::string>>();
-  verb.add_option("JOB", *job_ids, "Job ids, or unique prefixes of them")->required();
+  verb.add_option("JOB", *job_ids, "Job ids or names, or unique prefixes of them")->required();
   verb.callback([&context, job_ids, call = std::move(call)] {
     context.action = [&context, job_ids, call] { return ForEach(context, *job_ids, call); };
   });

@@ -5,8 +5,10 @@
 #include "cli/context.h"
 #include "cli/exit_code.h"
 #include "cli/output/json.h"
+#include "cli/text/job_description.h"
 #include "cli/text/job_text.h"
 #include "cli/verb.h"
+#include "common/status.h"
 #include "nlohmann/json.hpp"
 
 namespace muster::cli {
@@ -45,62 +47,102 @@ int ListJobs(Context& context, const ListFlags& flags) {
   return kExitSuccess;
 }
 
-int GetJob(Context& context, const std::string& job_id) {
+// Reads each job with `read`, and continues after a failure, whose exit code it returns.
+template <typename Read>
+int ForEach(Context& context, const std::vector<std::string>& job_ids, Read read) {
   ClusterClient client(context.client_options());
-  const absl::StatusOr<v1::Job> job = client.GetJob(job_id);
-  if (!job.ok()) return context.Fail(job.status());
-  if (context.structured()) {
-    context.Print(JobToJson(*job));
-  } else if (context.output == Output::kName) {
-    context.console.Out(absl::StrCat(job->job_id(), "\n"));
-  } else {
-    context.console.Out(JobTable({*job}, context.output == Output::kWide, absl::Now()));
+  int exit_code = kExitSuccess;
+  for (const std::string& job_id : job_ids) {
+    const absl::Status status = read(client, job_id);
+    if (!status.ok()) exit_code = context.Fail(status);
   }
-  return kExitSuccess;
+  return exit_code;
+}
+
+int GetJobs(Context& context, const std::vector<std::string>& job_ids) {
+  std::vector<v1::Job> jobs;
+  const int exit_code = ForEach(context, job_ids, [&](ClusterClient& client, const auto& job_id) {
+    absl::StatusOr<v1::Job> job = client.GetJob(job_id);
+    if (job.ok()) jobs.push_back(*std::move(job));
+    return job.status();
+  });
+  if (context.structured()) {
+    std::vector<nlohmann::ordered_json> documents;
+    for (const v1::Job& job : jobs) documents.push_back(JobToJson(job));
+    context.PrintOneOrList(std::move(documents), job_ids.size());
+  } else if (context.output == Output::kName) {
+    for (const v1::Job& job : jobs) context.console.Out(absl::StrCat(job.job_id(), "\n"));
+  } else if (!jobs.empty()) {
+    context.console.Out(JobTable(jobs, context.output == Output::kWide, absl::Now()));
+  }
+  return exit_code;
 }
 
 struct DescribeFlags {
-  std::string job_id;
+  std::vector<std::string> job_ids;
   bool ranks = false;
   bool events = false;
 };
 
-int DescribeJob(Context& context, const DescribeFlags& flags) {
-  ClusterClient client(context.client_options());
-  const absl::StatusOr<v1::Job> job = client.GetJob(flags.job_id);
-  if (!job.ok()) return context.Fail(job.status());
-  v1::ListEventsResponse events;
-  if (flags.events) {
-    v1::ListEventsRequest request;
-    request.set_job_id(job->job_id());
-    absl::StatusOr<v1::ListEventsResponse> response = client.ListEvents(request);
-    if (!response.ok()) return context.Fail(response.status());
-    events = *std::move(response);
-  }
-  if (context.structured()) {
-    nlohmann::ordered_json json = JobToJson(*job);
-    if (!flags.ranks) json.erase("ranks");
-    if (flags.events) {
-      json["events"] = nlohmann::ordered_json::array();
-      for (const v1::JobEvent& event : events.events()) json["events"].push_back(ToJson(event));
-    }
-    context.Print(json);
-    return kExitSuccess;
-  }
-  if (context.output == Output::kName) {
-    context.console.Out(absl::StrCat(job->job_id(), "\n"));
-    return kExitSuccess;
-  }
+struct DescribedJob {
+  v1::Job job;
+  std::vector<v1::JobEvent> events;
+};
+
+absl::StatusOr<DescribedJob> ReadJob(ClusterClient& client, const std::string& job_id,
+                                     bool with_events) {
+  DescribedJob described;
+  ASSIGN_OR_RETURN(described.job, client.GetJob(job_id));
+  if (!with_events) return described;
+  v1::ListEventsRequest request;
+  request.set_job_id(described.job.job_id());
+  ASSIGN_OR_RETURN(const v1::ListEventsResponse response, client.ListEvents(request));
+  described.events.assign(response.events().begin(), response.events().end());
+  return described;
+}
+
+nlohmann::ordered_json DescriptionJson(const DescribedJob& described, const DescribeFlags& flags) {
+  nlohmann::ordered_json json = JobToJson(described.job);
+  if (!flags.ranks) json.erase("ranks");
+  if (!flags.events) return json;
+  json["events"] = nlohmann::ordered_json::array();
+  for (const v1::JobEvent& event : described.events) json["events"].push_back(ToJson(event));
+  return json;
+}
+
+std::string DescriptionText(const DescribedJob& described, const DescribeFlags& flags, bool wide) {
   const absl::Time now = absl::Now();
-  const bool wide = context.output == Output::kWide;
-  std::string text = Description(*job, now);
-  if (flags.ranks) absl::StrAppend(&text, "\n", RankTable(*job, wide));
+  std::string text = Description(described.job, now);
+  if (flags.ranks) absl::StrAppend(&text, "\n", RankTable(described.job, wide));
   if (flags.events) {
-    const std::vector<v1::JobEvent> list(events.events().begin(), events.events().end());
-    absl::StrAppend(&text, "\n", EventTable(list, now));
+    absl::StrAppend(&text, "\n", EventTable(described.job, described.events, now));
   }
-  context.console.Out(text);
-  return kExitSuccess;
+  return text;
+}
+
+int DescribeJobs(Context& context, const DescribeFlags& flags) {
+  std::vector<DescribedJob> jobs;
+  const int exit_code =
+      ForEach(context, flags.job_ids, [&](ClusterClient& client, const auto& job_id) {
+        absl::StatusOr<DescribedJob> job = ReadJob(client, job_id, flags.events);
+        if (job.ok()) jobs.push_back(*std::move(job));
+        return job.status();
+      });
+  if (context.structured()) {
+    std::vector<nlohmann::ordered_json> documents;
+    for (const DescribedJob& job : jobs) documents.push_back(DescriptionJson(job, flags));
+    context.PrintOneOrList(std::move(documents), flags.job_ids.size());
+    return exit_code;
+  }
+  for (size_t i = 0; i < jobs.size(); ++i) {
+    if (context.output == Output::kName) {
+      context.console.Out(absl::StrCat(jobs[i].job.job_id(), "\n"));
+    } else {
+      context.console.Out(absl::StrCat(
+          i > 0 ? "\n" : "", DescriptionText(jobs[i], flags, context.output == Output::kWide)));
+    }
+  }
+  return exit_code;
 }
 
 std::string CheckState(const std::string& text) {
@@ -138,32 +180,35 @@ void AddJobVerbs(CLI::App& app, Context& context) {
 
   Verb& get = AddVerb(
       app, "get", kJobVerbs,
-      {.summary = "Show a job in one line",
-       .usage = "JOB [OPTIONS]",
+      {.summary = "Show jobs in one line each",
+       .usage = "JOB... [OPTIONS]",
        .examples = {{"muster get train-x7k2", "the job's line of `muster list`"},
                     {"muster get train-x7k2 -o json | jq -r .state", "one field, from JSON"}}});
-  auto job_id = std::make_shared<std::string>();
-  get.add_option("JOB", *job_id, "Job id, or a unique prefix of one")->required();
-  get.callback([&context, job_id] {
-    context.action = [&context, job_id] { return GetJob(context, *job_id); };
+  auto job_ids = std::make_shared<std::vector<std::string>>();
+  get.add_option("JOB", *job_ids, "Job ids or names, or unique prefixes of them")->required();
+  get.callback([&context, job_ids] {
+    context.action = [&context, job_ids] { return GetJobs(context, *job_ids); };
   });
 
   Verb& describe = AddVerb(
       app, "describe", kJobVerbs,
-      {.summary = "Show details of a job",
-       .usage = "JOB [OPTIONS]",
+      {.summary = "Show details of jobs",
+       .usage = "JOB... [OPTIONS]",
        .paragraphs =
-           {"Prints the job's state and reason, what it waits for, its progress and result, and "
-            "for a failed job the rank that failed first with the end of its stderr."},
+           {"Prints the job's state and reason, what it waits for, its command, the names of its "
+            "environment variables, its checkpoint, progress and result, and for a failed job the "
+            "rank that failed first with the end of its stderr. -o json also has the variables' "
+            "values."},
        .examples = {
            {"muster describe train-x7k2", "state, progress and result"},
            {"muster describe train-x7k2 --ranks --events", "also its ranks and its history"}}});
   auto flags = std::make_shared<DescribeFlags>();
-  describe.add_option("JOB", flags->job_id, "Job id, or a unique prefix of one")->required();
+  describe.add_option("JOB", flags->job_ids, "Job ids or names, or unique prefixes of them")
+      ->required();
   describe.add_flag("--ranks", flags->ranks, "Include a table of ranks: node, phase, exit");
   describe.add_flag("--events", flags->events, "Include the job's events");
   describe.callback([&context, flags] {
-    context.action = [&context, flags] { return DescribeJob(context, *flags); };
+    context.action = [&context, flags] { return DescribeJobs(context, *flags); };
   });
 }
 

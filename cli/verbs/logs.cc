@@ -71,7 +71,7 @@ void AddLogsVerb(CLI::App& app, Context& context) {
   auto options = std::make_shared<LogOptions>();
   auto ranks = std::make_shared<std::string>();
   auto since = std::make_shared<std::string>();
-  verb.add_option("JOB", options->job_id, "Job id, or a unique prefix of one")->required();
+  verb.add_option("JOB", options->job_id, "Job id or name, or a unique prefix of one")->required();
   verb.add_flag("-f,--follow", options->follow, "Print new lines until the job has finished");
   verb.add_option("--rank", *ranks, "Print only these ranks, as in 0,3-5")
       ->type_name("RANKS")

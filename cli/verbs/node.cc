@@ -59,10 +59,10 @@ int ForEach(Context& context, const std::vector<std::string>& names, const NodeC
       nodes.push_back(*std::move(node));
     }
   }
-  nlohmann::ordered_json array = nlohmann::ordered_json::array();
+  std::vector<nlohmann::ordered_json> documents;
   for (const v1::Node& node : nodes) {
     if (context.structured()) {
-      array.push_back(ToJson(node));
+      documents.push_back(ToJson(node));
     } else if (context.output == Output::kName) {
       context.console.Out(absl::StrCat(node.name(), "\n"));
     } else if (context.output == Output::kTable) {
@@ -72,11 +72,7 @@ int ForEach(Context& context, const std::vector<std::string>& names, const NodeC
   if (context.output == Output::kWide && !nodes.empty()) {
     context.console.Out(NodeTable(nodes, /*wide=*/true));
   }
-  if (context.structured() && names.size() > 1) {
-    context.Print(array);
-  } else if (context.structured() && !array.empty()) {
-    context.Print(array[0]);
-  }
+  if (context.structured()) context.PrintOneOrList(std::move(documents), names.size());
   return exit_code;
 }
 

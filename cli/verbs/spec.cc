@@ -8,6 +8,7 @@
 #include "cli/exit_code.h"
 #include "cli/output/json.h"
 #include "cli/output/table.h"
+#include "cli/output/wrap.h"
 #include "cli/spec/job_options.h"
 #include "cli/spec/spec_file.h"
 #include "cli/spec/spec_schema.h"
@@ -59,13 +60,15 @@ std::string FieldTable(const spec::FieldExplanation& field, bool wide) {
     if (wide) row.insert(row.begin() + 1, child.type);
     table.AddRow(std::move(row));
   }
-  return table.Text();
+  return table.Text(TextWidth());
 }
 
 std::string ExplanationText(const spec::FieldExplanation& field, bool wide) {
   std::string out;
   if (!field.path.empty()) absl::StrAppend(&out, field.path, ": ", field.type, "\n");
-  absl::StrAppend(&out, field.text, "\n");
+  for (const std::string& line : WrappedLines(field.text, TextWidth())) {
+    absl::StrAppend(&out, line, "\n");
+  }
   if (!field.words.empty())
     absl::StrAppend(&out, "One of: ", absl::StrJoin(field.words, ", "), "\n");
   if (!field.testing_words.empty()) {

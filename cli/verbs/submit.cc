@@ -130,11 +130,11 @@ void AddSubmitVerbs(CLI::App& app, Context& context) {
             kJobOptionsText, kUploadText},
        .exits = {{"0", "The job succeeded"},
                  {"1 to 255", "Exit code of the first rank that failed; 128+n for signal n"},
-                 {"1", "The job failed without an exit code"},
+                 {"1", "The job failed without an exit code, or was cancelled by another command"},
                  {"66, 78", "The spec or a file of the job cannot be read; the spec is invalid"},
                  {"69", "The coordinator does not answer"},
                  {"124", "The job's time limit expired"},
-                 {"130", "Cancelled or detached with Ctrl-C"}},
+                 {"130", "Cancelled or detached by Ctrl-C or a signal"}},
        .examples = {
            {"muster run job.yaml", "queue a spec and follow it"},
            {"muster run --nodes 2 --ranks-per-node 4 -- python3 train.py --lr 0.1",

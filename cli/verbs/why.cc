@@ -66,7 +66,7 @@ void AddWhyVerb(CLI::App& app, Context& context) {
        .examples = {{"muster why train-x7k2", "explain in text"},
                     {"muster why train-x7k2 -o json | jq .slowest", "the slowest rank, as JSON"}}});
   auto job_id = std::make_shared<std::string>();
-  verb.add_option("JOB", *job_id, "Job id, or a unique prefix of one")->required();
+  verb.add_option("JOB", *job_id, "Job id or name, or a unique prefix of one")->required();
   verb.callback([&context, job_id] {
     context.action = [&context, job_id] { return Why(context, *job_id); };
   });

@@ -143,8 +143,8 @@ absl::StatusOr<std::vector<std::string>> ReadConfig(const std::string& path,
     const std::string name(absl::StripAsciiWhitespace(parts[0]));
     const std::string where = absl::StrCat(path, ":", number, ": ");
     if (std::find(names.begin(), names.end(), name) == names.end()) {
-      return absl::InvalidArgumentError(absl::StrCat(
-          where, Quoted(name), " is not an option; did you mean '", Nearest(name, names), "'?"));
+      return absl::InvalidArgumentError(
+          absl::StrCat(where, Quoted(name), " is not an option", DidYouMean(name, names)));
     }
     if (parts.size() != 2) {
       return absl::InvalidArgumentError(absl::StrCat(where, "expected ", name, "=VALUE"));

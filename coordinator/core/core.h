@@ -52,8 +52,8 @@ class Core {
   SteadyTime NextDeadline() const;
 
   // ---- Queries
-  // Resolves a job id or a unique prefix of one. Errors: NOT_FOUND, INVALID_ARGUMENT when the
-  // prefix is ambiguous.
+  // Resolves a job id, the name of one job only, or a unique prefix of an id. Errors: NOT_FOUND,
+  // INVALID_ARGUMENT with the matching jobs when ambiguous.
   absl::StatusOr<JobId> ResolveJob(absl::string_view name) const;
   // The job, with ranks and waits when `detailed`. Errors: NOT_FOUND.
   absl::StatusOr<v1::Job> GetJob(const JobId& job, bool detailed, Time now) const;

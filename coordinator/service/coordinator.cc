@@ -139,6 +139,11 @@ void Coordinator::Impl::HandleHttp() {
   http_->Handle("/sd", [this](absl::string_view) {
     return http::Response{200, http::kJson, DiscoveryJson(*snapshots_.Get())};
   });
+  http_->Handle(kJobPath, [this](absl::string_view query) {
+    std::optional<std::string> page = JobPage(*snapshots_.Get(), query, options_.clock());
+    if (!page.has_value()) return http::Response{404, http::kPlainText, "no such job\n"};
+    return http::Response{200, http::kHtml, *std::move(page)};
+  });
   http_->Handle("/", [this](absl::string_view) {
     return http::Response{200, http::kHtml, StatusPage(*snapshots_.Get(), options_.clock())};
   });

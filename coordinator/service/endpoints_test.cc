@@ -39,6 +39,8 @@ TEST_F(EndpointsTest, FollowsClusterChanges) {
   const auto worker = Connect("node-1");
   const std::string id = Submit("hello");
   AwaitBody("/", id);
+  EXPECT_THAT(MustGet("/job?id=" + id).body, HasSubstr("<h1>" + id + "</h1>"));
+  EXPECT_EQ(MustGet("/job?id=nobody").status, 404);
   AwaitBody("/metrics", "muster_jobs{state=\"starting\"} 1");
   const std::string metrics = MustGet("/metrics").body;
   for (const char* words :

@@ -107,26 +107,40 @@ void GatherWaits(const Snapshot& snapshot, SteadyTime now, metrics::Collection& 
 struct ProgressMetric {
   const metrics::Family& family;
   double (*value)(const v1::Progress&);
+  // Whether a train job has the value, too, if it is zero. A command's zero is a value that it has
+  // not reported.
+  bool (*has)(const v1::Progress&);
 };
+
+bool HasStepped(const v1::Progress& progress) { return progress.step() > 0; }
+
+bool WasEvaluated(const v1::Progress& progress) { return progress.test_loss() != 0; }
 
 constexpr ProgressMetric kProgressMetrics[] = {
     {CoordinatorFamily("muster_train_step"),
-     [](const v1::Progress& p) -> double { return p.step(); }},
+     [](const v1::Progress& p) -> double { return p.step(); },
+     [](const v1::Progress&) { return true; }},
     {CoordinatorFamily("muster_train_loss"),
-     [](const v1::Progress& p) -> double { return p.loss(); }},
+     [](const v1::Progress& p) -> double { return p.loss(); }, HasStepped},
     {CoordinatorFamily("muster_train_accuracy_ratio"),
-     [](const v1::Progress& p) -> double { return p.test_accuracy(); }},
+     [](const v1::Progress& p) -> double { return p.train_accuracy(); }, HasStepped},
+    {CoordinatorFamily("muster_test_accuracy_ratio"),
+     [](const v1::Progress& p) -> double { return p.test_accuracy(); }, WasEvaluated},
     {CoordinatorFamily("muster_train_learning_rate"),
-     [](const v1::Progress& p) -> double { return p.learning_rate(); }},
+     [](const v1::Progress& p) -> double { return p.learning_rate(); }, HasStepped},
     {CoordinatorFamily("muster_train_samples_total"),
-     [](const v1::Progress& p) -> double { return p.samples(); }},
+     [](const v1::Progress& p) -> double { return p.samples(); }, HasStepped},
 };
 
 void GatherProgress(const v1::Job& job, metrics::Collection& out) {
   const v1::Progress& progress = job.progress();
+  const bool trains = job.spec().has_train();
   for (const ProgressMetric& metric : kProgressMetrics) {
-    out.Add(metric.family, {job.job_id()}, metric.value(progress));
+    const double value = metric.value(progress);
+    if (value == 0 && !(trains && metric.has(progress))) continue;
+    out.Add(metric.family, {job.job_id()}, value);
   }
+  if (!trains || !HasStepped(progress)) return;
   const std::pair<const char*, double> phases[] = {
       {"step", progress.step_seconds()},
       {"data_wait", progress.data_wait_seconds()},
@@ -143,7 +157,7 @@ void GatherJobs(const Snapshot& snapshot, absl::Time now, metrics::Collection& o
     const bool trains = job->spec().has_train();
     out.Add(CoordinatorFamily("muster_job_info"),
             {job->job_id(), job->spec().name(), trains ? "train" : "command"}, 1);
-    if (trains && job->has_progress()) GatherProgress(*job, out);
+    if (job->has_progress()) GatherProgress(*job, out);
   }
 }
 

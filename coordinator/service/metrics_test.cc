@@ -40,6 +40,9 @@ std::shared_ptr<v1::Job> MakeJob(const std::string& id, v1::JobState state) {
   job->mutable_spec()->mutable_train();
   job->mutable_progress()->set_step(12);
   job->mutable_progress()->set_loss(0.5);
+  job->mutable_progress()->set_train_accuracy(0.75);
+  job->mutable_progress()->set_test_accuracy(0.625);
+  job->mutable_progress()->set_test_loss(0.9);
   return job;
 }
 
@@ -79,9 +82,35 @@ TEST_F(SnapshotMetricsTest, ReportsValues) {
         "muster_jobs_finished_total{state=\"succeeded\",reason=\"Completed\"} 2",
         "muster_job_restarts_total{cause=\"NodeLost\"} 1", "muster_nodes{state=\"ready\"} 1",
         "muster_slots 3", "muster_slots_allocated 1", "muster_slots_unhealthy 1",
-        "muster_train_step{job_id=\"job-1\"} 12", "muster_train_loss{job_id=\"job-1\"} 0.5"}) {
+        "muster_train_step{job_id=\"job-1\"} 12", "muster_train_loss{job_id=\"job-1\"} 0.5",
+        "muster_train_accuracy_ratio{job_id=\"job-1\"} 0.75",
+        "muster_test_accuracy_ratio{job_id=\"job-1\"} 0.625"}) {
     EXPECT_THAT(text, HasSubstr(absl::StrCat(line, "\n")));
   }
+}
+
+TEST_F(SnapshotMetricsTest, JobsExportOnlyWhatTheyHave) {
+  const auto command = MakeJob("job-2", v1::RUNNING);
+  command->mutable_spec()->clear_train();
+  command->mutable_progress()->Clear();
+  command->mutable_progress()->set_phase("running");
+  snapshot_->jobs.push_back(command);
+  EXPECT_THAT(Collect(), HasSubstr("muster_job_info{job_id=\"job-2\""));
+  EXPECT_THAT(Collect(), Not(HasSubstr("{job_id=\"job-2\"} 0")));
+  EXPECT_THAT(Collect(), Not(HasSubstr("muster_train_step{job_id=\"job-2\"")));
+  command->mutable_progress()->set_step(3);
+  EXPECT_THAT(Collect(), HasSubstr("muster_train_step{job_id=\"job-2\"} 3\n"));
+  EXPECT_THAT(Collect(), Not(HasSubstr("muster_train_loss{job_id=\"job-2\"")));
+  // A train job has a loss after its first step, and test results after its first evaluation.
+  const auto train = MakeJob("job-3", v1::RUNNING);
+  train->mutable_progress()->Clear();
+  train->mutable_progress()->set_phase("loading-data");
+  snapshot_->jobs.push_back(train);
+  EXPECT_THAT(Collect(), HasSubstr("muster_train_step{job_id=\"job-3\"} 0\n"));
+  EXPECT_THAT(Collect(), Not(HasSubstr("muster_train_loss{job_id=\"job-3\"")));
+  train->mutable_progress()->set_step(1);
+  EXPECT_THAT(Collect(), HasSubstr("muster_train_loss{job_id=\"job-3\"} 0\n"));
+  EXPECT_THAT(Collect(), Not(HasSubstr("muster_test_accuracy_ratio{job_id=\"job-3\"")));
 }
 
 TEST_F(SnapshotMetricsTest, HeartbeatAgeGrowsBetweenSnapshots) {

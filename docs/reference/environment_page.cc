@@ -25,6 +25,9 @@ const std::vector<Row>& OtherVariables() {
        "Path of `libmuster-mpi.so`. Default: beside the program, or in `../lib`."},
       {"`XDG_CONFIG_HOME`", "muster",
        "Directory of the configuration file `muster/config`. Default: `~/.config`."},
+      {"`COLUMNS`", "muster",
+       "Width of help and of other wrapped text, at least 60. Default: the width of the terminal, "
+       "or 80 without one."},
       {"`NO_COLOR`", "muster", "Disables colors if set and not empty."},
       {"`TMPDIR`", "muster local", "Parent of the private cluster's directory. Default: `/tmp`."},
   };

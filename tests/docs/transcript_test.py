@@ -67,8 +67,8 @@ class TranscriptTest(unittest.TestCase):
         self.assert_same("logs kept in /tmp/tmp.0N50wwVcga/run\n", "logs kept in /var/tmp/x/tmp.aaaaaaaaaa/run\n")
         self.assert_same("0  node-1  0  0  CONNECTED  30949  52  0s  -\n", "0 node-1 0 0 CONNECTED 7 100 1s -\n")
         self.assert_same("final loss 0.4293\n", "final loss 1.5\n")
-        self.assert_same("I20261123 02:09:26.126256 31025 preflight.cc:127] reached\n",
-                         "I20270101 00:00:00.000000     7 preflight.cc:9] reached\n")
+        self.assert_same("I20261123 02:09:26.126256 31025 preflight.cc:127] network check passed\n",
+                         "I20270101 00:00:00.000000     7 preflight.cc:9] network check passed\n")
 
     def test_stable_parts_are_compared(self):
         self.assert_differs("second-job-px73w\n", "first-job-0rt4z\n")

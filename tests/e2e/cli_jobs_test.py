@@ -162,10 +162,101 @@ class CliJobsTest(unittest.TestCase):
         for words, text in ((["lst"], "did you mean 'list'"), (["node", "lst"], "did you mean 'list'"),
                             (["cancel", "x", "--grce", "1s"], "did you mean --grace?"),
                             (["list", "-o", "jsn"], "not one of table, wide, json"),
-                            (["spec", "explain", "train.epoch"], "did you mean 'epochs'")):
+                            (["kill", "x"], "did you mean 'cancel'?"), (["ps"], "did you mean 'list'?"),
+                            (["status"], "did you mean 'describe'?"), (["help", "kill"], "did you mean 'cancel'?"),
+                            (["drain"], "did you mean 'node drain'?"),
+                            (["spec", "explain", "train.epoch"], "did you mean 'epochs'"),
+                            (["spec", "explain", "lr"], "did you mean 'train.optimizer.learning_rate'?")):
             result = self.cluster.muster(*words, check=False)
             self.assertEqual(result.returncode, 2)
             self.assertIn(text, result.stderr)
+
+    def test_suggests_nothing_that_is_far(self):
+        result = self.cluster.muster("frobnicate", check=False)
+        self.assertNotIn("did you mean", result.stderr)
+
+    def test_several_jobs(self):
+        jobs = [self.cluster.submit(shell_spec(name, script, restart={"max": 0}))
+                for name, script in (("good", "true"), ("seven", "exit 7"), ("three", "exit 3"))]
+        result = self.cluster.muster("wait", *jobs, check=False)
+        self.assertEqual(result.returncode, 7, result.stderr)
+        self.assertEqual(result.stdout.splitlines(),
+                         [f"{job} {state}" for job, state in zip(jobs, ("succeeded", "failed", "failed"))])
+        result = self.cluster.muster("wait", jobs[2], jobs[1], "-o", "json", check=False)
+        self.assertEqual(result.returncode, 3)
+        self.assertEqual([job["job_id"] for job in json.loads(result.stdout)], [jobs[2], jobs[1]])
+        self.assertEqual(self.cluster.muster("get", *jobs, "-o", "name").stdout.split(), jobs)
+        self.assertEqual(len(self.cluster.muster("get", *jobs).stdout.splitlines()), 4)
+        result = self.cluster.muster("describe", jobs[0], "nobody", jobs[1], check=False)
+        self.assertEqual(result.returncode, 1)
+        self.assertIn("no job nobody", result.stderr)
+        for job in jobs[:2]:
+            self.assertRegex(result.stdout, rf"(?m)^Job: +{job}$")
+
+    def test_exact_name_wins_over_prefix(self):
+        jobs = [self.cluster.submit(shell_spec(name, "true")) for name in ("match", "match-2")]
+        self.cluster.muster("wait", *jobs)
+        self.assertEqual(self.cluster.muster("get", "match", "-o", "name").stdout.strip(), jobs[0])
+        result = self.cluster.muster("get", "matc", check=False)
+        self.assertEqual(result.returncode, 2)
+        for job in jobs:
+            self.assertIn(job, result.stderr)
+
+    def test_failure_is_shown_once(self):
+        script = "echo 'Traceback: unlucky-mark' >&2; exit 5"
+        run = self.cluster.muster("run", "--set", "restart.max=0", "--", "/bin/sh", "-c", script, check=False)
+        self.assertEqual((run.stdout + run.stderr).count("unlucky-mark"), 1, run.stderr)
+        job = self.cluster.muster("list", "-a", "-o", "name").stdout.split()[0]
+
+        def assert_once():
+            text = self.cluster.muster("describe", job, "--events").stdout
+            self.assertEqual(text.count("exited with code 5"), 1, text)
+            self.assertEqual(text.split("AGE")[0].count("unlucky-mark"), 2, text)  # in the command and the stderr
+        assert_once()
+        self.cluster.coordinator.stop()
+        self.cluster.start_coordinator()
+        self.cluster.wait_for_nodes(1)
+        assert_once()
+
+    def test_job_is_named_after_its_script(self):
+        spec = self.cluster.muster("submit", "--dry-run", "-o", "name", "--", "python3", "-u", "src/train.py").stdout
+        self.assertEqual(spec, "train\n")
+
+    def test_description_shows_command_and_names_of_env(self):
+        job = self.cluster.submit(dict(command_spec("shown", "/bin/echo", "two words"), env={"SECRET": "hidden"},
+                                       workdir="/tmp"))
+        self.cluster.wait(job)
+        text = self.cluster.muster("describe", job).stdout
+        for line in ("Command:       /bin/echo 'two words'", "Env:           SECRET", "Workdir:       /tmp"):
+            self.assertIn(line + "\n", text)
+        self.assertNotIn("hidden", text)
+        self.assertRegex(text, r"Duration: +\d+s\n")
+
+    def test_all_spec_errors_at_once(self):
+        path = self.cluster.directory / "wrong.yaml"
+        path.write_text("command: [x]\nprio: 3\npriority: 5000\nresources: {nodes: two}\n")
+        result = self.cluster.muster("spec", "validate", path, check=False)
+        self.assertEqual(result.returncode, 78)
+        self.assertEqual(len(result.stderr.splitlines()), 3, result.stderr)
+        self.assertIn("unknown field 'prio' in the spec; did you mean 'priority'?", result.stderr)
+        self.assertIn("priority: must be from -1000 to 1000, not 5000", result.stderr)
+        self.assertIn("resources.nodes: expected an integer", result.stderr)
+
+    def test_ids_are_strings_in_json(self):
+        node = json.loads(self.cluster.muster("node", "list", "-o", "json").stdout)[0]
+        self.assertRegex(node["incarnation"], r"^[0-9a-f]{16}$")
+        self.assertIn(f"Incarnation: {node['incarnation']}\n",
+                      self.cluster.muster("node", "describe", "node-1").stdout)
+
+    def test_cancelled_job_exits_with_1(self):
+        run = self.cluster.popen("run", "--", "/bin/sh", "-c", SLEEP)
+        self.assertEqual(run.stdout.readline(), "started\n")
+        job = self.cluster.muster("list", "-o", "name").stdout.split()[0]
+        self.cluster.muster("cancel", job, "--force")
+        _, err = run.communicate(timeout=30)
+        self.assertEqual(run.returncode, 1, err)
+        self.assertIn("cancelled", err)
+        self.assertEqual(self.cluster.muster("wait", job, check=False).returncode, 1)
 
     def test_configuration_file(self):
         """Flags override the environment, which overrides the file, which overrides defaults."""

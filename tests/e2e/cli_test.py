@@ -164,7 +164,8 @@ class FormatsTest(unittest.TestCase):
             self.check(cluster, ["wait", over], over, status=3)
             self.check(cluster, ["run", spec], r"quick-\w+")
             self.check(cluster, ["local", spec], r"quick-\w+")
-            self.assertEqual(set(walks) | {("wait",), ("run",), ("local",)}, set(all_verbs()))
+            # `help` prints the same page in every format.
+            self.assertEqual(set(walks) | {("wait",), ("run",), ("local",), ("help",)}, set(all_verbs()))
 
     def test_job_output_cannot_control_terminal(self):
         with Cluster(nodes=1) as cluster:
@@ -200,6 +201,26 @@ class HelpTest(unittest.TestCase):
         self.assertEqual(groups, sorted(groups))
         for status in (0, 1, 2, 66, 69, 73, 75, 77, 78, 124, 130):
             self.assertRegex(top, rf"\n  {status} +\w")
+
+
+    def muster(self, *words, **environment):
+        return subprocess.run([binary("cli/muster"), *words], capture_output=True, text=True, check=True,
+                              env=dict(os.environ, **environment)).stdout
+
+    def test_help_verb_prints_the_same_pages(self):
+        for words in ((), ("run",), ("node",), ("node", "drain")):
+            self.assertEqual(self.muster("help", *words), self.muster(*words, "--help"))
+
+    def test_version_flag(self):
+        self.assertEqual(self.muster("--version"), self.muster("version"))
+
+    def test_text_wraps_to_columns(self):
+        for columns, limit in (("40", 60), ("60", 60), ("120", 120)):
+            for words in (("run", "--help"), ("spec", "explain"), ("spec", "explain", "train")):
+                page = self.muster(*words, COLUMNS=columns)
+                longest = max(map(len, page.splitlines()))
+                self.assertLessEqual(longest, limit, page)
+                self.assertGreater(longest, limit - 25, page)
 
 
 class CompletionTest(unittest.TestCase):

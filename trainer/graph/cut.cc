@@ -164,8 +164,8 @@ absl::StatusOr<NodeId> FindCutPoint(const Graph& graph, absl::string_view layer)
   if (node < 0) {
     std::vector<std::string> names;
     for (const Node& known : graph.nodes) names.push_back(known.name);
-    return absl::InvalidArgumentError(absl::StrCat("the model has no layer ", Quoted(layer),
-                                                   "; did you mean ", Nearest(layer, names), "?"));
+    return absl::InvalidArgumentError(
+        absl::StrCat("the model has no layer ", Quoted(layer), DidYouMean(layer, names)));
   }
   const auto behind = std::lower_bound(points.begin(), points.end(), node);
   if (behind != points.end() && *behind == node) return node;

@@ -155,7 +155,7 @@ TEST(FindCutPointTest, ReportsTheNearestCutPoints) {
     return std::string(point.status().message());
   };
   EXPECT_THAT(message("layer1.0.con2"),
-              AllOf(HasSubstr("layer1.0.con2"), HasSubstr("did you mean layer1.0.conv2?")));
+              AllOf(HasSubstr("layer1.0.con2"), HasSubstr("did you mean 'layer1.0.conv2'?")));
   EXPECT_THAT(message("bn1..nothing"), HasSubstr("did you mean"));
   EXPECT_THAT(message("layer1.0.add"),
               AllOf(HasSubstr("layer1.0.bn2 (before)"), HasSubstr("layer2.0.conv1 (after)")));

@@ -124,8 +124,11 @@ absl::StatusOr<std::unique_ptr<ReachListener>> CheckNodes(const PreflightOptions
                                                InterfaceText(options.address), ": ",
                                                result.status.message()));
   }
-  LOG(INFO) << "reached " << lower.size() << " of " << options.node_count << " nodes in "
-            << absl::FormatDuration(absl::Trunc(absl::Now() - begin, absl::Microseconds(10)));
+  LOG(INFO) << "network check passed in "
+            << absl::FormatDuration(absl::Trunc(absl::Now() - begin, absl::Microseconds(10)))
+            << ": node " << options.node_rank + 1 << " of " << options.node_count
+            << (lower.empty() ? ", to which the others connect"
+                              : ", which reached every node before it");
   return listener;
 }
 

@@ -19,30 +19,39 @@ void AddRank(const std::string& job_id, const std::string& rank, const v1::Progr
     all.insert(all.end(), more.begin(), more.end());
     return all;
   };
-  out.Add(WorkerFamily("muster_train_step"), labels, static_cast<double>(progress.step()));
-  out.Add(WorkerFamily("muster_train_loss"), labels, progress.loss());
-  out.Add(WorkerFamily("muster_train_accuracy_ratio"), labels, progress.test_accuracy());
-  out.Add(WorkerFamily("muster_test_loss"), labels, progress.test_loss());
-  out.Add(WorkerFamily("muster_train_learning_rate"), labels, progress.learning_rate());
-  out.Add(WorkerFamily("muster_train_samples_total"), labels,
-          static_cast<double>(progress.samples()));
+  // The trainer reports its precision when it starts; a command reports only some of the values,
+  // and those that it has not reported are zero.
+  const bool trains = progress.has_precision();
+  const bool stepped = trains && progress.step() > 0;
+  const bool evaluated = trains && progress.test_loss() != 0;
+  const auto add = [&](const metrics::Family& family, double value, bool known) {
+    if (known || value != 0) out.Add(family, labels, value);
+  };
+  add(WorkerFamily("muster_train_step"), static_cast<double>(progress.step()), trains);
+  add(WorkerFamily("muster_train_loss"), progress.loss(), stepped);
+  add(WorkerFamily("muster_train_accuracy_ratio"), progress.train_accuracy(), stepped);
+  add(WorkerFamily("muster_test_accuracy_ratio"), progress.test_accuracy(), evaluated);
+  add(WorkerFamily("muster_test_loss"), progress.test_loss(), evaluated);
+  add(WorkerFamily("muster_train_learning_rate"), progress.learning_rate(), stepped);
+  add(WorkerFamily("muster_train_samples_total"), static_cast<double>(progress.samples()), stepped);
+  if (!trains) return;
   const std::pair<const char*, double> phases[] = {
       {"step", progress.step_seconds()},
       {"data_wait", progress.data_wait_seconds()},
       {"communication", progress.exposed_communication_seconds()}};
   for (const auto& [phase, seconds] : phases) {
-    out.Add(WorkerFamily("muster_train_step_duration_seconds"), with({phase}), seconds);
+    if (stepped) {
+      out.Add(WorkerFamily("muster_train_step_duration_seconds"), with({phase}), seconds);
+    }
   }
   if (progress.loss_scale() > 0) {
     out.Add(WorkerFamily("muster_train_loss_scale"), labels, progress.loss_scale());
     out.Add(WorkerFamily("muster_train_skipped_steps_total"), labels,
             static_cast<double>(progress.skipped_steps()));
   }
-  if (progress.has_precision()) {
-    const auto& precision = progress.precision();
-    out.Add(WorkerFamily("muster_train_precision_info"),
-            with({precision.level(), precision.dtype(), precision.gradient_dtype()}), 1);
-  }
+  const auto& precision = progress.precision();
+  out.Add(WorkerFamily("muster_train_precision_info"),
+          with({precision.level(), precision.dtype(), precision.gradient_dtype()}), 1);
   out.Add(WorkerFamily("muster_loader_stall_seconds_total"), labels, progress.stall_seconds());
   out.Add(WorkerFamily("muster_collective_bytes_total"), with({"all_reduce"}),
           static_cast<double>(progress.collective_bytes()));

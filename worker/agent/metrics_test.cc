@@ -38,8 +38,10 @@ class MetricsTest : public ::testing::Test {
 
 TEST_F(MetricsTest, ExportsMetricsOfARank) {
   v1::Progress progress;
+  progress.mutable_precision()->set_level("O0");
   progress.set_step(120);
   progress.set_loss(0.5);
+  progress.set_train_accuracy(0.875);
   progress.set_test_accuracy(0.75);
   progress.set_test_loss(0.625);
   progress.set_stall_seconds(1.25);
@@ -48,7 +50,8 @@ TEST_F(MetricsTest, ExportsMetricsOfARank) {
   const std::string labels = R"({job_id="job-1",rank="3"})";
   EXPECT_THAT(text, HasSubstr("muster_train_step" + labels + " 120\n"));
   EXPECT_THAT(text, HasSubstr("muster_train_loss" + labels + " 0.5\n"));
-  EXPECT_THAT(text, HasSubstr("muster_train_accuracy_ratio" + labels + " 0.75\n"));
+  EXPECT_THAT(text, HasSubstr("muster_train_accuracy_ratio" + labels + " 0.875\n"));
+  EXPECT_THAT(text, HasSubstr("muster_test_accuracy_ratio" + labels + " 0.75\n"));
   EXPECT_THAT(text, HasSubstr("muster_test_loss" + labels + " 0.625\n"));
   EXPECT_THAT(text, HasSubstr("# TYPE muster_loader_stall_seconds_total counter\n"));
   EXPECT_THAT(text, HasSubstr("muster_loader_stall_seconds_total" + labels + " 1.25\n"));
@@ -74,8 +77,35 @@ TEST_F(MetricsTest, ExportsMetricsOfARank) {
   EXPECT_THAT(Text(), HasSubstr("muster_loader_stall_seconds_total" + labels + " 2.5\n"));
 }
 
+TEST_F(MetricsTest, CommandsExportOnlyWhatTheyReport) {
+  v1::Progress progress;
+  Report(progress);
+  EXPECT_THAT(Text(), Not(HasSubstr("job_id=\"job-1\"")));
+  progress.set_step(3);
+  Report(progress);
+  EXPECT_THAT(Text(), HasSubstr("muster_train_step{job_id=\"job-1\",rank=\"3\"} 3\n"));
+  EXPECT_THAT(Text(), Not(HasSubstr("muster_train_loss{")));
+  EXPECT_THAT(Text(), Not(HasSubstr("_total{job_id")));
+}
+
+TEST_F(MetricsTest, TrainJobsExportResultsOnceTheyHaveThem) {
+  v1::Progress progress;
+  progress.mutable_precision()->set_level("O0");
+  Report(progress);
+  EXPECT_THAT(Text(), HasSubstr("muster_train_step{job_id=\"job-1\",rank=\"3\"} 0\n"));
+  EXPECT_THAT(Text(), Not(HasSubstr("muster_train_loss{")));
+  EXPECT_THAT(Text(), Not(HasSubstr("muster_test_accuracy_ratio{")));
+  progress.set_step(1);
+  progress.set_test_loss(2.3);
+  Report(progress);
+  EXPECT_THAT(Text(), HasSubstr("muster_train_loss{job_id=\"job-1\",rank=\"3\"} 0\n"));
+  EXPECT_THAT(Text(), HasSubstr("muster_test_accuracy_ratio{job_id=\"job-1\",rank=\"3\"} 0\n"));
+}
+
 TEST_F(MetricsTest, ExportsTheFamiliesOfTheTable) {
   v1::Progress progress;
+  progress.set_step(1);
+  progress.set_test_loss(0.5);
   progress.set_loss_scale(32768);
   progress.mutable_precision()->set_level("O2");
   Report(progress);

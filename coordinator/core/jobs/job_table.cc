@@ -7,6 +7,7 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "common/limits.h"
 #include "common/proto_time.h"
 #include "coordinator/core/jobs/job_record.h"
@@ -18,6 +19,8 @@ namespace {
 
 // The most keys deleted in one step, so that a step stays short.
 constexpr size_t kDeletionsPerStep = 256;
+// The most jobs that the error for an ambiguous name lists.
+constexpr size_t kListedMatches = 5;
 
 // Returns the keys of all records of a job, its own first.
 std::vector<std::string> KeysOf(const Job& job) {
@@ -31,6 +34,19 @@ std::vector<std::string> KeysOf(const Job& job) {
   }
   for (const v1::JobEvent& event : job.events) keys.push_back(EventKey(id, event.sequence()));
   return keys;
+}
+
+// Names the newest of the jobs that `given` matches.
+absl::Status Ambiguous(const std::string& given, std::vector<const Job*> matches) {
+  std::sort(matches.begin(), matches.end(),
+            [](const Job* a, const Job* b) { return a->queue_sequence > b->queue_sequence; });
+  const size_t listed = std::min(matches.size(), kListedMatches);
+  std::vector<std::string> ids;
+  for (size_t i = 0; i < listed; ++i) ids.push_back(matches[i]->id().value());
+  if (matches.size() > listed) ids.push_back(absl::StrCat(matches.size() - listed, " more"));
+  return absl::InvalidArgumentError(absl::StrCat("job ", given, " is ambiguous: it matches ",
+                                                 absl::StrJoin(ids, ", "),
+                                                 "; give more of the id"));
 }
 
 }  // namespace
@@ -62,22 +78,21 @@ bool JobTable::UsesNode(const NodeName& node) const {
 }
 
 absl::StatusOr<JobId> JobTable::Resolve(absl::string_view name) const {
-  const std::string prefix(name);
-  if (prefix.empty()) return absl::NotFoundError("job id is empty");
-  const auto first = jobs_.lower_bound(JobId(prefix));
-  if (first == jobs_.end() || !absl::StartsWith(first->first.value(), prefix)) {
-    return absl::NotFoundError(absl::StrCat("no job ", prefix,
-                                            " (the coordinator keeps the newest ",
-                                            context_.options.keep_jobs, " finished jobs)"));
+  const std::string given(name);
+  if (given.empty()) return absl::NotFoundError("job id is empty");
+  if (jobs_.count(JobId(given)) != 0) return JobId(given);
+  std::vector<const Job*> named, begun;
+  for (auto entry = jobs_.lower_bound(JobId(given));
+       entry != jobs_.end() && absl::StartsWith(entry->first.value(), given); ++entry) {
+    begun.push_back(&entry->second);
+    // Ids begin with their job's name.
+    if (entry->second.status.spec().name() == given) named.push_back(&entry->second);
   }
-  const auto second = std::next(first);
-  const bool exact = first->first.value() == prefix;
-  if (!exact && second != jobs_.end() && absl::StartsWith(second->first.value(), prefix)) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("job prefix ", prefix, " is ambiguous: it matches ", first->first.value(),
-                     " and ", second->first.value()));
-  }
-  return first->first;
+  const std::vector<const Job*>& matches = named.empty() ? begun : named;
+  if (matches.size() == 1) return matches.front()->id();
+  if (!matches.empty()) return Ambiguous(given, matches);
+  return absl::NotFoundError(absl::StrCat("no job ", given, " (the coordinator keeps the newest ",
+                                          context_.options.keep_jobs, " finished jobs)"));
 }
 
 absl::StatusOr<const Job*> JobTable::Get(const JobId& id) const {

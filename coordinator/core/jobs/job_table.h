@@ -45,8 +45,8 @@ class JobTable {
   Job* FindLiving(const JobId& id, uint64_t number, const NodeName& node);
   // Returns whether a living generation has, or had, ranks on the node.
   bool UsesNode(const NodeName& node) const;
-  // Resolves a job id or a unique prefix of one. Errors: NOT_FOUND, INVALID_ARGUMENT when
-  // ambiguous.
+  // Resolves a job id, the name of one job only, or a unique prefix of an id, in this order. Errors:
+  // NOT_FOUND, INVALID_ARGUMENT with the matching jobs when ambiguous.
   absl::StatusOr<JobId> Resolve(absl::string_view name) const;
   // Errors: NOT_FOUND.
   absl::StatusOr<const Job*> Get(const JobId& id) const;

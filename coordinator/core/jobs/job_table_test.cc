@@ -64,6 +64,24 @@ TEST_F(JobTableTest, ResolvesUniquePrefixes) {
   EXPECT_EQ(jobs_.Resolve("").status().code(), absl::StatusCode::kNotFound);
 }
 
+TEST_F(JobTableTest, ResolvesNamesBeforePrefixes) {
+  const auto submit = [this](const std::string& id, const std::string& name) {
+    v1::JobSpec spec;
+    spec.set_name(name);
+    ASSERT_TRUE(jobs_.Submit({RequestId(1), JobId(id), spec, ""}).ok());
+  };
+  submit("train-aaaaa", "train");
+  submit("train-2-bbbbb", "train-2");
+  EXPECT_EQ(*jobs_.Resolve("train"), JobId("train-aaaaa"));
+  EXPECT_EQ(*jobs_.Resolve("train-2"), JobId("train-2-bbbbb"));
+  submit("train-ccccc", "train");
+  EXPECT_EQ(jobs_.Resolve("train").status().message(),
+            "job train is ambiguous: it matches train-ccccc, train-aaaaa; give more of the id");
+  for (int i = 0; i < 5; ++i) submit(absl::StrCat("train-d", i), "train");
+  EXPECT_THAT(std::string(jobs_.Resolve("trai").status().message()),
+              ::testing::HasSubstr("train-d0, 3 more; give more"));
+}
+
 TEST_F(JobTableTest, ListsTheNewestFirst) {
   Submit(jobs_, "a");
   Submit(jobs_, "b");

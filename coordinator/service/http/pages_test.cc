@@ -67,6 +67,45 @@ TEST(StatusPageTest, ShowsNodesAndJobs) {
   EXPECT_THAT(page, HasSubstr("http-equiv=\"refresh\""));
 }
 
+TEST(StatusPageTest, LongTextWrapsAndProgressDoesNot) {
+  const std::string page = StatusPage(MakeSnapshot(), kNow);
+  EXPECT_THAT(page, HasSubstr("td.text{white-space:pre-wrap;overflow-wrap:anywhere"));
+  EXPECT_THAT(page, HasSubstr("<td class=\"text\">: &lt;script"));
+  EXPECT_THAT(page, HasSubstr("white-space:nowrap}"));
+}
+
+TEST(StatusPageTest, CommandsShowOnlyWhatTheyReport) {
+  EXPECT_THAT(StatusPage(MakeSnapshot(), kNow), Not(HasSubstr("loss")));
+}
+
+TEST(StatusPageTest, LostNodesHaveNoFreeSlots) {
+  Snapshot snapshot = MakeSnapshot();
+  snapshot.nodes[0].set_state(v1::LOST);
+  EXPECT_THAT(StatusPage(snapshot, kNow), HasSubstr("<td>0 of 2<td>"));
+}
+
+TEST(JobPageTest, ShowsTheJobThatARowLinksTo) {
+  Snapshot snapshot = MakeSnapshot();
+  EXPECT_THAT(StatusPage(snapshot, kNow), HasSubstr("<a href=\"/job?id=job-abcde\">job-abcde</a>"));
+  v1::Job job = *snapshot.jobs[0];
+  job.set_owner("<ada>");
+  job.mutable_spec()->add_command("--token=secret");
+  *job.mutable_start_time() = ToProto(kNow.wall - absl::Seconds(20));
+  *job.mutable_finish_time() = ToProto(kNow.wall - absl::Seconds(10));
+  snapshot.jobs[0] = std::make_shared<v1::Job>(job);
+  const std::optional<std::string> page = JobPage(snapshot, "id=job-abcde", kNow);
+  ASSERT_TRUE(page.has_value());
+  EXPECT_THAT(*page, HasSubstr("<h1>job-abcde</h1>"));
+  EXPECT_THAT(*page, HasSubstr("<th>Owner<td class=\"text\">&lt;ada&gt;"));
+  EXPECT_THAT(*page, HasSubstr("<th>Duration<td class=\"text\">10s"));
+  EXPECT_THAT(*page, HasSubstr("muster describe job-abcde"));
+  EXPECT_THAT(*page, Not(HasSubstr("<script>")));
+  EXPECT_THAT(*page, Not(HasSubstr("secret")));
+  for (const char* query : {"", "id=", "id=job-abcd", "job-abcde"}) {
+    EXPECT_FALSE(JobPage(snapshot, query, kNow).has_value()) << query;
+  }
+}
+
 TEST(StatusPageTest, EscapesUserText) {
   const std::string page = StatusPage(MakeSnapshot(), kNow);
   EXPECT_THAT(page, Not(HasSubstr("<script>")));

@@ -1,0 +1,225 @@
+#include "cli/text/job_description.h"
+
+#include <algorithm>
+#include <vector>
+
+#include "absl/strings/ascii.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/str_replace.h"
+#include "absl/strings/strip.h"
+#include "cli/exit_code.h"
+#include "cli/output/table.h"
+#include "cli/output/words.h"
+#include "cli/text/job_text.h"
+#include "common/proto_time.h"
+#include "spec/spec.h"
+
+namespace muster::cli {
+namespace {
+
+// Indents the further lines of a field.
+constexpr char kNextLine[] = "\n               ";
+// Maximum number of files of the spec that are named.
+constexpr int kNamedFiles = 5;
+
+std::string TimeText(const google::protobuf::Timestamp& time, absl::Time now) {
+  return absl::StrCat(
+      absl::FormatTime("%Y-%m-%d %H:%M:%S %z", FromProto(time), absl::LocalTimeZone()), " (",
+      AgeSince(time, now), " ago)");
+}
+
+void AppendField(absl::string_view name, absl::string_view value, std::string& out) {
+  if (value.empty()) return;
+  absl::StrAppend(&out, name, ":", std::string(14 - std::min<size_t>(13, name.size()), ' '),
+                  absl::StrReplaceAll(Printable(value), {{"\n", kNextLine}}), "\n");
+}
+
+// An argument as a shell would need it.
+std::string ShellWord(const std::string& word) {
+  constexpr absl::string_view kPlain = "_-+=:,./@%";
+  const bool plain = !word.empty() && std::all_of(word.begin(), word.end(), [&](unsigned char c) {
+    return absl::ascii_isalnum(c) || kPlain.find(c) != absl::string_view::npos;
+  });
+  return plain ? word : absl::StrCat("'", absl::StrReplaceAll(word, {{"'", "'\\''"}}), "'");
+}
+
+std::string CommandText(const v1::JobSpec& spec) {
+  return absl::StrJoin(spec.command(), " ", [](std::string* out, const std::string& word) {
+    absl::StrAppend(out, ShellWord(word));
+  });
+}
+
+std::string EnvText(const v1::JobSpec& spec) {
+  std::vector<std::string> names;
+  for (const auto& entry : spec.env()) names.push_back(entry.first);
+  std::sort(names.begin(), names.end());
+  return absl::StrJoin(names, ", ");
+}
+
+std::string FilesText(const v1::JobSpec& spec) {
+  std::vector<std::string> paths;
+  uint64_t size_bytes = 0;
+  for (const v1::FileSpec& file : spec.files()) {
+    if (static_cast<int>(paths.size()) < kNamedFiles) paths.push_back(file.path());
+    size_bytes += file.size_bytes();
+  }
+  if (paths.empty()) return "";
+  const int more = spec.files_size() - static_cast<int>(paths.size());
+  if (more > 0) paths.push_back(absl::StrCat(more, " more"));
+  return absl::StrCat(absl::StrJoin(paths, ", "), " (", Bytes(size_bytes), ")");
+}
+
+// "/ckpt/run-1, step 60, shared by all nodes".
+std::string CheckpointText(const v1::Job& job) {
+  const v1::CheckpointStatus& checkpoint = job.checkpoint();
+  if (checkpoint.dir().empty()) return job.summary().checkpoint();
+  std::string text = checkpoint.dir();
+  if (checkpoint.step() > 0) {
+    absl::StrAppend(&text, ", step ", checkpoint.step());
+  } else {
+    absl::StrAppend(&text, ", none yet");
+  }
+  if (checkpoint.shared()) return absl::StrCat(text, ", shared by all nodes");
+  return checkpoint.node().empty() ? text : absl::StrCat(text, ", only on ", checkpoint.node());
+}
+
+// "/ckpt/old/step-00000060.g1, step 60, of job old-x7k2p".
+std::string ResumedText(const v1::Job& job) {
+  const v1::CheckpointStatus& checkpoint = job.checkpoint();
+  if (checkpoint.resumed_from().empty()) return "";
+  std::string text = absl::StrCat(checkpoint.resumed_from(), ", step ", checkpoint.resumed_step());
+  const std::string& writer = checkpoint.resumed_job_id();
+  if (!writer.empty() && writer != job.job_id()) absl::StrAppend(&text, ", of job ", writer);
+  return text;
+}
+
+// "silent for 10m0s; suspect: rank 3 on node-2: waits in futex".
+std::string HangText(const v1::Job& job) {
+  if (!job.has_hang()) return "";
+  const v1::Hang& hang = job.hang();
+  std::string text = absl::StrCat("all ranks silent for ", Age(FromProto(hang.silence())));
+  if (hang.has_suspect_rank()) {
+    absl::StrAppend(&text, "; suspect: rank ", hang.suspect_rank(),
+                    hang.node().empty() ? "" : " on ", hang.node());
+  }
+  if (!hang.message().empty()) absl::StrAppend(&text, ": ", hang.message());
+  return text;
+}
+
+std::string RestartsText(const v1::Job& job) {
+  std::string text = absl::StrCat(job.restarts_used(), " of ", job.spec().restart().max(), " used");
+  if (job.restarts() == job.restarts_used()) return text;
+  return absl::StrCat(text, " since the last completed step, ", job.restarts(), " in all");
+}
+
+std::string StartsText(const v1::Job& job, absl::Time now) {
+  if (!job.has_estimated_start_time()) return "";
+  const absl::Duration left = FromProto(job.estimated_start_time()) - now;
+  return left > absl::ZeroDuration() ? absl::StrCat("within ", Age(left)) : "any moment";
+}
+
+void AppendState(const v1::Job& job, absl::Time now, std::string& out) {
+  AppendField("State", v1::JobState_Name(job.state()), out);
+  AppendField("Reason", job.reason(), out);
+  AppendField("Message", MessageBesidesFailure(job), out);
+  if (job.queue_position() > 0) AppendField("Queue", absl::StrCat(job.queue_position()), out);
+  AppendField("Waits for", WaitsText(job), out);
+  AppendField("Starts", StartsText(job, now), out);
+  AppendField("Hang", HangText(job), out);
+  AppendField("Generation", job.generation() > 0 ? absl::StrCat(job.generation()) : "", out);
+  AppendField("Restarts", RestartsText(job), out);
+}
+
+void AppendSpec(const v1::JobSpec& spec, std::string& out) {
+  AppendField("Nodes", NodesText(spec.resources().nodes()), out);
+  AppendField("Ranks", absl::StrCat(spec::MaxWorldSize(spec)), out);
+  AppendField("Command", CommandText(spec), out);
+  AppendField("Workdir", spec.workdir(), out);
+  AppendField("Env", EnvText(spec), out);
+  AppendField("Files", FilesText(spec), out);
+}
+
+void AppendTimes(const v1::Job& job, absl::Time now, std::string& out) {
+  if (job.has_submit_time()) AppendField("Submitted", TimeText(job.submit_time(), now), out);
+  if (job.has_start_time()) AppendField("Started", TimeText(job.start_time(), now), out);
+  if (job.has_finish_time()) AppendField("Finished", TimeText(job.finish_time(), now), out);
+  AppendField("Duration", DurationText(job, now), out);
+  if (IsOver(job.state())) AppendField("Exit status", absl::StrCat(ExitCodeOf(job)), out);
+}
+
+void AppendResult(const v1::Job& job, std::string& out) {
+  if (job.has_progress()) AppendField("Progress", ProgressText(job), out);
+  AppendField("Checkpoint", CheckpointText(job), out);
+  AppendField("Resumed from", ResumedText(job), out);
+  if (!job.has_summary()) return;
+  AppendField("Summary", SummaryText(job.summary()), out);
+  AppendField("Test accuracy", absl::StrFormat("%.4f", job.summary().test_accuracy()), out);
+  if (job.summary().parameters() > 0) {
+    AppendField("Parameters", Grouped(job.summary().parameters()), out);
+  }
+  AppendField("Weights", job.summary().weights_digest(), out);
+}
+
+void AppendFailures(const v1::Job& job, std::string& out) {
+  const v1::FirstFailure& first = job.first_failure();
+  for (const v1::FirstFailure& failure : job.past_failures()) {
+    if (failure.generation() == first.generation()) continue;
+    AppendField(absl::StrCat("Failure ", failure.generation()), FailureText(failure), out);
+  }
+  if (!job.has_first_failure()) return;
+  AppendField("First failure",
+              absl::StrCat("generation ", first.generation(), ", ", FailureText(first)), out);
+  absl::StrAppend(&out, FailureDetailText(first));
+  AppendField("Consequences", ConsequencesText(job), out);
+}
+
+}  // namespace
+
+std::string Description(const v1::Job& job, absl::Time now) {
+  std::string out;
+  AppendField("Job", job.job_id(), out);
+  AppendField("Name", job.spec().name(), out);
+  AppendField("Owner", job.owner(), out);
+  AppendState(job, now, out);
+  AppendSpec(job.spec(), out);
+  AppendTimes(job, now, out);
+  AppendResult(job, out);
+  AppendFailures(job, out);
+  return out;
+}
+
+std::string EventTable(const v1::Job& job, absl::Span<const v1::JobEvent> events, absl::Time now) {
+  std::vector<std::pair<std::string, std::string>> references;
+  const auto refer = [&references](const v1::FirstFailure& failure, absl::string_view name) {
+    if (failure.message().empty()) return;
+    const std::string where = failure.has_rank()
+                                  ? absl::StrCat("rank ", failure.rank(), " on ", failure.node())
+                                  : failure.node();
+    references.emplace_back(failure.message(), absl::StrCat(name, " (", where, ")"));
+  };
+  refer(job.first_failure(), "first failure");
+  for (const v1::FirstFailure& failure : job.past_failures()) {
+    if (failure.generation() == job.first_failure().generation()) continue;
+    refer(failure, absl::StrCat("failure ", failure.generation()));
+  }
+  Table table({"AGE", "GENERATION", "TYPE", "MESSAGE"});
+  for (const v1::JobEvent& event : events) {
+    table.AddRow({AgeSince(event.time(), now),
+                  event.generation() > 0 ? absl::StrCat(event.generation()) : "", event.type(),
+                  absl::StrReplaceAll(event.message(), references)});
+  }
+  return table.Text();
+}
+
+std::string MessageBesidesFailure(const v1::Job& job) {
+  absl::string_view message = job.message();
+  const std::string& failure = job.first_failure().message();
+  if (!failure.empty() && absl::ConsumePrefix(&message, failure)) {
+    absl::ConsumePrefix(&message, "; ");
+  }
+  return std::string(message);
+}
+
+}  // namespace muster::cli

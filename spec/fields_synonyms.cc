@@ -1,0 +1,60 @@
+// Names that torchrun, Slurm and training scripts use for the spec's fields and values, so that the
+// error for an unknown one suggests Muster's name.
+#include "spec/field_table.h"
+
+namespace muster::spec {
+namespace {
+
+struct FieldSynonyms {
+  const char* field;
+  std::vector<std::string> names;
+};
+
+const std::vector<FieldSynonyms>& Synonyms() {
+  static const auto& synonyms = *new std::vector<FieldSynonyms>{
+      {"JobSpec.command", {"cmd", "script", "args", "entrypoint", "run"}},
+      {"JobSpec.env", {"environment", "variables"}},
+      {"JobSpec.workdir", {"cwd", "chdir", "working_dir", "working_directory"}},
+      {"JobSpec.time_limit", {"time", "timeout", "walltime"}},
+      {"Resources.nodes", {"nnodes", "num_nodes", "n_nodes"}},
+      {"Resources.ranks_per_node",
+       {"ranks", "gpus", "gpus_per_node", "nproc", "nproc_per_node", "ntasks", "ntasks_per_node",
+        "processes", "num_processes", "procs", "slots", "tasks_per_node", "world_size"}},
+      {"Resources.devices_per_rank", {"gpus_per_rank", "gpus_per_task", "slots_per_rank"}},
+      {"Resources.threads_per_rank", {"cpus", "cpus_per_rank", "cpus_per_task", "num_threads"}},
+      {"RestartPolicy.max", {"max_restarts", "max_retries", "restarts", "retries"}},
+      {"TrainSpec.dataset", {"data"}},
+      {"TrainSpec.max_steps", {"iterations", "num_steps", "steps"}},
+      {"TrainSpec.epochs", {"max_epochs", "num_epochs"}},
+      {"TrainSpec.global_batch", {"batch", "batch_size", "bs", "global_batch_size"}},
+      {"TrainSpec.image_size", {"img_size", "resolution"}},
+      {"TrainSpec.augment", {"augmentation", "transforms"}},
+      {"TrainSpec.precision", {"amp", "bf16", "fp16"}},
+      {"TrainSpec.schedule", {"lr_schedule", "lr_scheduler", "scheduler"}},
+      {"TrainSpec.objective", {"criterion", "loss"}},
+      {"TrainSpec.strategy", {"ddp", "distributed", "parallel", "parallelism"}},
+      {"TrainSpec.accumulation_steps", {"grad_accumulation", "gradient_accumulation_steps"}},
+      {"OptimizerSpec.learning_rate", {"lr"}},
+      {"OptimizerSpec.weight_decay", {"wd"}},
+      {"OptimizerSpec.epsilon", {"eps"}},
+      {"OptimizerSpec.clip_norm", {"clip", "grad_clip", "max_grad_norm"}},
+      {"ScheduleSpec.warmup_epochs", {"warmup"}},
+      {"CheckpointSpec.every_steps", {"checkpoint_every", "save_every", "save_steps"}},
+      {"LoaderSpec.threads", {"num_workers", "workers"}},
+  };
+  return synonyms;
+}
+
+}  // namespace
+
+void AddSynonyms(FieldTable& table) {
+  for (const FieldSynonyms& entry : Synonyms()) table.at(entry.field).synonyms = entry.names;
+  table.at("TrainSpec.precision").word_synonyms = {
+      {"amp", "O1"}, {"bf16", "O1"}, {"fp16", "O1"}, {"fp32", "O0"}};
+  for (const char* field : {"MixedPrecisionSpec.dtype", "MixedPrecisionSpec.gradient_dtype"}) {
+    table.at(field).word_synonyms = {
+        {"bf16", "bfloat16"}, {"fp16", "float16"}, {"half", "float16"}, {"fp32", "float32"}};
+  }
+}
+
+}  // namespace muster::spec
