@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/synchronization/mutex.h"
 #include "absl/time/clock.h"
 #include "common/grpc_channel.h"
 #include "common/grpc_status.h"
@@ -191,6 +192,13 @@ absl::StatusOr<v1::Job> ClusterClient::RequeueJob(const std::string& job_id) {
   return impl_->Call(&v1::ClusterService::Stub::RequeueJob, request, impl_->options().patience);
 }
 
+absl::Status ClusterClient::RemoveJob(const std::string& job_id) {
+  v1::RemoveJobRequest request;
+  request.set_job_id(job_id);
+  return impl_->Call(&v1::ClusterService::Stub::RemoveJob, request, impl_->options().patience)
+      .status();
+}
+
 absl::StatusOr<v1::Node> ClusterClient::GetNode(const std::string& name) {
   v1::GetNodeRequest request;
   request.set_name(name);
@@ -217,6 +225,13 @@ absl::StatusOr<v1::Node> ClusterClient::DrainNode(const std::string& name,
   request.set_name(name);
   request.set_reason(reason);
   return impl_->Call(&v1::ClusterService::Stub::DrainNode, request, impl_->options().patience);
+}
+
+absl::Status ClusterClient::RemoveNode(const std::string& name) {
+  v1::RemoveNodeRequest request;
+  request.set_name(name);
+  return impl_->Call(&v1::ClusterService::Stub::RemoveNode, request, impl_->options().patience)
+      .status();
 }
 
 absl::StatusOr<v1::ListNodesResponse> ClusterClient::ListNodes() {
@@ -306,6 +321,50 @@ class ClusterClient::LogStream : public ClusterClient::LogCall {
 std::unique_ptr<ClusterClient::LogCall> ClusterClient::ReadLog(const v1::ReadLogRequest& request,
                                                                Stopper& stopper) {
   return std::make_unique<LogStream>(*impl_, request, stopper);
+}
+
+absl::Status ClusterClient::ReadFiles(const v1::ReadFilesRequest& request, Stopper& stopper,
+                                      absl::FunctionRef<bool(const v1::ArchiveChunk&)> on_chunk) {
+  grpc::ClientContext context;
+  const Stopper::Registration registration(stopper, [&context] { context.TryCancel(); });
+  const auto reader = impl_->stub().ReadFiles(&context, request);
+  return impl_->ReadAll<v1::ArchiveChunk>(context, *reader, stopper, on_chunk);
+}
+
+class ClusterClient::ExecStreamImpl final : public ExecStream {
+ public:
+  explicit ExecStreamImpl(Impl& impl) : impl_(impl), stream_(impl.stub().Exec(&context_)) {}
+
+  bool Write(const v1::ExecInput& input) override {
+    absl::MutexLock lock(&write_mutex_);
+    return stream_->Write(input);
+  }
+  bool TryWrite(const v1::ExecInput& input) override ABSL_NO_THREAD_SAFETY_ANALYSIS {
+    if (!write_mutex_.TryLock()) return false;
+    const bool written = stream_->Write(input);
+    write_mutex_.Unlock();
+    return written;
+  }
+  bool Read(v1::ExecOutput& output) override { return stream_->Read(&output); }
+  absl::Status Finish() override {
+    const grpc::Status status = stream_->Finish();
+    return status.ok() ? absl::OkStatus() : impl_.Explain(status, stopper_);
+  }
+  void Cancel() override {
+    stopper_.Stop();
+    context_.TryCancel();
+  }
+
+ private:
+  Impl& impl_;
+  Stopper stopper_;  // stopped by Cancel, for Explain
+  grpc::ClientContext context_;
+  absl::Mutex write_mutex_;
+  const std::unique_ptr<grpc::ClientReaderWriter<v1::ExecInput, v1::ExecOutput>> stream_;
+};
+
+std::unique_ptr<ExecStream> ClusterClient::Exec() {
+  return std::make_unique<ExecStreamImpl>(*impl_);
 }
 
 std::string NewIdempotencyKey() { return RandomHexId(128); }

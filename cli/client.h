@@ -16,6 +16,21 @@
 
 namespace muster::cli {
 
+// One exec. Input may be written by any thread while one thread reads.
+class ExecStream {
+ public:
+  virtual ~ExecStream() = default;
+  // Returns false when the stream has ended.
+  virtual bool Write(const v1::ExecInput& input) = 0;
+  // Returns false, without waiting, if another write is in progress or the stream has ended.
+  virtual bool TryWrite(const v1::ExecInput& input) = 0;
+  virtual bool Read(v1::ExecOutput& output) = 0;
+  // The status of the stream; called once, after Read has returned false.
+  virtual absl::Status Finish() = 0;
+  // Ends the stream with CANCELLED.
+  virtual void Cancel() = 0;
+};
+
 // Thread-safe; calls block. Errors are those of proto/muster/v1/cluster.proto, and UNAVAILABLE,
 // with the address in the message, when no coordinator answers.
 class ClusterClient {
@@ -42,11 +57,13 @@ class ClusterClient {
   absl::StatusOr<v1::Job> HoldJob(const std::string& job_id);
   absl::StatusOr<v1::Job> ReleaseJob(const std::string& job_id);
   absl::StatusOr<v1::Job> RequeueJob(const std::string& job_id);
+  absl::Status RemoveJob(const std::string& job_id);
   absl::StatusOr<v1::ListNodesResponse> ListNodes();
   absl::StatusOr<v1::Node> GetNode(const std::string& name);
   absl::StatusOr<v1::Node> CordonNode(const std::string& name, const std::string& reason);
   absl::StatusOr<v1::Node> UncordonNode(const std::string& name);
   absl::StatusOr<v1::Node> DrainNode(const std::string& name, const std::string& reason);
+  absl::Status RemoveNode(const std::string& name);
   absl::StatusOr<v1::GetVersionResponse> GetVersion();
   absl::StatusOr<v1::FindMissingFilesResponse> FindMissingFiles(
       const v1::FindMissingFilesRequest& request);
@@ -71,10 +88,15 @@ class ClusterClient {
   };
   // Opens one stream and does not retry. The client and `stopper` outlive the call.
   std::unique_ptr<LogCall> ReadLog(const v1::ReadLogRequest& request, Stopper& stopper);
+  absl::Status ReadFiles(const v1::ReadFilesRequest& request, Stopper& stopper,
+                         absl::FunctionRef<bool(const v1::ArchiveChunk&)> on_chunk);
+  // Opens a stream that must not outlive the client. Does not retry.
+  std::unique_ptr<ExecStream> Exec();
 
  private:
   class Impl;
   class LogStream;
+  class ExecStreamImpl;
   std::unique_ptr<Impl> impl_;
 };
 

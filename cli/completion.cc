@@ -58,6 +58,11 @@ std::vector<Candidate> ValuesOf(const std::string& kind, absl::string_view curre
                                 const std::vector<std::string>& common,
                                 const NameLister& list_names) {
   if (kind == "JOB" || kind == "NODE") return list_names(kind, common);
+  if (kind == "SOURCE") {  // JOB:PATH
+    std::vector<Candidate> jobs = list_names("JOB", common);
+    for (Candidate& job : jobs) job.text += ":";
+    return jobs;
+  }
   if (kind == "FIELD") return Fields(/*with_values=*/false, current);
   if (kind == "FIELD=VALUE") return Fields(/*with_values=*/true, current);
   if (kind == "STATE") return States();
@@ -66,7 +71,9 @@ std::vector<Candidate> ValuesOf(const std::string& kind, absl::string_view curre
     for (const auto& entry : Outputs()) formats.push_back({entry.first, ""});
     return formats;
   }
-  if (kind == "FILE" || kind == "DIR" || kind == "PATH") return {{kFileCandidate, ""}};
+  if (kind == "FILE" || kind == "DIR" || kind == "PATH" || kind == "DEST") {
+    return {{kFileCandidate, ""}};
+  }
   if (absl::StrContains(kind, '|')) return Named(absl::StrSplit(kind, '|'));
   return {};
 }

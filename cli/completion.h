@@ -29,7 +29,7 @@ using NameLister = std::function<std::vector<Candidate>(const std::string& kind,
                                                         const std::vector<std::string>& common)>;
 
 // Candidates for the last of `words`. The kind of a value is the type name of its option or the
-// name of its argument: JOB, NODE, FIELD, FIELD=VALUE, FORMAT, STATE, FILE, DIR, or the choices
+// name of its argument: JOB, NODE, FIELD, FIELD=VALUE, FORMAT, STATE, FILE, DIR, SOURCE (JOB:PATH), DEST, or the choices
 // themselves, as in bash|zsh|fish.
 std::vector<Candidate> Candidates(const CLI::App& program, const std::vector<std::string>& words,
                                   const NameLister& list_names);

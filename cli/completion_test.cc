@@ -24,6 +24,9 @@ class CompletionTest : public ::testing::Test {
     cancel.add_option("--for", text_, "Until")->type_name("running|done");
     Verb& get = AddVerb(*program_, "get", kJobVerbs, {.summary = "One", .usage = ""});
     get.add_option("JOB", text_, "Which");
+    Verb& copy = AddVerb(*program_, "cp", kJobVerbs, {.summary = "Copy", .usage = ""});
+    copy.add_option("SOURCE", text_, "From");
+    copy.add_option("DEST", text_, "To");
     Verb& run = AddVerb(*program_, "run", kJobVerbs, {.summary = "Run", .usage = ""});
     run.add_option("FILE", text_, "Spec");
     run.add_option("--set", texts_, "Fields")->type_name("FIELD=VALUE")->expected(1)->take_all();
@@ -107,6 +110,12 @@ TEST_F(CompletionTest, CompletesFiles) {
   EXPECT_THAT(Complete({"run", "x.y"}), ElementsAre(kFileCandidate));
   // After the separator comes a user's command.
   EXPECT_THAT(Complete({"run", "--", "py"}), ElementsAre(kFileCandidate));
+}
+
+TEST_F(CompletionTest, CopiesFromAJobToAFile) {
+  EXPECT_THAT(Complete({"cp", "tr"}), ElementsAre("train-a1:"));
+  EXPECT_EQ(asked_, "JOB");
+  EXPECT_THAT(Complete({"cp", "train-a1:out", ""}), ElementsAre(kFileCandidate));
 }
 
 }  // namespace

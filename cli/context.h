@@ -51,14 +51,16 @@ struct Context {
 
 // Each is defined in the file of its name under cli/verbs; docs/design/cli_verb.md describes how to
 // add one.
-void AddSubmitVerbs(CLI::App& app, Context& context);  // submit, run
+void AddSubmitVerbs(CLI::App& app, Context& context);  // submit, run, rerun
 void AddLocalVerb(CLI::App& app, Context& context);
 void AddExperimentVerb(CLI::App& app, Context& context);
 void AddJobVerbs(CLI::App& app, Context& context);  // list, get, describe
 void AddLogsVerb(CLI::App& app, Context& context);
 void AddWhyVerb(CLI::App& app, Context& context);
 void AddWaitVerb(CLI::App& app, Context& context);
-void AddControlVerbs(CLI::App& app, Context& context);  // cancel, hold, release, requeue
+void AddControlVerbs(CLI::App& app, Context& context);  // cancel, hold, release, requeue, rm
+void AddExecVerb(CLI::App& app, Context& context);
+void AddCopyVerb(CLI::App& app, Context& context);  // cp
 void AddNodeVerbs(CLI::App& app, Context& context);
 void AddSpecVerbs(CLI::App& app, Context& context);
 void AddExplainPlanVerb(CLI::App& spec, Context& context);

@@ -55,6 +55,8 @@ void DeclareVerbs(CLI::App& program, Context& context) {
   AddWhyVerb(program, context);
   AddWaitVerb(program, context);
   AddControlVerbs(program, context);
+  AddExecVerb(program, context);
+  AddCopyVerb(program, context);
   AddExperimentVerb(program, context);
   AddNodeVerbs(program, context);
   AddSpecVerbs(program, context);

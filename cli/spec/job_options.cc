@@ -14,15 +14,19 @@
 
 namespace muster::cli {
 
-void AddSpecOptions(Verb& verb, std::string& path, std::vector<std::string>& overrides,
-                    bool required) {
-  verb.add_option("FILE", path, "Spec as YAML or JSON; - for standard input")->required(required);
+void AddOverrides(Verb& verb, std::vector<std::string>& overrides) {
   verb.add_option("--set", overrides,
                   "Override a field, as in train.epochs=5 or resources={nodes: 2}; an empty value "
                   "resets the field; may be repeated")
       ->type_name("FIELD=VALUE")
       ->expected(1)
       ->take_all();
+}
+
+void AddSpecOptions(Verb& verb, std::string& path, std::vector<std::string>& overrides,
+                    bool required) {
+  verb.add_option("FILE", path, "Spec as YAML or JSON; - for standard input")->required(required);
+  AddOverrides(verb, overrides);
 }
 
 void AddJobOptions(Verb& verb, JobOptions& options) {

@@ -44,6 +44,9 @@ inline constexpr char kUploadText[] =
 // Adds these options to `verb`; `options` must outlive parsing.
 void AddJobOptions(Verb& verb, JobOptions& options);
 
+// Adds only --set.
+void AddOverrides(Verb& verb, std::vector<std::string>& overrides);
+
 // Adds only FILE and --set, for verbs that do not submit the spec.
 void AddSpecOptions(Verb& verb, std::string& path, std::vector<std::string>& overrides,
                     bool required);

@@ -23,6 +23,7 @@ std::vector<std::string> JobsOn(const v1::Node& node) {
   return std::vector<std::string>(jobs.begin(), jobs.end());
 }
 
+// A lost node has no free slots.
 int64_t FreeSlots(const v1::Node& node) {
   if (node.state() == v1::LOST) return 0;
   return std::count_if(node.slots().begin(), node.slots().end(), [](const v1::Slot& slot) {

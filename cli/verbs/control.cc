@@ -1,4 +1,4 @@
-// `muster cancel`, `hold`, `release`, `requeue`.
+// `muster cancel`, `hold`, `release`, `requeue`, `rm`.
 #include "CLI/CLI.hpp"
 #include "absl/strings/str_cat.h"
 #include "cli/context.h"
@@ -8,6 +8,7 @@
 #include "cli/text/job_text.h"
 #include "cli/verb.h"
 #include "common/proto_time.h"
+#include "common/status.h"
 #include "nlohmann/json.hpp"
 
 namespace muster::cli {
@@ -21,19 +22,22 @@ struct CancelFlags {
   bool force = false;
 };
 
-void PrintJob(Context& context, const v1::Job& job) {
+// `word` says what happened to the job; empty: its state.
+void PrintJob(Context& context, const v1::Job& job, const std::string& word) {
   if (context.output == Output::kName) {
     context.console.Out(absl::StrCat(job.job_id(), "\n"));
   } else if (context.output == Output::kWide) {
     context.console.Out(JobTable({job}, /*wide=*/true, absl::Now()));
   } else {
-    context.console.Out(absl::StrCat(job.job_id(), " ", StateWord(job.state()), "\n"));
+    context.console.Out(
+        absl::StrCat(job.job_id(), " ", word.empty() ? StateWord(job.state()) : word, "\n"));
   }
 }
 
 // Applies `call` to each job, and continues after a failure. Structured output is one document: the
 // job, or a list if several jobs were named.
-int ForEach(Context& context, const std::vector<std::string>& job_ids, const JobCall& call) {
+int ForEach(Context& context, const std::vector<std::string>& job_ids, const JobCall& call,
+            const std::string& word = "") {
   ClusterClient client(context.client_options());
   int exit_code = kExitSuccess;
   std::vector<nlohmann::ordered_json> documents;
@@ -44,7 +48,7 @@ int ForEach(Context& context, const std::vector<std::string>& job_ids, const Job
     } else if (context.structured()) {
       documents.push_back(JobToJson(*job));
     } else {
-      PrintJob(context, *job);
+      PrintJob(context, *job, word);
     }
   }
   if (context.structured()) context.PrintOneOrList(std::move(documents), job_ids.size());
@@ -58,6 +62,13 @@ absl::StatusOr<v1::Job> Cancel(ClusterClient& client, const std::string& job_id,
   if (flags.force) *request.mutable_grace_period() = ToProto(absl::ZeroDuration());
   if (flags.grace.has_value()) *request.mutable_grace_period() = ToProto(*flags.grace);
   return client.CancelJob(request);
+}
+
+// Returns the job as it was.
+absl::StatusOr<v1::Job> Remove(ClusterClient& client, const std::string& job_id) {
+  ASSIGN_OR_RETURN(v1::Job job, client.GetJob(job_id));
+  RETURN_IF_ERROR(client.RemoveJob(job.job_id()));
+  return job;
 }
 
 void AddCancel(CLI::App& app, Context& context) {
@@ -92,12 +103,14 @@ void AddCancel(CLI::App& app, Context& context) {
 
 // Adds a verb whose only arguments are jobs.
 void AddJobsVerb(CLI::App& app, Context& context, const std::string& name, Manual manual,
-                 JobCall call) {
+                 JobCall call, const std::string& word = "") {
   Verb& verb = AddVerb(app, name, kJobVerbs, std::move(manual));
   auto job_ids = std::make_shared<std::vector<std::string>>();
   verb.add_option("JOB", *job_ids, "Job ids or names, or unique prefixes of them")->required();
-  verb.callback([&context, job_ids, call = std::move(call)] {
-    context.action = [&context, job_ids, call] { return ForEach(context, *job_ids, call); };
+  verb.callback([&context, job_ids, call = std::move(call), word] {
+    context.action = [&context, job_ids, call, word] {
+      return ForEach(context, *job_ids, call, word);
+    };
   });
 }
 
@@ -131,6 +144,18 @@ void AddControlVerbs(CLI::App& app, Context& context) {
             "newest checkpoint. This does not count as a restart. Has no effect on a queued job."},
        .examples = {{"muster requeue train-x7k2", "free the job's slots and queue it again"}}},
       [](ClusterClient& client, const std::string& job_id) { return client.RequeueJob(job_id); });
+  AddJobsVerb(
+      app, context, "rm",
+      {.summary = "Remove finished jobs",
+       .usage = "JOB... [OPTIONS]",
+       .paragraphs = {"Deletes the jobs' records and history, and their logs, working and "
+                      "checkpoint directories in the data directories of connected nodes. Nodes "
+                      "that are not connected delete them by their own retention (--keep-logs). "
+                      "Directories that the spec names, such as train.checkpoint.dir, are kept.",
+                      "Only the owner of a job and admins may remove it."},
+       .examples = {{"muster rm train-x7k2", "remove a job"},
+                    {"muster rm $(muster list --state failed -o name)", "remove all failed jobs"}}},
+      Remove, "removed");
 }
 
 }  // namespace muster::cli

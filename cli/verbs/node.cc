@@ -6,6 +6,7 @@
 #include "cli/output/json.h"
 #include "cli/text/node_text.h"
 #include "cli/verb.h"
+#include "common/status.h"
 #include "nlohmann/json.hpp"
 
 namespace muster::cli {
@@ -47,7 +48,9 @@ int DescribeNode(Context& context, const std::string& name) {
 }
 
 // Applies `call` to each node, and continues after a failure.
-int ForEach(Context& context, const std::vector<std::string>& names, const NodeCall& call) {
+// `word`: what happened to a node; empty: its state.
+int ForEach(Context& context, const std::vector<std::string>& names, const NodeCall& call,
+            const std::string& word = "") {
   ClusterClient client(context.client_options());
   int exit_code = kExitSuccess;
   std::vector<v1::Node> nodes;
@@ -66,7 +69,8 @@ int ForEach(Context& context, const std::vector<std::string>& names, const NodeC
     } else if (context.output == Output::kName) {
       context.console.Out(absl::StrCat(node.name(), "\n"));
     } else if (context.output == Output::kTable) {
-      context.console.Out(absl::StrCat(NodeSentence(node), "\n"));
+      context.console.Out(word.empty() ? absl::StrCat(NodeSentence(node), "\n")
+                                       : absl::StrCat(node.name(), " ", word, "\n"));
     }
   }
   if (context.output == Output::kWide && !nodes.empty()) {
@@ -81,7 +85,8 @@ int ForEach(Context& context, const std::vector<std::string>& names, const NodeC
 void AddNodesVerb(
     CLI::App& group, Context& context, const std::string& name, Manual manual, bool with_reason,
     std::function<absl::StatusOr<v1::Node>(ClusterClient&, const std::string&, const std::string&)>
-        call) {
+        call,
+    const std::string& word = "") {
   struct Flags {
     std::vector<std::string> names;
     std::string reason;
@@ -92,12 +97,12 @@ void AddNodesVerb(
   if (with_reason) {
     verb.add_option("--reason", flags->reason, "Reason, shown with the node")->type_name("TEXT");
   }
-  verb.callback([&context, flags, call = std::move(call)] {
-    context.action = [&context, flags, call] {
-      return ForEach(context, flags->names,
-                     [flags, &call](ClusterClient& client, const std::string& node) {
-                       return call(client, node, flags->reason);
-                     });
+  verb.callback([&context, flags, call = std::move(call), word] {
+    context.action = [&context, flags, call, word] {
+      const auto call_for = [flags, &call](ClusterClient& client, const std::string& node) {
+        return call(client, node, flags->reason);
+      };
+      return ForEach(context, flags->names, call_for, word);
     };
   });
 }
@@ -136,13 +141,29 @@ void AddChangingVerbs(CLI::App& group, Context& context) {
                [](ClusterClient& client, const std::string& node, const std::string&) {
                  return client.UncordonNode(node);
                });
+  AddNodesVerb(
+      group, context, "remove",
+      {.summary = "Remove disconnected nodes from the list",
+       .usage = "NODE... [OPTIONS]",
+       .paragraphs = {"A node that is connected or has ranks cannot be removed: stop its worker "
+                      "first. A removed node is added again when its worker connects; a cordon is "
+                      "forgotten."},
+       .examples = {{"muster node remove gpu-03", "after the machine was decommissioned"}}},
+      /*with_reason=*/false,
+      [](ClusterClient& client, const std::string& name,
+         const std::string&) -> absl::StatusOr<v1::Node> {
+        ASSIGN_OR_RETURN(v1::Node node, client.GetNode(name));
+        RETURN_IF_ERROR(client.RemoveNode(name));
+        return node;
+      },
+      "removed");
 }
 
 }  // namespace
 
 void AddNodeVerbs(CLI::App& app, Context& context) {
   Verb& group = AddVerb(app, "node", kNodeVerbs,
-                        {.summary = "Manage nodes: list, describe, cordon, drain, uncordon",
+                        {.summary = "Manage nodes: list, describe, cordon, drain, uncordon, remove",
                          .usage = "VERB [OPTIONS]"});
   group.require_subcommand(1);
   AddVerb(group, "list", kNodeVerbs,

@@ -1,5 +1,6 @@
-// `muster submit` and `muster run`.
+// `muster submit`, `muster run` and `muster rerun`.
 #include "CLI/CLI.hpp"
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "cli/context.h"
 #include "cli/exit_code.h"
@@ -9,6 +10,7 @@
 #include "cli/spec/job_options.h"
 #include "cli/spec/spec_file.h"
 #include "cli/verb.h"
+#include "common/status.h"
 #include "nlohmann/json.hpp"
 #include "spec/spec.h"
 
@@ -50,17 +52,16 @@ void PrintSubmitted(Context& context, const v1::SubmitJobResponse& response, boo
   }
 }
 
-int Submit(Context& context, const SubmitFlags& flags) {
-  absl::StatusOr<JobToSubmit> job = MakeJob(flags.job, context.trailing, Place::kCluster);
-  if (!job.ok()) return context.Fail(job.status(), SpecExitCode(job.status()));
-
+// Uploads `files` first.
+int SubmitSpec(Context& context, const SubmitFlags& flags, v1::JobSpec spec,
+               const LocalFiles& files) {
   v1::SubmitJobRequest request;
-  *request.mutable_spec() = std::move(job->spec);
+  *request.mutable_spec() = std::move(spec);
   request.set_idempotency_key(flags.idempotency_key);
   request.set_validate_only(flags.dry_run);
   ClusterClient client(context.client_options());
   if (!flags.dry_run) {
-    const absl::Status uploaded = UploadFiles(job->files, client, context.console);
+    const absl::Status uploaded = UploadFiles(files, client, context.console);
     if (!uploaded.ok()) return context.Fail(uploaded);
   }
   const absl::StatusOr<v1::SubmitJobResponse> response = client.SubmitJob(request);
@@ -79,10 +80,66 @@ int Submit(Context& context, const SubmitFlags& flags) {
   return FollowRun(context, client, response->job(), {.losses = flags.job.losses}, stopper);
 }
 
+int Submit(Context& context, const SubmitFlags& flags) {
+  absl::StatusOr<JobToSubmit> job = MakeJob(flags.job, context.trailing, Place::kCluster);
+  if (!job.ok()) return context.Fail(job.status(), SpecExitCode(job.status()));
+  return SubmitSpec(context, flags, std::move(job->spec), job->files);
+}
+
+// The spec of an earlier job, with overrides.
+absl::StatusOr<v1::JobSpec> SpecOf(const v1::Job& job, const JobOptions& options) {
+  for (const std::string& text : options.overrides) {
+    if (absl::StartsWith(text, "files")) {
+      return absl::InvalidArgumentError(
+          "--set files: the files of an earlier job cannot be replaced; use `muster submit`");
+    }
+  }
+  ASSIGN_OR_RETURN(v1::JobSpec spec,
+                   spec::Parse(spec::ToYaml(job.spec()), job.job_id(), options.overrides));
+  // The files have already been uploaded: their digests are not part of the text.
+  *spec.mutable_files() = job.spec().files();
+  if (!options.name.empty()) spec.set_name(options.name);
+  return spec;
+}
+
+int Rerun(Context& context, const std::string& job_id, const SubmitFlags& flags) {
+  const absl::StatusOr<v1::Job> job = ClusterClient(context.client_options()).GetJob(job_id);
+  if (!job.ok()) return context.Fail(job.status());
+  absl::StatusOr<v1::JobSpec> spec = SpecOf(*job, flags.job);
+  if (!spec.ok()) return context.Fail(spec.status(), SpecExitCode(spec.status()));
+  return SubmitSpec(context, flags, *std::move(spec), /*files=*/{});
+}
+
+void AddRerun(CLI::App& app, Context& context) {
+  Verb& verb = AddVerb(
+      app, "rerun", kJobVerbs,
+      {.summary = "Queue the spec of an earlier job again",
+       .usage = "JOB [OPTIONS]",
+       .paragraphs = {"Prints the new job's id. Defaults that the coordinator filled in keep their "
+                      "values. A train job continues from the checkpoints in train.checkpoint.dir, "
+                      "if it is set; --set train.checkpoint.dir=DIR starts anew."},
+       .exits = {{"0", "The job is queued; with --follow, it succeeded"},
+                 {"78", "The spec is invalid"},
+                 {"69", "The coordinator does not answer"}},
+       .examples = {{"muster rerun train-x7k2", "run the same job again"},
+                    {"muster rerun train-x7k2 --set train.epochs=10 -f",
+                     "with another number of epochs, and follow it"}}});
+  auto job_id = std::make_shared<std::string>();
+  auto flags = std::make_shared<SubmitFlags>();
+  verb.add_option("JOB", *job_id, "Job id or name, or a unique prefix of one")->required();
+  AddOverrides(verb, flags->job.overrides);
+  verb.add_option("--name", flags->job.name, "Name of the new job")->type_name("NAME");
+  verb.add_flag("-f,--follow", flags->follow, "Follow the job, as `muster run` does");
+  verb.callback([&context, job_id, flags] {
+    context.action = [&context, job_id, flags] { return Rerun(context, *job_id, *flags); };
+  });
+}
+
 void Declare(Verb& verb, Context& context, std::shared_ptr<SubmitFlags> flags) {
   AddJobOptions(verb, flags->job);
   verb.add_option("--idempotency-key", flags->idempotency_key,
-                  "Submit only once: another submission with the same key returns the same job")
+                  "Submit only once: another submission with the same key returns the same job, or "
+                  "fails if its spec differs")
       ->type_name("KEY");
   verb.add_flag("--dry-run", flags->dry_run,
                 "Validate the spec and print it with its defaults; queue nothing");
@@ -141,6 +198,7 @@ void AddSubmitVerbs(CLI::App& app, Context& context) {
             "run a program on eight ranks"},
            {"muster run job.yaml -o json > result.json", "save the finished job as JSON"}}});
   Declare(run, context, run_flags);
+  AddRerun(app, context);
 }
 
 }  // namespace muster::cli

@@ -13,6 +13,7 @@
 #include "coordinator/core/recovery/failures.h"
 #include "coordinator/core/recovery/load.h"
 #include "coordinator/core/rendezvous/rendezvous.h"
+#include "coordinator/core/removals.h"
 #include "coordinator/core/reports.h"
 #include "coordinator/core/requests.h"
 #include "coordinator/core/scheduler/rank_map.h"
@@ -36,6 +37,7 @@ struct Core::Parts {
   // ---- Changing that state
   LifeCycle life_cycle{jobs, nodes, scheduler, rendezvous, failures, context};
   Requests requests{jobs, scheduler, life_cycle, context};
+  Removals removals{jobs, nodes, context};
   Reports reports{jobs, nodes, scheduler, rendezvous, failures, life_cycle, context};
   Sessions sessions{jobs, nodes, scheduler, rendezvous, failures, life_cycle, reports, context};
   // ---- Reading that state
@@ -70,6 +72,8 @@ Effects Core::Step(const Event& event, Time now) {
       [this](const auto& fact) {
         if constexpr (Handles<Requests, decltype(fact)>) {
           parts_->requests.Handle(fact);
+        } else if constexpr (Handles<Removals, decltype(fact)>) {
+          parts_->removals.Handle(fact);
         } else if constexpr (Handles<Sessions, decltype(fact)>) {
           parts_->sessions.Handle(fact);
         } else {

@@ -11,6 +11,7 @@
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "common/ids.h"
+#include "coordinator/core/actor.h"
 #include "coordinator/store/store.h"
 #include "proto/muster/v1/job.pb.h"
 #include "proto/muster/v1/worker.pb.h"
@@ -22,26 +23,37 @@ namespace muster::core {
 
 struct SubmitJob {
   RequestId request;
-  JobId job_id;  // drawn by the service, which draws again after an ALREADY_EXISTS reply
+  JobId job_id;  // drawn by the service, which draws again after an ABORTED reply
   v1::JobSpec spec;
   std::string idempotency_key;
+  Actor actor;
+  std::string spec_digest;  // of the spec as submitted; empty: not compared
 };
 struct CancelJob {
   RequestId request;
   JobId job_id;
   std::optional<absl::Duration> grace_period;
+  Actor actor;
 };
 struct HoldJob {
   RequestId request;
   JobId job_id;
+  Actor actor;
 };
 struct ReleaseJob {
   RequestId request;
   JobId job_id;
+  Actor actor;
 };
 struct RequeueJob {
   RequestId request;
   JobId job_id;
+  Actor actor;
+};
+struct RemoveJob {
+  RequestId request;
+  JobId job_id;
+  Actor actor;
 };
 
 // A request of an operator. Unknown nodes are ignored; the service reads the node afterwards.
@@ -52,6 +64,11 @@ struct CordonNode {
 };
 struct UncordonNode {
   NodeName node;
+};
+struct RemoveNode {
+  RequestId request;
+  NodeName node;
+  Actor actor;
 };
 
 // The first message on a worker's stream.
@@ -75,8 +92,9 @@ struct Tick {
   absl::Duration lag;
 };
 
-using Event = std::variant<SubmitJob, CancelJob, HoldJob, ReleaseJob, RequeueJob, CordonNode,
-                           UncordonNode, SessionOpened, SessionMessage, SessionClosed, Tick>;
+using Event =
+    std::variant<SubmitJob, CancelJob, HoldJob, ReleaseJob, RequeueJob, RemoveJob, CordonNode,
+                 UncordonNode, RemoveNode, SessionOpened, SessionMessage, SessionClosed, Tick>;
 
 // ------------------------------------------------------------------------------------------------
 // Effects.
@@ -87,7 +105,7 @@ struct Send {
 };
 struct Reply {
   RequestId request;
-  absl::StatusOr<v1::Job> job;
+  absl::StatusOr<v1::Job> job;  // an empty job answers RemoveNode
   bool already_existed = false;
 };
 // Ends the stream with this status.

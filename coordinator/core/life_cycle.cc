@@ -272,25 +272,25 @@ void LifeCycle::StopAndRequeue(Job& job, absl::string_view reason, std::string m
   jobs_.SetReason(job, reason, std::move(message));
 }
 
-void LifeCycle::Cancel(Job& job, std::optional<absl::Duration> grace) {
-  constexpr char kMessage[] = "cancelled by user";
+void LifeCycle::Cancel(Job& job, std::optional<absl::Duration> grace, const Actor& actor) {
+  const std::string message = DoneBy("cancelled", actor);
   const absl::Duration grace_period = grace.value_or(GraceOf(job));
   switch (job.state()) {
     case v1::QUEUED:
     case v1::HELD:
-      Finish(job, v1::CANCELLED, reasons::kCancelledByUser, kMessage, /*exit_code=*/1);
+      Finish(job, v1::CANCELLED, reasons::kCancelledByUser, message, /*exit_code=*/1);
       break;
     case v1::STARTING:
     case v1::RUNNING:
-      Stop(job, {v1::CANCELLED, reasons::kCancelledByUser, kMessage, grace_period,
+      Stop(job, {v1::CANCELLED, reasons::kCancelledByUser, message, grace_period,
                  /*abort=*/false});
       break;
     case v1::STOPPING:
       if (job.ending.outcome == v1::FAILED || job.ending.outcome == v1::QUEUED) {
         job.ending.outcome = v1::CANCELLED;
         job.ending.reason = reasons::kCancelledByUser;
-        job.ending.message = kMessage;
-        jobs_.SetReason(job, reasons::kCancelledByUser, kMessage);
+        job.ending.message = message;
+        jobs_.SetReason(job, reasons::kCancelledByUser, message);
       }
       if (grace.has_value() && grace_period < job.ending.grace_period) {
         job.ending.grace_period = grace_period;
@@ -305,15 +305,16 @@ void LifeCycle::Cancel(Job& job, std::optional<absl::Duration> grace) {
   }
 }
 
-void LifeCycle::Hold(Job& job) {
+void LifeCycle::Hold(Job& job, const Actor& actor) {
   scheduler_.Remove(job.id());
-  jobs_.AddEvent(job, events::kHeld, "held by user");
-  jobs_.Transition(job, v1::HELD, reasons::kHeldByUser, "held by user");
+  const std::string message = DoneBy("held", actor);
+  jobs_.AddEvent(job, events::kHeld, message);
+  jobs_.Transition(job, v1::HELD, reasons::kHeldByUser, message);
 }
 
-void LifeCycle::Release(Job& job) {
+void LifeCycle::Release(Job& job, const Actor& actor) {
   scheduler_.Add(job);
-  jobs_.AddEvent(job, events::kReleased, "released by user");
+  jobs_.AddEvent(job, events::kReleased, DoneBy("released", actor));
   jobs_.Transition(job, v1::QUEUED, reasons::kWaitingForResources,
                    "waiting in the queue for resources");
 }

@@ -38,9 +38,9 @@ class LifeCycle {
   // restart.
   void StopAndRequeue(Job& job, absl::string_view reason, std::string message);
   // `grace` replaces the spec's grace period; while the job is STOPPING, it may only shorten it.
-  void Cancel(Job& job, std::optional<absl::Duration> grace);
-  void Hold(Job& job);
-  void Release(Job& job);
+  void Cancel(Job& job, std::optional<absl::Duration> grace, const Actor& actor);
+  void Hold(Job& job, const Actor& actor);
+  void Release(Job& job, const Actor& actor);
   // Continues a job that was active when the coordinator ended.
   void Resume(Job& job);
   // Sends the message that matches the job's state to the node: Launch, World or StopGeneration.

@@ -21,14 +21,14 @@ void Requests::Handle(const CancelJob& event) {
   Job* const job = FindFor(event.request, event.job_id);
   if (job == nullptr) return;
   ReplyLater(event.request, event.job_id);
-  life_cycle_.Cancel(*job, event.grace_period);
+  life_cycle_.Cancel(*job, event.grace_period, event.actor);
 }
 
 void Requests::Handle(const HoldJob& event) {
   Job* const job = FindFor(event.request, event.job_id);
   if (job == nullptr) return;
   if (job->state() == v1::QUEUED) {
-    life_cycle_.Hold(*job);
+    life_cycle_.Hold(*job, event.actor);
   } else if (job->state() != v1::HELD) {
     ReplyError(event.request,
                absl::FailedPreconditionError(absl::StrCat("job ", event.job_id.value(), " is ",
@@ -43,7 +43,7 @@ void Requests::Handle(const ReleaseJob& event) {
   Job* const job = FindFor(event.request, event.job_id);
   if (job == nullptr) return;
   if (job->state() == v1::HELD) {
-    life_cycle_.Release(*job);
+    life_cycle_.Release(*job, event.actor);
   } else if (job->state() != v1::QUEUED) {
     ReplyError(event.request,
                absl::FailedPreconditionError(absl::StrCat("job ", event.job_id.value(), " is ",
@@ -69,7 +69,8 @@ void Requests::Handle(const RequeueJob& event) {
     return;
   }
   if (job->state() != v1::QUEUED) {
-    life_cycle_.StopAndRequeue(*job, reasons::kRequeuedByUser, "requeued by user");
+    life_cycle_.StopAndRequeue(*job, reasons::kRequeuedByUser,
+                               DoneBy("requeued", event.actor));
   }
   ReplyLater(event.request, event.job_id);
 }

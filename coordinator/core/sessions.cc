@@ -75,6 +75,7 @@ void Sessions::Handle(const SessionMessage& event) {
                     absl::InvalidArgumentError("Hello was sent twice in one session"));
       break;
     case v1::WorkerMessage::kLogUnavailable:  // handled by the service
+    case v1::WorkerMessage::kTransferUnavailable:
     case v1::WorkerMessage::KIND_NOT_SET:
       break;
   }

@@ -116,7 +116,7 @@ absl::StatusOr<std::unique_ptr<Authorizer>> Authorizer::Create(AccessOptions opt
 absl::Status Authorizer::Load() {
   std::vector<Entry> entries;
   if (!options_.local_token.empty()) {
-    entries.push_back({Sha256Hex(options_.local_token), Role::kAdmin, "the local token"});
+    entries.push_back({Sha256Hex(options_.local_token), Role::kAdmin, "local"});
   }
   std::string text;
   if (!options_.tokens_file.empty()) {
@@ -142,7 +142,7 @@ absl::Status Authorizer::Load() {
       return wrong(absl::StrCat("the token is shorter than ", kMinTokenBytes,
                                 " characters; generate one with openssl rand -hex 32"));
     }
-    entries.push_back({Sha256Hex(words[1]), role->second,
+    entries.push_back({Sha256Hex(words[1]), role->second, words.size() == 3 ? words[2] : "",
                        words.size() == 3 ? words[2] : absl::StrCat("line ", number)});
   }
   entries_ = std::move(entries);
@@ -170,9 +170,7 @@ void Authorizer::LoadIfChanged() {
   }
 }
 
-absl::Status Authorizer::Check(absl::string_view method, const Caller& caller) {
-  RETURN_IF_ERROR(CheckVersion(caller));
-  if (!options_.require_token) return absl::OkStatus();
+absl::StatusOr<const Authorizer::Entry*> Authorizer::Find(const Caller& caller) {
   if (!caller.token.has_value()) {
     return absl::UnauthenticatedError("the call has no token, and this coordinator requires one");
   }
@@ -183,7 +181,6 @@ absl::Status Authorizer::Check(absl::string_view method, const Caller& caller) {
                                                    security::kTokenPrefix, "TOKEN'"));
   }
   const std::string digest = Sha256Hex(token);
-  absl::MutexLock lock(&mutex_);
   LoadIfChanged();
   const Entry* found = nullptr;
   // Compares with every token, so that the time reveals nothing.
@@ -193,6 +190,21 @@ absl::Status Authorizer::Check(absl::string_view method, const Caller& caller) {
   if (found == nullptr) {
     return absl::UnauthenticatedError("the token of the call is not valid for this coordinator");
   }
+  return found;
+}
+
+absl::StatusOr<core::Actor> Authorizer::Identify(const Caller& caller) {
+  if (!options_.require_token) return core::Actor{"", /*is_admin=*/true};
+  absl::MutexLock lock(&mutex_);
+  ASSIGN_OR_RETURN(const Entry* const found, Find(caller));
+  return core::Actor{found->user, found->role == Role::kAdmin};
+}
+
+absl::Status Authorizer::Check(absl::string_view method, const Caller& caller) {
+  RETURN_IF_ERROR(CheckVersion(caller));
+  if (!options_.require_token) return absl::OkStatus();
+  absl::MutexLock lock(&mutex_);
+  ASSIGN_OR_RETURN(const Entry* const found, Find(caller));
   const std::optional<Role> needed = RoleFor(method);
   if (!needed.has_value()) {
     return absl::PermissionDeniedError(absl::StrCat("no role may call ", method));
@@ -200,7 +212,7 @@ absl::Status Authorizer::Check(absl::string_view method, const Caller& caller) {
   if (!Suffices(found->role, *needed)) {
     return absl::PermissionDeniedError(
         absl::StrCat(method.substr(method.rfind('/') + 1), " requires role ", RoleName(*needed),
-                     ", but token '", found->name, "' has role ", RoleName(found->role)));
+                     ", but token '", found->label, "' has role ", RoleName(found->role)));
   }
   return absl::OkStatus();
 }

@@ -17,6 +17,7 @@
 #include "absl/synchronization/mutex.h"
 #include "common/now.h"
 #include "common/time.h"
+#include "coordinator/core/actor.h"
 
 namespace muster::service {
 
@@ -55,6 +56,10 @@ class Authorizer {
   // once a second; if the reload fails, the previous tokens stay valid.
   absl::Status Check(absl::string_view method, const Caller& caller);
 
+  // The user of a call that Check allowed. Tokens without a NAME have no name, and the local token
+  // is `local`. Errors: UNAUTHENTICATED if the token has been removed since.
+  absl::StatusOr<core::Actor> Identify(const Caller& caller);
+
   // The role that "/package.Service/Method" requires; nullopt for a method that is not in the
   // table.
   static std::optional<Role> RoleFor(absl::string_view method);
@@ -63,7 +68,8 @@ class Authorizer {
   struct Entry {
     std::string digest;  // of the token
     Role role;
-    std::string name;
+    std::string user;          // the token's name; empty if it has none
+    std::string label = user;  // for messages
   };
   // Identifies a version of the tokens file.
   struct Stamp {
@@ -75,6 +81,7 @@ class Authorizer {
   Authorizer(AccessOptions options, std::function<Time()> clock)
       : options_(std::move(options)), clock_(std::move(clock)) {}
 
+  absl::StatusOr<const Entry*> Find(const Caller& caller) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   absl::Status Load() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void LoadIfChanged() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   Stamp ReadStamp() const;

@@ -106,6 +106,27 @@ TEST_F(AuthorizerTest, RolesIncludeLowerRoles) {
   EXPECT_TRUE(absl::IsPermissionDenied(Check(**authorizer, "ClusterService/Unheard", admin)));
 }
 
+TEST_F(AuthorizerTest, IdentifiesUsersByTheNamesOfTheirTokens) {
+  WriteTokens(
+      "submit submit-token-01234 alice\n"
+      "submit submit-token-56789\n"
+      "admin admin-token-012345 carol\n");
+  auto authorizer = Create();
+  ASSERT_TRUE(authorizer.ok()) << authorizer.status();
+  const auto identify = [&](const std::string& token) {
+    Authorizer::Caller caller;
+    caller.token = "Bearer " + token;
+    return (*authorizer)->Identify(caller);
+  };
+  EXPECT_EQ(identify("submit-token-01234")->name, "alice");
+  EXPECT_FALSE(identify("submit-token-01234")->is_admin);
+  EXPECT_EQ(identify("submit-token-56789")->name, "");
+  EXPECT_TRUE(identify("admin-token-012345")->is_admin);
+  EXPECT_EQ(identify(kLocalToken)->name, "local");
+  EXPECT_TRUE(identify(kLocalToken)->is_admin);
+  EXPECT_TRUE(absl::IsUnauthenticated(identify("unknown-token-0123").status()));
+}
+
 TEST_F(AuthorizerTest, DistinguishesMissingAndInvalidTokens) {
   WriteTokens("");
   auto authorizer = Create();

@@ -10,11 +10,17 @@
 #include "common/limits.h"
 #include "common/proto_time.h"
 #include "common/random_id.h"
+#include "common/sha256.h"
 #include "common/status.h"
 #include "common/version.h"
+#include "coordinator/service/caller.h"
+#include "coordinator/service/exec_call.h"
+#include "coordinator/service/read_files_call.h"
 #include "coordinator/service/read_log_call.h"
 #include "coordinator/service/validate.h"
 #include "coordinator/service/watch_job_call.h"
+#include "google/protobuf/io/coded_stream.h"
+#include "google/protobuf/io/zero_copy_stream_impl_lite.h"
 #include "spec/files.h"
 #include "spec/spec.h"
 
@@ -39,6 +45,18 @@ class RefusedStream final : public grpc::ServerWriteReactor<Message> {
   void OnDone() override { delete this; }
 };
 
+// SHA-256 of the spec as submitted. Serialized deterministically: the order of map entries varies.
+std::string DigestOf(const v1::JobSpec& spec) {
+  std::string bytes;
+  {
+    google::protobuf::io::StringOutputStream stream(&bytes);
+    google::protobuf::io::CodedOutputStream coded(&stream);
+    coded.SetSerializationDeterministic(true);
+    spec.SerializeToCodedStream(&coded);
+  }
+  return Sha256Hex(bytes);
+}
+
 absl::Status CheckSize(const google::protobuf::Message& response) {
   if (response.ByteSizeLong() <= limits::kMessageBytes) return absl::OkStatus();
   return absl::ResourceExhaustedError(absl::StrCat("response has ", response.ByteSizeLong(),
@@ -56,21 +74,29 @@ grpc::ServerUnaryReactor* ClusterServiceImpl::Answer(grpc::ServerUnaryReactor* r
   return queued ? reactor : Finish(reactor, ShuttingDown());
 }
 
+absl::StatusOr<core::Actor> ClusterServiceImpl::ActorOf(
+    const grpc::CallbackServerContext& context) {
+  return authorizer_.Identify(CallerOf(context));
+}
+
 template <typename Make>
-grpc::ServerUnaryReactor* ClusterServiceImpl::Change(grpc::ServerUnaryReactor* reactor,
+grpc::ServerUnaryReactor* ClusterServiceImpl::Change(grpc::CallbackServerContext* context,
                                                      const std::string& job, v1::Job* response,
                                                      Make make) {
+  grpc::ServerUnaryReactor* const reactor = context->DefaultReactor();
   const absl::Status valid = ValidateJobName(job);
   if (!valid.ok()) return Finish(reactor, valid);
+  const absl::StatusOr<core::Actor> actor = ActorOf(*context);
+  if (!actor.ok()) return Finish(reactor, actor.status());
   const auto complete = [reactor, response](core::Reply reply) {
-    if (reply.job.ok()) *response = *std::move(reply.job);
+    if (reply.job.ok() && response != nullptr) *response = *std::move(reply.job);
     Finish(reactor, reply.job.status());
   };
   const bool queued = loop_.PushQuery([=, this](core::Core& core, const Time& now) -> Release {
     const absl::StatusOr<JobId> id = core.ResolveJob(job);
     if (!id.ok()) return [reactor, status = id.status()] { Finish(reactor, status); };
     const RequestId request = requests_.Add(complete);
-    if (!loop_.Push(make(request, *id))) {
+    if (!loop_.Push(make(request, *id, *actor))) {
       requests_.Complete({request, ShuttingDown(), false});
     }
     return nullptr;
@@ -113,31 +139,34 @@ grpc::ServerUnaryReactor* ClusterServiceImpl::SubmitJob(grpc::CallbackServerCont
     *response->mutable_job()->mutable_spec() = std::move(spec);
     return Finish(reactor, absl::OkStatus());
   }
-  if (spec.files().empty()) {
-    Submit(reactor, request, std::move(spec), response, kIdAttempts);
+  absl::StatusOr<core::Actor> actor = ActorOf(*context);
+  if (!actor.ok()) return Finish(reactor, actor.status());
+  core::SubmitJob event;
+  event.spec = std::move(spec);
+  event.idempotency_key = request->idempotency_key();
+  event.actor = *std::move(actor);
+  event.spec_digest = DigestOf(request->spec());
+  if (event.spec.files().empty()) {
+    Submit(reactor, std::move(event), response, kIdAttempts);
     return reactor;
   }
-  files_.thread.Post([=, this, spec = std::move(spec)]() mutable {
-    const absl::Status stored = files_.store->CheckStored(spec, files_.clock().wall);
+  files_.thread.Post([=, this, event = std::move(event)]() mutable {
+    const absl::Status stored = files_.store->CheckStored(event.spec, files_.clock().wall);
     if (!stored.ok()) {
       Finish(reactor, stored);
       return;
     }
-    Submit(reactor, request, std::move(spec), response, kIdAttempts);
+    Submit(reactor, std::move(event), response, kIdAttempts);
   });
   return reactor;
 }
 
-void ClusterServiceImpl::Submit(grpc::ServerUnaryReactor* reactor,
-                                const v1::SubmitJobRequest* request, v1::JobSpec spec,
+void ClusterServiceImpl::Submit(grpc::ServerUnaryReactor* reactor, core::SubmitJob event,
                                 v1::SubmitJobResponse* response, int attempts) {
-  core::SubmitJob event;
-  event.job_id = DrawJobId(spec.name());
-  event.spec = spec;
-  event.idempotency_key = request->idempotency_key();
-  event.request = requests_.Add([=, this, spec = std::move(spec)](core::Reply reply) mutable {
-    if (absl::IsAlreadyExists(reply.job.status()) && attempts > 1) {
-      Submit(reactor, request, std::move(spec), response, attempts - 1);
+  event.job_id = DrawJobId(event.spec.name());
+  event.request = requests_.Add([=, this](core::Reply reply) {
+    if (absl::IsAborted(reply.job.status()) && attempts > 1) {
+      Submit(reactor, event, response, attempts - 1);
       return;
     }
     if (reply.job.ok()) *response->mutable_job() = *std::move(reply.job);
@@ -214,36 +243,36 @@ grpc::ServerUnaryReactor* ClusterServiceImpl::CancelJob(grpc::CallbackServerCont
   if (!valid.ok()) return Finish(context->DefaultReactor(), valid);
   std::optional<absl::Duration> grace_period;
   if (request->has_grace_period()) grace_period = FromProto(request->grace_period());
-  return Change(context->DefaultReactor(), request->job_id(), response,
-                [grace_period](RequestId id, const JobId& job) {
-                  return core::CancelJob{id, job, grace_period};
+  return Change(context, request->job_id(), response,
+                [grace_period](RequestId id, const JobId& job, const core::Actor& actor) {
+                  return core::CancelJob{id, job, grace_period, actor};
                 });
 }
 
 grpc::ServerUnaryReactor* ClusterServiceImpl::HoldJob(grpc::CallbackServerContext* context,
                                                       const v1::HoldJobRequest* request,
                                                       v1::Job* response) {
-  return Change(context->DefaultReactor(), request->job_id(), response,
-                [](RequestId id, const JobId& job) {
-                  return core::HoldJob{id, job};
+  return Change(context, request->job_id(), response,
+                [](RequestId id, const JobId& job, const core::Actor& actor) {
+                  return core::HoldJob{id, job, actor};
                 });
 }
 
 grpc::ServerUnaryReactor* ClusterServiceImpl::ReleaseJob(grpc::CallbackServerContext* context,
                                                          const v1::ReleaseJobRequest* request,
                                                          v1::Job* response) {
-  return Change(context->DefaultReactor(), request->job_id(), response,
-                [](RequestId id, const JobId& job) {
-                  return core::ReleaseJob{id, job};
+  return Change(context, request->job_id(), response,
+                [](RequestId id, const JobId& job, const core::Actor& actor) {
+                  return core::ReleaseJob{id, job, actor};
                 });
 }
 
 grpc::ServerUnaryReactor* ClusterServiceImpl::RequeueJob(grpc::CallbackServerContext* context,
                                                          const v1::RequeueJobRequest* request,
                                                          v1::Job* response) {
-  return Change(context->DefaultReactor(), request->job_id(), response,
-                [](RequestId id, const JobId& job) {
-                  return core::RequeueJob{id, job};
+  return Change(context, request->job_id(), response,
+                [](RequestId id, const JobId& job, const core::Actor& actor) {
+                  return core::RequeueJob{id, job, actor};
                 });
 }
 
@@ -325,6 +354,43 @@ grpc::ServerUnaryReactor* ClusterServiceImpl::FindMissingFiles(
 grpc::ServerReadReactor<v1::UploadFileRequest>* ClusterServiceImpl::UploadFile(
     grpc::CallbackServerContext* /*context*/, v1::UploadFileResponse* /*response*/) {
   return StartUploadFile(files_);
+}
+
+grpc::ServerUnaryReactor* ClusterServiceImpl::RemoveNode(grpc::CallbackServerContext* context,
+                                                         const v1::RemoveNodeRequest* request,
+                                                         v1::RemoveNodeResponse* /*response*/) {
+  grpc::ServerUnaryReactor* const reactor = context->DefaultReactor();
+  const absl::Status valid = ValidateNodeName(request->name());
+  if (!valid.ok()) return Finish(reactor, valid);
+  const absl::StatusOr<core::Actor> actor = ActorOf(*context);
+  if (!actor.ok()) return Finish(reactor, actor.status());
+  const RequestId id =
+      requests_.Add([reactor](core::Reply reply) { Finish(reactor, reply.job.status()); });
+  if (!loop_.Push(core::RemoveNode{id, NodeName(request->name()), *actor})) {
+    requests_.Complete({id, ShuttingDown(), false});
+  }
+  return reactor;
+}
+
+grpc::ServerUnaryReactor* ClusterServiceImpl::RemoveJob(grpc::CallbackServerContext* context,
+                                                        const v1::RemoveJobRequest* request,
+                                                        v1::RemoveJobResponse* /*response*/) {
+  return Change(context, request->job_id(), /*response=*/nullptr,
+                [](RequestId id, const JobId& job, const core::Actor& actor) {
+                  return core::RemoveJob{id, job, actor};
+                });
+}
+
+grpc::ServerBidiReactor<v1::ExecInput, v1::ExecOutput>* ClusterServiceImpl::Exec(
+    grpc::CallbackServerContext* context) {
+  return ExecCall::Start(ActorOf(*context), loop_, transfers_.exec);
+}
+
+grpc::ServerWriteReactor<v1::ArchiveChunk>* ClusterServiceImpl::ReadFiles(
+    grpc::CallbackServerContext* context, const v1::ReadFilesRequest* request) {
+  const absl::Status valid = ValidateReadFiles(*request);
+  if (!valid.ok()) return new RefusedStream<v1::ArchiveChunk>(valid);
+  return ReadFilesCall::Start(ActorOf(*context), *request, loop_, transfers_.files);
 }
 
 grpc::ServerUnaryReactor* ClusterServiceImpl::GetVersion(grpc::CallbackServerContext* context,

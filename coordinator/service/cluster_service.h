@@ -8,11 +8,13 @@
 #include "absl/base/thread_annotations.h"
 #include "absl/functional/any_invocable.h"
 #include "absl/synchronization/mutex.h"
+#include "coordinator/service/authorizer.h"
 #include "coordinator/service/core_loop.h"
 #include "coordinator/service/file_calls.h"
 #include "coordinator/service/job_watchers.h"
 #include "coordinator/service/log_relay.h"
 #include "coordinator/service/pending_requests.h"
+#include "coordinator/service/transfers.h"
 #include "proto/muster/v1/cluster.grpc.pb.h"
 
 namespace muster::service {
@@ -21,8 +23,15 @@ namespace muster::service {
 class ClusterServiceImpl : public v1::ClusterService::CallbackService {
  public:
   ClusterServiceImpl(CoreLoop& loop, PendingRequests& requests, JobWatchers& watchers,
-                     LogRelay& logs, FileAccess& files)
-      : loop_(loop), requests_(requests), watchers_(watchers), logs_(logs), files_(files) {}
+                     LogRelay& logs, FileAccess& files, Transfers& transfers,
+                     Authorizer& authorizer)
+      : loop_(loop),
+        requests_(requests),
+        watchers_(watchers),
+        logs_(logs),
+        files_(files),
+        transfers_(transfers),
+        authorizer_(authorizer) {}
 
   grpc::ServerUnaryReactor* SubmitJob(grpc::CallbackServerContext* context,
                                       const v1::SubmitJobRequest* request,
@@ -69,6 +78,16 @@ class ClusterServiceImpl : public v1::ClusterService::CallbackService {
                                              v1::FindMissingFilesResponse* response) override;
   grpc::ServerReadReactor<v1::UploadFileRequest>* UploadFile(
       grpc::CallbackServerContext* context, v1::UploadFileResponse* response) override;
+  grpc::ServerUnaryReactor* RemoveNode(grpc::CallbackServerContext* context,
+                                       const v1::RemoveNodeRequest* request,
+                                       v1::RemoveNodeResponse* response) override;
+  grpc::ServerUnaryReactor* RemoveJob(grpc::CallbackServerContext* context,
+                                      const v1::RemoveJobRequest* request,
+                                      v1::RemoveJobResponse* response) override;
+  grpc::ServerBidiReactor<v1::ExecInput, v1::ExecOutput>* Exec(
+      grpc::CallbackServerContext* context) override;
+  grpc::ServerWriteReactor<v1::ArchiveChunk>* ReadFiles(
+      grpc::CallbackServerContext* context, const v1::ReadFilesRequest* request) override;
   grpc::ServerUnaryReactor* GetVersion(grpc::CallbackServerContext* context,
                                        const v1::GetVersionRequest* request,
                                        v1::GetVersionResponse* response) override;
@@ -77,17 +96,19 @@ class ClusterServiceImpl : public v1::ClusterService::CallbackService {
   using Read = absl::AnyInvocable<absl::Status(core::Core&, const Time&)>;
   // Runs `read` on the core thread and finishes the call with its result.
   grpc::ServerUnaryReactor* Answer(grpc::ServerUnaryReactor* reactor, Read read);
-  // Finds the job by id or unique prefix, pushes the event that `make` creates for it, and finishes
-  // the call with the reply.
+  // The user of the call.
+  absl::StatusOr<core::Actor> ActorOf(const grpc::CallbackServerContext& context);
+  // Finds the job by id or unique prefix, pushes the event that `make` creates for it and the
+  // caller, and finishes the call with the reply. A null `response` leaves out the job.
   template <typename Make>
-  grpc::ServerUnaryReactor* Change(grpc::ServerUnaryReactor* reactor, const std::string& job,
+  grpc::ServerUnaryReactor* Change(grpc::CallbackServerContext* context, const std::string& job,
                                    v1::Job* response, Make make);
   // Pushes the event and finishes the call with the resulting node.
   grpc::ServerUnaryReactor* ChangeNode(grpc::ServerUnaryReactor* reactor, const std::string& node,
                                        core::Event event, v1::Node* response);
   // Submits the job under a random id, and draws another one while the id is taken.
-  void Submit(grpc::ServerUnaryReactor* reactor, const v1::SubmitJobRequest* request,
-              v1::JobSpec spec, v1::SubmitJobResponse* response, int attempts);
+  void Submit(grpc::ServerUnaryReactor* reactor, core::SubmitJob event,
+              v1::SubmitJobResponse* response, int attempts);
   JobId DrawJobId(const std::string& name);
 
   CoreLoop& loop_;
@@ -95,6 +116,8 @@ class ClusterServiceImpl : public v1::ClusterService::CallbackService {
   JobWatchers& watchers_;
   LogRelay& logs_;
   FileAccess& files_;
+  Transfers& transfers_;
+  Authorizer& authorizer_;
 };
 
 }  // namespace muster::service

@@ -26,6 +26,7 @@
 #include "coordinator/service/pending_requests.h"
 #include "coordinator/service/snapshot.h"
 #include "coordinator/service/systemd.h"
+#include "coordinator/service/transfers.h"
 #include "coordinator/service/worker_service.h"
 #include "coordinator/service/worker_sessions.h"
 
@@ -52,18 +53,20 @@ void EndOnCommitFailure(const absl::Status& status) {
 class Coordinator::Impl : public TurnObserver {
  public:
   Impl(const CoordinatorOptions& options, store::Store& store, std::unique_ptr<core::Core> core,
-       std::unique_ptr<files::FileStore> files)
+       std::unique_ptr<files::FileStore> files, std::unique_ptr<Authorizer> authorizer)
       : options_(options),
         logs_(sessions_),
         files_{std::move(files), options.clock, {}},
+        transfers_(sessions_),
         snapshots_([this](const core::Stats& stats) { metrics_.Observe(stats); }, options.clock),
         snapshot_metrics_(
             std::make_shared<SnapshotMetrics>([this] { return snapshots_.Get(); }, options.clock)),
         loop_(std::move(core), store,
               {options.clock, [this](core::Effects effects) { Deliver(std::move(effects)); },
                options.on_commit_failure, this}),
-        cluster_service_(loop_, requests_, watchers_, logs_, files_),
-        worker_service_(loop_, sessions_, logs_, files_) {}
+        authorizer_(std::move(authorizer)),
+        cluster_service_(loop_, requests_, watchers_, logs_, files_, transfers_, *authorizer_),
+        worker_service_(loop_, sessions_, logs_, files_, transfers_) {}
   ~Impl() override;
 
   absl::Status Serve();
@@ -86,15 +89,16 @@ class Coordinator::Impl : public TurnObserver {
   JobWatchers watchers_;
   LogRelay logs_;
   FileAccess files_;
+  Transfers transfers_;
   SnapshotPublisher snapshots_;
   std::shared_ptr<SnapshotMetrics> snapshot_metrics_;
   // Core thread only.
   SteadyTime next_watchdog_;
   SteadyTime next_collection_;
   CoreLoop loop_;
+  const std::unique_ptr<Authorizer> authorizer_;
   ClusterServiceImpl cluster_service_;
   WorkerServiceImpl worker_service_;
-  std::unique_ptr<Authorizer> authorizer_;
   std::atomic<bool> serving_ = false;
   std::unique_ptr<GrpcServer> grpc_;
   std::unique_ptr<http::HttpServer> http_;
@@ -111,7 +115,6 @@ absl::Status Coordinator::Impl::Serve() {
   loop_.Start();
   ASSIGN_OR_RETURN(http_, http::HttpServer::Start(options_.http));
   HandleHttp();
-  ASSIGN_OR_RETURN(authorizer_, Authorizer::Create(options_.access, options_.clock));
   ASSIGN_OR_RETURN(grpc_,
                    GrpcServer::Start(options_.listen,
                                      {{v1::ClusterService::service_full_name(), &cluster_service_},
@@ -183,6 +186,7 @@ Coordinator::Impl::~Impl() {
   const absl::Status ending = absl::UnavailableError("the coordinator is shutting down");
   watchers_.Shutdown();
   logs_.Shutdown();
+  transfers_.Shutdown();
   sessions_.CloseAll(ending);
   // The loop still runs and answers the calls in progress.
   if (grpc_ != nullptr) grpc_->Shutdown(kShutdownPatience);
@@ -209,7 +213,9 @@ absl::StatusOr<std::unique_ptr<Coordinator>> Coordinator::Start(const Coordinato
   }
   for (const std::string& line : effects.logs) LOG(INFO) << line;
   LOG(INFO) << "recovered " << records.size() << " records";
-  auto impl = std::make_unique<Impl>(complete, store, std::move(core), std::move(files));
+  ASSIGN_OR_RETURN(auto authorizer, Authorizer::Create(complete.access, complete.clock));
+  auto impl = std::make_unique<Impl>(complete, store, std::move(core), std::move(files),
+                                     std::move(authorizer));
   RETURN_IF_ERROR(impl->Serve());
   return std::unique_ptr<Coordinator>(new Coordinator(std::move(impl)));
 }
@@ -218,6 +224,9 @@ const Address& Coordinator::grpc_address() const { return impl_->grpc_->address(
 const Address& Coordinator::http_address() const { return impl_->http_->address(); }
 size_t Coordinator::watcher_count() const { return impl_->watchers_.size(); }
 size_t Coordinator::log_transfer_count() const { return impl_->logs_.size(); }
+size_t Coordinator::transfer_count() const {
+  return impl_->transfers_.exec.size() + impl_->transfers_.files.size();
+}
 void Coordinator::Wake() { impl_->loop_.Wake(); }
 
 }  // namespace muster::service

@@ -49,9 +49,10 @@ class Coordinator {
   const Address& grpc_address() const;
   const Address& http_address() const;
 
-  // Numbers of open watches and log transfers. Thread-safe.
+  // Numbers of open watches, log transfers, and execs and copies. Thread-safe.
   size_t watcher_count() const;
   size_t log_transfer_count() const;
+  size_t transfer_count() const;
   // Makes the coordinator read the clock again; for manual clocks in tests. Thread-safe.
   void Wake();
 

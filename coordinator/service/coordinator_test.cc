@@ -70,6 +70,55 @@ TEST_F(JobsTest, SameIdempotencyKeyReturnsSameJob) {
   EXPECT_TRUE(second.already_existed());
 }
 
+TEST_F(JobsTest, SameIdempotencyKeyWithAnotherSpecIsRefused) {
+  v1::SubmitJobRequest request = SubmitRequest("hello");
+  request.set_idempotency_key("key");
+  for (const char* name : {"A", "B", "C", "D"})
+    (*request.mutable_spec()->mutable_env())[name] = "1";
+  v1::SubmitJobResponse first, second;
+  ASSERT_TRUE(Call(*cluster_, &Stub::SubmitJob, request, &first).ok());
+  // The order in which a map is filled makes no difference.
+  request.mutable_spec()->clear_env();
+  for (const char* name : {"D", "C", "B", "A"})
+    (*request.mutable_spec()->mutable_env())[name] = "1";
+  ASSERT_TRUE(Call(*cluster_, &Stub::SubmitJob, request, &second).ok());
+  EXPECT_TRUE(second.already_existed());
+  request.mutable_spec()->set_priority(5);
+  const grpc::Status refused = Call(*cluster_, &Stub::SubmitJob, request, &second);
+  EXPECT_EQ(refused.error_code(), grpc::StatusCode::ALREADY_EXISTS);
+  EXPECT_THAT(refused.error_message(), HasSubstr(first.job().job_id()));
+}
+
+TEST_F(JobsTest, RemovesFinishedJobs) {
+  const std::string id = Submit("hello");
+  v1::RemoveJobRequest remove;
+  remove.set_job_id("hello");
+  v1::RemoveJobResponse removed;
+  EXPECT_EQ(Call(*cluster_, &Stub::RemoveJob, remove, &removed).error_code(),
+            grpc::StatusCode::FAILED_PRECONDITION);
+  v1::CancelJobRequest cancel;
+  cancel.set_job_id(id);
+  v1::Job job;
+  ASSERT_TRUE(Call(*cluster_, &Stub::CancelJob, cancel, &job).ok());
+  ASSERT_TRUE(Call(*cluster_, &Stub::RemoveJob, remove, &removed).ok());
+  EXPECT_EQ(Call(*cluster_, &Stub::RemoveJob, remove, &removed).error_code(),
+            grpc::StatusCode::NOT_FOUND);
+}
+
+TEST_F(JobsTest, RemovesDisconnectedNodes) {
+  auto worker = Connect("node-1");
+  v1::RemoveNodeRequest remove;
+  remove.set_name("node-1");
+  v1::RemoveNodeResponse removed;
+  EXPECT_EQ(Call(*cluster_, &Stub::RemoveNode, remove, &removed).error_code(),
+            grpc::StatusCode::FAILED_PRECONDITION);
+  worker.reset();
+  AwaitCondition([&] { return Call(*cluster_, &Stub::RemoveNode, remove, &removed).ok(); });
+  v1::ListNodesResponse nodes;
+  ASSERT_TRUE(Call(*cluster_, &Stub::ListNodes, v1::ListNodesRequest(), &nodes).ok());
+  EXPECT_EQ(nodes.nodes_size(), 0);
+}
+
 TEST_F(JobsTest, RejectsUnknownAndMalformedJobs) {
   v1::GetJobRequest request;
   v1::Job job;

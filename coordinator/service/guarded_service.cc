@@ -9,7 +9,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/grpc_status.h"
-#include "common/security/call_metadata.h"
+#include "coordinator/service/caller.h"
 
 namespace muster::service {
 namespace {
@@ -34,22 +34,6 @@ void Refuse(const MethodHandler::HandlerParameter& call, const absl::Status& sta
   grpc::internal::CallbackBidiHandler<grpc::ByteBuffer, grpc::ByteBuffer> handler(
       [&status](grpc::CallbackServerContext*) { return new Refusal(status); });
   handler.RunHandler(call);
-}
-
-std::string MetadataOf(const grpc::CallbackServerContext& context, const char* key) {
-  const auto found = context.client_metadata().find(key);
-  if (found == context.client_metadata().end()) return "";
-  return std::string(found->second.data(), found->second.size());
-}
-
-Authorizer::Caller CallerOf(const grpc::CallbackServerContext& context) {
-  Authorizer::Caller caller;
-  if (context.client_metadata().count(security::kTokenKey) > 0) {
-    caller.token = MetadataOf(context, security::kTokenKey);
-  }
-  caller.protocol_version = MetadataOf(context, security::kProtocolVersionKey);
-  caller.software_version = MetadataOf(context, security::kSoftwareVersionKey);
-  return caller;
 }
 
 class GuardedHandler final : public MethodHandler {

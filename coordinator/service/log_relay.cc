@@ -16,7 +16,6 @@ absl::StatusOr<TransferId> LogRelay::Open(SessionId session, std::shared_ptr<Log
     return absl::ResourceExhaustedError(
         absl::StrCat(limits::kLogTransfers, " log transfers are in progress, the limit"));
   }
-  // Random, so that a worker cannot guess the id of another worker's transfer.
   TransferId id;
   do {
     id = TransferId(RandomId());

@@ -13,12 +13,11 @@
 #include "absl/status/statusor.h"
 #include "absl/synchronization/mutex.h"
 #include "common/ids.h"
+#include "coordinator/service/transfer_id.h"
 #include "coordinator/service/worker_sessions.h"
 #include "proto/muster/v1/cluster.pb.h"
 
 namespace muster::service {
-
-using TransferId = StrongId<struct TransferIdTag, uint64_t>;
 
 // The client side. The relay calls it without holding its lock.
 class LogReader {

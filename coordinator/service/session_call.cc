@@ -11,19 +11,32 @@
 #include "coordinator/service/validate.h"
 
 namespace muster::service {
+namespace {
+
+// The status that a worker reports. Its code comes from the wire: OK and unknown codes are not
+// passed on.
+template <typename Report>
+absl::Status StatusIn(const Report& report) {
+  const absl::Status status(static_cast<absl::StatusCode>(report.code()), report.message());
+  if (!status.ok() && status.code() != absl::StatusCode::kUnknown) return status;
+  return absl::UnknownError(report.message());
+}
+
+}  // namespace
 
 SessionCall::SessionCall(grpc::CallbackServerContext* context, CoreLoop& loop,
-                         WorkerSessions& sessions, LogRelay& logs)
+                         WorkerSessions& sessions, LogRelay& logs, Transfers& transfers)
     : context_(context),
       loop_(loop),
       sessions_(sessions),
       logs_(logs),
+      transfers_(transfers),
       peer_(context->peer()),
       node_name_(peer_) {}
 
 SessionCall* SessionCall::Start(grpc::CallbackServerContext* context, CoreLoop& loop,
-                                WorkerSessions& sessions, LogRelay& logs) {
-  std::shared_ptr<SessionCall> call(new SessionCall(context, loop, sessions, logs));
+                                WorkerSessions& sessions, LogRelay& logs, Transfers& transfers) {
+  std::shared_ptr<SessionCall> call(new SessionCall(context, loop, sessions, logs, transfers));
   absl::MutexLock lock(&call->mutex_);
   call->self_ = call;
   call->StartRead(&call->incoming_);
@@ -82,12 +95,13 @@ absl::Status SessionCall::Forward(SessionId id) {
   RETURN_IF_ERROR(ValidateWorkerMessage(incoming_));
   if (incoming_.has_log_unavailable()) {
     const v1::LogUnavailable& report = incoming_.log_unavailable();
-    // The code comes from the wire: OK and unknown codes are not passed on.
-    absl::Status status(static_cast<absl::StatusCode>(report.code()), report.message());
-    if (status.ok() || status.code() == absl::StatusCode::kUnknown) {
-      status = absl::UnknownError(report.message());
-    }
-    logs_.Unavailable(id, TransferId(report.transfer()), std::move(status));
+    logs_.Unavailable(id, TransferId(report.transfer()), StatusIn(report));
+    ReadOn();
+    return absl::OkStatus();
+  }
+  if (incoming_.has_transfer_unavailable()) {
+    const v1::TransferUnavailable& report = incoming_.transfer_unavailable();
+    transfers_.Unavailable(id, TransferId(report.transfer()), StatusIn(report));
     ReadOn();
     return absl::OkStatus();
   }
@@ -166,6 +180,7 @@ void SessionCall::Ended() {
   }
   sessions_.Remove(id);
   logs_.SessionEnded(id);
+  transfers_.SessionEnded(id);
   loop_.Push(core::SessionClosed{id});
 }
 

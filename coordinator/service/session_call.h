@@ -13,6 +13,7 @@
 #include "common/ids.h"
 #include "coordinator/service/core_loop.h"
 #include "coordinator/service/log_relay.h"
+#include "coordinator/service/transfers.h"
 #include "coordinator/service/worker_sessions.h"
 #include "grpcpp/grpcpp.h"
 #include "proto/muster/v1/worker.pb.h"
@@ -30,7 +31,7 @@ class SessionCall final : public grpc::ServerBidiReactor<v1::WorkerMessage, v1::
                           public std::enable_shared_from_this<SessionCall> {
  public:
   static SessionCall* Start(grpc::CallbackServerContext* context, CoreLoop& loop,
-                            WorkerSessions& sessions, LogRelay& logs);
+                            WorkerSessions& sessions, LogRelay& logs, Transfers& transfers);
 
   void Send(v1::CoordinatorMessage message) override ABSL_LOCKS_EXCLUDED(mutex_);
   void Close(absl::Status status) override ABSL_LOCKS_EXCLUDED(mutex_);
@@ -42,11 +43,11 @@ class SessionCall final : public grpc::ServerBidiReactor<v1::WorkerMessage, v1::
 
  private:
   SessionCall(grpc::CallbackServerContext* context, CoreLoop& loop, WorkerSessions& sessions,
-              LogRelay& logs);
+              LogRelay& logs, Transfers& transfers);
   absl::Status Open() ABSL_LOCKS_EXCLUDED(mutex_);
   absl::Status Forward(SessionId id);
   void ReadOn() ABSL_LOCKS_EXCLUDED(mutex_);
-  // Reports the end of the session to the core and the log relay, once.
+  // Reports the end of the session to the core and its transfers, once.
   void Ended() ABSL_LOCKS_EXCLUDED(mutex_);
   void FinishWhenWritten(absl::Status status) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
@@ -54,6 +55,7 @@ class SessionCall final : public grpc::ServerBidiReactor<v1::WorkerMessage, v1::
   CoreLoop& loop_;
   WorkerSessions& sessions_;
   LogRelay& logs_;
+  Transfers& transfers_;
   const std::string peer_;
 
   v1::WorkerMessage incoming_;  // of the read in progress

@@ -19,6 +19,11 @@ namespace {
 
 // A job id is a name, a dash and five characters.
 constexpr size_t kJobIdLength = limits::kNameLength + 6;
+// Of a terminal, in characters; the kernel stores 16 bits.
+constexpr uint32_t kLongestSide = 65535;
+constexpr int kLastSignal = 64;
+constexpr size_t kExecCommandBytes = 128 << 10;
+constexpr size_t kPathBytes = 4096;
 
 template <typename... Words>
 absl::Status Invalid(const Words&... words) {
@@ -84,6 +89,11 @@ absl::Status ValidateSlots(const v1::SlotReport& report) {
   return absl::OkStatus();
 }
 
+absl::Status ValidateRankNumber(uint32_t rank) {
+  if (rank < limits::kRanksPerJob) return absl::OkStatus();
+  return Invalid("rank is ", rank, "; the limit is ", limits::kRanksPerJob - 1);
+}
+
 absl::Status ValidateKey(absl::string_view job, absl::string_view key) {
   RETURN_IF_ERROR(ValidateJobName(job));
   if (key.empty()) return Invalid("the key is empty");
@@ -143,9 +153,49 @@ absl::Status ValidateReadLog(const v1::ReadLogRequest& request) {
   if (request.stream() != v1::STDOUT && request.stream() != v1::STDERR) {
     return Invalid("stream is neither STDOUT nor STDERR");
   }
-  if (request.rank() >= limits::kRanksPerJob)
-    return Invalid("rank is ", request.rank(), "; the limit is ", limits::kRanksPerJob - 1);
+  return ValidateRankNumber(request.rank());
+}
+
+absl::Status ValidateExecStart(const v1::ExecInput& input) {
+  if (!input.has_start()) return Invalid("the first message of the stream is not a start");
+  const v1::ExecInput::Start& start = input.start();
+  RETURN_IF_ERROR(ValidateJobName(start.job_id()));
+  RETURN_IF_ERROR(ValidateRankNumber(start.rank()));
+  if (start.command().empty() || start.command(0).empty()) return Invalid("command is empty");
+  RETURN_IF_ERROR(CheckLength("term", start.term().size(), limits::kLabelBytes));
+  return CheckLength("command", start.ByteSizeLong(), kExecCommandBytes);
+}
+
+absl::Status ValidateExecInput(const v1::ExecInput& input) {
+  switch (input.kind_case()) {
+    case v1::ExecInput::kStdinData:
+      return CheckLength("stdin_data", input.stdin_data().size(), limits::kLogChunkBytes);
+    case v1::ExecInput::kSize:
+      if (input.size().rows() <= kLongestSide && input.size().columns() <= kLongestSide) break;
+      return Invalid("the terminal's size is ", input.size().rows(), " x ", input.size().columns(),
+                     "; the limit is ", kLongestSide);
+    case v1::ExecInput::kSignal:
+      if (input.signal() > 0 && input.signal() <= kLastSignal) break;
+      return Invalid("signal is ", input.signal(), "; it must be from 1 to ", kLastSignal);
+    case v1::ExecInput::kStdinEnd:
+      break;
+    case v1::ExecInput::kStart:
+    case v1::ExecInput::KIND_NOT_SET:
+      return Invalid("the message is not input of a started command");
+  }
   return absl::OkStatus();
+}
+
+absl::Status ValidateExecOutput(const v1::ExecOutput& output) {
+  RETURN_IF_ERROR(CheckLength("stdout_data", output.stdout_data().size(), limits::kLogChunkBytes));
+  return CheckLength("stderr_data", output.stderr_data().size(), limits::kLogChunkBytes);
+}
+
+absl::Status ValidateReadFiles(const v1::ReadFilesRequest& request) {
+  RETURN_IF_ERROR(ValidateJobName(request.job_id()));
+  RETURN_IF_ERROR(ValidateRankNumber(request.rank()));
+  if (request.path().empty()) return Invalid("path is empty");
+  return CheckLength("path", request.path().size(), kPathBytes);
 }
 
 absl::Status ValidateHello(const v1::Hello& hello) {
@@ -208,6 +258,9 @@ absl::Status ValidateWorkerMessage(const v1::WorkerMessage& message) {
       return ValidateSlots(message.slots());
     case v1::WorkerMessage::kLogUnavailable:
       return CheckLength("message", message.log_unavailable().message().size(),
+                         limits::kReportedTextBytes);
+    case v1::WorkerMessage::kTransferUnavailable:
+      return CheckLength("message", message.transfer_unavailable().message().size(),
                          limits::kReportedTextBytes);
     case v1::WorkerMessage::KIND_NOT_SET:
       return Invalid("the message is of an unknown kind");

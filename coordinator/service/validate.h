@@ -32,6 +32,13 @@ absl::Status ValidateReadLog(const v1::ReadLogRequest& request);
 
 absl::Status ValidateFindMissingFiles(const v1::FindMissingFilesRequest& request);
 
+// Checks the first message of an exec, a later one, and one of its output.
+absl::Status ValidateExecStart(const v1::ExecInput& input);
+absl::Status ValidateExecInput(const v1::ExecInput& input);
+absl::Status ValidateExecOutput(const v1::ExecOutput& output);
+
+absl::Status ValidateReadFiles(const v1::ReadFilesRequest& request);
+
 // Checks the first message of a session. Errors: FAILED_PRECONDITION for another protocol version,
 // otherwise INVALID_ARGUMENT.
 absl::Status ValidateHello(const v1::Hello& hello);

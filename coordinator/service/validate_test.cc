@@ -127,5 +127,41 @@ TEST(ValidateTest, PeerHost) {
   EXPECT_EQ(PeerHost(""), "");
 }
 
+TEST(ValidateTest, Exec) {
+  v1::ExecInput input;
+  ExpectInvalid(ValidateExecStart(input), "not a start");
+  input.mutable_start()->set_job_id("job");
+  ExpectInvalid(ValidateExecStart(input), "command is empty");
+  input.mutable_start()->add_command("ps");
+  EXPECT_TRUE(ValidateExecStart(input).ok());
+  ExpectInvalid(ValidateExecInput(input), "not input of a started command");
+  input.mutable_start()->add_command(std::string(200000, 'x'));
+  ExpectInvalid(ValidateExecStart(input), "command");
+  input.set_signal(0);
+  ExpectInvalid(ValidateExecInput(input), "signal is 0; it must be from 1 to 64");
+  input.set_signal(2);
+  EXPECT_TRUE(ValidateExecInput(input).ok());
+  input.mutable_size()->set_rows(65536);
+  ExpectInvalid(ValidateExecInput(input), "65536 x 0; the limit is 65535");
+  input.set_stdin_data(std::string(limits::kLogChunkBytes + 1, 'x'));
+  ExpectInvalid(ValidateExecInput(input), "stdin_data");
+  v1::ExecOutput output;
+  output.set_stderr_data(std::string(limits::kLogChunkBytes + 1, 'x'));
+  ExpectInvalid(ValidateExecOutput(output), "stderr_data");
+}
+
+TEST(ValidateTest, ReadFiles) {
+  v1::ReadFilesRequest request;
+  request.set_job_id("job");
+  ExpectInvalid(ValidateReadFiles(request), "path is empty");
+  request.set_path("model.pt");
+  EXPECT_TRUE(ValidateReadFiles(request).ok());
+  request.set_rank(limits::kRanksPerJob);
+  ExpectInvalid(ValidateReadFiles(request), "rank is");
+  request.set_rank(0);
+  request.set_path(std::string(5000, 'x'));
+  ExpectInvalid(ValidateReadFiles(request), "path");
+}
+
 }  // namespace
 }  // namespace muster::service

@@ -1,13 +1,15 @@
 #include "coordinator/service/worker_service.h"
 
+#include "coordinator/service/send_files_call.h"
 #include "coordinator/service/send_log_call.h"
+#include "coordinator/service/serve_exec_call.h"
 #include "coordinator/service/session_call.h"
 
 namespace muster::service {
 
 grpc::ServerBidiReactor<v1::WorkerMessage, v1::CoordinatorMessage>* WorkerServiceImpl::Session(
     grpc::CallbackServerContext* context) {
-  return SessionCall::Start(context, loop_, sessions_, logs_);
+  return SessionCall::Start(context, loop_, sessions_, logs_, transfers_);
 }
 
 grpc::ServerReadReactor<v1::SendLogRequest>* WorkerServiceImpl::SendLog(
@@ -18,6 +20,16 @@ grpc::ServerReadReactor<v1::SendLogRequest>* WorkerServiceImpl::SendLog(
 grpc::ServerWriteReactor<v1::FetchFileResponse>* WorkerServiceImpl::FetchFile(
     grpc::CallbackServerContext* /*context*/, const v1::FetchFileRequest* request) {
   return StartFetchFile(files_, *request);
+}
+
+grpc::ServerBidiReactor<v1::ServeExecRequest, v1::ExecInput>* WorkerServiceImpl::ServeExec(
+    grpc::CallbackServerContext* context) {
+  return ServeExecCall::Start(context, transfers_.exec);
+}
+
+grpc::ServerReadReactor<v1::SendFilesRequest>* WorkerServiceImpl::SendFiles(
+    grpc::CallbackServerContext* context, v1::SendFilesResponse* /*response*/) {
+  return SendFilesCall::Start(context, transfers_.files);
 }
 
 }  // namespace muster::service

@@ -6,6 +6,7 @@
 #include "coordinator/service/core_loop.h"
 #include "coordinator/service/file_calls.h"
 #include "coordinator/service/log_relay.h"
+#include "coordinator/service/transfers.h"
 #include "coordinator/service/worker_sessions.h"
 #include "proto/muster/v1/worker.grpc.pb.h"
 
@@ -14,8 +15,9 @@ namespace muster::service {
 // All referenced objects must outlive the server with which this service is registered.
 class WorkerServiceImpl : public v1::WorkerService::CallbackService {
  public:
-  WorkerServiceImpl(CoreLoop& loop, WorkerSessions& sessions, LogRelay& logs, FileAccess& files)
-      : loop_(loop), sessions_(sessions), logs_(logs), files_(files) {}
+  WorkerServiceImpl(CoreLoop& loop, WorkerSessions& sessions, LogRelay& logs, FileAccess& files,
+                    Transfers& transfers)
+      : loop_(loop), sessions_(sessions), logs_(logs), files_(files), transfers_(transfers) {}
 
   grpc::ServerBidiReactor<v1::WorkerMessage, v1::CoordinatorMessage>* Session(
       grpc::CallbackServerContext* context) override;
@@ -23,12 +25,17 @@ class WorkerServiceImpl : public v1::WorkerService::CallbackService {
                                                        v1::SendLogResponse* response) override;
   grpc::ServerWriteReactor<v1::FetchFileResponse>* FetchFile(
       grpc::CallbackServerContext* context, const v1::FetchFileRequest* request) override;
+  grpc::ServerBidiReactor<v1::ServeExecRequest, v1::ExecInput>* ServeExec(
+      grpc::CallbackServerContext* context) override;
+  grpc::ServerReadReactor<v1::SendFilesRequest>* SendFiles(
+      grpc::CallbackServerContext* context, v1::SendFilesResponse* response) override;
 
  private:
   CoreLoop& loop_;
   WorkerSessions& sessions_;
   LogRelay& logs_;
   FileAccess& files_;
+  Transfers& transfers_;
 };
 
 }  // namespace muster::service

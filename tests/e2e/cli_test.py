@@ -164,8 +164,12 @@ class FormatsTest(unittest.TestCase):
             self.check(cluster, ["wait", over], over, status=3)
             self.check(cluster, ["run", spec], r"quick-\w+")
             self.check(cluster, ["local", spec], r"quick-\w+")
-            # `help` prints the same page in every format.
-            self.assertEqual(set(walks) | {("wait",), ("run",), ("local",), ("help",)}, set(all_verbs()))
+            self.check(cluster, ["rerun", over], r"over-\w+")
+            # exec and cp have no formats; rm and node remove change what they print: see cp_rm_test. `help` prints the
+            # same page in every format.
+            others = {("wait",), ("run",), ("local",), ("rerun",), ("exec",), ("cp",), ("rm",), ("node", "remove"),
+                      ("help",)}
+            self.assertEqual(set(walks) | others, set(all_verbs()))
 
     def test_job_output_cannot_control_terminal(self):
         with Cluster(nodes=1) as cluster:

@@ -4,6 +4,8 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <filesystem>
+#include <system_error>
 #include <utility>
 #include <vector>
 
@@ -23,6 +25,7 @@
 #include "glog/logging.h"
 #include "worker/agent/data_directory.h"
 #include "worker/agent/event_loop.h"
+#include "worker/agent/exec/transfer_server.h"
 #include "worker/agent/files/file_placer.h"
 #include "worker/agent/generation/devices.h"
 #include "worker/agent/generation/generation_table.h"
@@ -86,7 +89,17 @@ class AgentImpl final : public Agent {
         [this](uint64_t transfer, const absl::Status& status) { RefuseLog(transfer, status); },
         options_.security);
     log_server_ = std::move(logs);
-    loop_->RunAndWait([this] { logs_on_loop_ = log_server_.get(); });
+    transfer_server_ = std::make_unique<TransferServer>(
+        TransferServer::Options{options_.coordinator, options_.security, options_.name,
+                                options_.shim_binary,
+                                [this](uint64_t transfer, const absl::Status& status) {
+                                  RefuseTransfer(transfer, status);
+                                }},
+        *directory_);
+    loop_->RunAndWait([this] {
+      logs_on_loop_ = log_server_.get();
+      transfers_on_loop_ = transfer_server_.get();
+    });
     session_ = std::make_unique<Session>(options_.coordinator, *loop_, board_, SessionEvents(),
                                          options_.security);
     loop_->RunAndWait([this] { session_on_loop_ = session_.get(); });
@@ -100,9 +113,11 @@ class AgentImpl final : public Agent {
     loop_->RunAndWait([this] {
       session_on_loop_ = nullptr;
       logs_on_loop_ = nullptr;
+      transfers_on_loop_ = nullptr;
     });
     session_.reset();
     log_server_.reset();
+    transfer_server_.reset();
     sweeper_.reset();
     files_.reset();
     gpu_metrics_.reset();
@@ -157,6 +172,9 @@ class AgentImpl final : public Agent {
     };
     context.on_rank_exited = [this](const std::string& job_id, uint64_t generation, uint32_t rank) {
       if (logs_on_loop_ != nullptr) logs_on_loop_->OnRankExited(job_id, generation, rank);
+      if (transfers_on_loop_ != nullptr) {
+        transfers_on_loop_->OnRankExited(job_id, generation, rank);
+      }
     };
     return context;
   }
@@ -194,6 +212,7 @@ class AgentImpl final : public Agent {
     events.on_lost = [this](const absl::Status&) {
       status_.session_up = false;
       if (logs_on_loop_ != nullptr) logs_on_loop_->CloseAll();
+      if (transfers_on_loop_ != nullptr) transfers_on_loop_->CloseAll();
       table_->OnCoordinatorLost();
     };
     events.on_refused = on_refused_;
@@ -254,13 +273,25 @@ class AgentImpl final : public Agent {
       case v1::CoordinatorMessage::kReleaseBarrier:
         return table_->OnReleaseBarrier(message.release_barrier());
       case v1::CoordinatorMessage::kForget:
-        return table_->OnForget(message.forget());
+        table_->OnForget(message.forget());
+        if (message.forget().delete_files()) DeleteFiles(message.forget().job_id());
+        return;
       case v1::CoordinatorMessage::kWaitNotice:
         return table_->OnWaitNotice(message.wait_notice());
       case v1::CoordinatorMessage::kOpenLog:
         return OpenLog(message.open_log());
       case v1::CoordinatorMessage::kCloseLog:
         if (logs_on_loop_ != nullptr) logs_on_loop_->Close(message.close_log().transfer());
+        return;
+      case v1::CoordinatorMessage::kOpenExec:
+        return OpenExec(message.open_exec());
+      case v1::CoordinatorMessage::kOpenFiles:
+        if (transfers_on_loop_ != nullptr) transfers_on_loop_->OpenFiles(message.open_files());
+        return;
+      case v1::CoordinatorMessage::kCloseTransfer:
+        if (transfers_on_loop_ != nullptr) {
+          transfers_on_loop_->Close(message.close_transfer().transfer());
+        }
         return;
       case v1::CoordinatorMessage::kWelcome:
       case v1::CoordinatorMessage::kHeartbeatAck:
@@ -277,6 +308,39 @@ class AgentImpl final : public Agent {
     }
     Generation* const generation = table_->Find(request.job_id(), request.generation());
     logs_on_loop_->Open(open, generation != nullptr && generation->RankIsLive(request.rank()));
+  }
+
+  void OpenExec(const v1::OpenExec& open) {
+    if (transfers_on_loop_ == nullptr) return;
+    const Generation* const generation = table_->Find(open.job_id(), open.generation());
+    transfers_on_loop_->OpenExec(
+        open, generation != nullptr && generation->RankIsLive(open.start().rank()));
+  }
+
+  // Deletes the logs and directories of a job that was removed.
+  void DeleteFiles(const std::string& job_id) {
+    const absl::Status valid = CheckJobId(job_id);
+    if (!valid.ok() || table_->NewestGeneration(job_id) != 0) {
+      LOG(WARNING) << "not deleting the files of " << job_id << ": "
+                   << (valid.ok() ? "it has ranks on this node" : valid.message());
+      return;
+    }
+    sweeper_->Post([path = directory_->Job(job_id)] {
+      std::error_code error;
+      std::filesystem::remove_all(path, error);
+      LOG_IF(WARNING, error) << "cannot delete " << path << ": " << error.message();
+    });
+  }
+
+  void RefuseTransfer(uint64_t transfer, const absl::Status& status) {
+    v1::WorkerMessage message;
+    v1::TransferUnavailable& refusal = *message.mutable_transfer_unavailable();
+    refusal.set_transfer(transfer);
+    refusal.set_code(status.raw_code());
+    refusal.set_message(std::string(status.message()));
+    loop_->Post([this, message = std::move(message)] {
+      if (session_on_loop_ != nullptr) session_on_loop_->Send(message);
+    });
   }
 
   void RefuseLog(uint64_t transfer, const absl::Status& status) {
@@ -328,14 +392,16 @@ class AgentImpl final : public Agent {
   std::shared_ptr<prometheus::Collectable> gpu_metrics_;  // null without GPUs
   std::unique_ptr<http::HttpServer> http_;
   std::unique_ptr<LogServer> log_server_;
+  std::unique_ptr<TransferServer> transfer_server_;
   std::unique_ptr<Session> session_;
   // Used on the loop only.
   bool leaving_ = false;
   std::string address_;
   std::string interface_;
   SteadyTime next_sweep_;
-  // The same two objects for use on the loop; null before they exist and during shutdown.
+  // The same objects for use on the loop; null before they exist and during shutdown.
   LogServer* logs_on_loop_ = nullptr;
+  TransferServer* transfers_on_loop_ = nullptr;
   Session* session_on_loop_ = nullptr;
 };
 

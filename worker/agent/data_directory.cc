@@ -114,6 +114,10 @@ std::string DataDirectory::LaunchFile(const std::string& job_id, uint64_t genera
   return absl::StrCat(Generation(job_id, generation), "/launch.pb");
 }
 
+std::string DataDirectory::NewestLaunchFile(const std::string& job_id) const {
+  return absl::StrCat(Job(job_id), "/launch.pb");
+}
+
 std::string DataDirectory::Logs(const std::string& job_id, uint64_t generation) const {
   return absl::StrCat(Job(job_id), "/logs/", kGenerationPrefix, generation);
 }

@@ -4,6 +4,7 @@
 //   run/rank.sock                           socket of the rank service
 //   cache/                                  unpacked data sets, shared by all ranks
 //   files/                                  contents of jobs' files, see files/file_cache.h
+//   jobs/JOB/launch.pb                      the newest launch, with the job's directories
 //   jobs/JOB/generation-K/launch.pb         the launch; world.pb once the world is known; for a
 //                                           command job, master: its endpoint
 //   jobs/JOB/generation-K/rank-0007/        one shim: instructions, shim.sock, report.pb, exit; for
@@ -53,6 +54,7 @@ class DataDirectory {
   std::string ErrorFile(const std::string& job_id, uint64_t generation, uint32_t rank) const;
   std::string ProgressFile(const std::string& job_id, uint64_t generation, uint32_t rank) const;
   std::string LaunchFile(const std::string& job_id, uint64_t generation) const;
+  std::string NewestLaunchFile(const std::string& job_id) const;
   std::string Logs(const std::string& job_id, uint64_t generation) const;
   std::string Log(const std::string& job_id, uint64_t generation, uint32_t rank,
                   v1::LogStream stream) const;

@@ -50,10 +50,16 @@ void EventLoop::RunAndWait(Closure closure) {
   done.WaitForNotification();
 }
 
-void EventLoop::Watch(int fd, Closure on_readable) {
-  watched_[fd] = std::make_shared<Closure>(std::move(on_readable));
+void EventLoop::Watch(int fd, Closure on_readable) { Add(fd, EPOLLIN, std::move(on_readable)); }
+
+void EventLoop::WatchWritable(int fd, Closure on_writable) {
+  Add(fd, EPOLLOUT, std::move(on_writable));
+}
+
+void EventLoop::Add(int fd, uint32_t events, Closure closure) {
+  watched_[fd] = std::make_shared<Closure>(std::move(closure));
   epoll_event event = {};
-  event.events = EPOLLIN;
+  event.events = events;
   event.data.fd = fd;
   epoll_ctl(epoll_, EPOLL_CTL_ADD, fd, &event);
 }
@@ -97,8 +103,8 @@ void EventLoop::Run() {
     for (int i = 0; i < n; ++i) {
       const auto it = watched_.find(events[i].data.fd);
       if (it == watched_.end()) continue;  // unwatched by an earlier callback
-      const std::shared_ptr<Closure> on_readable = it->second;
-      (*on_readable)();
+      const std::shared_ptr<Closure> closure = it->second;
+      (*closure)();
     }
   }
 }

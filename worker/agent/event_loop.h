@@ -42,11 +42,15 @@ class EventLoop {
 
   // Calls `on_readable` while `fd` is readable or has been closed by its peer.
   void Watch(int fd, Closure on_readable);
+  // Calls `on_writable` while `fd` accepts data or is broken. A descriptor is watched either for
+  // reading or for writing.
+  void WatchWritable(int fd, Closure on_writable);
   void Unwatch(int fd);
   TimerId RunAfter(absl::Duration delay, Closure closure);
   void Cancel(TimerId timer);
 
  private:
+  void Add(int fd, uint32_t events, Closure closure);
   void Run();
   void RunPosted() ABSL_LOCKS_EXCLUDED(mutex_);
   void RunDueTimers();

@@ -1,5 +1,6 @@
 #include "worker/agent/event_loop.h"
 
+#include <fcntl.h>
 #include <unistd.h>
 
 #include <memory>
@@ -65,6 +66,29 @@ TEST(EventLoopTest, WatchesDescriptorsUntilUnwatched) {
   ASSERT_TRUE(called.WaitForNotificationWithTimeout(absl::Seconds(20)));
   loop.RunAndWait([] {});
   EXPECT_EQ(calls, 1);
+  close(ends[0]);
+  close(ends[1]);
+}
+
+TEST(EventLoopTest, WatchesForWritableDescriptors) {
+  EventLoop loop("test");
+  int ends[2];
+  ASSERT_EQ(pipe2(ends, O_NONBLOCK), 0);
+  std::string block(4096, 'x');
+  while (write(ends[1], block.data(), block.size()) > 0) {
+  }
+  absl::Notification called;
+  loop.RunAndWait([&] {
+    loop.WatchWritable(ends[1], [&] {
+      loop.Unwatch(ends[1]);
+      called.Notify();
+    });
+  });
+  loop.RunAndWait([] {});
+  EXPECT_FALSE(called.HasBeenNotified());
+  while (read(ends[0], block.data(), block.size()) > 0) {
+  }
+  EXPECT_TRUE(called.WaitForNotificationWithTimeout(absl::Seconds(20)));
   close(ends[0]);
   close(ends[1]);
 }

@@ -92,6 +92,44 @@ class ScriptedCoordinator::Impl final : public v1::WorkerService::Service {
     return grpc::Status::OK;
   }
 
+  grpc::Status ServeExec(
+      grpc::ServerContext* context,
+      grpc::ServerReaderWriter<v1::ExecInput, v1::ServeExecRequest>* stream) override {
+    v1::ServeExecRequest request;
+    uint64_t transfer = 0;
+    while (stream->Read(&request)) {
+      absl::MutexLock lock(&mutex_);
+      if (transfer == 0) transfer = request.transfer();
+      execs_[transfer] = {context, stream};
+      Stream& seen = streams_[transfer];
+      const v1::ExecOutput& output = request.output();
+      seen.out += output.stdout_data();
+      seen.err += output.stderr_data();
+      if (output.has_exit_code()) seen.exit_code = output.exit_code();
+    }
+    absl::MutexLock lock(&mutex_);
+    execs_.erase(transfer);
+    streams_[transfer].finished = true;
+    streams_[transfer].cancelled = context->IsCancelled();
+    return grpc::Status::OK;
+  }
+
+  grpc::Status SendFiles(grpc::ServerContext* context,
+                         grpc::ServerReader<v1::SendFilesRequest>* reader,
+                         v1::SendFilesResponse*) override {
+    v1::SendFilesRequest request;
+    uint64_t transfer = 0;
+    while (reader->Read(&request)) {
+      absl::MutexLock lock(&mutex_);
+      if (transfer == 0) transfer = request.transfer();
+      streams_[transfer].out += request.chunk().data();
+    }
+    absl::MutexLock lock(&mutex_);
+    streams_[transfer].finished = true;
+    streams_[transfer].cancelled = context->IsCancelled();
+    return grpc::Status::OK;
+  }
+
   void WriteWelcome() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
     v1::CoordinatorMessage reply;
     v1::Welcome& welcome = *reply.mutable_welcome();
@@ -125,6 +163,12 @@ class ScriptedCoordinator::Impl final : public v1::WorkerService::Service {
   std::vector<v1::WorkerMessage> messages_ ABSL_GUARDED_BY(mutex_);
   std::map<std::pair<std::string, uint32_t>, v1::RankReport> ranks_ ABSL_GUARDED_BY(mutex_);
   std::map<uint64_t, Log> logs_ ABSL_GUARDED_BY(mutex_);
+  std::map<uint64_t, Stream> streams_ ABSL_GUARDED_BY(mutex_);
+  struct Exec {
+    grpc::ServerContext* context;
+    grpc::ServerReaderWriter<v1::ExecInput, v1::ServeExecRequest>* stream;
+  };
+  std::map<uint64_t, Exec> execs_ ABSL_GUARDED_BY(mutex_);
 
  private:
   const bool silent_;
@@ -224,6 +268,30 @@ bool ScriptedCoordinator::WaitForLog(uint64_t transfer,
     return it != impl_->logs_.end() && predicate(it->second);
   };
   return impl_->Await(holds);
+}
+
+bool ScriptedCoordinator::WaitForStream(uint64_t transfer,
+                                        const std::function<bool(const Stream&)>& predicate,
+                                        Stream* found) const {
+  const auto holds = [&]() ABSL_NO_THREAD_SAFETY_ANALYSIS {
+    const auto it = impl_->streams_.find(transfer);
+    if (it == impl_->streams_.end() || !predicate(it->second)) return false;
+    if (found != nullptr) *found = it->second;
+    return true;
+  };
+  return impl_->Await(holds);
+}
+
+void ScriptedCoordinator::SendInput(uint64_t transfer, const v1::ExecInput& input) {
+  absl::MutexLock lock(&impl_->mutex_);
+  const auto it = impl_->execs_.find(transfer);
+  if (it != impl_->execs_.end()) it->second.stream->Write(input);
+}
+
+void ScriptedCoordinator::BreakExec(uint64_t transfer) {
+  absl::MutexLock lock(&impl_->mutex_);
+  const auto it = impl_->execs_.find(transfer);
+  if (it != impl_->execs_.end()) it->second.context->TryCancel();
 }
 
 }  // namespace muster::agent

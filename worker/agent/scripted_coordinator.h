@@ -7,6 +7,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -64,6 +65,21 @@ class ScriptedCoordinator {
   };
   Log log(uint64_t transfer) const;
   bool WaitForLog(uint64_t transfer, const std::function<bool(const Log&)>& predicate) const;
+
+  // The streams of an exec or of a copy.
+  struct Stream {
+    std::string out;  // stdout, or the archive
+    std::string err;
+    std::optional<int> exit_code;
+    bool finished = false;
+    bool cancelled = false;
+  };
+  bool WaitForStream(uint64_t transfer, const std::function<bool(const Stream&)>& predicate,
+                     Stream* found = nullptr) const;
+  // The exec must have opened its stream.
+  void SendInput(uint64_t transfer, const v1::ExecInput& input);
+  // Ends the exec's stream, as when its client disconnects.
+  void BreakExec(uint64_t transfer);
 
  private:
   class Impl;

@@ -1,4 +1,5 @@
-// muster-shim DIRECTORY: see protocol.h. Started by muster-worker only.
+// muster-shim DIRECTORY runs a rank: see protocol.h. muster-shim exec … runs a command beside one:
+// see companion.h. Started by muster-worker only.
 #include <fcntl.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -9,30 +10,56 @@
 #include <optional>
 #include <string>
 #include <utility>
+#include <vector>
 
+#include "worker/shim/companion.h"
 #include "worker/shim/fields.h"
 #include "worker/shim/protocol.h"
 #include "worker/shim/shim.h"
 
+namespace muster::shim {
+namespace {
+
+// Reads the instructions in the rank's directory.
+std::optional<Instructions> ReadInstructions(const char* directory) {
+  const std::optional<std::string> text =
+      ReadFile(std::string(directory) + "/" + kInstructionsFile);
+  std::optional<Instructions> instructions;
+  if (text.has_value()) instructions = DecodeInstructions(*text);
+  if (!instructions.has_value()) {
+    std::fprintf(stderr, "muster-shim: invalid instructions in %s\n", directory);
+  }
+  return instructions;
+}
+
+int RunRank(const char* directory) {
+  if (chdir(directory) != 0) {
+    std::fprintf(stderr, "muster-shim: %s: %s\n", directory, std::strerror(errno));
+    return 1;
+  }
+  std::optional<Instructions> instructions = ReadInstructions(".");
+  if (!instructions.has_value()) return 1;
+  const bool has_worker = fcntl(kControlFd, F_GETFD) >= 0;
+  return Shim(*std::move(instructions), has_worker ? kControlFd : -1).Run();
+}
+
+int RunBeside(const char* directory, const char* term, std::vector<std::string> command) {
+  std::optional<Instructions> rank = ReadInstructions(directory);
+  if (!rank.has_value()) return 1;
+  return Companion(*std::move(rank), term, std::move(command)).Run();
+}
+
+}  // namespace
+}  // namespace muster::shim
+
 int main(int argc, char** argv) {
   namespace shim = muster::shim;
-  if (argc != 2) {
-    std::fprintf(stderr, "usage: muster-shim DIRECTORY\n");
-    return 2;
-  }
   // Close all other descriptors inherited from the worker.
   syscall(SYS_close_range, shim::kControlFd + 1, ~0U, 0);
-  if (chdir(argv[1]) != 0) {
-    std::fprintf(stderr, "muster-shim: %s: %s\n", argv[1], std::strerror(errno));
-    return 1;
+  if (argc == 2) return shim::RunRank(argv[1]);
+  if (argc >= 5 && std::strcmp(argv[1], shim::kCompanionWord) == 0) {
+    return shim::RunBeside(argv[2], argv[3], {argv + 4, argv + argc});
   }
-  const std::optional<std::string> text = shim::ReadFile(shim::kInstructionsFile);
-  std::optional<shim::Instructions> instructions;
-  if (text.has_value()) instructions = shim::DecodeInstructions(*text);
-  if (!instructions.has_value()) {
-    std::fprintf(stderr, "muster-shim: invalid instructions in %s\n", argv[1]);
-    return 1;
-  }
-  const bool has_worker = fcntl(shim::kControlFd, F_GETFD) >= 0;
-  return shim::Shim(*std::move(instructions), has_worker ? shim::kControlFd : -1).Run();
+  std::fprintf(stderr, "usage: muster-shim DIRECTORY | exec DIRECTORY TERM COMMAND...\n");
+  return 2;
 }

@@ -2,7 +2,6 @@
 
 #include <fcntl.h>
 #include <linux/sched.h>
-#include <sched.h>
 #include <signal.h>
 #include <sys/epoll.h>
 #include <sys/prctl.h>
@@ -27,6 +26,7 @@
 #include "worker/shim/clock.h"
 #include "worker/shim/fields.h"
 #include "worker/shim/process_tree.h"
+#include "worker/shim/program.h"
 
 namespace muster::shim {
 namespace {
@@ -223,35 +223,13 @@ void Shim::BecomeRank(int out, int err, int report) {
   dup2(null, STDIN_FILENO);
   dup2(out, STDOUT_FILENO);
   dup2(err, STDERR_FILENO);
-  for (int signal = 1; signal < NSIG; ++signal) ::signal(signal, SIG_DFL);
-  sigset_t none;
-  sigemptyset(&none);
-  sigprocmask(SIG_SETMASK, &none, nullptr);
-
-  if (!instructions_.cpus.empty()) {
-    cpu_set_t cpus;
-    CPU_ZERO(&cpus);
-    for (const int cpu : instructions_.cpus) {
-      if (cpu >= 0 && cpu < CPU_SETSIZE) CPU_SET(cpu, &cpus);
-    }
-    sched_setaffinity(0, sizeof(cpus), &cpus);
-  }
+  ResetSignals();
+  BindToCpus(instructions_.cpus);
 
   ExecFailure failure = {0, true};
   if (instructions_.workdir.empty() || chdir(instructions_.workdir.c_str()) == 0) {
     failure.in_workdir = false;
-    std::vector<char*> arguments;
-    for (const std::string& a : instructions_.command) {
-      arguments.push_back(const_cast<char*>(a.c_str()));
-    }
-    arguments.push_back(nullptr);
-    std::vector<char*> variables;
-    for (const std::string& v : instructions_.environment) {
-      variables.push_back(const_cast<char*>(v.c_str()));
-    }
-    variables.push_back(nullptr);
-    environ = variables.data();  // so that exec searches the rank's PATH
-    execvp(arguments[0], arguments.data());
+    ExecProgram(instructions_.command, instructions_.environment);
   }
   failure.error = errno;
   [[maybe_unused]] const ssize_t n = write(report, &failure, sizeof(failure));

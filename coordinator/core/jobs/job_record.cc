@@ -80,6 +80,7 @@ void CopyStatus(const Other& from, Status& to) {
   to.set_restarts(from.restarts());
   to.set_exit_code(from.exit_code());
   to.set_idempotency_key(from.idempotency_key());
+  to.set_owner(from.owner());
   if (from.has_first_failure()) CopyFailure(from.first_failure(), *to.mutable_first_failure());
   for (const auto& failure : from.past_failures()) CopyFailure(failure, *to.add_past_failures());
 }
@@ -115,6 +116,7 @@ v1::JobRecord ToRecord(const Job& job) {
   record.set_highest_step(job.highest_step);
   record.set_failed_at_step(job.failed_at_step);
   record.set_told_skipped_steps(job.reported_skipped_steps);
+  record.set_submitted_digest(job.submitted_digest);
   return record;
 }
 
@@ -140,6 +142,7 @@ absl::StatusOr<Job> FromRecord(const v1::JobRecord& record) {
   job.highest_step = record.highest_step();
   job.failed_at_step = record.failed_at_step();
   job.reported_skipped_steps = record.told_skipped_steps();
+  job.submitted_digest = record.submitted_digest();
   return job;
 }
 

@@ -47,6 +47,7 @@ Job MakeJob() {
   status.set_restarts(1);
   status.set_exit_code(137);
   status.set_idempotency_key("key");
+  status.set_owner("alice");
   *status.mutable_first_failure() = MakeFailure();
   *status.add_past_failures() = v1::FirstFailure();
   *status.add_past_failures() = MakeFailure();
@@ -60,6 +61,7 @@ Job MakeJob() {
   job.highest_step = 12;
   job.failed_at_step = 10;
   job.reported_skipped_steps = 8;
+  job.submitted_digest = "digest";
   return job;
 }
 
@@ -71,6 +73,7 @@ TEST(JobRecordTest, JobRoundTrips) {
   ASSERT_TRUE(found.ok()) << found.status();
   EXPECT_EQ(found->status.DebugString(), job.status.DebugString());
   EXPECT_EQ(found->queue_sequence, job.queue_sequence);
+  EXPECT_EQ(found->submitted_digest, job.submitted_digest);
   EXPECT_EQ(found->next_event_sequence, job.next_event_sequence);
   EXPECT_EQ(found->generation_start_time, job.generation_start_time);
   EXPECT_EQ(found->ending.outcome, job.ending.outcome);

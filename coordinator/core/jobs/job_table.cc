@@ -10,6 +10,7 @@
 #include "absl/strings/str_join.h"
 #include "common/limits.h"
 #include "common/proto_time.h"
+#include "common/status.h"
 #include "coordinator/core/jobs/job_record.h"
 #include "coordinator/core/reasons.h"
 #include "coordinator/core/records.h"
@@ -47,6 +48,16 @@ absl::Status Ambiguous(const std::string& given, std::vector<const Job*> matches
   return absl::InvalidArgumentError(absl::StrCat("job ", given, " is ambiguous: it matches ",
                                                  absl::StrJoin(ids, ", "),
                                                  "; give more of the id"));
+}
+
+// Checks that a repeated submission has the spec of the job that its idempotency key created. Jobs
+// of older stores have no digest and are not compared.
+absl::Status CheckSameSpec(const Job& job, const SubmitJob& event) {
+  const bool comparable = !job.submitted_digest.empty() && !event.spec_digest.empty();
+  if (!comparable || job.submitted_digest == event.spec_digest) return absl::OkStatus();
+  return absl::AlreadyExistsError(
+      absl::StrCat("idempotency key ", event.idempotency_key, " was already used for job ",
+                   job.status.job_id(), " with another spec; use a new key"));
 }
 
 }  // namespace
@@ -131,7 +142,11 @@ absl::flat_hash_set<std::string> JobTable::Files() const {
 absl::StatusOr<JobTable::Submitted> JobTable::Submit(const SubmitJob& event) {
   if (!event.idempotency_key.empty()) {
     const auto made = idempotency_keys_.find(event.idempotency_key);
-    if (made != idempotency_keys_.end()) return Submitted{&jobs_.at(made->second), true};
+    if (made != idempotency_keys_.end()) {
+      Job& job = jobs_.at(made->second);
+      RETURN_IF_ERROR(CheckSameSpec(job, event));
+      return Submitted{&job, true};
+    }
   }
   if (event.job_id.value().empty()) return absl::InvalidArgumentError("job id is empty");
   if (event.idempotency_key.size() > limits::kIdempotencyKeyLength) {
@@ -140,10 +155,10 @@ absl::StatusOr<JobTable::Submitted> JobTable::Submit(const SubmitJob& event) {
                      " characters; the limit is ", limits::kIdempotencyKeyLength));
   }
   if (jobs_.count(event.job_id) != 0 || retention_.IsForgotten(event.job_id)) {
-    return absl::AlreadyExistsError(absl::StrCat("job id ", event.job_id.value(), " is taken"));
+    return absl::AbortedError(absl::StrCat("job id ", event.job_id.value(), " is taken"));
   }
   if (jobs_.size() >= limits::kJobs && retention_.HasFinished()) {
-    Forget(JobId(retention_.OldestFinished()));
+    Remove(JobId(retention_.OldestFinished()));
   }
   if (jobs_.size() >= limits::kJobs) {
     return absl::ResourceExhaustedError(
@@ -158,8 +173,10 @@ absl::StatusOr<JobTable::Submitted> JobTable::Submit(const SubmitJob& event) {
   status.set_reason(reasons::kWaitingForResources);
   status.set_message("waiting in the queue for resources");
   status.set_idempotency_key(event.idempotency_key);
+  status.set_owner(event.actor.name);
   *status.mutable_submit_time() = ToProto(context_.now.wall);
   job.queue_sequence = next_queue_sequence_++;
+  job.submitted_digest = event.spec_digest;
   job.state_since = context_.now.steady;
   if (!event.idempotency_key.empty()) {
     idempotency_keys_.emplace(event.idempotency_key, event.job_id);
@@ -294,13 +311,13 @@ void JobTable::ForgetDue() {
   while (left > 0) {
     if (!retention_.HasForgotten()) {
       if (retention_.NextDue() > context_.now.wall) return;
-      Forget(JobId(retention_.OldestFinished()));
+      Remove(JobId(retention_.OldestFinished()));
     }
     left -= retention_.TakeDeletions(left, context_.effects.writes);
   }
 }
 
-void JobTable::Forget(const JobId& id) {
+void JobTable::Remove(const JobId& id) {
   const auto entry = jobs_.find(id);
   const Job& job = entry->second;
   MarkChanged(job);

@@ -60,8 +60,8 @@ class JobTable {
     Job* job = nullptr;
     bool already_existed = false;  // an earlier submission had the same idempotency key
   };
-  // Adds a job in state QUEUED. Errors: INVALID_ARGUMENT, ALREADY_EXISTS when the id is taken,
-  // RESOURCE_EXHAUSTED.
+  // Adds a job in state QUEUED. Errors: INVALID_ARGUMENT, ABORTED when the id is taken,
+  // ALREADY_EXISTS when the idempotency key was used with another spec, RESOURCE_EXHAUSTED.
   absl::StatusOr<Submitted> Submit(const SubmitJob& event);
   void Transition(Job& job, v1::JobState to, absl::string_view reason, std::string message);
   void SetReason(Job& job, absl::string_view reason, std::string message);
@@ -87,14 +87,14 @@ class JobTable {
   void WriteChanges();
 
   // ---- Retention
+  // Removes a finished job from memory; its records are deleted over the following steps.
+  void Remove(const JobId& id);
   // Deletes finished jobs that are due, a bounded number of records per step.
   void ForgetDue();
   // Sets the timer for the next ForgetDue.
   void ArmRetention();
 
  private:
-  // Removes a finished job from memory; its records are deleted over the following steps.
-  void Forget(const JobId& id);
   const v1::GenerationRecord& RecordOf(const JobId& id, Generation number) const {
     return *jobs_.at(id).FindRecord(number);
   }

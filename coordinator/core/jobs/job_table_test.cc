@@ -50,7 +50,22 @@ TEST_F(JobTableTest, SameIdempotencyKeyReturnsSameJob) {
 TEST_F(JobTableTest, RejectsDuplicateJobId) {
   Submit(jobs_, "one");
   const auto again = jobs_.Submit({RequestId(2), JobId("one"), {}, ""});
-  EXPECT_EQ(again.status().code(), absl::StatusCode::kAlreadyExists);
+  EXPECT_EQ(again.status().code(), absl::StatusCode::kAborted);
+}
+
+TEST_F(JobTableTest, RejectsIdempotencyKeyWithAnotherSpec) {
+  SubmitJob submit{RequestId(1), JobId("one"), {}, "key"};
+  submit.spec_digest = "d1";
+  ASSERT_TRUE(jobs_.Submit(submit).ok());
+  EXPECT_TRUE(jobs_.Submit(submit)->already_existed);
+  submit.spec_digest = "d2";
+  const auto refused = jobs_.Submit(submit);
+  EXPECT_EQ(refused.status().code(), absl::StatusCode::kAlreadyExists);
+  EXPECT_EQ(refused.status().message(),
+            "idempotency key key was already used for job one with another spec; use a new key");
+  // Jobs of older stores have no digest.
+  jobs_.at(JobId("one")).submitted_digest.clear();
+  EXPECT_TRUE(jobs_.Submit(submit)->already_existed);
 }
 
 TEST_F(JobTableTest, ResolvesUniquePrefixes) {

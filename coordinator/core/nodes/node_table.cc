@@ -169,10 +169,12 @@ void NodeTable::SendStop(const Node& node, v1::StopGeneration stop) {
   Send(node, std::move(message));
 }
 
-void NodeTable::SendForget(const Node& node, const JobId& job, Generation generation) {
+void NodeTable::SendForget(const Node& node, const JobId& job, Generation generation,
+                           bool delete_files) {
   v1::CoordinatorMessage message;
   message.mutable_forget()->set_job_id(job.value());
   message.mutable_forget()->set_generation(generation.value());
+  message.mutable_forget()->set_delete_files(delete_files);
   Send(node, std::move(message));
 }
 
@@ -236,6 +238,12 @@ bool NodeTable::SetLeaving(const NodeName& name) {
   if (std::exchange(nodes_.at(name).leaving, true)) return false;
   context_.Log(absl::StrCat("node ", name.value(), " is leaving"));
   return true;
+}
+
+void NodeTable::Remove(const NodeName& name) {
+  context_.timers.Cancel(LeaseOf(name));
+  nodes_.erase(name);
+  changed_.insert(name);
 }
 
 std::string WithReason(std::string text, const std::string& reason) {

@@ -59,7 +59,8 @@ class NodeTable {
   // A message to a node without a session is dropped.
   void Send(const Node& node, v1::CoordinatorMessage message);
   void SendStop(const Node& node, v1::StopGeneration stop);
-  void SendForget(const Node& node, const JobId& job, Generation generation);
+  void SendForget(const Node& node, const JobId& job, Generation generation,
+                  bool delete_files = false);
 
   // ---- Slots
   void Occupy(const NodeName& name, const RankRef& rank, const std::vector<uint32_t>& slots);
@@ -78,6 +79,8 @@ class NodeTable {
   bool Uncordon(const NodeName& name);
   // Returns false if the node was already leaving.
   bool SetLeaving(const NodeName& name);
+  // Deletes a known node without session or ranks, and its record.
+  void Remove(const NodeName& name);
 
   // ---- Records
   void Restore(v1::NodeRecord record);

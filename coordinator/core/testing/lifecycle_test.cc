@@ -558,7 +558,7 @@ TEST(Lifecycle, RejectsDuplicateJobId) {
   const std::string job = cluster.Submit(MakeSpec(1));
   const Effects effects = cluster.Step(SubmitJob{RequestId(902), JobId(job), MakeSpec(1), ""});
   ASSERT_EQ(effects.replies.size(), 1u);
-  EXPECT_EQ(effects.replies[0].job.status().code(), absl::StatusCode::kAlreadyExists);
+  EXPECT_EQ(effects.replies[0].job.status().code(), absl::StatusCode::kAborted);
 }
 
 TEST(Lifecycle, ElasticJobUsesLargestWorldThatFits) {

@@ -208,7 +208,7 @@ TEST(Retention, RestartedCoordinatorContinuesDeleting) {
       core->Step(SubmitJob{RequestId(7), JobId(long_job.job), MakeSpec(1), ""}, now);
   long_job.Apply(refused);
   ASSERT_EQ(refused.replies.size(), 1u);
-  EXPECT_TRUE(absl::IsAlreadyExists(refused.replies[0].job.status()));
+  EXPECT_TRUE(absl::IsAborted(refused.replies[0].job.status()));
   while (core->NextDeadline() <= now.steady) long_job.Apply(core->Step(Tick{}, now));
   EXPECT_THAT(long_job.records, ::testing::ElementsAre(::testing::Key("meta/schema")));
 }

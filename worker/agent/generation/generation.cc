@@ -111,6 +111,7 @@ absl::Status Generation::MakeFiles() const {
   if (!launch_.spec().has_train()) {
     RETURN_IF_ERROR(MakeDirectories(context_.directory->Checkpoint(job_id())));
   }
+  RETURN_IF_ERROR(WriteMessage(context_.directory->NewestLaunchFile(job_id()), launch_, false));
   return WriteMessage(context_.directory->LaunchFile(job_id(), number()), launch_, false);
 }
 

@@ -1,0 +1,73 @@
+#include "coordinator/core/removals.h"
+
+#include <map>
+#include <string>
+
+#include "absl/strings/str_cat.h"
+
+namespace muster::core {
+
+void Removals::Handle(const RemoveJob& event) {
+  const absl::Status status = CheckJob(event);
+  if (!status.ok()) {
+    context_.effects.replies.push_back({event.request, status, false});
+    return;
+  }
+  const Job& job = jobs_.at(event.job_id);
+  context_.effects.replies.push_back({event.request, job.status, false});
+  context_.Log(DoneBy(absl::StrCat("job ", event.job_id.value(), " was removed"), event.actor));
+  DeleteFiles(job);
+  jobs_.Remove(event.job_id);
+}
+
+absl::Status Removals::CheckJob(const RemoveJob& event) const {
+  const Job* const job = jobs_.Find(event.job_id);
+  if (job == nullptr) return absl::NotFoundError(absl::StrCat("no job ", event.job_id.value()));
+  const absl::Status owned = CheckOwner(job->status, event.actor);
+  if (!owned.ok()) return owned;
+  if (IsTerminal(job->state())) return absl::OkStatus();
+  return absl::FailedPreconditionError(
+      absl::StrCat("job ", event.job_id.value(), " is ", v1::JobState_Name(job->state()),
+                   "; only a finished job can be removed: muster cancel ", event.job_id.value()));
+}
+
+void Removals::DeleteFiles(const Job& job) {
+  std::map<std::string, Generation> newest;  // by node
+  for (const auto& [number, record] : job.past) {
+    for (const v1::NodePlacement& placement : record.nodes()) newest[placement.node()] = number;
+  }
+  for (const auto& [name, number] : newest) {
+    const Node* const node = nodes_.Find(NodeName(name));
+    if (node != nullptr) nodes_.SendForget(*node, job.id(), number, /*delete_files=*/true);
+  }
+}
+
+void Removals::Handle(const RemoveNode& event) {
+  const absl::Status status = CheckNode(event.node);
+  if (!status.ok()) {
+    context_.effects.replies.push_back({event.request, status, false});
+    return;
+  }
+  nodes_.Remove(event.node);
+  context_.Log(DoneBy(absl::StrCat("node ", event.node.value(), " was removed"), event.actor));
+  context_.effects.replies.push_back({event.request, v1::Job(), false});
+}
+
+absl::Status Removals::CheckNode(const NodeName& name) const {
+  const Node* const node = nodes_.Find(name);
+  if (node == nullptr) return absl::NotFoundError(absl::StrCat("no node ", name.value()));
+  if (node->session.has_value()) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("node ", name.value(), " is connected; stop its worker first"));
+  }
+  if (!node->busy.empty() || jobs_.UsesNode(name)) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("node ", name.value(),
+                     " has ranks; cancel or requeue their jobs first: muster node "
+                     "describe ",
+                     name.value()));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace muster::core

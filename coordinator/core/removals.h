@@ -1,0 +1,36 @@
+// Handles requests to remove finished jobs and disconnected nodes.
+//
+// Not thread-safe.
+#ifndef MUSTER_COORDINATOR_CORE_REMOVALS_H_
+#define MUSTER_COORDINATOR_CORE_REMOVALS_H_
+
+#include "absl/status/status.h"
+#include "coordinator/core/context.h"
+#include "coordinator/core/event.h"
+#include "coordinator/core/jobs/job_table.h"
+#include "coordinator/core/nodes/node_table.h"
+
+namespace muster::core {
+
+class Removals {
+ public:
+  Removals(JobTable& jobs, NodeTable& nodes, Context& context)
+      : jobs_(jobs), nodes_(nodes), context_(context) {}
+
+  void Handle(const RemoveJob& event);
+  void Handle(const RemoveNode& event);
+
+ private:
+  absl::Status CheckJob(const RemoveJob& event) const;
+  absl::Status CheckNode(const NodeName& name) const;
+  // Makes the connected nodes that ran the job delete its files.
+  void DeleteFiles(const Job& job);
+
+  JobTable& jobs_;
+  NodeTable& nodes_;
+  Context& context_;
+};
+
+}  // namespace muster::core
+
+#endif  // MUSTER_COORDINATOR_CORE_REMOVALS_H_

@@ -1,0 +1,14 @@
+// Reads what a call's metadata says about its caller.
+#ifndef MUSTER_COORDINATOR_SERVICE_CALLER_H_
+#define MUSTER_COORDINATOR_SERVICE_CALLER_H_
+
+#include "coordinator/service/authorizer.h"
+#include "grpcpp/grpcpp.h"
+
+namespace muster::service {
+
+Authorizer::Caller CallerOf(const grpc::CallbackServerContext& context);
+
+}  // namespace muster::service
+
+#endif  // MUSTER_COORDINATOR_SERVICE_CALLER_H_

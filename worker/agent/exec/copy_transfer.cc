@@ -1,0 +1,167 @@
+#include "worker/agent/exec/copy_transfer.h"
+
+#include <fcntl.h>
+#include <signal.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdlib>
+#include <utility>
+
+#include "absl/strings/ascii.h"
+#include "absl/strings/str_cat.h"
+#include "common/limits.h"
+#include "common/status.h"
+#include "worker/agent/child_process.h"
+#include "worker/agent/exec/copy_source.h"
+
+namespace muster::agent {
+namespace {
+
+constexpr size_t kErrorTextBytes = 2048;
+// GNU tar: some files have changed while they were read.
+constexpr int kTarChanged = 1;
+
+}  // namespace
+
+CopyTransfer::CopyTransfer(TransferHost host, const v1::OpenFiles& open,
+                           const DataDirectory& directory, std::string node_name)
+    : host_(std::move(host)),
+      open_(open),
+      directory_(directory),
+      node_name_(std::move(node_name)),
+      self_(std::make_shared<CopyTransfer*>(this)) {}
+
+CopyTransfer::~CopyTransfer() {
+  Close(out_);
+  Close(err_);
+  if (tar_ > 0) kill(tar_, SIGKILL);
+}
+
+void CopyTransfer::Start() {
+  const absl::Status opened = Open();
+  if (!opened.ok()) {
+    finished_ = true;
+    host_.fail(opened);
+    return host_.done();
+  }
+  host_.stub.async()->SendFiles(&context_, &response_, this);
+  // Required because operations start outside of reactions.
+  AddHold();
+  StartCall();
+  Advance();
+}
+
+absl::Status CopyTransfer::Open() {
+  ASSIGN_OR_RETURN(const CopySource source,
+                   ResolveCopySource(open_.request(), directory_, node_name_));
+  path_ = absl::StrCat(source.parent == "/" ? "" : source.parent, "/", source.name);
+  int out[2] = {-1, -1};
+  int err[2] = {-1, -1};
+  const int null = open("/dev/null", O_RDONLY | O_CLOEXEC);
+  const bool piped = pipe2(out, O_CLOEXEC) == 0 && pipe2(err, O_CLOEXEC) == 0;
+  absl::StatusOr<pid_t> pid = ErrnoStatus(piped ? EIO : errno, "pipe");
+  out_ = out[0];
+  err_ = err[0];
+  if (piped) {
+    const char* const path = std::getenv("PATH");
+    ChildProgram tar;
+    tar.command = {"tar", "-C", source.parent, "-cf", "-", "--", source.name};
+    tar.environment = {absl::StrCat("PATH=", path == nullptr ? "/usr/bin:/bin" : path), "LC_ALL=C"};
+    tar.descriptors = {null, out[1], err[1]};
+    pid = StartChild(tar);
+  }
+  for (const int fd : {null, out[1], err[1]}) {
+    if (fd >= 0) close(fd);
+  }
+  if (!pid.ok()) return pid.status();
+  tar_ = *pid;
+  fcntl(out_, F_SETFL, O_NONBLOCK);
+  fcntl(err_, F_SETFL, O_NONBLOCK);
+  host_.loop.Watch(err_, [this] { OnErrorText(); });
+  ReapOnExit(host_.loop, *pid, [self = std::weak_ptr<CopyTransfer*>(self_)](int exit_code) {
+    if (const auto raw = self.lock()) (*raw)->OnExit(exit_code);
+  });
+  return absl::OkStatus();
+}
+
+void CopyTransfer::Cancel() {
+  context_.TryCancel();
+  broken_ = true;
+  Advance();
+}
+
+void CopyTransfer::OnWriteDone(bool ok) {
+  host_.loop.Post([this, ok] {
+    writing_ = false;
+    broken_ = broken_ || !ok;
+    Advance();
+  });
+}
+
+void CopyTransfer::OnDone(const grpc::Status& /*status*/) { host_.done(); }
+
+void CopyTransfer::OnExit(int exit_code) {
+  tar_ = -1;
+  exit_code_ = exit_code;
+  OnErrorText();
+  Advance();
+}
+
+void CopyTransfer::OnErrorText() {
+  char buffer[1024];
+  while (err_ >= 0) {
+    const ssize_t n = read(err_, buffer, sizeof(buffer));
+    if (n < 0 && (errno == EAGAIN || errno == EINTR)) return;
+    if (n <= 0) return Close(err_);
+    if (error_text_.size() < kErrorTextBytes) error_text_.append(buffer, static_cast<size_t>(n));
+  }
+}
+
+void CopyTransfer::Advance() {
+  if (finished_ || writing_) return;
+  if (broken_) return Finish();
+  if (!named_) return Send("");
+  if (out_ >= 0) {
+    host_.loop.Unwatch(out_);
+    std::string data(limits::kLogChunkBytes, '\0');
+    const ssize_t n = read(out_, data.data(), data.size());
+    if (n > 0) {
+      data.resize(static_cast<size_t>(n));
+      return Send(std::move(data));
+    }
+    if (n < 0 && (errno == EAGAIN || errno == EINTR)) {
+      return host_.loop.Watch(out_, [this] { Advance(); });
+    }
+    Close(out_);
+  }
+  if (!exit_code_.has_value()) return;
+  if (*exit_code_ <= kTarChanged) return Finish();
+  // The coordinator ends the stream when it has received the failure.
+  finished_ = true;
+  host_.fail(absl::InternalError(absl::StrCat("node ", node_name_, ": cannot read ", path_, ": ",
+                                              absl::StripAsciiWhitespace(error_text_))));
+  RemoveHold();
+}
+
+void CopyTransfer::Send(std::string data) {
+  outgoing_.Clear();
+  if (!std::exchange(named_, true)) outgoing_.set_transfer(open_.transfer());
+  if (!data.empty()) outgoing_.mutable_chunk()->set_data(std::move(data));
+  writing_ = true;
+  StartWrite(&outgoing_);
+}
+
+void CopyTransfer::Finish() {
+  finished_ = true;
+  if (!broken_) StartWritesDone();
+  RemoveHold();
+}
+
+void CopyTransfer::Close(int& fd) {
+  if (fd < 0) return;
+  host_.loop.Unwatch(fd);
+  close(std::exchange(fd, -1));
+}
+
+}  // namespace muster::agent

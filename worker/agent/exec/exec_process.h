@@ -1,0 +1,68 @@
+// A command that runs beside a rank, in a companion process of the shim (worker/shim/companion.h).
+#ifndef MUSTER_WORKER_AGENT_EXEC_EXEC_PROCESS_H_
+#define MUSTER_WORKER_AGENT_EXEC_EXEC_PROCESS_H_
+
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "proto/muster/v1/cluster.pb.h"
+#include "worker/agent/event_loop.h"
+
+namespace muster::agent {
+
+// Must be used on the loop's thread. The destructor kills the command and its children.
+class ExecProcess {
+ public:
+  // `rank_directory` holds the instructions of the rank's shim. `on_exit` receives the command's
+  // exit code once none of its processes is left; it may be called after this object has been
+  // destroyed. Errors: FAILED_PRECONDITION if the rank has not been started, or system errors.
+  static absl::StatusOr<std::unique_ptr<ExecProcess>> Start(
+      EventLoop& loop, const std::string& shim_binary, const std::string& rank_directory,
+      const v1::ExecInput::Start& start, std::function<void(int exit_code)> on_exit);
+  ~ExecProcess();
+  ExecProcess(const ExecProcess&) = delete;
+  ExecProcess& operator=(const ExecProcess&) = delete;
+
+  // Reads available output into `data`; leaves it empty at the end. Returns false if there is none
+  // at present.
+  bool ReadOut(std::string& data) { return Read(out_, data); }
+  bool ReadErr(std::string& data) { return Read(err_, data); }
+  // Calls `on_readable` when output is available or has ended, until UnwatchOutput.
+  void WatchOutput(const std::function<void()>& on_readable);
+  void UnwatchOutput();
+
+  // Writes `data` to stdin; calls `done` when stdin has accepted all of it or is closed. Must not
+  // be called again before.
+  void Write(std::string data, std::function<void()> done);
+  // A terminal receives ^D instead.
+  void CloseInput();
+  void Resize(uint32_t rows, uint32_t columns);
+  void Signal(int signal);
+  // Kills the command and its children.
+  void Kill();
+
+ private:
+  explicit ExecProcess(EventLoop& loop) : loop_(loop) {}
+  bool OpenTerminal(int theirs[3]);
+  bool OpenPipes(int theirs[3]);
+  static bool Read(int& fd, std::string& data);
+  void Flush();
+  void Close(int& fd);
+
+  EventLoop& loop_;
+  bool terminal_ = false;
+  int in_ = -1;   // of a terminal: another descriptor of `out_`
+  int out_ = -1;  // -1 once its end has been read
+  int err_ = -1;
+  int control_ = -1;
+  std::string pending_;  // input that stdin has not accepted
+  std::function<void()> on_written_;
+};
+
+}  // namespace muster::agent
+
+#endif  // MUSTER_WORKER_AGENT_EXEC_EXEC_PROCESS_H_
