@@ -48,14 +48,17 @@ inline constexpr ExitCodeInfo kExitCodes[] = {
      "Ranks of train jobs. The job is not restarted."},
     {kExitNoInput, "66", "no input", "An input file cannot be read",
      "muster: a spec or configuration file, or a program to start. Ranks of train jobs: "
-     "`train.dataset.path` or `train.init_from`. Ranks of command jobs: `workdir` does not exist. "
+     "`train.dataset.path`, `train.init_from` or `train.checkpoint.resume_from`. Ranks of command "
+     "jobs: `workdir` does not exist. "
      "The job is not restarted."},
     {kExitUnavailable, "69", "unavailable", "The coordinator does not answer", "muster."},
     {kExitNoDevice, "71", "no device", "The rank's GPU cannot be used",
      "Ranks of train jobs: the GPU or a CUDA library is missing or unusable."},
     {kExitCannotCreate, "73", "cannot create", "A file or directory cannot be created",
      "muster local, muster experiment. Daemons: the data directory or an address cannot be used. "
-     "Ranks of train jobs: a checkpoint or TensorBoard file; the job is not restarted."},
+     "Ranks of train jobs: a checkpoint or TensorBoard file, or a checkpoint directory of another "
+     "job. Ranks of command jobs: the shared "
+     "checkpoint directory. The job is not restarted."},
     {kExitTryAgain, "75", "try again", "A limit or time-out was reached; try again later",
      "muster: the coordinator has reached a limit, or a call timed out."},
     {kExitNotAllowed, "77", "not allowed", "Permission denied by the coordinator",

@@ -42,6 +42,10 @@ absl::Status CheckTime(absl::string_view what, const google::protobuf::Duration&
 absl::Status CheckBounds(const v1::JoinInfo& join) {
   RETURN_IF_ERROR(
       CheckLength("join.layout_digest", join.layout_digest().size(), limits::kLabelBytes));
+  RETURN_IF_ERROR(CheckLength("join.checkpoint_path", join.checkpoint_path().size(),
+                              limits::kReportedTextBytes));
+  RETURN_IF_ERROR(
+      CheckLength("join.checkpoint_job_id", join.checkpoint_job_id().size(), limits::kLabelBytes));
   RETURN_IF_ERROR(
       CheckCount("join.fingerprint", join.fingerprint_size(), limits::kFingerprintEntries));
   for (const v1::FingerprintEntry& entry : join.fingerprint()) {
@@ -70,6 +74,8 @@ absl::Status CheckBounds(const v1::FailureReport& failure) {
 
 absl::Status CheckBounds(const v1::TrainSummary& summary) {
   RETURN_IF_ERROR(
+      CheckLength("summary.checkpoint", summary.checkpoint().size(), limits::kReportedTextBytes));
+  RETURN_IF_ERROR(
       CheckLength("summary.weights_digest", summary.weights_digest().size(), limits::kLabelBytes));
   RETURN_IF_ERROR(
       CheckLength("summary.precision", summary.precision().size(), limits::kLabelBytes));
@@ -95,6 +101,16 @@ absl::Status CheckBounds(const v1::TrainSummary& summary) {
   RETURN_IF_ERROR(
       CheckCount("summary.evaluations", summary.evaluations_size(), limits::kRecordedEvaluations));
   return CheckCount("summary.losses", summary.losses_size(), limits::kRecordedLosses);
+}
+
+absl::Status CheckBounds(const v1::CheckpointStatus& checkpoint) {
+  RETURN_IF_ERROR(
+      CheckLength("checkpoint.dir", checkpoint.dir().size(), limits::kReportedTextBytes));
+  RETURN_IF_ERROR(CheckLength("checkpoint.node", checkpoint.node().size(), limits::kLabelBytes));
+  RETURN_IF_ERROR(CheckLength("checkpoint.resumed_from", checkpoint.resumed_from().size(),
+                              limits::kReportedTextBytes));
+  return CheckLength("checkpoint.resumed_job_id", checkpoint.resumed_job_id().size(),
+                     limits::kLabelBytes);
 }
 
 }  // namespace muster

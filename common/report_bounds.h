@@ -15,6 +15,7 @@ absl::Status CheckBounds(const v1::JoinInfo& join);
 absl::Status CheckBounds(const v1::Progress& progress);
 absl::Status CheckBounds(const v1::FailureReport& failure);
 absl::Status CheckBounds(const v1::TrainSummary& summary);
+absl::Status CheckBounds(const v1::CheckpointStatus& checkpoint);
 
 // Checks of single fields, which errors call `what`.
 absl::Status CheckLength(absl::string_view what, size_t length, size_t bound);

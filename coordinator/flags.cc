@@ -4,6 +4,7 @@
 #include <iostream>
 
 #include "absl/status/status.h"
+#include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
@@ -69,6 +70,19 @@ void AddRetention(CLI::App& app, Flags& flags) {
       })
       ->type_name("DURATION")
       ->default_str("forever");
+}
+
+// Also removes a '/' at the end.
+void AddCheckpointDir(CLI::App& app, std::string& dir) {
+  app.add_option_function<std::string>(
+         "--checkpoint-dir",
+         [&dir](const std::string& text) { dir = std::string(absl::StripSuffix(text, "/")); },
+         "directory that all nodes share, for checkpoints; each new job gets a folder in it")
+      ->check([](const std::string& text) {
+        return absl::StartsWith(text, "/") ? ""
+                                           : absl::StrCat("'", text, "' is not an absolute path");
+      })
+      ->type_name("DIR");
 }
 
 // Checks combinations of flags; returns an error message, or "" when they are valid.
@@ -138,6 +152,7 @@ std::unique_ptr<CLI::App> CoordinatorApp(Flags& flags) {
   AddDuration(app, "--heartbeat-interval", flags.heartbeat_interval,
               "Interval between worker heartbeats");
   AddRetention(app, flags);
+  AddCheckpointDir(app, flags.checkpoint_dir);
   app.add_flag("--insecure-bind", flags.insecure_bind,
                "Allow plaintext on an address that other machines can reach");
   app.add_option("--config", flags.config, "Config file with one NAME=VALUE flag per line")

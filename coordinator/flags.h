@@ -27,6 +27,7 @@ struct Flags {
   absl::Duration heartbeat_interval = absl::Seconds(1);
   size_t keep_jobs = 10000;
   absl::Duration keep_jobs_for = absl::InfiniteDuration();
+  std::string checkpoint_dir;
   bool insecure_bind = false;
   std::string config;
 };

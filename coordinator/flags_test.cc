@@ -73,6 +73,14 @@ TEST_F(FlagsTest, ParsesRetention) {
   }
 }
 
+TEST_F(FlagsTest, CheckpointDirectoryIsAbsolute) {
+  Flags flags;
+  EXPECT_EQ(Parse({"--data-dir=/d", "--checkpoint-dir=/shared/"}, flags), std::nullopt);
+  EXPECT_EQ(flags.checkpoint_dir, "/shared");
+  EXPECT_THAT(UsageError({"--data-dir=/d", "--checkpoint-dir=shared"}),
+              HasSubstr("'shared' is not an absolute path"));
+}
+
 TEST_F(FlagsTest, NonLoopbackAddressRequiresInsecureBind) {
   EXPECT_THAT(UsageError({"--data-dir=/d", "--listen=0.0.0.0:7070"}), HasSubstr("--insecure-bind"));
   Flags flags;

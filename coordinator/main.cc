@@ -88,6 +88,7 @@ int Run(const Flags& flags) {
   options.core.heartbeat_interval = flags.heartbeat_interval;
   options.core.keep_jobs = flags.keep_jobs;
   options.core.keep_jobs_for = flags.keep_jobs_for;
+  options.core.checkpoint_dir = flags.checkpoint_dir;
   options.notify_socket = service::NotifySocket();
   options.watchdog_interval = service::WatchdogInterval();
   auto coordinator = service::Coordinator::Start(options, *storage->store);

@@ -64,8 +64,10 @@ start() {
   echo "$name: $(cat "$dir/$name.out")" >&2
 }
 
+# Checkpoints stay; everything else is removed at the end.
+mkdir -p muster-checkpoints
 start coordinator bazel-bin/coordinator/muster-coordinator \
-  --listen=127.0.0.1:0 --http=127.0.0.1:0 --data-dir="$dir/coordinator"
+  --listen=127.0.0.1:0 --http=127.0.0.1:0 --data-dir="$dir/coordinator" --checkpoint-dir="$PWD/muster-checkpoints"
 address=$(sed -n 's/.*grpc=\([^ ]*\).*/\1/p' "$dir/coordinator.out")
 for node in node-1 node-2; do
   start "$node" bazel-bin/worker/muster-worker \

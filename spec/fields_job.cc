@@ -58,7 +58,8 @@ void AddJobFields(FieldTable& table) {
         .words = {"report", "restart"}}},
       {"JobSpec.checkpoint_dir",
        {.help = "Directory that all nodes share, for the checkpoints of a command job: each rank's "
-                "MUSTER_CHECKPOINT_DIR.",
+                "MUSTER_CHECKPOINT_DIR. It is created if it is missing, but its parent must exist "
+                "on every node.",
         .computed_default =
             "the coordinator's --checkpoint-dir with a folder per job; without it, a "
             "directory on each node",

@@ -138,18 +138,23 @@ void AddOutputFields(FieldTable& table) {
         .unit = "steps",
         .range = AtLeast(1)}},
       {"CheckpointSpec.dir",
-       {.help = "Directory on the node, an absolute path. {node} is replaced by the node's name.",
-        .required = true,
-        .absolute_path = true}},
+       {.help =
+            "Directory on the node, an absolute path. {node} is replaced by the node's name. It "
+            "must not hold checkpoints of another job, unless resume_from names it.",
+        .computed_default = "the coordinator's --checkpoint-dir with a folder per job; without it, "
+                            "a directory per job on rank 0's node",
+        .absolute_path = true,
+        .examples = {"/shared/checkpoints/run-2"}}},
       {"CheckpointSpec.every_steps",
        {.help = "Interval between checkpoints. 0: only at the end.", .unit = "steps"}},
       {"CheckpointSpec.keep",
-       {.help = "Number of newest checkpoints to keep.",
+       {.help = "Number of newest checkpoints to keep. 0: write none.",
         .default_value = "3",
-        .range = Between(1, 1000)}},
+        .range = Between(0, 1000)}},
       {"CheckpointSpec.resume_from",
-       {.help = "Directory with another job's checkpoints to continue from. {node} is replaced by "
-                "the node's name.",
+       {.help =
+            "Directory with another job's checkpoints, of which the newest one is loaded if the "
+            "job has none of its own. {node} is replaced by the node's name.",
         .computed_default = "the job's own checkpoints",
         .absolute_path = true,
         .examples = {"/shared/checkpoints/run-1"}}},
@@ -253,8 +258,13 @@ void AddTrainFields(FieldTable& table) {
         .max_items = 1000,
         .examples = {"[fc.]"}}},
       {"TrainSpec.checkpoint",
-       {.help = "Checkpoints of the training state. Without this section, none are written.",
-        .examples = {"{dir: /var/lib/muster/checkpoints/fashion-mnist, every_steps: 200}"}}},
+       {.help = "Checkpoints of the training state, from which the job resumes after a failure. By "
+                "default, one is written at the end.",
+        .default_value = "{}",
+        .examples = {"{every_steps: 200, keep: 3}",
+                     "{dir: /shared/checkpoints/run-2, every_steps: 200, resume_from: "
+                     "/shared/checkpoints/run-1}"},
+        .in_init = true}},
       {"TrainSpec.loader", {.help = "Data loading.", .default_value = "{}"}},
       {"TrainSpec.evaluate_every_epochs",
        {.help = "Interval between evaluations on the test set, in addition to the one at the end. "

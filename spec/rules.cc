@@ -299,6 +299,12 @@ void CheckInitialState(const v1::TrainSpec& train, Problems& problems) {
                    "train.init_exclude", "prefixes of parameter names, none of them empty");
 }
 
+void CheckCheckpoints(const v1::CheckpointSpec& checkpoint, Problems& problems) {
+  if (checkpoint.keep() == 0 && checkpoint.every_steps() > 0) {
+    problems.Add("train.checkpoint.every_steps", "is given, but keep is 0; remove one of them");
+  }
+}
+
 // ---- the strategy
 
 void CheckHierarchical(const v1::JobSpec& spec, Problems& problems) {
@@ -392,6 +398,9 @@ void CheckJobRules(const v1::JobSpec& spec, Problems& problems) {
   if (spec.command_size() > 0 && spec.command(0).empty()) {
     problems.Add("command", "the program's name is empty");
   }
+  if (spec.has_train() && !spec.checkpoint_dir().empty()) {
+    problems.Add("checkpoint_dir", "is only for command jobs; set train.checkpoint.dir");
+  }
   CheckEnvironment(spec, problems);
   CheckFiles(spec, problems);
   CheckResources(spec, problems);
@@ -411,6 +420,7 @@ void CheckTrainRules(const v1::JobSpec& spec, Problems& problems) {
   CheckBatch(spec, problems);
   CheckContrastive(train, problems);
   CheckInitialState(train, problems);
+  CheckCheckpoints(train.checkpoint(), problems);
   CheckHierarchical(spec, problems);
   CheckProcesses(spec, problems);
   problems.Require(!train.strategy().shard_optimizer() || train.optimizer().name() != "lars",

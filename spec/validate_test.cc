@@ -60,7 +60,9 @@ TEST(DefaultsTest, AppliesTrainDefaults) {
   EXPECT_EQ(train.seed(), 1u);
   EXPECT_EQ(train.loader().threads(), 1u);
   EXPECT_EQ(train.loader().prefetch(), 4u);
-  EXPECT_FALSE(train.has_checkpoint());
+  EXPECT_EQ(train.checkpoint().dir(), "");
+  EXPECT_EQ(train.checkpoint().every_steps(), 0u);
+  EXPECT_EQ(train.checkpoint().keep(), 3u);
 }
 
 TEST(DefaultsTest, KeepsGivenValues) {
@@ -71,6 +73,7 @@ TEST(DefaultsTest, KeepsGivenValues) {
   EXPECT_FALSE(spec.train().model().batch_norm());
   EXPECT_EQ(spec.train().seed(), 9u);
   EXPECT_EQ(spec.train().checkpoint().keep(), 3u);
+  EXPECT_EQ(Defaulted(kTrain, {"train.checkpoint={keep: 0}"}).train().checkpoint().keep(), 0u);
   EXPECT_EQ(spec.resources().nodes().min(), 1u);
   EXPECT_EQ(spec.resources().nodes().max(), 3u);
 }
@@ -124,6 +127,7 @@ TEST(ValidateTest, ReportsEachProblemWithItsPath) {
       {"env.A=1", ""},
       {"workdir=here", "workdir: must be an absolute path on the node, not 'here'"},
       {"files=[a]", "files: are only for command jobs; remove them"},
+      {"checkpoint_dir=/c", "checkpoint_dir: is only for command jobs; set train.checkpoint.dir"},
       {"resources.nodes={}", "resources.nodes: must be from 1 to 16384, not 0"},
       {"resources.nodes={min: 3, max: 2}", "resources.nodes: max 2 is below min 3"},
       {"resources.device=tpu", "resources.device: "},
@@ -175,9 +179,10 @@ TEST(ValidateTest, ReportsEachProblemWithItsPath) {
       {"train.augment.crop_padding=29", "train.augment.crop_padding: must be at most"},
       {"train.init_from=model.safetensors", "train.init_from: must be an absolute path"},
       {"train.init_from=/model.pt", "train.init_from: must be a .safetensors file"},
-      {"train.checkpoint.every_steps=5", "train.checkpoint.dir: is missing"},
+      {"train.checkpoint={keep: 0, every_steps: 5}",
+       "train.checkpoint.every_steps: is given, but keep is 0; remove one of them"},
       {"train.checkpoint.dir=ckpt", "train.checkpoint.dir: must be an absolute path"},
-      {"train.checkpoint={dir: /c, keep: 5000}", "train.checkpoint.keep: must be from 1"},
+      {"train.checkpoint={dir: /c, keep: 5000}", "train.checkpoint.keep: must be from 0"},
       {"train.loader.threads=5000", "train.loader.threads: must be from 1"},
   };
   for (const auto& [override_text, expected] : cases) {

@@ -1,11 +1,14 @@
 #include "cli/follow/follow_printer.h"
 
+#include <utility>
+
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/strip.h"
 #include "cli/exit_code.h"
 #include "cli/output/words.h"
+#include "cli/text/checkpoint_text.h"
 #include "cli/text/job_text.h"
 #include "common/proto_time.h"
 
@@ -41,7 +44,9 @@ std::string StateLine(const v1::Job& job) {
 
 void FollowPrinter::OnJob(const v1::Job& job) {
   PrintState(job);
-  if (!IsOver(job.state())) PrintProgress(job);
+  if (IsOver(job.state())) return;
+  PrintCheckpoints(job);
+  PrintProgress(job);
 }
 
 void FollowPrinter::PrintState(const v1::Job& job) {
@@ -58,11 +63,24 @@ void FollowPrinter::PrintState(const v1::Job& job) {
   if (job.generation() != last_generation_) {
     last_generation_ = job.generation();
     last_phase_.clear();
+    last_resume_.clear();
     last_step_ = 0;
     next_progress_ = SteadyTime();
   }
   console_.ClearStatus();
   console_.Note(console_.Paint(StateLine(job), StateColor(job.state())));
+}
+
+void FollowPrinter::PrintCheckpoints(const v1::Job& job) {
+  const auto print_new = [this](std::string text, std::string& last) {
+    if (text == last) return;
+    last = std::move(text);
+    if (last.empty()) return;
+    console_.ClearStatus();
+    console_.Note(last);
+  };
+  print_new(CheckpointWarning(job), last_warning_);
+  print_new(ResumeText(job), last_resume_);
 }
 
 void FollowPrinter::PrintProgress(const v1::Job& job) {
@@ -114,9 +132,12 @@ void PrintResult(const v1::Job& job, bool quiet_out, bool output_shown, Console&
   }
   console.Note(console.Paint(line, StateColor(job.state())));
   NoteFailure(job, output_shown, console);
-  if (job.state() != v1::SUCCEEDED || !job.has_summary()) return;
-  console.Note(SummaryText(job.summary()));
-  if (!quiet_out) {
+  const bool trained = job.state() == v1::SUCCEEDED && job.has_summary();
+  if (trained) console.Note(SummaryText(job.summary()));
+  for (const std::string& text : {ContinuedText(job), CheckpointText(job)}) {
+    if (!text.empty()) console.Note(text);
+  }
+  if (trained && !quiet_out) {
     console.Out(absl::StrFormat("test accuracy %.4f\n", job.summary().test_accuracy()));
   }
 }

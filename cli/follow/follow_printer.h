@@ -26,6 +26,8 @@ class FollowPrinter : public FollowObserver {
 
  private:
   void PrintState(const v1::Job& job);
+  // Prints what the job resumes from, and a warning if its checkpoints may be lost.
+  void PrintCheckpoints(const v1::Job& job);
   void PrintProgress(const v1::Job& job);
 
   Console& console_;
@@ -33,6 +35,8 @@ class FollowPrinter : public FollowObserver {
   std::string last_state_;     // key of the last state line
   uint64_t last_failure_ = 0;  // generation of the last failure that was printed
   uint64_t last_generation_ = 0;
+  std::string last_warning_;
+  std::string last_resume_;
   std::string last_phase_;
   uint64_t last_step_ = 0;
   SteadyTime next_progress_;

@@ -105,6 +105,41 @@ TEST_F(FollowPrinterTest, PrintsCauseOfARestartOnce) {
   EXPECT_EQ(Taken(), "starting: generation 2\n");
 }
 
+TEST_F(FollowPrinterTest, PrintsWhatEachGenerationResumesFrom) {
+  v1::Job job = At(v1::RUNNING, 1);
+  job.set_job_id("next");
+  job.mutable_checkpoint()->set_resumed_from("/c/step-00000060");
+  job.mutable_checkpoint()->set_resumed_step(60);
+  job.mutable_checkpoint()->set_resumed_job_id("first");
+  Show(job);
+  EXPECT_EQ(Taken(),
+            "running: generation 1\nresumes from step 60 of job first, /c/step-00000060\n");
+  Show(job);
+  EXPECT_EQ(Taken(), "");
+  job.set_generation(2);
+  job.mutable_checkpoint()->clear_resumed_from();
+  Show(job);
+  EXPECT_EQ(Taken(), "running: generation 2\n");
+  job.mutable_checkpoint()->set_resumed_from("/own/step-00000080");
+  job.mutable_checkpoint()->set_resumed_step(80);
+  job.mutable_checkpoint()->set_resumed_job_id("next");
+  Show(job);
+  EXPECT_EQ(Taken(), "resumes from step 80\n");
+}
+
+TEST_F(FollowPrinterTest, PrintsCheckpointWithTheResult) {
+  v1::Job job = At(v1::SUCCEEDED, 1, 80);
+  job.mutable_summary()->set_checkpoint("/c/step-00000080");
+  job.mutable_checkpoint()->set_node("node-1");
+  PrintResult(job, /*quiet_out=*/true, console_);
+  EXPECT_THAT(Taken(), HasSubstr("\ncheckpoint: /c/step-00000080 on node-1\n"));
+  job.set_state(v1::FAILED);
+  job.mutable_checkpoint()->set_dir("/c");
+  job.mutable_checkpoint()->set_step(60);
+  PrintResult(job, /*quiet_out=*/true, console_);
+  EXPECT_THAT(Taken(), HasSubstr("newest checkpoint: step 60 in /c on node-1\n"));
+}
+
 TEST_F(FollowPrinterTest, ReportsCoordinatorUnreachableAndReachable) {
   printer_.OnCoordinatorAway(absl::UnavailableError("x"));
   printer_.OnCoordinatorBack();

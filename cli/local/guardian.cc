@@ -17,6 +17,8 @@
 #include <fstream>
 #include <map>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
@@ -74,8 +76,13 @@ class Guardian {
   void Run() {
     Settle();
     // The coordinator's state is not needed afterwards.
-    Start(kCoordinator, {options_.coordinator_binary, "--listen=127.0.0.1:0", "--http=127.0.0.1:0",
-                         "--store=memory", DataDirectory(kCoordinator)});
+    std::vector<std::string> coordinator = {options_.coordinator_binary, "--listen=127.0.0.1:0",
+                                            "--http=127.0.0.1:0", "--store=memory",
+                                            DataDirectory(kCoordinator)};
+    if (!options_.checkpoint_directory.empty()) {
+      coordinator.push_back(absl::StrCat("--checkpoint-dir=", options_.checkpoint_directory));
+    }
+    Start(kCoordinator, std::move(coordinator));
     while (!ended_) {
       Await(absl::InfiniteDuration());
       Reap();

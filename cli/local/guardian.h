@@ -15,6 +15,7 @@ struct GuardianOptions {
       directory;  // exists and belongs to this user; holds data, sockets, logs and the token
   std::string coordinator_binary;
   std::string worker_binary;
+  std::string checkpoint_directory;  // empty: none that outlives the daemons
   uint32_t nodes = 1;
   uint32_t slots = 1;  // per node
   bool keep_directory = false;

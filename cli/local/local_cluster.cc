@@ -54,6 +54,7 @@ absl::StatusOr<std::unique_ptr<LocalCluster>> LocalCluster::Start(
   GuardianOptions guardian;
   guardian.nodes = options.nodes;
   guardian.slots = options.slots;
+  guardian.checkpoint_directory = options.checkpoint_directory;
   guardian.keep_directory = !options.keep_directory.empty();
   ASSIGN_OR_RETURN(guardian.coordinator_binary,
                    FindProgram(options.coordinator_binary, "coordinator", "muster-coordinator",

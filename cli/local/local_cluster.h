@@ -25,6 +25,8 @@ struct LocalClusterOptions {
   // Directory for data, logs and sockets, which is kept. Empty: a directory that is removed at the
   // end.
   std::string keep_directory;
+  // Absolute path of the directory for checkpoints; empty: they are removed at the end.
+  std::string checkpoint_directory;
 };
 
 // The daemons listen on free ports of loopback and use a token of their own.

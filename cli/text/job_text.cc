@@ -311,6 +311,10 @@ std::string WaitsText(const v1::Job& job) {
 }
 
 std::string SummaryText(const v1::TrainSummary& summary) {
+  if (summary.already_complete()) {
+    return absl::StrCat("already complete at step ", Grouped(summary.steps()),
+                        "; nothing was trained");
+  }
   std::string text = absl::StrFormat(
       "%s steps, %.4g epochs, %s images/s, first step after %s, final loss %.4f",
       Grouped(summary.steps()), summary.epochs(),

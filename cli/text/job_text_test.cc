@@ -177,6 +177,13 @@ TEST(SummaryTextTest, OneLine) {
               HasSubstr("final loss 0.2134, test loss 0.2500, waited 1.50 s for data, peak"));
 }
 
+TEST(SummaryTextTest, NamesStepOfACompleteTraining) {
+  v1::TrainSummary summary;
+  summary.set_steps(80);
+  summary.set_already_complete(true);
+  EXPECT_EQ(SummaryText(summary), "already complete at step 80; nothing was trained");
+}
+
 TEST(SummaryTextTest, DescribesStepTimeAndPrecision) {
   v1::TrainSummary summary;
   summary.set_median_step_seconds(0.2);

@@ -8,6 +8,7 @@
 #include "cli/exit_code.h"
 #include "cli/files/upload.h"
 #include "cli/follow/follow_run.h"
+#include "cli/local/local_checkpoints.h"
 #include "cli/local/local_cluster.h"
 #include "cli/local/local_job.h"
 #include "cli/spec/job_options.h"
@@ -61,6 +62,8 @@ int Local(Context& context, LocalFlags flags) {
   spec::ApplyDefaults(defaulted);
   FitToJob(defaulted, flags.cluster);
   NoteSharedCores(flags.cluster, context.console);
+  const LocalCheckpoints checkpoints(defaulted, context.console);
+  flags.cluster.checkpoint_directory = checkpoints.path();
   absl::StatusOr<std::unique_ptr<LocalCluster>> cluster = LocalCluster::Start(flags.cluster);
   if (!cluster.ok()) return context.Fail(cluster.status(), ExitCodeOfStart(cluster.status()));
   // Use the token of the coordinator that was just started, and no other.
@@ -91,6 +94,8 @@ void AddLocalVerb(CLI::App& app, Context& context) {
             "All processes and logs are removed afterwards, also after Ctrl-C, which cancels the "
             "job (a second Ctrl-C: at once), and if this program is killed. --keep stores the logs "
             "and the ranks' own directories in a directory that stays.",
+            "Checkpoints are written to ./muster-checkpoints/JOB, which stays, unless the spec "
+            "names another directory.",
             kJobOptionsText},
        .exits = {{"66", "The spec or a daemon's binary cannot be read"},
                  {"73", "The directory for logs cannot be created"},

@@ -3,6 +3,7 @@
 #define MUSTER_COORDINATOR_CORE_OPTIONS_H_
 
 #include <cstddef>
+#include <string>
 
 #include "absl/time/time.h"
 #include "common/ids.h"
@@ -20,6 +21,9 @@ struct Options {
   // least a minute.
   size_t keep_jobs = 10000;
   absl::Duration keep_jobs_for = absl::InfiniteDuration();
+  // Absolute path of a directory that all nodes share. Each job that is submitted from now on gets
+  // a folder in it for its checkpoints. Empty: checkpoints stay on the nodes.
+  std::string checkpoint_dir;
 };
 
 }  // namespace muster::core

@@ -39,6 +39,7 @@ inline constexpr char kReleased[] = "Released";
 inline constexpr char kPlaced[] = "Placed";
 inline constexpr char kWorldSent[] = "WorldSent";
 inline constexpr char kRunning[] = "Running";
+inline constexpr char kCheckpointsOnOneNode[] = "CheckpointsOnOneNode";
 inline constexpr char kLossScaleLowered[] = "LossScaleLowered";
 inline constexpr char kRankFailed[] = "RankFailed";
 inline constexpr char kFirstFailure[] = "FirstFailure";

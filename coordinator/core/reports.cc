@@ -90,6 +90,7 @@ void Reports::ApplyReport(Job& job, const v1::RankReport& report, bool inventory
   if (report.has_summary() && rank.rank == 0 && job.is_train() && !job.status.has_summary()) {
     RecordSummary(job, report.summary());
   }
+  if (report.has_checkpoint() && rank.rank == 0) RecordCheckpoint(job, report.checkpoint());
   if (report.has_progress()) {
     rank.progress = report.progress();
     if (rank.rank == 0) {
@@ -156,6 +157,27 @@ void Reports::RecordSkippedSteps(Job& job, const v1::Progress& progress) {
                               skipped == 1 ? " step" : " steps", " skipped in total"));
 }
 
+// Reports repeat the checkpoint, so only a change is written.
+void Reports::RecordCheckpoint(Job& job, const v1::CheckpointStatus& reported) {
+  const v1::CheckpointStatus& before = job.status.checkpoint();
+  const bool moved = reported.dir() != before.dir() || reported.node() != before.node();
+  if (job.status.has_checkpoint() && !moved && reported.step() == before.step()) return;
+  v1::CheckpointStatus& status = *job.status.mutable_checkpoint();
+  status.set_dir(reported.dir());
+  status.set_shared(reported.shared());
+  status.set_node(reported.node());
+  status.set_step(reported.step());
+  jobs_.MarkJob(job);
+  if (!moved || reported.shared() || !job.is_train()) return;
+  if (job.generation->record.nodes_size() < 2) return;
+  jobs_.AddEvent(
+      job, events::kCheckpointsOnOneNode,
+      absl::StrCat("checkpoints are only on node ", reported.node(), ", in ", reported.dir(),
+                   ": without that node a restart begins at step 0; start the "
+                   "coordinator with --checkpoint-dir, or set train.checkpoint.dir to a "
+                   "directory that all nodes share"));
+}
+
 void Reports::RecordSummary(Job& job, const v1::TrainSummary& reported) {
   v1::TrainSummary& summary = *job.status.mutable_summary();
   summary = reported;
@@ -168,6 +190,8 @@ void Reports::RecordSummary(Job& job, const v1::TrainSummary& reported) {
     summary.set_seconds_to_first_step(
         std::max(0.0, absl::ToDoubleSeconds(FromProto(summary.first_step_time()) - start)));
   }
+  summary.set_resumed_from(job.status.checkpoint().continued_from());
+  summary.set_resumed_job_id(job.status.checkpoint().continued_job_id());
   jobs_.MarkJob(job);
 }
 

@@ -39,6 +39,8 @@ class Reports {
   void ApplyReport(Job& job, const v1::RankReport& report, bool inventory);
   void RecordExit(Job& job, RankState& rank, const v1::RankReport& report);
   void RecordSkippedSteps(Job& job, const v1::Progress& progress);
+  // `reported` is rank 0's.
+  void RecordCheckpoint(Job& job, const v1::CheckpointStatus& reported);
   void RecordSummary(Job& job, const v1::TrainSummary& reported);
   // Handles ranks that no longer count: stops them, keeps their slots occupied until they have
   // exited, then lets the worker forget them.

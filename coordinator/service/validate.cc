@@ -39,6 +39,7 @@ absl::Status ValidateRank(const v1::RankReport& rank) {
   RETURN_IF_ERROR(CheckBounds(rank.failure()));
   RETURN_IF_ERROR(CheckBounds(rank.join()));
   RETURN_IF_ERROR(CheckBounds(rank.progress()));
+  RETURN_IF_ERROR(CheckBounds(rank.checkpoint()));
   return CheckBounds(rank.summary());
 }
 

@@ -71,7 +71,7 @@ def run_muster(cluster, recipe, name, precision, seed, target):
                   "tensorboard": {"dir": str(events), "every_steps": steps_per_epoch(recipe["train"])}},
         "resources": {"nodes": 1, "ranks_per_node": 2, "threads_per_rank": 1},
     }
-    job["train"].pop("checkpoint", None)
+    job["train"]["checkpoint"] = {"keep": 0}
     if precision == "O0":
         job["train"].pop("mixed_precision", None)
     summary = cluster.run(job, timeout=4 * 3600)["summary"]

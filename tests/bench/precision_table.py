@@ -42,8 +42,8 @@ def train(cluster, recipe, precision, seed):
     words = {"mixed_precision": {"dtype": precision.dtype}} if precision.dtype else {}
     spec = {
         "name": f"{precision}-{seed}".lower().replace(" ", "-"),
-        "train": {**{k: v for k, v in recipe["train"].items() if k not in ("checkpoint", "tensorboard", "mixed_precision")},
-                  "precision": precision.level, "seed": seed, **words},
+        "train": {**{k: v for k, v in recipe["train"].items() if k not in ("tensorboard", "mixed_precision")},
+                  "checkpoint": {"keep": 0}, "precision": precision.level, "seed": seed, **words},
         "resources": {"nodes": 1, "ranks_per_node": 2, "threads_per_rank": 1},
     }
     summary = cluster.run(spec, timeout=4 * 3600)["summary"]

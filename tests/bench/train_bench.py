@@ -95,6 +95,7 @@ def muster_spec(name, precision, model, steps, data):
                          dataset={"name": "fashion_mnist", "path": str(data)}, image_size=model.image,
                          global_batch=model.batch, max_steps=WARMUP_STEPS + steps,
                          optimizer={"name": "sgd", "learning_rate": 0.05, "momentum": 0.9, "weight_decay": 5e-4},
+                         checkpoint={"keep": 0},
                          resources={"nodes": 1, "ranks_per_node": RANKS, "threads_per_rank": THREADS}, **words)
 
 

@@ -135,9 +135,12 @@ class BadInputTest(unittest.TestCase):
 
     # ---- checkpoints
 
-    def checkpointed(self, name, steps):
-        job = self.cluster.run(training_spec(
-            name, max_steps=steps, checkpoint={"dir": str(self.directory), "every_steps": 20, "keep": 10}))
+    def checkpointed_spec(self, name, steps, **checkpoint):
+        return training_spec(name, max_steps=steps, checkpoint={
+            "dir": str(self.directory), "every_steps": 20, "keep": 10, **checkpoint})
+
+    def checkpointed(self, name, steps, **checkpoint):
+        job = self.cluster.run(self.checkpointed_spec(name, steps, **checkpoint))
         self.assertEqual((job["state"], int(job["summary"]["steps"])), ("SUCCEEDED", steps))
         logs = self.cluster.muster("logs", job["job_id"]).stdout
         return int(job["summary"].get("resumed_from_step", 0)), logs
@@ -152,7 +155,7 @@ class BadInputTest(unittest.TestCase):
             model.seek(-1, os.SEEK_CUR)
             model.write(bytes([byte[0] ^ 1]))
         os.truncate(steps[60] / "optimizer.safetensors", 1000)
-        resumed, logs = self.checkpointed("second", 100)
+        resumed, logs = self.checkpointed("second", 100, resume_from=str(self.directory))
         self.assertEqual(resumed, 40)
         for step in (80, 60):
             self.assertRegex(logs, f"skipping invalid checkpoint, falling back to the previous one: .*step-{step:08}")
@@ -162,13 +165,11 @@ class BadInputTest(unittest.TestCase):
         self.checkpointed("first", 40)
         (self.directory / "step-00000040/state.json").write_text("{}")
         (self.directory / "step-00000020/model.safetensors").unlink()
-        resumed, logs = self.checkpointed("second", 60)
-        self.assertEqual(resumed, 0)
+        job = self.check_fails(self.checkpointed_spec("second", 60, resume_from=str(self.directory)), NO_INPUT,
+                               f"no rank found a valid checkpoint in {self.directory}")
+        logs = self.cluster.muster("logs", job["job_id"]).stdout
         self.assertRegex(logs, "skipping invalid checkpoint, falling back to the previous one: .*step-00000040")
         self.assertRegex(logs, "skipping invalid checkpoint, no earlier one exists: .*step-00000020")
-        # The checkpoints that the second job wrote in their place are valid.
-        resumed, _ = self.checkpointed("third", 80)
-        self.assertEqual(resumed, 60)
 
     # ---- jobs that do not fit
 

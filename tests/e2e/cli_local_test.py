@@ -80,6 +80,38 @@ class LocalTest(unittest.TestCase):
         if os.cpu_count() < 4:
             self.assertIn(f"4 slots on {os.cpu_count()} core", result.stderr)
 
+    def run_in_folder(self, name, *jobs):
+        """Runs the jobs at the same time in a new folder; returns the folder and of each run its job and stderr."""
+        folder = self.directory / name
+        folder.mkdir()
+        runs = [self.popen("local", "-o", "json", *job, cwd=folder) for job in jobs]
+        results = []
+        for run in runs:
+            out, err = run.communicate(timeout=120)
+            self.assertEqual(run.returncode, 0, err)
+            results.append((json.loads(out), err))
+        return folder, results
+
+    def test_checkpoints_stay(self):
+        """./muster-checkpoints is left only if a job has written to it."""
+        mlp = {"name": "mlp", "hidden": [16]}
+        training = self.write_spec(training_spec("kept", model=mlp, max_steps=5,
+                                                 resources={"nodes": 2, "ranks_per_node": 1}))
+        writes = ("--", "/bin/sh", "-c", "touch $MUSTER_CHECKPOINT_DIR/model.pt")
+        folder, results = self.run_in_folder("some", (training,), writes, ("--", "/bin/true"))
+        (job, err), (command, _), _ = results
+        checkpoints = folder / "muster-checkpoints"
+        path = checkpoints / job["job_id"] / "step-00000005"
+        self.assertEqual(job["summary"]["checkpoint"], str(path))
+        self.assertIn(f"\ncheckpoint: {path}\n", err)
+        self.assertNotIn("warning", err)
+        self.assertTrue((path / "model.safetensors").is_file())
+        self.assertEqual({entry.name for entry in checkpoints.iterdir()}, {job["job_id"], command["job_id"]})
+
+        without = self.write_spec(training_spec("none", model=mlp, max_steps=5, checkpoint={"keep": 0}))
+        folder, _ = self.run_in_folder("none", (without,), ("--", "/bin/true"))
+        self.assertEqual(list(folder.iterdir()), [])
+
     def test_concurrent_runs(self):
         runs = [self.popen("local", "--ranks-per-node", "2", "--", "/bin/sh", "-c", f"echo {i}; exit {i}")
                 for i in range(1, 5)]

@@ -10,6 +10,7 @@ import socket
 import statistics
 import subprocess
 import sys
+import tempfile
 import time
 import unittest
 
@@ -164,7 +165,7 @@ class CommandTest(unittest.TestCase):
                 "CUDA_VISIBLE_DEVICES": "", "OMP_NUM_THREADS": 3, "PYTHONUNBUFFERED": 1,
                 "GLOO_SOCKET_IFNAME": "lo", "NCCL_SOCKET_IFNAME": "lo", "MINE": "yes",
                 "MUSTER_JOB_ID": job, "MUSTER_GENERATION": 1, "MUSTER_NODE_NAME": f"node-{node + 1}",
-                "MUSTER_GRACE_SECONDS": 1.5,
+                "MUSTER_GRACE_SECONDS": 1.5, "MUSTER_CHECKPOINT_SHARED": 0,
             }
             self.assertEqual({k: env.get(k) for k in expected}, {k: str(v) for k, v in expected.items()})
             for name in ("TORCHELASTIC_ERROR_FILE", "MUSTER_PROGRESS", "MUSTER_CHECKPOINT_DIR"):
@@ -297,6 +298,48 @@ class CommandTest(unittest.TestCase):
             milliseconds.append(1000 * (max(mains) - start))
         print(f"submit to main of 4 ranks: {[round(ms) for ms in milliseconds]} ms", file=sys.stderr)
         self.assertLessEqual(statistics.median(milliseconds), 150)
+
+
+class SharedCheckpointTest(unittest.TestCase):
+    """All nodes of the cluster share a checkpoint directory."""
+
+    @classmethod
+    def setUpClass(cls):
+        cls.shared = pathlib.Path(cls.enterClassContext(tempfile.TemporaryDirectory(prefix="muster-shared.")))
+        cls.cluster = cls.enterClassContext(Cluster(nodes=2, coordinator_flags=[f"--checkpoint-dir={cls.shared}"]))
+
+    def test_directory_is_equal_on_all_nodes(self):
+        """Rank 1 on the second node reads what rank 0 of the generation before wrote on the first."""
+        script = """
+            echo "$MUSTER_CHECKPOINT_DIR $MUSTER_CHECKPOINT_SHARED"
+            [ $TORCHELASTIC_RESTART_COUNT = 1 ] && exec cat $MUSTER_CHECKPOINT_DIR/model
+            [ $RANK = 0 ] || exec sleep 600
+            echo weights > $MUSTER_CHECKPOINT_DIR/model; exit 3"""
+        job = self.cluster.run(shell_spec("share", script, nodes=2, restart={"max": 1}))
+        self.assertEqual((job["state"], int(job["generation"])), ("SUCCEEDED", 2), job)
+        directory = str(self.shared / job["job_id"])
+        self.assertEqual(job["checkpoint"], {"dir": directory, "shared": True})
+        for rank in range(2):
+            log = self.cluster.muster("logs", job["job_id"], "--rank", rank).stdout
+            self.assertIn(f"{directory} 1\n", log)
+            self.assertIn("weights\n", log)
+
+    def test_spec_overrides_directory(self):
+        directory = str(self.shared / "mine")
+        job = self.cluster.run(shell_spec("mine", "touch $MUSTER_CHECKPOINT_DIR/rank-$RANK", nodes=2,
+                                          checkpoint_dir=directory))
+        self.assertEqual(job["checkpoint"]["dir"], directory)
+        self.assertEqual(sorted(os.listdir(directory)), ["rank-0", "rank-1"])
+
+    def test_unusable_directory_fails_the_launch(self):
+        directory = str(self.shared / "not-mounted" / "job")
+        spec = self.cluster.write_spec(shell_spec("bad", "true", checkpoint_dir=directory, restart={"max": 3}))
+        result = self.cluster.muster("run", spec, "-o", "json", check=False)
+        self.assertEqual(result.returncode, 73, result.stderr)
+        job = json.loads(result.stdout)
+        self.assertEqual((job["reason"], int(job["generation"])), ("LaunchFailed", 1), job)
+        self.assertRegex(job["message"], f"on node-[12] could not be started: checkpoint directory {directory}: "
+                                         "No such file or directory; its parent must exist on every node")
 
 
 class LeavingTest(unittest.TestCase):

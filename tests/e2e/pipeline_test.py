@@ -95,9 +95,10 @@ class PipelineTest(unittest.TestCase):
             whole = self.train(cluster, **PLAIN, max_steps=20, ema={"decay": 0.9})
             for first, second in (("pipeline", "one rank"), ("one rank", "pipeline"), ("replicas", "pipeline")):
                 directory = cluster.directory / f"{first} {second}"
-                train = {**PLAIN, "ema": {"decay": 0.9}, "checkpoint": {"dir": str(directory)}}
-                self.train(cluster, **train, max_steps=10, **ways[first])
-                resumed = self.train(cluster, **train, max_steps=20, **ways[second])
+                train = {**PLAIN, "ema": {"decay": 0.9}}
+                self.train(cluster, **train, max_steps=10, checkpoint={"dir": str(directory)}, **ways[first])
+                resumed = self.train(cluster, **train, max_steps=20, checkpoint={"resume_from": str(directory)},
+                                     **ways[second])
                 self.assertEqual(int(resumed["resumed_from_step"]), 10)
                 what = f"{first}, then {second}"
                 worst = max(abs(a - b) for a, b in zip(resumed["losses"], whole["losses"][10:]))

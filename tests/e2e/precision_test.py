@@ -109,6 +109,7 @@ class PrecisionTest(unittest.TestCase):
         self.assertEqual(state["loss_scale"]["skipped_steps"], int(first["skipped_steps"]))
 
         spec["train"]["max_steps"] = 24
+        spec["train"]["checkpoint"]["resume_from"] = str(directory)
         rest = self.cluster.run(dict(spec, name="rest"))["summary"]
         self.assertEqual(int(rest["resumed_from_step"]), 12)
         self.assertGreaterEqual(int(rest["skipped_steps"]), int(first["skipped_steps"]))

@@ -436,6 +436,16 @@ TEST_F(ControlPlaneTest, ReportsReachCoordinator) {
   }
   EXPECT_TRUE(WaitForRank(0, [](const v1::RankReport& r) { return r.progress().step() == 1000; }));
 
+  v1::CheckpointStatus checkpoint;
+  checkpoint.set_dir("/c");
+  for (const uint64_t step : {500, 1000}) {
+    checkpoint.set_step(step);
+    control_[0]->ReportCheckpoint(checkpoint);
+    EXPECT_TRUE(WaitForRank(0, [step](const v1::RankReport& r) {
+      return r.checkpoint().dir() == "/c" && r.checkpoint().step() == step;
+    }));
+  }
+
   v1::FailureReport failure;
   failure.set_message("no such file");
   failure.set_not_retryable(true);
@@ -511,7 +521,7 @@ TEST_F(ControlPlaneTest, ThousandsOfWatchesEndImmediately) {
 
 TEST(RankEnvironmentTest, NamesMissingOrMalformedVariable) {
   for (const char* name : {"MUSTER_WORKER_SOCKET", "MUSTER_NODE_NAME", "MUSTER_CACHE_DIR",
-                           "MUSTER_JOB_ID", "MUSTER_RANK_TOKEN"}) {
+                           "MUSTER_CHECKPOINT_DIR", "MUSTER_JOB_ID", "MUSTER_RANK_TOKEN"}) {
     setenv(name, "text", 1);
   }
   setenv("MUSTER_GENERATION", "3", 1);

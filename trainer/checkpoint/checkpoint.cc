@@ -57,9 +57,16 @@ CheckpointDirectory::CheckpointDirectory(const CheckpointOptions& options)
 absl::StatusOr<CheckpointDirectory> CheckpointDirectory::OpenForWriting(
     const CheckpointOptions& options) {
   std::error_code error;
-  fs::create_directories(options.path, error);
+  if (options.create_parents) {
+    fs::create_directories(options.path, error);
+  } else {
+    fs::create_directory(options.path, error);
+  }
   if (error) {
-    return ErrnoStatus(error.value(), absl::StrCat("create checkpoint directory ", options.path));
+    return ErrnoStatus(
+        error.value(),
+        absl::StrCat("create checkpoint directory ", options.path,
+                     options.create_parents ? "" : ", whose parent must exist on every node"));
   }
   CheckpointDirectory directory(options);
   RETURN_IF_ERROR(directory.fence_.Raise());
@@ -76,6 +83,10 @@ absl::StatusOr<CheckpointDirectory> CheckpointDirectory::OpenForReading(
   if (absl::IsAborted(raised)) return raised;
   if (!raised.ok()) LOG(WARNING) << "cannot raise the checkpoint fence: " << raised.message();
   return directory;
+}
+
+CheckpointDirectory CheckpointDirectory::OpenUnfenced(const std::string& path) {
+  return CheckpointDirectory(CheckpointOptions{.path = path});
 }
 
 std::string CheckpointDirectory::StepPath(uint64_t step) const {
@@ -115,6 +126,14 @@ std::optional<CheckpointState> CheckpointDirectory::FindNewestValid() const {
                  << (step == steps.back() ? "no earlier one exists: "
                                           : "falling back to the previous one: ")
                  << state.status().message();
+  }
+  return std::nullopt;
+}
+
+std::optional<CheckpointState> CheckpointDirectory::PeekNewest() const {
+  for (const uint64_t step : Steps()) {
+    auto state = ReadState(StepPath(step));
+    if (state.ok() && state->step == step) return *std::move(state);
   }
   return std::nullopt;
 }

@@ -37,7 +37,8 @@ struct CheckpointOptions {
   std::string path;
   std::string job_id;
   uint64_t generation = 0;
-  uint32_t keep = 3;  // number of newest checkpoints to keep; at least 1
+  uint32_t keep = 3;           // number of newest checkpoints to keep; at least 1
+  bool create_parents = true;  // create missing parents of the directory, too
 };
 
 // Movable, not thread-safe.
@@ -50,12 +51,20 @@ class CheckpointDirectory {
   // For ranks that only look for a checkpoint to resume from. A directory that does not exist has
   // no checkpoints. Raises the fence if the directory is writable.
   static absl::StatusOr<CheckpointDirectory> OpenForReading(const CheckpointOptions& options);
+  // For another job's directory, which is only read: its fence stays as it is. A directory that
+  // does not exist has no checkpoints.
+  static CheckpointDirectory OpenUnfenced(const std::string& path);
+
+  const std::string& path() const { return options_.path; }
 
   // Newest checkpoint whose files match its manifest; invalid checkpoints are logged and skipped.
   // Empty if there is none.
   std::optional<CheckpointState> FindNewestValid() const;
+  // State of the newest checkpoint whose state can be read, without verifying its files.
+  std::optional<CheckpointState> PeekNewest() const;
   // Verifies a checkpoint against its manifest and returns its state. NOT_FOUND, DATA_LOSS.
   absl::StatusOr<CheckpointState> Verify(uint64_t step) const;
+  std::string StepPath(uint64_t step) const;
   // Paths in a verified checkpoint.
   std::string ModelPath(uint64_t step) const;
   std::string OptimizerPath(uint64_t step) const;
@@ -69,7 +78,6 @@ class CheckpointDirectory {
 
  private:
   explicit CheckpointDirectory(const CheckpointOptions& options);
-  std::string StepPath(uint64_t step) const;
   // Steps of all checkpoints, newest first.
   std::vector<uint64_t> Steps() const;
   absl::Status WriteFiles(const std::string& directory, const Checkpoint& checkpoint) const;

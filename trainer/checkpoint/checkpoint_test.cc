@@ -34,7 +34,7 @@ Checkpoint AtStep(uint64_t step) {
 class CheckpointTest : public ::testing::Test {
  protected:
   CheckpointOptions Options(uint64_t generation = 1, uint32_t keep = 3) const {
-    return {path_, "job", generation, keep};
+    return {.path = path_, .job_id = "job", .generation = generation, .keep = keep};
   }
   CheckpointDirectory Writer(uint64_t generation = 1, uint32_t keep = 3) const {
     auto directory = CheckpointDirectory::OpenForWriting(Options(generation, keep));
@@ -193,6 +193,17 @@ TEST_F(CheckpointTest, KeepsUnknownFiles) {
 TEST_F(CheckpointTest, ReaderDoesNotCreateDirectory) {
   EXPECT_FALSE(CheckpointDirectory::OpenForReading(Options())->FindNewestValid().has_value());
   EXPECT_FALSE(fs::exists(path_));
+}
+
+TEST_F(CheckpointTest, CreatesParentsOnlyIfAsked) {
+  CheckpointOptions options = Options();
+  options.create_parents = false;
+  const absl::Status status = CheckpointDirectory::OpenForWriting(options).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kNotFound);
+  EXPECT_THAT(std::string(status.message()),
+              HasSubstr(path_ + ", whose parent must exist on every node: "));
+  fs::create_directories(fs::path(path_).parent_path());
+  EXPECT_TRUE(CheckpointDirectory::OpenForWriting(options).ok());
 }
 
 TEST_F(CheckpointTest, NamesDirectoryThatCannotBeCreated) {

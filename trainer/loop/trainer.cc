@@ -45,7 +45,9 @@ absl::StatusOr<v1::TrainSummary> Trainer::Run() {
                      TensorBoardWriter::Create(options_.tensorboard_directory, step_ + 1));
   }
   RETURN_IF_ERROR(TrainAll());
+  const SteadyTime trained = Now().steady;
   RETURN_IF_ERROR(SaveCheckpoint());
+  not_training_ += Now().steady - trained;
   RETURN_IF_ERROR(EvaluateModel());
   ASSIGN_OR_RETURN(v1::TrainSummary summary, Summarize());
   SetPhase("finished");
@@ -125,7 +127,7 @@ absl::Status Trainer::TrainStep(data::Loader& loader) {
   times.step = Now().steady - start;
   if (spec_.record_losses() && step_ends_.size() < limits::kRecordedLosses) {
     step_ends_.push_back(
-        static_cast<float>(absl::ToDoubleSeconds(Now().steady - training_start_ - evaluating_)));
+        static_cast<float>(absl::ToDoubleSeconds(Now().steady - training_start_ - not_training_)));
   }
   statistics_.Add(times);
   stall_ += times.data_wait;
@@ -222,10 +224,10 @@ void Trainer::RecordEvaluation(SteadyTime begin) {
     record.set_step(step_);
     record.set_test_accuracy(evaluation_.accuracy);
     record.set_test_loss(evaluation_.loss);
-    record.set_training_seconds(absl::ToDoubleSeconds(begin - training_start_ - evaluating_));
+    record.set_training_seconds(absl::ToDoubleSeconds(begin - training_start_ - not_training_));
   }
   last_evaluation_ = Now().steady - begin;
-  evaluating_ += last_evaluation_;
+  not_training_ += last_evaluation_;
 }
 
 double Trainer::Epochs() const {

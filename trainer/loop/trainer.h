@@ -9,6 +9,7 @@
 #define MUSTER_TRAINER_LOOP_TRAINER_H_
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -35,6 +36,7 @@ namespace muster::train {
 struct ResumePoint {
   uint32_t rank = 0;
   uint64_t step = 0;
+  bool own = true;  // this job wrote it; otherwise it continues another job
 };
 
 struct TrainerOptions {
@@ -44,6 +46,10 @@ struct TrainerOptions {
   std::optional<ResumePoint> resume;
   // Directory for this rank's checkpoints; absent: no checkpoints. Only rank 0 writes.
   std::optional<CheckpointDirectory> checkpoints;
+  // Directory of the checkpoint to resume from; absent: `checkpoints`.
+  std::optional<CheckpointDirectory> resume_directory;
+  // Called on rank 0 with the step of each checkpoint that it has written.
+  std::function<void(uint64_t step)> on_checkpoint = [](uint64_t) {};
   // Directory for rank 0's TensorBoard event files; empty: none are written.
   std::string tensorboard_directory;
   std::string node_name;  // for the summary
@@ -106,7 +112,7 @@ class Trainer {
 
   uint64_t step_ = 0;        // completed, including earlier generations
   uint64_t first_step_ = 0;  // first step of this generation
-  uint64_t saved_step_;      // step of the newest checkpoint; kNever if none
+  uint64_t saved_step_;      // step of the job's newest checkpoint; kNever if none
   absl::Duration stall_;     // time waited for the loader in this generation
   double loss_ = 0;
   std::vector<StepResult> results_;  // results polled last
@@ -114,8 +120,8 @@ class Trainer {
   std::vector<float> losses_;
   std::vector<float> step_ends_;  // end times of the same steps, in seconds
   // Times of this generation.
-  SteadyTime training_start_;  // start of the first step
-  absl::Duration evaluating_;
+  SteadyTime training_start_;    // start of the first step
+  absl::Duration not_training_;  // evaluations and the final checkpoint
   absl::Duration last_evaluation_;
   std::vector<v1::Evaluation> evaluations_;
 };

@@ -12,7 +12,10 @@ namespace muster::train {
 absl::Status Trainer::LoadInitialState() {
   CountCollectives(1, 0);
   if (!options_.resume.has_value()) return strategy_->InitializeState();
-  step_ = first_step_ = saved_step_ = options_.resume->step;
+  step_ = first_step_ = options_.resume->step;
+  // Otherwise the checkpoint is not in the job's directory: it is another job's or, because the
+  // lowest rank that has it reads it, on another node. It is then written even if no step is left.
+  if (options_.resume->own && options_.resume->rank == 0) saved_step_ = step_;
   ASSIGN_OR_RETURN(const CheckpointFiles files, FindCheckpoint());
   RETURN_IF_ERROR(strategy_->RestoreState(files, options_.resume->rank));
   if (strategy_->loss_scale() != nullptr) CountCollectives(1, sizeof(LossScaleState));
@@ -22,13 +25,15 @@ absl::Status Trainer::LoadInitialState() {
 absl::StatusOr<CheckpointFiles> Trainer::FindCheckpoint() {
   CheckpointFiles files;
   if (world_.rank() != options_.resume->rank) return files;
-  if (!options_.checkpoints.has_value()) {
+  const std::optional<CheckpointDirectory>& directory =
+      options_.resume_directory.has_value() ? options_.resume_directory : options_.checkpoints;
+  if (!directory.has_value()) {
     return absl::InternalError("cannot resume: rank has no checkpoint directory");
   }
-  ASSIGN_OR_RETURN(const CheckpointState state, options_.checkpoints->Verify(step_));
-  files.model = options_.checkpoints->ModelPath(step_);
-  files.optimizer = options_.checkpoints->OptimizerPath(step_);
-  files.average = options_.checkpoints->AveragePath(step_).value_or("");
+  ASSIGN_OR_RETURN(const CheckpointState state, directory->Verify(step_));
+  files.model = directory->ModelPath(step_);
+  files.optimizer = directory->OptimizerPath(step_);
+  files.average = directory->AveragePath(step_).value_or("");
   files.loss_scale = state.loss_scale;
   return files;
 }
@@ -61,7 +66,9 @@ absl::Status Trainer::SaveCheckpoint() {
   }
   // Aborted because a newer generation owns the directory, which itself is fine.
   if (absl::IsAborted(written)) return written;
-  return WithExitCode(written, kExitCannotCreate);
+  RETURN_IF_ERROR(WithExitCode(written, kExitCannotCreate));
+  options_.on_checkpoint(step_);
+  return absl::OkStatus();
 }
 
 }  // namespace muster::train

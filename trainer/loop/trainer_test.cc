@@ -576,6 +576,32 @@ TEST_F(TrainerTest, EvaluatesFinishedTraining) {
   EXPECT_EQ(again.losses_size(), 0);
   EXPECT_EQ(again.weights_digest(), whole.weights_digest());
   EXPECT_EQ(again.test_accuracy(), whole.test_accuracy());
+  EXPECT_FALSE(whole.already_complete());
+  EXPECT_TRUE(again.already_complete());
+  EXPECT_EQ(again.checkpoint(), checkpoints_.path() + "/step-00000005");
+}
+
+// A job that continues another one leaves the other's directory alone and writes to its own, even
+// if no step is left to train.
+TEST_F(TrainerTest, ContinuesFromCheckpointOfAnotherJob) {
+  const v1::TrainSummary whole = TrainOk(FullSpec(10), 2, WithCheckpoints(1));
+  EXPECT_EQ(whole.checkpoint(), checkpoints_.path() + "/step-00000010");
+  for (const uint64_t first_step : {5, 10}) {
+    data::TemporaryDirectory own;
+    TrainerOptions options;
+    options.resume = ResumePoint{.rank = 1, .step = first_step, .own = false};
+    options.resume_directory = CheckpointDirectory::OpenUnfenced(checkpoints_.path());
+    options.checkpoints = *CheckpointDirectory::OpenForWriting({own.path(), "continued", 1, 10});
+    std::vector<uint64_t> written;
+    options.on_checkpoint = [&written](uint64_t step) { written.push_back(step); };
+    const v1::TrainSummary continued = TrainOk(FullSpec(10), 2, std::move(options));
+    EXPECT_EQ(continued.resumed_from_step(), first_step);
+    EXPECT_EQ(continued.already_complete(), first_step == 10);
+    EXPECT_EQ(continued.weights_digest(), whole.weights_digest());
+    EXPECT_EQ(continued.checkpoint(), own.path() + "/step-00000010");
+    EXPECT_TRUE(fs::exists(continued.checkpoint()));
+    EXPECT_THAT(written, ::testing::ElementsAre(10));
+  }
 }
 
 TEST_F(TrainerTest, CheckpointIsStateDict) {

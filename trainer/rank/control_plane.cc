@@ -133,6 +133,11 @@ class GrpcControlPlane final : public ControlPlane {
     progress_ = progress;
   }
 
+  void ReportCheckpoint(const v1::CheckpointStatus& checkpoint) override {
+    absl::MutexLock lock(&mutex_);
+    checkpoint_ = checkpoint;
+  }
+
   absl::Status ReportFailure(const v1::FailureReport& failure) override {
     v1::ReportRequest request;
     *request.mutable_failure() = failure;
@@ -186,7 +191,7 @@ class GrpcControlPlane final : public ControlPlane {
   }
 
   bool ProgressIsDue() const ABSL_SHARED_LOCKS_REQUIRED(mutex_) {
-    return stopping_ || progress_.has_value();
+    return stopping_ || progress_.has_value() || checkpoint_.has_value();
   }
 
   bool ProgressIsUrgent() const ABSL_SHARED_LOCKS_REQUIRED(mutex_) {
@@ -206,9 +211,11 @@ class GrpcControlPlane final : public ControlPlane {
         mutex_.AwaitWithTimeout(absl::Condition(this, &GrpcControlPlane::ProgressIsDue),
                                 kProgressKeepalive);
         last = stopping_;
-        if (last && !progress_.has_value()) return;
+        if (last && !progress_.has_value() && !checkpoint_.has_value()) return;
         if (progress_.has_value()) *request.mutable_progress() = *std::move(progress_);
+        if (checkpoint_.has_value()) *request.mutable_checkpoint() = *std::move(checkpoint_);
         progress_.reset();
+        checkpoint_.reset();
         if (!request.has_progress()) continue;
         sent_phase_ = request.progress().phase();
       }
@@ -279,6 +286,7 @@ class GrpcControlPlane final : public ControlPlane {
   absl::Duration timeout_ ABSL_GUARDED_BY(mutex_) = kDefaultTimeout;
   absl::flat_hash_map<std::string, uint64_t> barrier_sequences_ ABSL_GUARDED_BY(mutex_);
   std::optional<v1::Progress> progress_ ABSL_GUARDED_BY(mutex_);
+  std::optional<v1::CheckpointStatus> checkpoint_ ABSL_GUARDED_BY(mutex_);
   std::string sent_phase_ ABSL_GUARDED_BY(mutex_);
   std::function<void(const v1::Directive&)> handler_ ABSL_GUARDED_BY(mutex_);
   grpc::ClientContext* watch_context_ ABSL_GUARDED_BY(mutex_) = nullptr;
@@ -295,6 +303,7 @@ absl::StatusOr<RankEnvironment> ReadRankEnvironment() {
   ASSIGN_OR_RETURN(environment.worker_socket, Variable("MUSTER_WORKER_SOCKET"));
   ASSIGN_OR_RETURN(environment.node_name, Variable("MUSTER_NODE_NAME"));
   ASSIGN_OR_RETURN(environment.cache_dir, Variable("MUSTER_CACHE_DIR"));
+  ASSIGN_OR_RETURN(environment.checkpoint_dir, Variable("MUSTER_CHECKPOINT_DIR"));
   ASSIGN_OR_RETURN(std::string job_id, Variable("MUSTER_JOB_ID"));
   ASSIGN_OR_RETURN(std::string token, Variable("MUSTER_RANK_TOKEN"));
   ASSIGN_OR_RETURN(const uint64_t generation, NumberVariable<uint64_t>("MUSTER_GENERATION"));

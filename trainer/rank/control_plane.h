@@ -16,13 +16,14 @@
 namespace muster::rank {
 
 // Environment variables that the worker sets for a rank's process: MUSTER_WORKER_SOCKET,
-// MUSTER_JOB_ID, MUSTER_GENERATION, RANK, MUSTER_RANK_TOKEN, MUSTER_NODE_NAME, MUSTER_CACHE_DIR
-// and, for a rank with a GPU, MUSTER_DRIVER_VERSION.
+// MUSTER_JOB_ID, MUSTER_GENERATION, RANK, MUSTER_RANK_TOKEN, MUSTER_NODE_NAME, MUSTER_CACHE_DIR,
+// MUSTER_CHECKPOINT_DIR and, for a rank with a GPU, MUSTER_DRIVER_VERSION.
 struct RankEnvironment {
   std::string worker_socket;  // gRPC target, e.g. unix:/path
   v1::RankIdentity identity;
   std::string node_name;
   std::string cache_dir;       // shared by the node's ranks; kept between jobs
+  std::string checkpoint_dir;  // of the job
   std::string driver_version;  // GPU driver version; empty if unknown or without a GPU
 };
 
@@ -43,6 +44,8 @@ class ControlPlane : public collectives::KeyStore {
   virtual absl::Status ReportConnected() = 0;
   // Sends only the latest report, from a separate thread; never blocks a step.
   virtual void ReportProgress(const v1::Progress& progress) = 0;
+  // As ReportProgress, which repeats the latest status in each later report.
+  virtual void ReportCheckpoint(const v1::CheckpointStatus& checkpoint) = 0;
   virtual absl::Status ReportFailure(const v1::FailureReport& failure) = 0;
   // When it returns OK, the worker has written the summary to disk.
   virtual absl::Status ReportSummary(const v1::TrainSummary& summary) = 0;

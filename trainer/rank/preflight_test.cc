@@ -57,6 +57,7 @@ class InMemoryControlPlane final : public ControlPlane {
   }
   absl::Status ReportConnected() override { return absl::UnimplementedError(""); }
   void ReportProgress(const v1::Progress&) override {}
+  void ReportCheckpoint(const v1::CheckpointStatus&) override {}
   absl::Status ReportFailure(const v1::FailureReport&) override {
     return absl::UnimplementedError("");
   }

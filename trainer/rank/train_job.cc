@@ -35,6 +35,9 @@ constexpr int kJoinTimeouts = 4;
 // really ends is announced by a directive or a signal.
 constexpr absl::Duration kFinishTimeout = absl::Hours(24);
 
+// Replaced by the node's name in directories of the spec.
+constexpr absl::string_view kNodePattern = "{node}";
+
 absl::optional<uint32_t> LostPeer(const absl::Status& status) {
   const absl::optional<absl::Cord> payload = status.GetPayload(collectives::kPeerRankPayload);
   uint32_t peer = 0;
@@ -107,6 +110,7 @@ absl::Status TrainJob::RunToEnd() {
                                             " ranks, but joined a world of ",
                                             joined.world().world_size(), " ranks"));
   }
+  RETURN_IF_ERROR(CheckResume(joined.world()));
   RETURN_IF_ERROR(Preflight(
       joined.world(), environment_, [this] { return !abort_->reason().ok(); }, control_));
   collectives::WorldOptions options = WorldOptionsOf(joined.world(), environment_.identity.rank());
@@ -173,37 +177,59 @@ std::vector<kernels::Device*> TrainJob::Devices() const {
 
 absl::Status TrainJob::OpenCheckpoints(v1::JoinInfo& info) {
   const v1::CheckpointSpec& spec = launch_.spec().train().checkpoint();
-  if (spec.dir().empty()) return absl::OkStatus();
-  train::CheckpointOptions options;
-  options.path = OnThisNode(spec.dir());
-  options.job_id = launch_.job_id();
-  options.generation = launch_.generation();
-  if (spec.keep() > 0) options.keep = spec.keep();
-  const bool writes = environment_.identity.rank() == 0;
-  auto directory = writes ? train::CheckpointDirectory::OpenForWriting(options)
-                          : train::CheckpointDirectory::OpenForReading(options);
-  if (absl::IsAborted(directory.status())) return directory.status();
-  RETURN_IF_ERROR(train::WithExitCode(directory.status(), train::kExitCannotCreate));
-  checkpoints_ = *std::move(directory);
-
-  const auto newest = checkpoints_->FindNewestValid();
-  if (!newest.has_value()) return absl::OkStatus();
-  if (newest->training_digest != setup_->training_digest) {
-    return train::WithExitCode(
-        absl::FailedPreconditionError(absl::StrCat(
-            "checkpoint directory ", options.path, " holds step ", newest->step,
-            " of another training (job ", newest->job_id,
-            "), whose model, data set, batch, precision, seed or augmentation differs; choose "
-            "another directory")),
-        train::kExitCannotCreate);
-  }
+  train::JobCheckpointOptions options;
+  options.own.job_id = launch_.job_id();
+  options.own.generation = launch_.generation();
+  // On a node that has not mounted the cluster's file system, no directory must take its place.
+  options.own.create_parents = !spec.dir().empty() || launch_.checkpoint_dir().empty();
+  if (spec.has_keep()) options.own.keep = spec.keep();
+  if (options.own.keep > 0) options.own.path = CheckpointDirectoryPath();
+  options.resume_from = OnThisNode(spec.resume_from());
+  options.writes = environment_.identity.rank() == 0;
+  options.training_digest = setup_->training_digest;
+  auto opened = train::OpenJobCheckpoints(options);
+  if (absl::IsAborted(opened.status())) return opened.status();
+  RETURN_IF_ERROR(train::WithExitCode(opened.status(), train::kExitCannotCreate));
+  checkpoints_ = *std::move(opened);
+  if (options.writes && checkpoints_.own.has_value()) ReportCheckpoint(checkpoints_.own_step);
+  if (!checkpoints_.newest.has_value()) return absl::OkStatus();
   info.set_has_checkpoint(true);
-  info.set_checkpoint_step(newest->step);
+  info.set_checkpoint_step(checkpoints_.newest->step);
+  info.set_checkpoint_path(checkpoints_.source->StepPath(checkpoints_.newest->step));
+  info.set_checkpoint_job_id(checkpoints_.newest->job_id);
   return absl::OkStatus();
 }
 
+std::string TrainJob::CheckpointDirectoryPath() const {
+  const std::string& dir = launch_.spec().train().checkpoint().dir();
+  return dir.empty() ? environment_.checkpoint_dir : OnThisNode(dir);
+}
+
+void TrainJob::ReportCheckpoint(uint64_t step) {
+  const std::string& dir = launch_.spec().train().checkpoint().dir();
+  v1::CheckpointStatus status;
+  status.set_dir(checkpoints_.own->path());
+  // Several nodes are expected to share a directory that has the same path on all of them.
+  status.set_shared(dir.empty()
+                        ? !launch_.checkpoint_dir().empty()
+                        : launch_.node_count() > 1 && !absl::StrContains(dir, kNodePattern));
+  if (!status.shared()) status.set_node(environment_.node_name);
+  status.set_step(step);
+  control_->ReportCheckpoint(status);
+}
+
+absl::Status TrainJob::CheckResume(const v1::World& world) const {
+  const std::string& resume_from = launch_.spec().train().checkpoint().resume_from();
+  if (resume_from.empty() || world.has_resume_rank()) return absl::OkStatus();
+  return train::WithExitCode(
+      absl::NotFoundError(absl::StrCat("train.checkpoint.resume_from: no rank found a valid "
+                                       "checkpoint in ",
+                                       resume_from)),
+      train::kExitNoInput);
+}
+
 std::string TrainJob::OnThisNode(const std::string& directory) const {
-  return absl::StrReplaceAll(directory, {{"{node}", environment_.node_name}});
+  return absl::StrReplaceAll(directory, {{kNodePattern, environment_.node_name}});
 }
 
 absl::Status TrainJob::Train(const train::ProcessGroups& groups, const v1::World& world) {
@@ -212,9 +238,12 @@ absl::Status TrainJob::Train(const train::ProcessGroups& groups, const v1::World
   options.generation = launch_.generation();
   options.canonical_layout = world.canonical_layout();
   if (world.has_resume_rank()) {
-    options.resume = train::ResumePoint{world.resume_rank(), world.resume_step()};
+    options.resume = train::ResumePoint{world.resume_rank(), world.resume_step(),
+                                        world.resume_job_id() == launch_.job_id()};
   }
-  options.checkpoints = checkpoints_;
+  options.checkpoints = checkpoints_.own;
+  options.resume_directory = checkpoints_.source;
+  options.on_checkpoint = [this](uint64_t step) { ReportCheckpoint(step); };
   options.node_name = environment_.node_name;
   options.tensorboard_directory = OnThisNode(launch_.spec().train().tensorboard().dir());
   options.progress = [this](const v1::Progress& progress) {

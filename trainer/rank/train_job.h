@@ -14,7 +14,7 @@
 #include "collectives/factory.h"
 #include "kernels/device.h"
 #include "proto/muster/v1/worker.pb.h"
-#include "trainer/checkpoint/checkpoint.h"
+#include "trainer/checkpoint/job_checkpoints.h"
 #include "trainer/loop/training_setup.h"
 #include "trainer/rank/abort_switch.h"
 #include "trainer/rank/control_plane.h"
@@ -52,6 +52,12 @@ class TrainJob {
   // Devices that the rank computes on; several only if the strategy drives several.
   std::vector<kernels::Device*> Devices() const;
   absl::Status OpenCheckpoints(v1::JoinInfo& info);
+  // Directory on this node to which the job's checkpoints are written.
+  std::string CheckpointDirectoryPath() const;
+  // Reports the newest checkpoint in the job's directory; on rank 0.
+  void ReportCheckpoint(uint64_t step);
+  // NOT_FOUND if the spec names a directory to resume from and no rank found a checkpoint.
+  absl::Status CheckResume(const v1::World& world) const;
   absl::Status Train(const train::ProcessGroups& groups, const v1::World& world);
   // Path on this node of a directory in the spec.
   std::string OnThisNode(const std::string& directory) const;
@@ -67,7 +73,7 @@ class TrainJob {
   std::vector<std::unique_ptr<kernels::Device>> gpus_;  // empty: computes on the CPU
   std::optional<collectives::NcclParts> nccl_;
   std::unique_ptr<train::TrainingSetup> setup_;
-  std::optional<train::CheckpointDirectory> checkpoints_;
+  train::JobCheckpoints checkpoints_;
   std::string phase_;
   uint64_t step_ = 0;
 };

@@ -45,6 +45,7 @@ class Generation {
       if (world.has_resume_rank() && world.resume_step() >= joined_info.checkpoint_step()) continue;
       world.set_resume_rank(joined_rank);
       world.set_resume_step(joined_info.checkpoint_step());
+      world.set_resume_job_id(joined_info.checkpoint_job_id());
     }
     return world;
   }
@@ -84,6 +85,7 @@ class InMemoryControlPlane final : public ControlPlane {
     phases.push_back(p.phase());
     if (at_progress != nullptr) at_progress(p);
   }
+  void ReportCheckpoint(const v1::CheckpointStatus& c) override { checkpoints.push_back(c); }
   absl::Status ReportFailure(const v1::FailureReport& f) override {
     failures.push_back(f);
     return absl::OkStatus();
@@ -98,6 +100,7 @@ class InMemoryControlPlane final : public ControlPlane {
   bool joined = false;
   bool connected = false;
   std::vector<std::string> phases;
+  std::vector<v1::CheckpointStatus> checkpoints;
   std::vector<v1::FailureReport> failures;
   std::vector<v1::TrainSummary> summaries;
   std::function<void(const v1::Progress&)> at_progress;
@@ -136,6 +139,7 @@ class TrainJobTest : public ::testing::Test {
     RankEnvironment environment;
     environment.node_name = absl::StrCat("node-", rank);
     environment.cache_dir = directory_.path();
+    environment.checkpoint_dir = directory_.path() + "/job-on-node";
     environment.identity.set_rank(rank);
     return environment;
   }
@@ -259,6 +263,87 @@ TEST_F(TrainJobTest, FailsPermanentlyForBadSpec) {
   EXPECT_EQ(outcome.exit_code, train::kExitBadSpec);
   ASSERT_EQ(outcome.control->failures.size(), 1);
   EXPECT_TRUE(outcome.control->failures[0].not_retryable());
+}
+
+TEST_F(TrainJobTest, WritesFinalCheckpointByDefault) {
+  spec().clear_checkpoint();
+  spec::ApplyDefaults(*launch_.mutable_spec());
+  const Outcome outcome = std::move(RunWorld({0})[0]);
+  ASSERT_EQ(outcome.exit_code, 0);
+  const std::string directory = directory_.path() + "/job-on-node";
+  EXPECT_EQ(outcome.control->summaries[0].checkpoint(), directory + "/step-00000010");
+  EXPECT_TRUE(std::filesystem::exists(directory + "/step-00000010/model.safetensors"));
+  ASSERT_EQ(outcome.control->checkpoints.size(), 2);
+  EXPECT_EQ(outcome.control->checkpoints[0].step(), 0);
+  EXPECT_EQ(outcome.control->checkpoints[1].step(), 10);
+  EXPECT_EQ(outcome.control->checkpoints[1].dir(), directory);
+  EXPECT_FALSE(outcome.control->checkpoints[1].shared());
+  EXPECT_EQ(outcome.control->checkpoints[1].node(), "node-0");
+}
+
+TEST_F(TrainJobTest, PrefersDirectoryOfSpecToSharedOne) {
+  launch_.set_checkpoint_dir(directory_.path() + "/job-on-node");
+  const std::vector<Outcome> own = RunWorld({0});
+  EXPECT_EQ(own[0].control->checkpoints[0].dir(), directory_.path() + "/node-0/checkpoints");
+  EXPECT_FALSE(own[0].control->checkpoints[0].shared());
+  spec().mutable_checkpoint()->clear_dir();
+  const std::vector<Outcome> shared = RunWorld({0});
+  EXPECT_EQ(shared[0].control->checkpoints[0].dir(), launch_.checkpoint_dir());
+  EXPECT_TRUE(shared[0].control->checkpoints[0].shared());
+  EXPECT_TRUE(shared[0].control->checkpoints[0].node().empty());
+}
+
+TEST_F(TrainJobTest, WritesNoCheckpointIfNoneAreKept) {
+  spec().mutable_checkpoint()->set_keep(0);
+  const std::vector<Outcome> outcomes = RunWorld({0, 1});
+  ASSERT_EQ(outcomes[0].exit_code, 0);
+  EXPECT_TRUE(outcomes[0].control->checkpoints.empty());
+  EXPECT_TRUE(outcomes[0].control->summaries[0].checkpoint().empty());
+  EXPECT_FALSE(std::filesystem::exists(directory_.path() + "/node-0"));
+}
+
+TEST_F(TrainJobTest, ContinuesAnotherJobOnlyIfNamed) {
+  ASSERT_EQ(RunWorld({0})[0].exit_code, 0);
+  launch_.set_job_id("next");
+  const std::string directory = directory_.path() + "/node-0/checkpoints";
+  const Outcome refused = std::move(RunWorld({0})[0]);
+  EXPECT_EQ(refused.exit_code, train::kExitCannotCreate);
+  EXPECT_FALSE(refused.control->joined);
+  ASSERT_EQ(refused.control->failures.size(), 1);
+  EXPECT_TRUE(refused.control->failures[0].not_retryable());
+  EXPECT_EQ(refused.control->failures[0].message(),
+            "node node-0: checkpoint directory " + directory +
+                " holds step 10 of job job, and this is job next; set checkpoint.resume_from: " +
+                directory + " to continue from it, or choose another dir");
+
+  spec().mutable_checkpoint()->set_resume_from(directory_.path() + "/{node}/checkpoints");
+  spec().mutable_checkpoint()->set_dir(directory_.path() + "/next");
+  spec().set_max_steps(15);
+  const Outcome continued = std::move(RunWorld({0})[0]);
+  ASSERT_EQ(continued.exit_code, 0);
+  EXPECT_EQ(continued.control->join_info.checkpoint_path(), directory + "/step-00000010");
+  EXPECT_EQ(continued.control->join_info.checkpoint_job_id(), "job");
+  EXPECT_EQ(continued.control->summaries[0].resumed_from_step(), 10);
+  EXPECT_EQ(continued.control->summaries[0].checkpoint(),
+            directory_.path() + "/next/step-00000015");
+
+  // Its next generation finds its own checkpoint.
+  const Outcome complete = std::move(RunWorld({0})[0]);
+  EXPECT_EQ(complete.control->join_info.checkpoint_job_id(), "next");
+  EXPECT_EQ(complete.control->checkpoints[0].step(), 15);
+  EXPECT_TRUE(complete.control->summaries[0].already_complete());
+}
+
+TEST_F(TrainJobTest, FailsPermanentlyWithoutCheckpointToContinueFrom) {
+  spec().mutable_checkpoint()->set_resume_from(directory_.path() + "/empty");
+  for (const Outcome& outcome : RunWorld({0, 1})) {
+    EXPECT_EQ(outcome.exit_code, train::kExitNoInput);
+    ASSERT_EQ(outcome.control->failures.size(), 1);
+    EXPECT_TRUE(outcome.control->failures[0].not_retryable());
+    EXPECT_THAT(outcome.control->failures[0].message(),
+                HasSubstr("train.checkpoint.resume_from: no rank found a valid checkpoint in " +
+                          directory_.path() + "/empty"));
+  }
 }
 
 TEST_F(TrainJobTest, RejectsCheckpointsOfAnotherTraining) {

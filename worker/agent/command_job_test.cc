@@ -155,6 +155,43 @@ TEST_F(CommandJobTest, ReportsErrorFile) {
   EXPECT_EQ(report.exit().stderr_tail(), "Traceback: a");
 }
 
+TEST_F(CommandJobTest, ReportsCheckpointDirectoryOfTheNode) {
+  StartBoth();
+  coordinator_->Send(Launch("env; touch $MUSTER_CHECKPOINT_DIR/written"));
+  const v1::RankReport report = WaitForRank(0, IsExited);
+  EXPECT_EQ(report.exit().exit_code(), 0);
+  EXPECT_EQ(report.checkpoint().dir(), directory_ + "/data/jobs/job-1/checkpoint");
+  EXPECT_EQ(report.checkpoint().node(), "node-a");
+  EXPECT_FALSE(report.checkpoint().shared());
+  EXPECT_EQ(Variable("MUSTER_CHECKPOINT_SHARED"), "0");
+}
+
+TEST_F(CommandJobTest, UsesCheckpointDirectoryOfTheLaunch) {
+  StartBoth();
+  v1::CoordinatorMessage message = Launch("env; touch $MUSTER_CHECKPOINT_DIR/written");
+  message.mutable_launch()->set_checkpoint_dir(Path("shared"));
+  coordinator_->Send(message);
+  const v1::RankReport report = WaitForRank(0, IsExited);
+  EXPECT_EQ(report.exit().exit_code(), 0);
+  EXPECT_EQ(report.checkpoint().dir(), Path("shared"));
+  EXPECT_TRUE(report.checkpoint().shared());
+  EXPECT_EQ(report.checkpoint().node(), "");
+  EXPECT_EQ(Variable("MUSTER_CHECKPOINT_DIR"), Path("shared"));
+  EXPECT_EQ(Variable("MUSTER_CHECKPOINT_SHARED"), "1");
+  EXPECT_TRUE(std::filesystem::exists(Path("shared/written")));
+}
+
+TEST_F(CommandJobTest, ReportsCheckpointDirectoryThatCannotBeMade) {
+  StartBoth();
+  v1::CoordinatorMessage message = Launch("exit 0");
+  message.mutable_launch()->set_checkpoint_dir(Path("not-mounted/job"));
+  coordinator_->Send(message);
+  const v1::RankReport report = WaitForRank(0, IsExited);
+  EXPECT_EQ(report.exit().exit_code(), 73);
+  EXPECT_THAT(report.exit().failure().message(), HasSubstr(Path("not-mounted/job")));
+  EXPECT_TRUE(report.exit().failure().not_retryable());
+}
+
 TEST_F(CommandJobTest, FollowsProgressFile) {
   MakeFifo("go");
   StartBoth();

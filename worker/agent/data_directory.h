@@ -11,7 +11,7 @@
 //                                           a command job also error.json and progress
 //   jobs/JOB/logs/generation-K/rank-0007.stderr and .stdout, each with .times: the times of its lines
 //   jobs/JOB/work/rank-0007/                working directory, unless the job sets one
-//   jobs/JOB/checkpoint/                    for checkpoints of a command
+//   jobs/JOB/checkpoint/                    for the job's checkpoints
 //
 // A generation's directory is removed when the coordinator has recorded its end, the other files as
 // described in retention.h.

@@ -33,7 +33,8 @@ void BindToCpus(const std::vector<int>& cpus) {
   sched_setaffinity(0, sizeof(set), &set);
 }
 
-void ExecProgram(const std::vector<std::string>& command, const std::vector<std::string>& environment) {
+void ExecProgram(const std::vector<std::string>& command,
+                 const std::vector<std::string>& environment) {
   const std::vector<char*> arguments = Pointers(command);
   std::vector<char*> variables = Pointers(environment);
   environ = variables.data();  // so that exec searches this PATH

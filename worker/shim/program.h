@@ -15,7 +15,8 @@ void BindToCpus(const std::vector<int>& cpus);
 
 // Replaces this process by the command, which is searched for in the PATH of `environment`. Returns
 // only on failure, with errno set.
-void ExecProgram(const std::vector<std::string>& command, const std::vector<std::string>& environment);
+void ExecProgram(const std::vector<std::string>& command,
+                 const std::vector<std::string>& environment);
 
 }  // namespace muster::shim
 

@@ -27,6 +27,7 @@ std::string EncodeInstructions(const Instructions& instructions) {
   for (const std::string& argument : instructions.command) fields.emplace_back("arg", argument);
   for (const std::string& entry : instructions.environment) fields.emplace_back("env", entry);
   fields.emplace_back("workdir", instructions.workdir);
+  fields.emplace_back("checkpoint_dir", instructions.checkpoint_dir);
   fields.emplace_back("stdout", instructions.stdout_path);
   fields.emplace_back("stderr", instructions.stderr_path);
   fields.emplace_back("failure_timeout_ms", std::to_string(instructions.failure_timeout_ms));
@@ -45,6 +46,7 @@ std::optional<Instructions> DecodeInstructions(const std::string& text) {
     if (key == "arg") result.command.push_back(value);
     if (key == "env") result.environment.push_back(value);
     if (key == "workdir") result.workdir = value;
+    if (key == "checkpoint_dir") result.checkpoint_dir = value;
     if (key == "stdout") result.stdout_path = value;
     if (key == "stderr") result.stderr_path = value;
     if (key == "failure_timeout_ms") ok = ok && Parse(value, result.failure_timeout_ms);

@@ -30,6 +30,7 @@ struct Instructions {
   std::vector<std::string> command;
   std::vector<std::string> environment;  // NAME=value
   std::string workdir;
+  std::string checkpoint_dir;  // created by the rank and checked; empty: none
   std::string stdout_path;
   std::string stderr_path;
   int64_t failure_timeout_ms = 30'000;  // maximum time without a worker; 0: unlimited

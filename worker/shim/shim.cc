@@ -24,6 +24,7 @@
 #include "common/exit_code.h"
 #include "common/limits.h"
 #include "worker/shim/clock.h"
+#include "worker/shim/exec.h"
 #include "worker/shim/fields.h"
 #include "worker/shim/process_tree.h"
 #include "worker/shim/program.h"
@@ -39,17 +40,6 @@ constexpr int kQuickPasses = 100;     // over children that replace each other
 constexpr int64_t kNoteDelayMs = 1000;
 constexpr size_t kExitRecordBytes = limits::kStderrTailBytes + (8 << 10);
 
-// Why exec failed; sent by the child to its parent before it exits.
-struct ExecFailure {
-  int error;
-  bool in_workdir;
-};
-
-int ExitCodeOf(const ExecFailure& failure) {
-  if (failure.in_workdir) return failure.error == EACCES ? kExitNotAllowed : kExitNoInput;
-  return failure.error == ENOENT ? kExitNotFound : kExitCannotExecute;
-}
-
 // Forks directly into the group, because moving a process later takes the kernel milliseconds.
 pid_t ForkInto(const std::string& cgroup) {
   const int group = open(cgroup.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
@@ -61,25 +51,6 @@ pid_t ForkInto(const std::string& cgroup) {
   const long pid = syscall(SYS_clone3, &arguments, sizeof(arguments));
   close(group);
   return static_cast<pid_t>(pid);
-}
-
-// The error of a failed exec, with details for names without a path and for scripts.
-std::string DescribeExecFailure(const Instructions& instructions, int error) {
-  const std::string& program = instructions.command.front();
-  std::string text = "exec " + program + ": ";
-  if (error != ENOENT) return text + std::strerror(error);
-  if (program.find('/') == std::string::npos) {
-    for (const std::string& entry : instructions.environment) {
-      if (entry.rfind("PATH=", 0) == 0) return text + "not found in " + entry;
-    }
-    return text + "not found: PATH is not set";
-  }
-  const std::string path = program[0] == '/' ? program : instructions.workdir + "/" + program;
-  if (access(path.c_str(), F_OK) == 0) {
-    return text + "the interpreter named in its first line, or its loader, does not exist";
-  }
-  return text + std::strerror(error) +
-         (program[0] == '/' ? "" : " in workdir " + instructions.workdir);
 }
 
 int ListenOn(const char* path) {
@@ -226,12 +197,7 @@ void Shim::BecomeRank(int out, int err, int report) {
   ResetSignals();
   BindToCpus(instructions_.cpus);
 
-  ExecFailure failure = {0, true};
-  if (instructions_.workdir.empty() || chdir(instructions_.workdir.c_str()) == 0) {
-    failure.in_workdir = false;
-    ExecProgram(instructions_.command, instructions_.environment);
-  }
-  failure.error = errno;
+  const ExecFailure failure = Exec(instructions_);
   [[maybe_unused]] const ssize_t n = write(report, &failure, sizeof(failure));
   _exit(ExitCodeOf(failure));
 }
@@ -348,9 +314,7 @@ void Shim::ReadExecResult() {
   if (n < 0 && (errno == EAGAIN || errno == EINTR)) return;
   if (n == sizeof(failure)) {
     record_.exec_errno = failure.error;
-    record_.exec_error = failure.in_workdir ? "workdir " + instructions_.workdir + ": " +
-                                                  std::strerror(failure.error)
-                                            : DescribeExecFailure(instructions_, failure.error);
+    record_.exec_error = Describe(failure, instructions_);
     std::replace(record_.exec_error.begin(), record_.exec_error.end(), '\n', ' ');
   }
   close(exec_result_);

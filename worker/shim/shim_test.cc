@@ -263,6 +263,39 @@ TEST_F(ShimTest, MissingWorkdirIsAnExecFailure) {
   EXPECT_EQ(record.exit_code, 66);
 }
 
+TEST_F(ShimTest, MakesCheckpointDirectory) {
+  Instructions instructions = Shell("touch checkpoint/written");
+  instructions.checkpoint_dir = directory_ + "/checkpoint";
+  for (int i = 0; i < 2; ++i) {
+    Start(instructions);
+    ReadStarted();
+    EXPECT_EQ(ReadLine(), "exited");
+    Disconnect();
+    EXPECT_EQ(Finished().exit_code, 0);
+  }
+}
+
+TEST_F(ShimTest, UnusableCheckpointDirectoryIsAnExecFailure) {
+  const auto failure = [this](const std::string& path) {
+    Instructions instructions = Shell("exit 0");
+    instructions.checkpoint_dir = path;
+    Start(instructions);
+    ReadLine();
+    Disconnect();
+    return Finished();
+  };
+  const ExitRecord missing = failure(directory_ + "/not-mounted/job");
+  EXPECT_EQ(missing.exit_code, 73);
+  EXPECT_EQ(missing.exec_error, "checkpoint directory " + directory_ +
+                                    "/not-mounted/job: No such file or directory; its parent must "
+                                    "exist on every node");
+  std::ofstream(directory_ + "/file") << "text";
+  const ExitRecord file = failure(directory_ + "/file");
+  EXPECT_EQ(file.exit_code, 73);
+  EXPECT_EQ(file.exec_errno, ENOTDIR);
+  EXPECT_EQ(failure("/proc/job").exit_code, 73) << "it cannot be written, not even by root";
+}
+
 TEST_F(ShimTest, ReportsExecFailureInDetail) {
   const auto failure = [this](const std::string& program) {
     Instructions instructions = Shell("");
@@ -583,6 +616,7 @@ TEST(ProtocolTest, RoundTrips) {
   instructions.command = {"a", "", "with\nnewline", "k=v"};
   instructions.environment = {"A=1=2", "B="};
   instructions.workdir = "/w";
+  instructions.checkpoint_dir = "/c";
   instructions.stdout_path = "/o";
   instructions.stderr_path = "/e";
   instructions.failure_timeout_ms = 5;
@@ -595,6 +629,7 @@ TEST(ProtocolTest, RoundTrips) {
   EXPECT_EQ(decoded->environment, instructions.environment);
   EXPECT_EQ(decoded->failure_timeout_ms, 5);
   EXPECT_EQ(decoded->grace_ms, 6);
+  EXPECT_EQ(decoded->checkpoint_dir, "/c");
   EXPECT_EQ(decoded->stderr_path, "/e");
   EXPECT_EQ(decoded->cgroup, "/g");
   EXPECT_EQ(decoded->cpus, instructions.cpus);

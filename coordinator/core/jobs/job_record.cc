@@ -98,6 +98,9 @@ v1::JobRecord ToRecord(const Job& job) {
   record.set_state(ToStored(job.state()));
   record.set_spec(job.spec().SerializeAsString());
   if (job.status.has_summary()) record.set_summary(job.status.summary().SerializeAsString());
+  if (job.status.has_checkpoint()) {
+    record.set_checkpoint(job.status.checkpoint().SerializeAsString());
+  }
   record.set_queue_sequence(job.queue_sequence);
   record.set_next_event_sequence(job.next_event_sequence);
   if (job.generation_start_time != absl::UnixEpoch()) {
@@ -130,6 +133,10 @@ absl::StatusOr<Job> FromRecord(const v1::JobRecord& record) {
   if (!job.status.mutable_spec()->ParseFromString(record.spec())) return Unreadable(record, "spec");
   if (record.has_summary() && !job.status.mutable_summary()->ParseFromString(record.summary())) {
     return Unreadable(record, "summary");
+  }
+  if (record.has_checkpoint() &&
+      !job.status.mutable_checkpoint()->ParseFromString(record.checkpoint())) {
+    return Unreadable(record, "checkpoint");
   }
   job.queue_sequence = record.queue_sequence();
   job.next_event_sequence = record.next_event_sequence();

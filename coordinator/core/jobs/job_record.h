@@ -13,7 +13,7 @@ namespace muster::core {
 // Converts a job without its generations and events, which have records of their own, and without
 // its progress, which workers report again.
 v1::JobRecord ToRecord(const Job& job);
-// Errors: DATA_LOSS when the spec, the summary or a state cannot be parsed.
+// Errors: DATA_LOSS when the spec, the summary, the checkpoint or a state cannot be parsed.
 absl::StatusOr<Job> FromRecord(const v1::JobRecord& record);
 
 v1::EventRecord ToRecord(const v1::JobEvent& event);

@@ -53,6 +53,8 @@ Job MakeJob() {
   *status.add_past_failures() = MakeFailure();
   status.mutable_summary()->set_steps(7);
   status.mutable_summary()->add_losses(0.5f);
+  status.mutable_checkpoint()->set_dir("/shared/job-1");
+  status.mutable_checkpoint()->set_shared(true);
   job.queue_sequence = 4;
   job.next_event_sequence = 9;
   job.generation_start_time = absl::FromUnixSeconds(13);

@@ -60,6 +60,19 @@ absl::Status CheckSameSpec(const Job& job, const SubmitJob& event) {
                    job.status.job_id(), " with another spec; use a new key"));
 }
 
+// Sets the directory that all nodes share for the job's checkpoints, if there is one. It is kept
+// with the job, so that a later change of the coordinator's option does not move checkpoints.
+void SetSharedCheckpointDir(const std::string& of_cluster, v1::Job& job) {
+  const v1::JobSpec& spec = job.spec();
+  std::string dir = spec.checkpoint_dir();
+  if (dir.empty() && spec.train().checkpoint().dir().empty() && !of_cluster.empty()) {
+    dir = absl::StrCat(of_cluster, "/", job.job_id());
+  }
+  if (dir.empty()) return;
+  job.mutable_checkpoint()->set_dir(std::move(dir));
+  job.mutable_checkpoint()->set_shared(true);
+}
+
 }  // namespace
 
 // ------------------------------------------------------------------------------------------------
@@ -174,6 +187,7 @@ absl::StatusOr<JobTable::Submitted> JobTable::Submit(const SubmitJob& event) {
   status.set_message("waiting in the queue for resources");
   status.set_idempotency_key(event.idempotency_key);
   status.set_owner(event.actor.name);
+  SetSharedCheckpointDir(context_.options.checkpoint_dir, status);
   *status.mutable_submit_time() = ToProto(context_.now.wall);
   job.queue_sequence = next_queue_sequence_++;
   job.submitted_digest = event.spec_digest;
@@ -209,6 +223,11 @@ void JobTable::BeginGeneration(Job& job, v1::GenerationRecord record) {
   if (!status.has_start_time()) *status.mutable_start_time() = ToProto(context_.now.wall);
   status.clear_summary();
   status.clear_progress();
+  if (status.has_checkpoint()) {
+    status.mutable_checkpoint()->clear_resumed_from();
+    status.mutable_checkpoint()->clear_resumed_step();
+    status.mutable_checkpoint()->clear_resumed_job_id();
+  }
   job.generation_start_time = context_.now.wall;
   job.ending = Ending();
   job.suspected_failure.reset();

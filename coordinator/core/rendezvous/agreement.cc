@@ -1,6 +1,7 @@
 #include "coordinator/core/rendezvous/agreement.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
@@ -50,26 +51,36 @@ std::optional<Mismatch> FindMismatch(const Joins& joins, const GenerationState& 
   return std::nullopt;
 }
 
-std::optional<Agreement> Agree(const Joins& joins) {
+std::optional<Agreement> Agree(const Joins& joins, const std::string& job_id) {
   Agreement agreement;
   for (uint32_t rank = 0; rank < joins.size(); ++rank) {
     const std::optional<v1::JoinInfo>& join = joins[rank];
     if (!join.has_value()) return std::nullopt;
     if (join->layout_digest() != joins.front()->layout_digest()) agreement.canonical_layout = true;
     if (!join->has_checkpoint()) continue;
-    if (!agreement.resume_rank.has_value() || join->checkpoint_step() > agreement.resume_step) {
+    const auto order = [&job_id](const std::string& writer, uint64_t step) {
+      return std::make_pair(writer == job_id, step);
+    };
+    if (!agreement.resume_rank.has_value() ||
+        order(join->checkpoint_job_id(), join->checkpoint_step()) >
+            order(agreement.resume_job_id, agreement.resume_step)) {
       agreement.resume_rank = rank;
       agreement.resume_step = join->checkpoint_step();
+      agreement.resume_path = join->checkpoint_path();
+      agreement.resume_job_id = join->checkpoint_job_id();
     }
   }
   return agreement;
 }
 
-std::string Describe(const Agreement& agreement) {
+std::string Describe(const Agreement& agreement, const std::string& job_id) {
   std::string text = agreement.resume_rank.has_value()
                          ? absl::StrCat("rank ", *agreement.resume_rank,
                                         " reads the checkpoint of step ", agreement.resume_step)
                          : "no rank has a checkpoint";
+  if (agreement.resume_rank.has_value() && agreement.resume_job_id != job_id) {
+    absl::StrAppend(&text, " of job ", agreement.resume_job_id, ", ", agreement.resume_path);
+  }
   if (agreement.canonical_layout) {
     absl::StrAppend(&text, "; layouts differ, using the canonical layout");
   }

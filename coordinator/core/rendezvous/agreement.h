@@ -18,13 +18,16 @@ using Joins = std::vector<std::optional<v1::JoinInfo>>;  // by rank
 struct Agreement {
   std::optional<uint32_t> resume_rank;  // no value: no rank has a checkpoint
   uint64_t resume_step = 0;
+  std::string resume_path;    // of the checkpoint
+  std::string resume_job_id;  // job that wrote it
   bool canonical_layout = false;
 };
 
 // Returns nullopt until all ranks have joined. Training resumes from the newest checkpoint of any
-// rank; the lowest rank that has it reads and broadcasts it.
-std::optional<Agreement> Agree(const Joins& joins);
-std::string Describe(const Agreement& agreement);
+// rank, but from one that another job wrote only if `job_id` has none of its own; the lowest rank
+// that has it reads and broadcasts it.
+std::optional<Agreement> Agree(const Joins& joins, const std::string& job_id);
+std::string Describe(const Agreement& agreement, const std::string& job_id);
 
 // A difference between the fingerprints of two ranks, which would train different models, or hang.
 struct Mismatch {

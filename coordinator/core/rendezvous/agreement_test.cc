@@ -5,12 +5,17 @@
 namespace muster::core {
 namespace {
 
-v1::JoinInfo Join(const std::string& layout, std::optional<uint64_t> checkpoint = std::nullopt) {
+constexpr char kJob[] = "job-1";
+
+v1::JoinInfo Join(const std::string& layout, std::optional<uint64_t> checkpoint = std::nullopt,
+                  const std::string& writer = kJob) {
   v1::JoinInfo join;
   join.set_layout_digest(layout);
   if (checkpoint.has_value()) {
     join.set_has_checkpoint(true);
     join.set_checkpoint_step(*checkpoint);
+    join.set_checkpoint_path("/" + writer);
+    join.set_checkpoint_job_id(writer);
   }
   return join;
 }
@@ -24,26 +29,37 @@ v1::JoinInfo WithEntry(const std::string& name, const std::string& value) {
 }
 
 TEST(AgreementTest, ReturnsNulloptUntilAllRanksHaveJoined) {
-  EXPECT_FALSE(Agree({Join("x"), std::nullopt}).has_value());
-  EXPECT_TRUE(Agree({Join("x"), Join("x")}).has_value());
+  EXPECT_FALSE(Agree({Join("x"), std::nullopt}, kJob).has_value());
+  EXPECT_TRUE(Agree({Join("x"), Join("x")}, kJob).has_value());
 }
 
 TEST(AgreementTest, LowestRankWithNewestCheckpointReadsIt) {
-  const auto agreement = Agree({Join("x", 5), Join("x", 9), Join("x"), Join("x", 9)});
+  const auto agreement = Agree({Join("x", 5), Join("x", 9), Join("x"), Join("x", 9)}, kJob);
   ASSERT_TRUE(agreement.has_value());
   EXPECT_EQ(agreement->resume_rank, 1u);
   EXPECT_EQ(agreement->resume_step, 9u);
-  EXPECT_EQ(Describe(*agreement), "rank 1 reads the checkpoint of step 9");
+  EXPECT_EQ(Describe(*agreement, kJob), "rank 1 reads the checkpoint of step 9");
+}
+
+TEST(AgreementTest, PrefersTheJobsOwnCheckpoints) {
+  const auto own = Agree({Join("x", 90, "other"), Join("x", 20), Join("x", 95, "other")}, kJob);
+  EXPECT_EQ(own->resume_rank, 1u);
+  EXPECT_EQ(own->resume_step, 20u);
+  EXPECT_EQ(own->resume_job_id, kJob);
+  const auto other = Agree({Join("x", 90, "other"), Join("x"), Join("x", 95, "other")}, kJob);
+  EXPECT_EQ(other->resume_rank, 2u);
+  EXPECT_EQ(other->resume_job_id, "other");
+  EXPECT_EQ(Describe(*other, kJob), "rank 2 reads the checkpoint of step 95 of job other, /other");
 }
 
 TEST(AgreementTest, HasNoResumeRankWithoutCheckpoint) {
-  const auto agreement = Agree({Join("x"), Join("x")});
+  const auto agreement = Agree({Join("x"), Join("x")}, kJob);
   EXPECT_FALSE(agreement->resume_rank.has_value());
   EXPECT_FALSE(agreement->canonical_layout);
 }
 
 TEST(AgreementTest, UsesCanonicalLayoutWhenLayoutsDiffer) {
-  EXPECT_TRUE(Agree({Join("x"), Join("y")})->canonical_layout);
+  EXPECT_TRUE(Agree({Join("x"), Join("y")}, kJob)->canonical_layout);
 }
 
 TEST(AgreementTest, MismatchShowsDifferingEntriesOfBothRanks) {

@@ -27,6 +27,9 @@ v1::CoordinatorMessage MakeLaunch(const Job& job, uint32_t node_rank) {
   launch.set_node_rank(node_rank);
   launch.set_node_count(generation.record.nodes_size());
   launch.set_restarts(job.status.restarts());
+  if (job.status.checkpoint().shared()) {
+    launch.set_checkpoint_dir(job.status.checkpoint().dir());
+  }
   return message;
 }
 
@@ -53,6 +56,7 @@ v1::CoordinatorMessage MakeWorld(const Job& job, uint32_t node_rank, const Agree
   }
   if (agreement.resume_rank.has_value()) world.set_resume_rank(*agreement.resume_rank);
   world.set_resume_step(agreement.resume_step);
+  world.set_resume_job_id(agreement.resume_job_id);
   world.set_canonical_layout(agreement.canonical_layout);
   *world.mutable_failure_timeout() = job.status.spec().failure_timeout();
   return message;

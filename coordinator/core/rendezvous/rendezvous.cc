@@ -35,6 +35,18 @@ absl::Status EndedError(const std::string& job, uint64_t generation) {
       absl::StrCat("generation ", generation, " of job ", job, " has ended or is stopping"));
 }
 
+// Records which checkpoint the generation resumes from.
+void RecordResume(const Agreement& agreement, Job& job) {
+  if (!agreement.resume_rank.has_value()) return;
+  v1::CheckpointStatus& status = *job.status.mutable_checkpoint();
+  status.set_resumed_from(agreement.resume_path);
+  status.set_resumed_step(agreement.resume_step);
+  status.set_resumed_job_id(agreement.resume_job_id);
+  if (agreement.resume_job_id == job.status.job_id()) return;
+  status.set_continued_from(agreement.resume_path);
+  status.set_continued_job_id(agreement.resume_job_id);
+}
+
 }  // namespace
 
 // ------------------------------------------------------------------------------------------------
@@ -82,7 +94,7 @@ std::optional<v1::FirstFailure> Rendezvous::FormWorld(Job& job) {
   const GenerationState& generation = *job.generation;
   // Ranks that join get the world, whatever the kind of the job.
   if (state.agreement.has_value() || !generation.EveryRankReached(v1::JOINED)) return std::nullopt;
-  state.agreement = Agree(state.joins);
+  state.agreement = Agree(state.joins, job.status.job_id());
   if (!state.agreement.has_value()) return std::nullopt;
   if (const std::optional<Mismatch> mismatch = FindMismatch(state.joins, generation)) {
     v1::FirstFailure failure;
@@ -94,9 +106,12 @@ std::optional<v1::FirstFailure> Rendezvous::FormWorld(Job& job) {
     failure.mutable_exit()->mutable_failure()->set_not_retryable(true);
     return failure;
   }
+  RecordResume(*state.agreement, job);
+  jobs_.MarkJob(job);
   if (job.state() == v1::STARTING) {
-    jobs_.AddEvent(job, events::kWorldSent,
-                   absl::StrCat("all ranks have joined; ", Describe(*state.agreement)));
+    jobs_.AddEvent(
+        job, events::kWorldSent,
+        absl::StrCat("all ranks have joined; ", Describe(*state.agreement, job.status.job_id())));
   }
   for (int node_rank = 0; node_rank < generation.record.nodes_size(); ++node_rank) {
     SendWorld(job, node_rank);

@@ -91,7 +91,6 @@ void AddTorch(const v1::Launch& launch, const v1::RankPlacement& placement,
   variables["TORCHELASTIC_ERROR_FILE"] = rank.error_file;
   // Rank 0 itself must listen on MASTER_PORT; there is no agent store.
   variables["TORCHELASTIC_USE_AGENT_STORE"] = "False";
-  variables["MUSTER_CHECKPOINT_DIR"] = rank.checkpoint_dir;
   variables["MUSTER_PROGRESS"] = rank.progress_file;
 }
 
@@ -130,6 +129,8 @@ std::vector<std::string> RankVariables(const NodeEnvironment& node, const v1::La
   variables["PWD"] = rank.workdir;
   AddPlace(node, launch, placement, variables);
   AddMuster(node, launch, rank.token, variables);
+  variables["MUSTER_CHECKPOINT_DIR"] = rank.checkpoint.dir();
+  variables["MUSTER_CHECKPOINT_SHARED"] = rank.checkpoint.shared() ? "1" : "0";
   if (launch.spec().has_train()) {
     variables["MUSTER_LAUNCH_FILE"] = rank.launch_file;
     const std::string driver = DriverVersion(node, placement);

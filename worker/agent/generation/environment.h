@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "common/http/address.h"
+#include "proto/muster/v1/job.pb.h"
 #include "proto/muster/v1/node.pb.h"
 #include "proto/muster/v1/worker.pb.h"
 
@@ -57,7 +58,10 @@ inline constexpr CommandVariable kCommandVariables[] = {
     {"MUSTER_GENERATION", false, "Generation of the job, from 1; each restart starts a new one."},
     {"MUSTER_NODE_NAME", false, "Name of the node."},
     {"MUSTER_CHECKPOINT_DIR", false,
-     "Directory of the job on this node, kept across its generations."},
+     "Directory of the job, kept across its generations; see MUSTER_CHECKPOINT_SHARED."},
+    {"MUSTER_CHECKPOINT_SHARED", false,
+     "`1` if MUSTER_CHECKPOINT_DIR is the same directory on all nodes, `0` if each node has its "
+     "own."},
     {"MUSTER_PROGRESS", false,
      "File to which the rank may append its progress, as lines of `step=12 loss=0.5`."},
     {"MUSTER_GRACE_SECONDS", false, "Time between SIGTERM and SIGKILL when the rank is stopped."},
@@ -115,14 +119,14 @@ struct NodeEnvironment {
 struct RankEnvironment {
   std::string token;
   std::string workdir;
+  v1::CheckpointStatus checkpoint;  // dir and shared
   // For a train job: the file with the serialised launch, which a rank reads to prepare while it
   // waits for its peers.
   std::string launch_file;
   // For a command job.
-  Address master;              // MASTER_ADDR and MASTER_PORT
-  std::string error_file;      // TORCHELASTIC_ERROR_FILE, as PyTorch writes it
-  std::string progress_file;   // for lines of `step=… loss=…`
-  std::string checkpoint_dir;  // kept across the job's generations
+  Address master;             // MASTER_ADDR and MASTER_PORT
+  std::string error_file;     // TORCHELASTIC_ERROR_FILE, as PyTorch writes it
+  std::string progress_file;  // for lines of `step=… loss=…`
 };
 
 // What ranks inherit of the worker's environment. The worker's own settings (MUSTER_*) are never

@@ -40,7 +40,7 @@ class EnvironmentTest : public ::testing::Test {
     rank_.master = {"10.0.0.1", 4711};
     rank_.error_file = "/rank/error.json";
     rank_.progress_file = "/rank/progress";
-    rank_.checkpoint_dir = "/checkpoint";
+    rank_.checkpoint.set_dir("/checkpoint");
   }
 
   std::vector<std::string> Variables() const {
@@ -113,7 +113,15 @@ TEST_F(EnvironmentTest, SetsTorchrunVariablesForCommands) {
                     "MASTER_PORT=4711", "TORCHELASTIC_RUN_ID=job-1", "TORCHELASTIC_RESTART_COUNT=3",
                     "TORCHELASTIC_MAX_RESTARTS=4", "TORCHELASTIC_ERROR_FILE=/rank/error.json",
                     "TORCHELASTIC_USE_AGENT_STORE=False", "MUSTER_CHECKPOINT_DIR=/checkpoint",
-                    "MUSTER_PROGRESS=/rank/progress", "MUSTER_GRACE_SECONDS=2.5"}));
+                    "MUSTER_CHECKPOINT_SHARED=0", "MUSTER_PROGRESS=/rank/progress",
+                    "MUSTER_GRACE_SECONDS=2.5"}));
+}
+
+TEST_F(EnvironmentTest, SetsSharedCheckpointDirectory) {
+  launch_.mutable_spec()->add_command("true");
+  rank_.checkpoint.set_shared(true);
+  EXPECT_THAT(Variables(),
+              IsSupersetOf({"MUSTER_CHECKPOINT_DIR=/checkpoint", "MUSTER_CHECKPOINT_SHARED=1"}));
 }
 
 TEST_F(EnvironmentTest, SetsNetworkInterfaceUnlessTheJobDoes) {
@@ -177,11 +185,11 @@ TEST_F(EnvironmentTest, SetsThreadsOfACommandIfUnset) {
   EXPECT_THAT(Variables(), Contains("OMP_NUM_THREADS=9"));
 }
 
-TEST_F(EnvironmentTest, SetsThreadsAndLaunchFileForTrainer) {
+TEST_F(EnvironmentTest, SetsThreadsAndFilesForTrainer) {
   launch_.mutable_spec()->mutable_train();
   node_.inherited["OMP_NUM_THREADS"] = "7";
-  EXPECT_THAT(Variables(),
-              AllOf(Contains("OMP_NUM_THREADS=5"), Contains("MUSTER_LAUNCH_FILE=/launch.pb")));
+  EXPECT_THAT(Variables(), IsSupersetOf({"OMP_NUM_THREADS=5", "MUSTER_LAUNCH_FILE=/launch.pb",
+                                         "MUSTER_CHECKPOINT_DIR=/checkpoint"}));
 }
 
 TEST_F(EnvironmentTest, SetsNcclHostIdForRanksThatShareAGpu) {

@@ -65,7 +65,7 @@ v1::ExitInfo ToExitInfo(const std::optional<shim::ExitRecord>& record) {
     const bool lasting = record->exec_errno == ENOENT || record->exec_errno == EACCES ||
                          record->exec_errno == ENOEXEC || record->exec_errno == ENOTDIR ||
                          record->exec_errno == ELOOP || record->exec_errno == ENAMETOOLONG ||
-                         record->exec_errno == E2BIG;
+                         record->exec_errno == E2BIG || record->exit_code == kExitCannotCreate;
     SetFailure(exit, absl::ErrnoToStatusCode(record->exec_errno), "launching", record->exec_error,
                lasting);
   } else if (record->abandoned) {

@@ -61,6 +61,9 @@ TEST(ExitInfoTest, ReportsExecFailure) {
   EXPECT_EQ(ToExitInfo(record).failure().phase(), "launching");
   record.exec_errno = ENOMEM;
   EXPECT_FALSE(ToExitInfo(record).failure().not_retryable());
+  record.exec_errno = EROFS;
+  record.exit_code = 73;
+  EXPECT_TRUE(ToExitInfo(record).failure().not_retryable());
 }
 
 TEST(ExitInfoTest, ReportsAbandonedRankAsStopped) {

@@ -17,6 +17,7 @@
 #include "glog/logging.h"
 #include "worker/agent/generation/exit_info.h"
 #include "worker/agent/generation/rank_launch.h"
+#include "worker/agent/generation/rank_report.h"
 #include "worker/agent/generation/rank_token.h"
 #include "worker/shim/fields.h"
 
@@ -52,6 +53,9 @@ Generation::Generation(const GenerationContext& context, v1::Launch launch,
     rank.placement = placement;
     rank.report.set_rank(placement.rank());
     rank.report.set_phase(v1::PLACED);
+    if (placement.rank() == 0 && !launch_.spec().has_train()) {
+      *rank.report.mutable_checkpoint() = CommandCheckpoint(context_, launch_);
+    }
   }
   rendezvous_ = std::make_unique<Rendezvous>(
       job_id(), number(), RanksOf(launch_),
@@ -108,7 +112,7 @@ std::string Generation::File(const char* name) const {
 absl::Status Generation::MakeFiles() const {
   RETURN_IF_ERROR(MakeDirectories(context_.directory->Logs(job_id(), number())));
   for (const auto& [number, rank] : ranks_) RETURN_IF_ERROR(MakeDirectories(RankDirectory(number)));
-  if (!launch_.spec().has_train()) {
+  if (!launch_.spec().has_train() && launch_.checkpoint_dir().empty()) {
     RETURN_IF_ERROR(MakeDirectories(context_.directory->Checkpoint(job_id())));
   }
   RETURN_IF_ERROR(WriteMessage(context_.directory->NewestLaunchFile(job_id()), launch_, false));
@@ -430,13 +434,9 @@ absl::Status Generation::Report(const v1::ReportRequest& request) {
   RETURN_IF_ERROR(CheckBounds(request.progress()));
   RETURN_IF_ERROR(CheckBounds(request.failure()));
   RETURN_IF_ERROR(CheckBounds(request.summary()));
+  RETURN_IF_ERROR(CheckBounds(request.checkpoint()));
   if (request.has_progress()) TakeProgress(rank, request.progress());
-  const bool lasting =
-      request.phase() == v1::CONNECTED || request.has_failure() || request.has_summary();
-  if (!lasting) return absl::OkStatus();
-  if (request.phase() == v1::CONNECTED) rank.report.set_phase(v1::CONNECTED);
-  if (request.has_failure()) *rank.report.mutable_failure() = request.failure();
-  if (request.has_summary()) *rank.report.mutable_summary() = request.summary();
+  if (!MergeReport(request, rank.report)) return absl::OkStatus();
   RETURN_IF_ERROR(Persist(rank, request.has_summary()));
   Changed(rank);
   return absl::OkStatus();

@@ -48,7 +48,7 @@ shim::Instructions MakeInstructions(const GenerationContext& context, const v1::
   environment.master = master;
   environment.error_file = directory.ErrorFile(job, generation, rank);
   environment.progress_file = directory.ProgressFile(job, generation, rank);
-  environment.checkpoint_dir = directory.Checkpoint(job);
+  environment.checkpoint = CommandCheckpoint(context, launch);
 
   shim::Instructions instructions;
   const Placeholders values = {rank, placement.local_rank(), launch.node_rank(),
@@ -59,6 +59,7 @@ shim::Instructions MakeInstructions(const GenerationContext& context, const v1::
   if (spec.has_train()) instructions.command = {context.rank_binary};
   instructions.workdir = spec.workdir();
   if (instructions.workdir.empty()) instructions.workdir = directory.Work(job, rank);
+  if (!spec.has_train()) instructions.checkpoint_dir = launch.checkpoint_dir();
   environment.workdir = instructions.workdir;
   instructions.environment = RankVariables(context.environment, launch, placement, environment);
   instructions.stdout_path = directory.Log(job, generation, rank, v1::STDOUT);
@@ -72,6 +73,18 @@ shim::Instructions MakeInstructions(const GenerationContext& context, const v1::
                                        generation, "-", rank, "-", token.substr(0, 8));
   }
   return instructions;
+}
+
+v1::CheckpointStatus CommandCheckpoint(const GenerationContext& context, const v1::Launch& launch) {
+  v1::CheckpointStatus checkpoint;
+  checkpoint.set_shared(!launch.checkpoint_dir().empty());
+  if (checkpoint.shared()) {
+    checkpoint.set_dir(launch.checkpoint_dir());
+  } else {
+    checkpoint.set_dir(context.directory->Checkpoint(launch.job_id()));
+    checkpoint.set_node(context.environment.node_name);
+  }
+  return checkpoint;
 }
 
 }  // namespace muster::agent

@@ -1,4 +1,4 @@
-// Builds the instructions for a shim.
+// Builds the instructions for a shim, and the paths in them.
 #ifndef MUSTER_WORKER_AGENT_GENERATION_RANK_LAUNCH_H_
 #define MUSTER_WORKER_AGENT_GENERATION_RANK_LAUNCH_H_
 
@@ -16,6 +16,9 @@ namespace muster::agent {
 shim::Instructions MakeInstructions(const GenerationContext& context, const v1::Launch& launch,
                                     const v1::RankPlacement& placement, const std::string& token,
                                     const Address& master);
+
+// The directory for the checkpoints of a command job on this node.
+v1::CheckpointStatus CommandCheckpoint(const GenerationContext& context, const v1::Launch& launch);
 
 }  // namespace muster::agent
 
