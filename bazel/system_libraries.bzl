@@ -35,6 +35,12 @@ _PKG_CONFIG = {
     "protobuf": ["protobuf"],
     "sqlite3": ["sqlite3"],
     "ssl": ["libssl"],
+
+    # libunwind-ptrace.so uses liblzma without listing it as a dependency.
+    "unwind": [
+        "libunwind-ptrace",
+        "liblzma",
+    ],
     "yaml-cpp": ["yaml-cpp"],
     "zlib": ["zlib"],
 }

@@ -23,6 +23,7 @@ using Layers = google::protobuf::RepeatedPtrField<v1::LayerSpec>;
 
 constexpr double kLossScale = 65536;
 constexpr uint32_t kMicroBatchesPerStage = 4;
+constexpr int64_t kHangTimeoutSeconds = 600;
 
 // Sets each unset field with a default in the table, in `message` and its sections.
 void ApplyTable(Message& message) {
@@ -182,6 +183,9 @@ void ApplyDefaults(v1::JobSpec& spec) {
   v1::NodeCount& nodes = *spec.mutable_resources()->mutable_nodes();
   if (nodes.min() == 0 && nodes.max() > 0) nodes.set_min(1);
   if (nodes.max() == 0) nodes.set_max(nodes.min());
+  if (!spec.command().empty() && !spec.has_hang_timeout()) {
+    spec.mutable_hang_timeout()->set_seconds(kHangTimeoutSeconds);
+  }
   if (!spec.has_train()) return;
   v1::TrainSpec& train = *spec.mutable_train();
   ApplyDataDefaults(train);

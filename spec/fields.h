@@ -46,6 +46,7 @@ struct Field {
   absl::string_view unit = {};  // unit of a number: pixels, steps, …; bytes are written as 25MiB
   Range range = {};             // if the range excludes 0, 0 means "not set"
   uint32_t max_items = 0;       // maximum length of a list; 0: no limit
+  bool or_never = false;        // a duration: `never` is accepted and stored as 0
   bool absolute_path = false;   // the value is an absolute path on the node
   std::vector<std::string> words = {};          // allowed values; empty: any
   std::vector<std::string> testing_words = {};  // also accepted, for Muster's own tests

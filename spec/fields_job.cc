@@ -45,9 +45,11 @@ void AddJobFields(FieldTable& table) {
       {"JobSpec.hang_timeout",
        {.help =
             "A job counts as hung when none of its ranks has had output, progress or file input "
-            "and output for this long. `never` disables the check.",
+            "and output for this long; until a rank's first output or progress, for at least 1m. "
+            "Use of CPU or GPU does not count. `never` disables the check.",
         .computed_default = "10m for commands, never for train",
         .range = Between(1, kTenYears),
+        .or_never = true,
         .examples = {"10m", "never"}}},
       {"JobSpec.on_hang",
        {.help =
@@ -79,8 +81,10 @@ void AddJobFields(FieldTable& table) {
         .testing_words = {"loopback"},
         .rejected_words = {{"mpi", "mpi is only for programs started by mpirun"}}}},
       {"JobSpec.failure_timeout",
-       {.help = "A rank or node that is silent for this long is considered lost. All internal "
-                "timeouts are derived from it.",
+       {.help = "How long a native rank waits for its peers in a collective before it reports them "
+                "as lost, how long each phase of the rendezvous may take (at least 1m), and how "
+                "long ranks live on without their worker. It does not limit how long a command "
+                "may be silent: see hang_timeout.",
         .default_value = "30s",
         .range = Between(1, kTenYears)}},
       {"JobSpec.grace_period",

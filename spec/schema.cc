@@ -111,7 +111,8 @@ std::string RangeText(const FieldDescriptor& field) {
   if (range.low_excluded) {
     return absl::StrCat("above ", low, " and ", range.high_excluded ? "below " : "at most ", high);
   }
-  return absl::StrCat("from ", low, range.high_excluded ? " to below " : " to ", high);
+  return absl::StrCat("from ", low, range.high_excluded ? " to below " : " to ", high,
+                      FieldOf(field).or_never ? ", or never" : "");
 }
 
 std::string AnyOf(const std::vector<std::string>& words) {

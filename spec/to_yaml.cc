@@ -10,6 +10,7 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "common/proto_time.h"
+#include "spec/fields.h"
 #include "spec/schema.h"
 #include "spec/spec.h"
 #include "spec/units.h"
@@ -201,6 +202,7 @@ std::string ValueText(const Message& message, const FieldDescriptor& field) {
     case FieldForm::kDuration: {
       google::protobuf::Duration duration;
       duration.CopyFrom(child);
+      if (FieldOf(field).or_never && FromProto(duration) == absl::ZeroDuration()) return "never";
       return DurationText(FromProto(duration));
     }
     case FieldForm::kNodeCount: {

@@ -322,6 +322,7 @@ TEST(ToYamlTest, RoundTrips) {
       {"train.strategy.bucket_bytes=12345", "failure_timeout=1500ms", "priority=-5"},
       {"train.epochs=", "train.max_steps=18446744073709551615"},
       {"resources.share_device=true"},
+      {"hang_timeout=never", "on_hang=restart"},
   };
   for (const auto& overrides : variants) {
     const v1::JobSpec spec = Defaulted(kTrain, overrides);
@@ -351,6 +352,13 @@ TEST(ToYamlTest, PrintsFiles) {
   const auto again = Parse(yaml, "again.yaml");
   ASSERT_TRUE(again.ok()) << again.status() << "\n" << yaml;
   EXPECT_TRUE(MessageDifferencer::Equals(spec, *again)) << yaml;
+}
+
+TEST(ToYamlTest, PrintsHangTimeout) {
+  EXPECT_EQ(Defaulted(kTrain).has_hang_timeout(), false);
+  EXPECT_THAT(ToYaml(Defaulted("command: [x]")), HasSubstr("hang_timeout: 10m\non_hang: report\n"));
+  EXPECT_THAT(ToYaml(Defaulted("command: [x]", {"hang_timeout=never"})),
+              HasSubstr("hang_timeout: never\n"));
 }
 
 TEST(ToYamlTest, PrintsCommandJobs) {

@@ -13,6 +13,7 @@
 #include "common/nearest.h"
 #include "common/proto_time.h"
 #include "proto/muster/v1/job.pb.h"
+#include "spec/fields.h"
 #include "spec/schema.h"
 #include "spec/units.h"
 
@@ -163,7 +164,7 @@ void YamlReader::ReadValue(const YAML::Node& node, const std::string& where,
   Message& child = *reflection.MutableMessage(&message, &field);
   switch (FormOf(field)) {
     case FieldForm::kDuration:
-      return ReadDuration(node, where, child);
+      return ReadDuration(node, where, field, child);
     case FieldForm::kNodeCount:
       return ReadNodeCount(node, where, child);
     case FieldForm::kLostCoordinator:
@@ -274,9 +275,11 @@ void YamlReader::ReadMapEntry(const std::string& key, const YAML::Node& value,
   AddMapEntry(key, text, field, message);
 }
 
-void YamlReader::ReadDuration(const YAML::Node& node, const std::string& where, Message& duration) {
+void YamlReader::ReadDuration(const YAML::Node& node, const std::string& where,
+                              const FieldDescriptor& field, Message& duration) {
   std::string text;
   if (!ReadScalar(node, where, "a duration such as 90s or 10m", text)) return;
+  if (FieldOf(field).or_never && text == "never") return duration.Clear();
   const absl::StatusOr<absl::Duration> parsed = ParseDuration(text);
   if (!parsed.ok()) {
     AddError(node.Mark(), absl::StrCat(where, ": ", parsed.status().message()));

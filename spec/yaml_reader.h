@@ -58,6 +58,7 @@ class YamlReader {
   void ReadMap(const YAML::Node& node, const std::string& where,
                const google::protobuf::FieldDescriptor& field, google::protobuf::Message& message);
   void ReadDuration(const YAML::Node& node, const std::string& where,
+                    const google::protobuf::FieldDescriptor& field,
                     google::protobuf::Message& duration);
   void ReadNodeCount(const YAML::Node& node, const std::string& where,
                      google::protobuf::Message& count);

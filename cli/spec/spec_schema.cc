@@ -60,7 +60,9 @@ ordered_json NumberSchema(const FieldDescriptor& field) {
 ordered_json ValueSchema(const FieldDescriptor& field, const std::string& path) {
   switch (spec::FormOf(field)) {
     case spec::FieldForm::kDuration:
-      return {{"type", "string"}, {"pattern", "^([0-9.]+(ns|us|ms|s|m|h))+$|^0$"}};
+      return {{"type", "string"},
+              {"pattern", absl::StrCat("^([0-9.]+(ns|us|ms|s|m|h))+$|^0$",
+                                       spec::FieldOf(field).or_never ? "|^never$" : "")}};
     case spec::FieldForm::kSize:
       return {{"type", {"integer", "string"}}};
     case spec::FieldForm::kNodeCount:

@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
+#include "absl/strings/str_split.h"
 #include "cli/exit_code.h"
 #include "cli/output/json.h"
 #include "cli/output/words.h"
@@ -21,6 +22,8 @@ namespace {
 constexpr char kWaitingForResources[] = "WaitingForResources";
 // Maximum number of jobs ahead in the queue that are named.
 constexpr size_t kNamedAhead = 5;
+// Lines of a stack that are shown; `-o json` has the others.
+constexpr size_t kStackLines = 12;
 
 absl::Duration Silence(const v1::RankStatus& rank) {
   return rank.has_last_seen() ? FromProto(rank.last_seen()) : absl::ZeroDuration();
@@ -140,6 +143,19 @@ std::string SlowestText(const SlowestRank& slowest) {
                       " Oldest report: ", who, ", ", report, ".");
 }
 
+// The verdict, and the innermost frames of the suspect.
+void AddHang(const v1::Hang& hang, absl::Time now, std::string& out) {
+  const absl::Duration silence = FromProto(hang.silence()) + (now - FromProto(hang.time()));
+  AddLine(absl::StrCat("It hangs: no output, progress or file input and output of any rank for ",
+                       Seconds(silence), "; ", hang.message(), "."),
+          out);
+  for (const v1::RankInspection& rank : hang.ranks()) {
+    if (!hang.has_suspect_rank() || rank.rank() != hang.suspect_rank()) continue;
+    const std::vector<std::string> lines = absl::StrSplit(rank.stack(), '\n', absl::SkipEmpty());
+    for (size_t i = 0; i < std::min(lines.size(), kStackLines); ++i) AddLine("  " + lines[i], out);
+  }
+}
+
 void AddActive(const v1::Job& job, absl::Time now, std::string& out) {
   std::string head =
       absl::StrCat(job.job_id(), " is ", StateWord(job.state()), ", generation ", job.generation());
@@ -155,13 +171,14 @@ void AddActive(const v1::Job& job, absl::Time now, std::string& out) {
   }
   const std::string progress = ProgressText(job);
   if (!progress.empty()) AddLine(absl::StrCat("Progress: ", progress), out);
+  if (job.has_hang()) AddHang(job.hang(), now, out);
   for (const v1::Wait& wait : job.waits()) {
     AddLine(absl::StrCat("Waiting for ", wait.what(), " for ", Seconds(FromProto(wait.since())),
                          wait.missing().empty() ? "." : "; missing:"),
             out);
     AddMissing(wait, out);
   }
-  if (job.waits().empty()) AddLine("No rank is waiting for another one.", out);
+  if (job.waits().empty() && !job.has_hang()) AddLine("No rank is waiting for another one.", out);
   const std::optional<SlowestRank> slowest = FindSlowest(job);
   if (slowest.has_value()) AddLine(SlowestText(*slowest), out);
 }
@@ -296,6 +313,7 @@ nlohmann::ordered_json WhyJson(const WhyFacts& facts, absl::Time now) {
     for (const v1::Job& other : facts.ahead) json["ahead"].push_back(other.job_id());
     take("estimated_start_time");
   }
+  take("hang");
   take("waits");
   if (job.state() == v1::STARTING || job.state() == v1::RUNNING) {
     const std::optional<SlowestRank> slowest = FindSlowest(job);

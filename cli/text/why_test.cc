@@ -122,6 +122,29 @@ TEST(WhyTest, ExplainsRunningCommand) {
   EXPECT_EQ(WhyJson(facts, kNow)["slowest"]["judged_by"], "silence");
 }
 
+TEST(WhyTest, ExplainsHungJob) {
+  WhyFacts facts;
+  facts.job = JobIn(v1::RUNNING);
+  AddRank(facts.job, 0, 0, 3);
+  AddRank(facts.job, 0, 0, 3);
+  v1::Hang& hang = *facts.job.mutable_hang();
+  *hang.mutable_silence() = ToProto(absl::Minutes(10));
+  *hang.mutable_time() = ToProto(kNow - absl::Minutes(2));
+  hang.set_suspect_rank(1);
+  hang.set_message("rank 1 on node-1 sleeps, while rank 0 on node-1 waits in all_reduce");
+  for (const char* stack : {"main thread:\n  wait\n", "main thread:\n  nanosleep\n  main\n"}) {
+    v1::RankInspection& rank = *hang.add_ranks();
+    rank.set_rank(hang.ranks_size() - 1);
+    rank.set_stack(stack);
+  }
+  const std::string text = WhyText(facts, kNow);
+  EXPECT_THAT(text, HasSubstr("It hangs: no output, progress or file input and output of any rank "
+                              "for 12m; rank 1 on node-1 sleeps, while rank 0 on node-1 waits in "
+                              "all_reduce.\n  main thread:\n    nanosleep\n    main\n"));
+  EXPECT_THAT(text, Not(HasSubstr("No rank is waiting")));
+  EXPECT_EQ(WhyJson(facts, kNow)["hang"]["suspect_rank"], 1);
+}
+
 v1::Job FailedJob() {
   v1::Job job = JobIn(v1::FAILED);
   job.set_reason("RankFailed");

@@ -11,6 +11,7 @@
 #include "coordinator/core/life_cycle.h"
 #include "coordinator/core/nodes/node_table.h"
 #include "coordinator/core/recovery/failures.h"
+#include "coordinator/core/recovery/hangs.h"
 #include "coordinator/core/recovery/load.h"
 #include "coordinator/core/rendezvous/rendezvous.h"
 #include "coordinator/core/removals.h"
@@ -34,14 +35,16 @@ struct Core::Parts {
   Scheduler scheduler;
   Rendezvous rendezvous{jobs, nodes, context};
   Failures failures{jobs, context};
+  Hangs hangs{jobs, nodes, failures, context};
   // ---- Changing that state
-  LifeCycle life_cycle{jobs, nodes, scheduler, rendezvous, failures, context};
+  LifeCycle life_cycle{jobs, nodes, scheduler, rendezvous, failures, hangs, context};
   Requests requests{jobs, scheduler, life_cycle, context};
   Removals removals{jobs, nodes, context};
-  Reports reports{jobs, nodes, scheduler, rendezvous, failures, life_cycle, context};
-  Sessions sessions{jobs, nodes, scheduler, rendezvous, failures, life_cycle, reports, context};
+  Reports reports{jobs, nodes, scheduler, rendezvous, failures, hangs, life_cycle, context};
+  Sessions sessions{jobs,  nodes,      scheduler, rendezvous, failures,
+                    hangs, life_cycle, reports,   context};
   // ---- Reading that state
-  Views views{jobs, nodes, scheduler, rendezvous};
+  Views views{jobs, nodes, scheduler, rendezvous, hangs};
 };
 
 namespace {

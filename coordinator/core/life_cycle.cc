@@ -149,6 +149,7 @@ void LifeCycle::Advance(Job& job) {
         job.is_train() ? "all ranks are connected" : "all ranks have started";
     jobs_.AddEvent(job, events::kRunning, message);
     jobs_.Transition(job, v1::RUNNING, reasons::kRunning, message);
+    hangs_.Arm(job);
   }
   if (job.state() == v1::RUNNING && job.generation->EveryRankExitedCleanly()) {
     Stop(job, {v1::SUCCEEDED, reasons::kCompleted, "all ranks exited with code 0",
@@ -174,6 +175,7 @@ void LifeCycle::SyncNode(Job& job, uint32_t node_rank, bool launch) {
   stop.set_reason(job.status.reason());
   stop.set_message(job.status.message());
   stop.set_abort(job.ending.abort);
+  stop.set_dump_stacks(!job.is_train() && job.ending.reason == reasons::kRankHung);
   nodes_.SendStop(node, std::move(stop));
 }
 
@@ -232,6 +234,10 @@ void LifeCycle::OnTimer(const TimerKey& key) {
     case TimerKey::Kind::kTimeLimit:
       OnTimeLimit(*job);
       break;
+    case TimerKey::Kind::kHang:
+      hangs_.OnTimer(*job);
+      Advance(*job);
+      break;
     case TimerKey::Kind::kWait:
       rendezvous_.OnWaitTimer(*job);
       break;
@@ -255,6 +261,7 @@ void LifeCycle::Stop(Job& job, Ending ending) {
     failures_.ArmCauseTimer(job);
   }
   rendezvous_.Stop(job, job.ending.message);
+  hangs_.End(job);
   SyncNodes(job, /*launch=*/false);
   CheckStopped(job);
 }

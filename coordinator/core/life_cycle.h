@@ -13,6 +13,7 @@
 #include "coordinator/core/jobs/job_table.h"
 #include "coordinator/core/nodes/node_table.h"
 #include "coordinator/core/recovery/failures.h"
+#include "coordinator/core/recovery/hangs.h"
 #include "coordinator/core/rendezvous/rendezvous.h"
 #include "coordinator/core/scheduler/scheduler.h"
 
@@ -21,12 +22,13 @@ namespace muster::core {
 class LifeCycle {
  public:
   LifeCycle(JobTable& jobs, NodeTable& nodes, Scheduler& scheduler, Rendezvous& rendezvous,
-            Failures& failures, Context& context)
+            Failures& failures, Hangs& hangs, Context& context)
       : jobs_(jobs),
         nodes_(nodes),
         scheduler_(scheduler),
         rendezvous_(rendezvous),
         failures_(failures),
+        hangs_(hangs),
         context_(context) {}
 
   // ---- Jobs
@@ -79,6 +81,7 @@ class LifeCycle {
   Scheduler& scheduler_;
   Rendezvous& rendezvous_;
   Failures& failures_;
+  Hangs& hangs_;
   Context& context_;
 };
 

@@ -107,6 +107,7 @@ void Reports::ApplyReport(Job& job, const v1::RankReport& report, bool inventory
       report.pid() != 0 || (report.phase() >= v1::STARTED && report.phase() < v1::EXITED);
   if (report.has_join()) rendezvous_.RecordJoin(job, rank.rank, report.join());
   if (rank.phase == v1::EXITED) return;
+  hangs_.NoteReport(job, rank, report);
   if (report.has_failure() && report.phase() != v1::EXITED && !rank.failure.has_value()) {
     rank.failure = report.failure();
     job.highest_step = std::max(job.highest_step, report.failure().step());
@@ -142,6 +143,7 @@ void Reports::RecordExit(Job& job, RankState& rank, const v1::RankReport& report
   scheduler_.OnCapacityChanged();
   jobs_.MarkPlacement(job, rank.node_rank);
   failures_.NoteExit(job, rank);
+  hangs_.NoteExit(job, rank);
 }
 
 // Adds an event the first time, and then whenever the number has doubled: a job's history holds few

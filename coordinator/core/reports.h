@@ -11,6 +11,7 @@
 #include "coordinator/core/life_cycle.h"
 #include "coordinator/core/nodes/node_table.h"
 #include "coordinator/core/recovery/failures.h"
+#include "coordinator/core/recovery/hangs.h"
 #include "coordinator/core/rendezvous/rendezvous.h"
 #include "coordinator/core/scheduler/scheduler.h"
 #include "proto/muster/v1/worker.pb.h"
@@ -20,12 +21,13 @@ namespace muster::core {
 class Reports {
  public:
   Reports(JobTable& jobs, NodeTable& nodes, Scheduler& scheduler, Rendezvous& rendezvous,
-          Failures& failures, LifeCycle& life_cycle, Context& context)
+          Failures& failures, Hangs& hangs, LifeCycle& life_cycle, Context& context)
       : jobs_(jobs),
         nodes_(nodes),
         scheduler_(scheduler),
         rendezvous_(rendezvous),
         failures_(failures),
+        hangs_(hangs),
         life_cycle_(life_cycle),
         context_(context) {}
 
@@ -52,6 +54,7 @@ class Reports {
   Scheduler& scheduler_;
   Rendezvous& rendezvous_;
   Failures& failures_;
+  Hangs& hangs_;
   LifeCycle& life_cycle_;
   Context& context_;
 };

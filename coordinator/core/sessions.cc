@@ -70,6 +70,9 @@ void Sessions::Handle(const SessionMessage& event) {
     case v1::WorkerMessage::kSlots:
       reports_.OnSlots(*node, message.slots());
       break;
+    case v1::WorkerMessage::kInspection:
+      hangs_.NoteInspection(*node, message.inspection());
+      break;
     case v1::WorkerMessage::kHello:
       nodes_.Reject(node->name(),
                     absl::InvalidArgumentError("Hello was sent twice in one session"));

@@ -9,6 +9,7 @@
 #include "coordinator/core/life_cycle.h"
 #include "coordinator/core/nodes/node_table.h"
 #include "coordinator/core/recovery/failures.h"
+#include "coordinator/core/recovery/hangs.h"
 #include "coordinator/core/rendezvous/rendezvous.h"
 #include "coordinator/core/reports.h"
 #include "coordinator/core/scheduler/scheduler.h"
@@ -18,12 +19,14 @@ namespace muster::core {
 class Sessions {
  public:
   Sessions(JobTable& jobs, NodeTable& nodes, Scheduler& scheduler, Rendezvous& rendezvous,
-           Failures& failures, LifeCycle& life_cycle, Reports& reports, Context& context)
+           Failures& failures, Hangs& hangs, LifeCycle& life_cycle, Reports& reports,
+           Context& context)
       : jobs_(jobs),
         nodes_(nodes),
         scheduler_(scheduler),
         rendezvous_(rendezvous),
         failures_(failures),
+        hangs_(hangs),
         life_cycle_(life_cycle),
         reports_(reports),
         context_(context) {}
@@ -48,6 +51,7 @@ class Sessions {
   Scheduler& scheduler_;
   Rendezvous& rendezvous_;
   Failures& failures_;
+  Hangs& hangs_;
   LifeCycle& life_cycle_;
   Reports& reports_;
   Context& context_;

@@ -14,6 +14,7 @@ Stats StatsCollector::Take() {
   Stats stats = std::move(samples_);
   samples_ = Stats();
   stats.jobs_submitted = submitted_;
+  stats.job_hangs = hangs_;
   for (const auto& [key, count] : finished_) {
     stats.jobs_finished.push_back({key.first, key.second, count});
   }

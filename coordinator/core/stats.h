@@ -28,6 +28,7 @@ struct Stats {
     std::vector<double> samples;
   };
   uint64_t jobs_submitted = 0;
+  uint64_t job_hangs = 0;
   std::vector<Finished> jobs_finished;
   std::vector<std::pair<std::string, uint64_t>> restarts_by_cause;
   std::vector<double> queue_wait_seconds;
@@ -51,6 +52,7 @@ class StatsCollector {
   void OnSubmitted() { ++submitted_; }
   void OnFinished(v1::JobState state, const std::string& reason) { ++finished_[{state, reason}]; }
   void OnRestart(const std::string& cause) { ++restarts_[cause]; }
+  void OnHang() { ++hangs_; }
   void OnQueueWait(absl::Duration wait) { Add(samples_.queue_wait_seconds, wait); }
   void OnRendezvous(const std::string& phase, absl::Duration took) {
     Add(rendezvous_[phase], took);
@@ -66,6 +68,7 @@ class StatsCollector {
   static void Add(std::vector<double>& samples, absl::Duration sample);
 
   uint64_t submitted_ = 0;
+  uint64_t hangs_ = 0;
   std::map<std::pair<v1::JobState, std::string>, uint64_t> finished_;
   std::map<std::string, uint64_t> restarts_;
   std::map<std::string, std::vector<double>> rendezvous_;

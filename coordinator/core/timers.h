@@ -25,6 +25,7 @@ struct TimerKey {
     kTimeLimit,   // a job's time limit
     kRetention,   // finished jobs are due to be deleted
     kPlacement,   // the queue has to be examined again
+    kHang,        // all ranks of a job have been silent for too long, or were inspected
     kWait,        // a long wait for a job's ranks is to be announced
   };
   Kind kind;

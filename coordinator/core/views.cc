@@ -69,6 +69,9 @@ v1::Job Views::Details(const Job& job, Time now) const {
     *view.add_waits() =
         ResourceWait(Blockers(job, scheduler_.queue(), nodes_.all()), now.steady - job.state_since);
   }
+  for (v1::RankInspection& rank : hangs_.Inspections(job.id())) {
+    *view.mutable_hang()->add_ranks() = std::move(rank);
+  }
   for (v1::Wait& wait : rendezvous_.Waits(job, now)) *view.add_waits() = std::move(wait);
   if (const std::optional<absl::Duration> start =
           TimeToStart(job, jobs_, scheduler_.queue(), nodes_.all(), now)) {

@@ -5,6 +5,7 @@
 #include "common/time.h"
 #include "coordinator/core/jobs/job_table.h"
 #include "coordinator/core/nodes/node_table.h"
+#include "coordinator/core/recovery/hangs.h"
 #include "coordinator/core/rendezvous/rendezvous.h"
 #include "coordinator/core/scheduler/scheduler.h"
 #include "proto/muster/v1/job.pb.h"
@@ -15,10 +16,14 @@ namespace muster::core {
 class Views {
  public:
   Views(const JobTable& jobs, const NodeTable& nodes, const Scheduler& scheduler,
-        const Rendezvous& rendezvous)
-      : jobs_(jobs), nodes_(nodes), scheduler_(scheduler), rendezvous_(rendezvous) {}
+        const Rendezvous& rendezvous, const Hangs& hangs)
+      : jobs_(jobs),
+        nodes_(nodes),
+        scheduler_(scheduler),
+        rendezvous_(rendezvous),
+        hangs_(hangs) {}
 
-  // The job without ranks, waits and past failures.
+  // The job without ranks, their inspections, waits and past failures.
   v1::Job Summary(const Job& job) const;
   v1::Job Details(const Job& job, Time now) const;
 
@@ -27,6 +32,7 @@ class Views {
   const NodeTable& nodes_;
   const Scheduler& scheduler_;
   const Rendezvous& rendezvous_;
+  const Hangs& hangs_;
 };
 
 }  // namespace muster::core

@@ -55,6 +55,7 @@ void GatherTotals(const core::Stats& totals, metrics::Collection& out) {
   for (const auto& [cause, count] : totals.restarts_by_cause) {
     out.Add(CoordinatorFamily("muster_job_restarts_total"), {cause}, count);
   }
+  out.Add(CoordinatorFamily("muster_job_hangs_total"), {}, totals.job_hangs);
 }
 
 void GatherNodes(const Snapshot& snapshot, absl::Duration age, metrics::Collection& out) {

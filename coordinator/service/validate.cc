@@ -234,6 +234,19 @@ absl::Status ValidateHello(const v1::Hello& hello) {
   return CheckCount("the ranks that run on a node", running, limits::kSlotsPerNode);
 }
 
+absl::Status ValidateInspection(const v1::InspectionReport& report) {
+  RETURN_IF_ERROR(ValidateJobName(report.job_id()));
+  RETURN_IF_ERROR(
+      CheckCount("the ranks of an inspection", report.ranks_size(), limits::kSlotsPerNode));
+  for (const v1::RankInspection& rank : report.ranks()) {
+    RETURN_IF_ERROR(CheckLength("state", rank.state().size(), limits::kLabelBytes));
+    RETURN_IF_ERROR(CheckLength("waits_in", rank.waits_in().size(), limits::kLabelBytes));
+    RETURN_IF_ERROR(CheckLength("stack", rank.stack().size(), limits::kStackBytes));
+    RETURN_IF_ERROR(CheckTime("silence", rank.silence()));
+  }
+  return absl::OkStatus();
+}
+
 absl::Status ValidateWorkerMessage(const v1::WorkerMessage& message) {
   switch (message.kind_case()) {
     case v1::WorkerMessage::kHello:
@@ -257,6 +270,8 @@ absl::Status ValidateWorkerMessage(const v1::WorkerMessage& message) {
       return absl::OkStatus();
     case v1::WorkerMessage::kSlots:
       return ValidateSlots(message.slots());
+    case v1::WorkerMessage::kInspection:
+      return ValidateInspection(message.inspection());
     case v1::WorkerMessage::kLogUnavailable:
       return CheckLength("message", message.log_unavailable().message().size(),
                          limits::kReportedTextBytes);

@@ -278,6 +278,8 @@ class AgentImpl final : public Agent {
         return;
       case v1::CoordinatorMessage::kWaitNotice:
         return table_->OnWaitNotice(message.wait_notice());
+      case v1::CoordinatorMessage::kInspect:
+        return table_->OnInspect(message.inspect());
       case v1::CoordinatorMessage::kOpenLog:
         return OpenLog(message.open_log());
       case v1::CoordinatorMessage::kCloseLog:

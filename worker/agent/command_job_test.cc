@@ -271,6 +271,81 @@ TEST_F(CommandJobTest, ExplainsStopInTheLog) {
   EXPECT_EQ(LogOf(0, "stderr"), "muster: stopping, CancelledByUser: \n");
 }
 
+TEST_F(CommandJobTest, ReportsAndInspectsSilentRanks) {
+  MakeFifo("go");
+  StartBoth();
+  v1::CoordinatorMessage launch =
+      Launch("echo ready; read line < " + Path("go") + "; echo again; exec sleep 600");
+  *launch.mutable_launch()->mutable_spec()->mutable_hang_timeout() = ToProto(absl::Seconds(2));
+  coordinator_->Send(launch);
+  const auto silent = [](const v1::RankReport& report) {
+    return FromProto(report.silence()) > absl::ZeroDuration();
+  };
+  const absl::Duration first = FromProto(WaitForRank(0, silent).silence());
+  EXPECT_GE(first, absl::Milliseconds(500));
+  // A new session receives the present silence.
+  coordinator_->BreakSession();
+  ASSERT_TRUE(coordinator_->WaitForSessions(2));
+  ASSERT_EQ(coordinator_->hello().inventory_size(), 1);
+  EXPECT_GE(FromProto(coordinator_->hello().inventory(0).ranks(0).silence()), first);
+
+  v1::CoordinatorMessage inspect;
+  inspect.mutable_inspect()->set_job_id(kJob);
+  inspect.mutable_inspect()->set_generation(1);
+  coordinator_->Send(inspect);
+  v1::WorkerMessage found;
+  ASSERT_TRUE(coordinator_->WaitFor(
+      [](const v1::WorkerMessage& message) { return message.has_inspection(); }, &found));
+  EXPECT_EQ(found.inspection().job_id(), kJob);
+  EXPECT_EQ(found.inspection().generation(), 1u);
+  ASSERT_EQ(found.inspection().ranks_size(), 1);
+  EXPECT_EQ(found.inspection().ranks(0).state(), "sleeping");
+  EXPECT_GE(FromProto(found.inspection().ranks(0).silence()), first);
+
+  Unblock("go");
+  WaitForRank(0, [](const v1::RankReport& report) {
+    return report.has_silence() && FromProto(report.silence()) == absl::ZeroDuration();
+  });
+  SendStop(absl::ZeroDuration());
+  WaitForRank(0, IsExited);
+}
+
+TEST_F(CommandJobTest, ProgressEndsSilence) {
+  MakeFifo("go");
+  StartBoth();
+  v1::CoordinatorMessage launch =
+      Launch("echo ready; read line < " + Path("go") +
+             "; while :; do echo step=1 >> $MUSTER_PROGRESS; sleep 0.1; done");
+  *launch.mutable_launch()->mutable_spec()->mutable_hang_timeout() = ToProto(absl::Seconds(4));
+  coordinator_->Send(launch);
+  WaitForRank(0, [](const v1::RankReport& report) {
+    return FromProto(report.silence()) > absl::ZeroDuration();
+  });
+  Unblock("go");
+  WaitForRank(0, [](const v1::RankReport& report) {
+    return report.has_silence() && FromProto(report.silence()) == absl::ZeroDuration();
+  });
+  SendStop(absl::ZeroDuration());
+  WaitForRank(0, IsExited);
+}
+
+TEST_F(CommandJobTest, PrintsStacksOfHungRanks) {
+  MakeFifo("ready");
+  StartBoth();
+  coordinator_->Send(Launch("exec /usr/bin/python3 -c \"import time; open('" + Path("ready") +
+                            "', 'w').write('x'); time.sleep(600)\""));
+  Read(Path("ready"));
+  v1::CoordinatorMessage message;
+  message.mutable_stop()->set_job_id(kJob);
+  message.mutable_stop()->set_generation(1);
+  *message.mutable_stop()->mutable_grace_period() = ToProto(absl::Seconds(20));
+  message.mutable_stop()->set_reason("RankHung");
+  message.mutable_stop()->set_dump_stacks(true);
+  coordinator_->Send(message);
+  EXPECT_EQ(WaitForRank(0, IsExited).exit().signal(), SIGABRT);
+  EXPECT_THAT(LogOf(0, "stderr"), HasSubstr("Fatal Python error: Aborted"));
+}
+
 TEST_F(CommandJobTest, DividesCpusAmongSlots) {
   cpu_set_t mine;
   ASSERT_EQ(sched_getaffinity(0, sizeof(mine), &mine), 0);

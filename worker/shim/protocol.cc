@@ -32,6 +32,7 @@ std::string EncodeInstructions(const Instructions& instructions) {
   fields.emplace_back("stderr", instructions.stderr_path);
   fields.emplace_back("failure_timeout_ms", std::to_string(instructions.failure_timeout_ms));
   fields.emplace_back("grace_ms", std::to_string(instructions.grace_ms));
+  fields.emplace_back("hang_timeout_ms", std::to_string(instructions.hang_timeout_ms));
   fields.emplace_back("cgroup", instructions.cgroup);
   for (const int cpu : instructions.cpus) fields.emplace_back("cpu", std::to_string(cpu));
   return EncodeFields(fields);
@@ -51,6 +52,7 @@ std::optional<Instructions> DecodeInstructions(const std::string& text) {
     if (key == "stderr") result.stderr_path = value;
     if (key == "failure_timeout_ms") ok = ok && Parse(value, result.failure_timeout_ms);
     if (key == "grace_ms") ok = ok && Parse(value, result.grace_ms);
+    if (key == "hang_timeout_ms") ok = ok && Parse(value, result.hang_timeout_ms);
     if (key == "cgroup") result.cgroup = value;
     int cpu = 0;
     if (key == "cpu" && (ok = ok && Parse(value, cpu))) result.cpus.push_back(cpu);

@@ -5,9 +5,13 @@
 // descriptor 3. The shim reads `instructions`, listens on `shim.sock` for later workers, and writes
 // `exit` once no process of the rank's tree is left.
 //
-// Lines from the worker: `stop GRACE_MS`, `kill`, `ping`, `note TEXT` (a line for the rank's stderr
-// log, at most kMaxNoteBytes). Lines from the shim, sent when a worker connects and on each event:
-// `started PID`, `exec-failed ERRNO TEXT`, `exited` (the exit record is on disk), `pong`.
+// Lines from the worker: `stop GRACE_MS`, `abort GRACE_MS` (a stop that begins with SIGABRT instead
+// of SIGTERM), `kill`, `ping`, `note TEXT` (a line for the rank's stderr log, at most
+// kMaxNoteBytes), `active` (the rank reported progress), `inspect`. Lines from the shim, sent when
+// a worker connects and on each event: `started PID`, `exec-failed ERRNO TEXT`, `exited` (the exit
+// record is on disk), `pong`, `silent MS` (once the rank's silence exceeds a quarter of
+// hang_timeout_ms), `active` (the end of the silence), `inspected` (the answer to `inspect` is in
+// `inspection`; without that file, the inspection failed).
 #ifndef MUSTER_WORKER_SHIM_PROTOCOL_H_
 #define MUSTER_WORKER_SHIM_PROTOCOL_H_
 
@@ -22,6 +26,7 @@ namespace muster::shim {
 inline constexpr char kInstructionsFile[] = "instructions";
 inline constexpr char kSocketFile[] = "shim.sock";
 inline constexpr char kExitFile[] = "exit";
+inline constexpr char kInspectionFile[] = "inspection";
 inline constexpr char kLogFile[] = "shim.log";  // the shim's own stderr
 inline constexpr int kControlFd = 3;
 inline constexpr size_t kMaxNoteBytes = 4096;
@@ -35,6 +40,7 @@ struct Instructions {
   std::string stderr_path;
   int64_t failure_timeout_ms = 30'000;  // maximum time without a worker; 0: unlimited
   int64_t grace_ms = 30'000;            // used when the shim stops its tree by itself
+  int64_t hang_timeout_ms = 0;          // 0: the rank's silence is not measured
   std::string cgroup;                   // created for the rank and removed after it; empty: none
   std::vector<int> cpus;                // CPUs for the rank; empty: those of the shim
 };

@@ -74,6 +74,7 @@ int ListenOn(const char* path) {
 Shim::Shim(Instructions instructions, int control_fd)
     : instructions_(std::move(instructions)),
       cgroup_(instructions_.cgroup),
+      hang_watch_(instructions_.hang_timeout_ms, MonotonicMs()),
       stderr_tail_(limits::kStderrTailLines, limits::kStderrTailBytes) {
   if (control_fd >= 0) connections_.push_back({control_fd, ""});
 }
@@ -81,7 +82,7 @@ Shim::Shim(Instructions instructions, int control_fd)
 Shim::~Shim() {
   for (const Connection& connection : connections_) close(connection.fd);
   for (const int fd : {epoll_, signals_, listener_, grace_timer_, worker_away_timer_, note_timer_,
-                       exec_result_, stdout_.fd, stderr_.fd}) {
+                       hang_timer_, exec_result_, stdout_.fd, stderr_.fd}) {
     if (fd >= 0) close(fd);
   }
 }
@@ -119,9 +120,12 @@ bool Shim::SetUp() {
   worker_away_timer_ = timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK);
   note_timer_ = timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK);
   listener_ = ListenOn(kSocketFile);
-  for (const int fd : {signals_, grace_timer_, worker_away_timer_, note_timer_, listener_}) {
+  hang_timer_ = timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK);
+  for (const int fd :
+       {signals_, grace_timer_, worker_away_timer_, note_timer_, hang_timer_, listener_}) {
     if (fd < 0 || !Watch(fd)) return false;
   }
+  SetTimer(hang_timer_, hang_watch_.interval_ms());
   if (connections_.empty() && instructions_.failure_timeout_ms > 0) {
     SetTimer(worker_away_timer_, instructions_.failure_timeout_ms);
   }
@@ -188,6 +192,8 @@ void Shim::BecomeRank(int out, int err, int report) {
   setpgid(0, 0);
   // If the shim is killed, its rank must be killed, too.
   prctl(PR_SET_PDEATHSIG, SIGKILL);
+  // Lets the shim's inspector read the stacks where Yama restricts ptrace to descendants.
+  prctl(PR_SET_PTRACER, shim, 0, 0, 0);
   if (getppid() != shim) _exit(1);
 
   const int null = open("/dev/null", O_RDONLY | O_CLOEXEC);
@@ -208,12 +214,16 @@ void Shim::Dispatch(int fd) {
   if (fd == exec_result_) return ReadExecResult();
   if (fd == stdout_.fd) return ReadOutput(stdout_, false);
   if (fd == stderr_.fd) return ReadOutput(stderr_, false);
-  if (fd == grace_timer_ || fd == worker_away_timer_ || fd == note_timer_) {
+  if (fd == grace_timer_ || fd == worker_away_timer_ || fd == note_timer_ || fd == hang_timer_) {
     uint64_t expirations = 0;
     if (read(fd, &expirations, sizeof(expirations)) < 0)
       return;  // the timer was set again meanwhile
     if (fd == worker_away_timer_) return OnWorkerAwayTooLong();
     if (fd == note_timer_) return stderr_.log.WriteNotes(WallMicros());
+    if (fd == hang_timer_) {
+      SetTimer(hang_timer_, hang_watch_.interval_ms());
+      return Broadcast(hang_watch_.OnTimer(MonotonicMs()));
+    }
     grace_over_ = true;
     return;
   }
@@ -251,9 +261,10 @@ void Shim::ReadCommands(std::list<Connection>::iterator connection) {
 
 void Shim::Execute(Connection& connection, std::string_view command) {
   constexpr std::string_view kStop = "stop ";
+  constexpr std::string_view kAbort = "abort ";
   constexpr std::string_view kNote = "note ";
   if (command == "kill") {
-    Stop(0);
+    Stop(0, SIGTERM);
   } else if (command == "ping") {
     send(connection.fd, "pong\n", 5, MSG_NOSIGNAL);
   } else if (command.substr(0, kNote.size()) == kNote) {
@@ -262,12 +273,18 @@ void Shim::Execute(Connection& connection, std::string_view command) {
     const bool waiting = stderr_.log.has_waiting_notes();
     stderr_.log.AddNote(command.substr(kNote.size()), WallMicros());
     if (!waiting && stderr_.log.has_waiting_notes()) SetTimer(note_timer_, kNoteDelayMs);
-  } else if (command.substr(0, kStop.size()) == kStop) {
-    command.remove_prefix(kStop.size());
+  } else if (command == "active") {
+    Broadcast(hang_watch_.OnOutput(MonotonicMs()));
+  } else if (command == "inspect") {
+    hang_watch_.Inspect(pid_);
+  } else if (command.substr(0, kStop.size()) == kStop ||
+             command.substr(0, kAbort.size()) == kAbort) {
+    const int signal = command[0] == kAbort[0] ? SIGABRT : SIGTERM;
+    command.remove_prefix(command.find(' ') + 1);
     int64_t grace_ms = 0;
     const char* end = command.data() + command.size();
     const auto [stop, error] = std::from_chars(command.data(), end, grace_ms);
-    if (error == std::errc() && stop == end && grace_ms >= 0) Stop(grace_ms);
+    if (error == std::errc() && stop == end && grace_ms >= 0) Stop(grace_ms, signal);
   }
 }
 
@@ -281,13 +298,14 @@ void Shim::Disconnect(std::list<Connection>::iterator connection) {
 
 // A worker that is too slow to read a few short lines gets the rest from the exit record.
 void Shim::Broadcast(std::string_view line) {
+  if (line.empty()) return;
   for (const Connection& connection : connections_) {
     send(connection.fd, line.data(), line.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
   }
 }
 
 void Shim::SendState(Connection& connection) {
-  const std::string line = StateLine();
+  const std::string line = StateLine() + hang_watch_.StateLine(MonotonicMs());
   if (!line.empty()) send(connection.fd, line.data(), line.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
 }
 
@@ -303,7 +321,7 @@ void Shim::ReadSignals() {
     if (info.ssi_signo == SIGCHLD) {
       Reap();
     } else {
-      Stop(instructions_.grace_ms);
+      Stop(instructions_.grace_ms, SIGTERM);
     }
   }
 }
@@ -337,6 +355,7 @@ void Shim::ReadOutput(Output& output, bool all) {
     const std::string_view data(buffer, static_cast<size_t>(n));
     output.log.Append(data, WallMicros());
     if (&output == &stderr_) stderr_tail_.Append(data);
+    Broadcast(hang_watch_.OnOutput(MonotonicMs()));
   }
 }
 
@@ -349,6 +368,7 @@ void Shim::Reap() {
       no_children_ = pid < 0 && errno == ECHILD;
       return;
     }
+    Broadcast(hang_watch_.OnReaped(pid));
     if (pid != pid_ || main_exited_) continue;
     main_exited_ = true;
     record_.time_unix_ms = WallMicros() / 1000;
@@ -357,12 +377,16 @@ void Shim::Reap() {
   }
 }
 
-void Shim::Stop(int64_t grace_ms) {
+void Shim::Stop(int64_t grace_ms, int signal) {
   // A stop after the rank has exited by itself did not cause the exit.
   if (!main_exited_) record_.stopped = true;
   const int64_t deadline = MonotonicMs() + grace_ms;
   const bool first = !stop_deadline_ms_.has_value();
-  if (first && pid_ > 0 && !main_exited_) kill(-pid_, SIGTERM);
+  if (first && pid_ > 0 && !main_exited_) {
+    kill(-pid_, signal);
+    // A hung rank may be stopped; it has to continue to handle the signal.
+    if (signal == SIGABRT) kill(-pid_, SIGCONT);
+  }
   if (first || deadline < *stop_deadline_ms_) {
     stop_deadline_ms_ = deadline;
     SetTimer(grace_timer_, grace_ms);
@@ -371,7 +395,7 @@ void Shim::Stop(int64_t grace_ms) {
 
 void Shim::OnWorkerAwayTooLong() {
   record_.abandoned = true;
-  Stop(instructions_.grace_ms);
+  Stop(instructions_.grace_ms, SIGTERM);
 }
 
 bool Shim::Settle() {

@@ -12,6 +12,7 @@
 #include <string_view>
 
 #include "worker/shim/cgroup.h"
+#include "worker/shim/hang_watch.h"
 #include "worker/shim/log_file.h"
 #include "worker/shim/protocol.h"
 
@@ -22,9 +23,9 @@ namespace muster::shim {
 //   starting ──exec──> running ──main exits──> ending ──no child left──> exit record written
 //       └──exec failed──────────────────────────^
 //
-// A stop sends SIGTERM to the rank's process group. After the grace period, or once the group has
-// exited, the remaining processes of the tree receive SIGKILL. If the main process exits by itself,
-// its tree is killed at once.
+// A stop sends SIGTERM (or SIGABRT, for the stacks of a hung rank) to the rank's process group.
+// After the grace period, or once the group has exited, the remaining processes of the tree receive
+// SIGKILL. If the main process exits by itself, its tree is killed at once.
 class Shim {
  public:
   // `control_fd` is the socket of a connected worker, or -1. The current directory of the process
@@ -65,7 +66,7 @@ class Shim {
   void ReadExecResult();
   void ReadOutput(Output& output, bool all);
   void Reap();
-  void Stop(int64_t grace_ms);
+  void Stop(int64_t grace_ms, int signal);
   void OnWorkerAwayTooLong();
   // Called after each event: kills processes if needed, and returns whether no process is left.
   bool Settle();
@@ -75,12 +76,14 @@ class Shim {
 
   const Instructions instructions_;
   const Cgroup cgroup_;
+  HangWatch hang_watch_;
   int epoll_ = -1;
   int signals_ = -1;
   int listener_ = -1;
   int grace_timer_ = -1;
   int worker_away_timer_ = -1;
   int note_timer_ = -1;
+  int hang_timer_ = -1;
   int exec_result_ = -1;
   std::list<Connection> connections_;
   Output stdout_;

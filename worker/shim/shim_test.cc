@@ -25,6 +25,7 @@
 #include "worker/shim/cgroup.h"
 #include "worker/shim/clock.h"
 #include "worker/shim/fields.h"
+#include "worker/shim/inspection.h"
 #include "worker/shim/line_times.h"
 #include "worker/shim/process_tree.h"
 #include "worker/shim/protocol.h"
@@ -568,6 +569,83 @@ TEST_F(ShimTest, SendsStateToLaterWorker) {
   EXPECT_TRUE(Finished().stopped);
 }
 
+TEST_F(ShimTest, ReportsSilenceAndItsEnd) {
+  MakeFifo("go");
+  Instructions instructions = Shell("echo ready; read line < go; echo again; exec sleep 600");
+  instructions.hang_timeout_ms = 400;
+  Start(instructions);
+  ReadStarted();
+  EXPECT_THAT(ReadLine(), StartsWith("silent "));
+  // A later worker is told.
+  Disconnect();
+  Reconnect();
+  ReadStarted();
+  const std::string line = ReadLine();
+  EXPECT_THAT(line, StartsWith("silent "));
+  EXPECT_GE(std::atoi(line.c_str() + 7), 100);
+  std::ofstream(directory_ + "/go") << "x\n";
+  EXPECT_EQ(ReadLine(), "active");
+  EXPECT_THAT(ReadLine(), StartsWith("silent "));
+  Send("active\n");
+  EXPECT_EQ(ReadLine(), "active");
+  Send("kill\n");
+}
+
+TEST_F(ShimTest, FileInputAndOutputIsNoSilence) {
+  MakeFifo("go");
+  Instructions instructions = Shell(
+      "echo ready; read line < go; while :; do head -c 1000000 /dev/zero > file; sleep 0.1; done");
+  instructions.hang_timeout_ms = 4000;
+  Start(instructions);
+  ReadStarted();
+  EXPECT_THAT(ReadLine(), StartsWith("silent "));
+  std::ofstream(directory_ + "/go") << "x\n";
+  EXPECT_EQ(ReadLine(), "active");
+  Send("kill\n");
+  EXPECT_EQ(ReadLine(), "exited");
+}
+
+TEST_F(ShimTest, InspectsSilentRank) {
+  Instructions instructions = Shell("echo ready; exec sleep 600");
+  instructions.hang_timeout_ms = 400;
+  Start(instructions);
+  const pid_t rank = ReadStarted();
+  EXPECT_THAT(ReadLine(), StartsWith("silent "));
+  Send("inspect\n");
+  EXPECT_EQ(ReadLine(), "inspected");
+  const auto inspection = DecodeInspection(Read(kInspectionFile));
+  ASSERT_TRUE(inspection.has_value());
+  EXPECT_EQ(inspection->state, "sleeping");
+  EXPECT_EQ(inspection->waits_in, "sleep");
+  EXPECT_THAT(inspection->stack, HasSubstr("nanosleep"));
+  // The rank was not disturbed, and can be inspected again.
+  EXPECT_EQ(kill(rank, 0), 0);
+  Send("inspect\n");
+  EXPECT_EQ(ReadLine(), "inspected");
+  Send("kill\n");
+  EXPECT_EQ(ReadLine(), "exited");
+}
+
+TEST_F(ShimTest, AbortPrintsPythonStacks) {
+  MakeFifo("ready");
+  Instructions instructions = Shell("");
+  instructions.command = {"/usr/bin/python3", "-c",
+                          "import time\ndef hang():\n    open('ready', 'w').write('x')\n"
+                          "    time.sleep(600)\nhang()"};
+  instructions.environment.push_back("PYTHONFAULTHANDLER=1");
+  Start(instructions);
+  const pid_t rank = ReadStarted();
+  WaitForFifo("ready");
+  kill(rank, SIGSTOP);  // it has to be continued
+  Send("abort 20000\n");
+  EXPECT_EQ(ReadLine(), "exited");
+  const ExitRecord record = Finished();
+  EXPECT_EQ(record.signal, SIGABRT);
+  EXPECT_TRUE(record.stopped);
+  EXPECT_THAT(Read("err"), HasSubstr("Fatal Python error: Aborted"));
+  EXPECT_THAT(Read("err"), HasSubstr("in hang"));
+}
+
 TEST_F(ShimTest, IgnoresInvalidCommands) {
   Start(Shell("exec sleep 600"));
   ReadStarted();
@@ -620,6 +698,7 @@ TEST(ProtocolTest, RoundTrips) {
   instructions.stdout_path = "/o";
   instructions.stderr_path = "/e";
   instructions.failure_timeout_ms = 5;
+  instructions.hang_timeout_ms = 7;
   instructions.grace_ms = 6;
   instructions.cgroup = "/g";
   instructions.cpus = {3, 7};
@@ -628,6 +707,7 @@ TEST(ProtocolTest, RoundTrips) {
   EXPECT_EQ(decoded->command, instructions.command);
   EXPECT_EQ(decoded->environment, instructions.environment);
   EXPECT_EQ(decoded->failure_timeout_ms, 5);
+  EXPECT_EQ(decoded->hang_timeout_ms, 7);
   EXPECT_EQ(decoded->grace_ms, 6);
   EXPECT_EQ(decoded->checkpoint_dir, "/c");
   EXPECT_EQ(decoded->stderr_path, "/e");

@@ -169,6 +169,13 @@ void NodeTable::SendStop(const Node& node, v1::StopGeneration stop) {
   Send(node, std::move(message));
 }
 
+void NodeTable::SendInspect(const Node& node, const JobId& job, Generation generation) {
+  v1::CoordinatorMessage message;
+  message.mutable_inspect()->set_job_id(job.value());
+  message.mutable_inspect()->set_generation(generation.value());
+  Send(node, std::move(message));
+}
+
 void NodeTable::SendForget(const Node& node, const JobId& job, Generation generation,
                            bool delete_files) {
   v1::CoordinatorMessage message;

@@ -61,6 +61,7 @@ class NodeTable {
   void SendStop(const Node& node, v1::StopGeneration stop);
   void SendForget(const Node& node, const JobId& job, Generation generation,
                   bool delete_files = false);
+  void SendInspect(const Node& node, const JobId& job, Generation generation);
 
   // ---- Slots
   void Occupy(const NodeName& name, const RankRef& rank, const std::vector<uint32_t>& slots);

@@ -29,6 +29,8 @@ void AddDefaults(const NodeEnvironment& node, const v1::Launch& launch,
     return;
   }
   variables.emplace("OMP_NUM_THREADS", absl::StrCat(threads));
+  // Python prints its stacks when it is stopped with SIGABRT because it hangs.
+  variables.emplace("PYTHONFAULTHANDLER", "1");
   // By default, Gloo uses the address of the host name and NCCL the first interface that is not
   // loopback.
   if (node.interface.empty()) return;

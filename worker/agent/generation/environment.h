@@ -52,6 +52,8 @@ inline constexpr CommandVariable kCommandVariables[] = {
     {"GLOO_SOCKET_IFNAME", true, "Network interface of the node's address, if known."},
     {"NCCL_SOCKET_IFNAME", true, "As GLOO_SOCKET_IFNAME."},
     {"OMP_NUM_THREADS", true, "`resources.threads_per_rank` of the spec."},
+    {"PYTHONFAULTHANDLER", true,
+     "`1`, so that Python prints its stacks when it is stopped with SIGABRT because it hangs."},
     {"PYTHONUNBUFFERED", true, "`1`, so that output appears in the logs at once."},
     {"PWD", false, "Working directory of the rank."},
     {"MUSTER_JOB_ID", false, "Id of the job."},

@@ -155,7 +155,7 @@ TEST_F(EnvironmentTest, JobCannotOverridePlacement) {
   env["PYTHONUNBUFFERED"] = "0";
   EXPECT_THAT(Variables(),
               AllOf(Contains("MY=value"), Contains("RANK=3"), Contains("MUSTER_RANK_TOKEN=secret"),
-                    Contains("PYTHONUNBUFFERED=0")));
+                    Contains("PYTHONUNBUFFERED=0"), Contains("PYTHONFAULTHANDLER=1")));
 }
 
 TEST_F(EnvironmentTest, SetsTheVariablesOfTheTable) {

@@ -94,7 +94,7 @@ v1::GenerationReport Generation::Inventory() {
   v1::GenerationReport report;
   report.set_job_id(job_id());
   report.set_generation(number());
-  for (const auto& [number, rank] : ranks_) *report.add_ranks() = rank.report;
+  for (const auto& [number, rank] : ranks_) *report.add_ranks() = ReportOf(rank);
   for (v1::BarrierId& barrier : rendezvous_->PassedBarriers()) {
     *report.add_passed_barriers() = std::move(barrier);
   }
@@ -264,6 +264,10 @@ ShimProcess::Events Generation::EventsOf(uint32_t rank) {
   events.on_ended = [this, rank](std::optional<shim::ExitRecord> record) {
     OnEnded(ranks_[rank], record);
   };
+  events.on_silence = [this, rank](absl::Duration silence) { OnSilence(ranks_[rank], silence); };
+  events.on_inspected = [this, rank](const std::optional<shim::Inspection>& inspection) {
+    OnInspected(ranks_[rank], inspection);
+  };
   return events;
 }
 
@@ -350,7 +354,7 @@ void Generation::Stop(const v1::StopGeneration& stop) {
       if (!launch_.spec().has_train() && !stop.reason().empty()) {
         rank.shim->Note(absl::StrCat("muster: stopping, ", stop.reason(), ": ", stop.message()));
       }
-      rank.shim->Stop(grace);
+      stop.dump_stacks() ? rank.shim->Abort(grace) : rank.shim->Stop(grace);
     } else if (rank.report.phase() != v1::EXITED && !rank.ended) {
       v1::ExitInfo exit;
       exit.set_signal(SIGTERM);
@@ -392,6 +396,7 @@ void Generation::TakeProgress(RankState& rank, const v1::Progress& progress) {
   const v1::Progress& before = rank.report.progress();
   const bool report_now = progress.phase() != before.phase() ||
                           (progress.has_first_step_time() && !before.has_first_step_time());
+  if (rank.shim != nullptr && IsActivity(rank, progress)) rank.shim->MarkActive();
   *rank.report.mutable_progress() = progress;
   context_.progress->Update(job_id(), number(), rank.report);
   if (report_now) Changed(rank);
@@ -486,7 +491,7 @@ void Generation::SendChanged() {
   v1::GenerationReport& report = *message.mutable_report();
   report.set_job_id(job_id());
   report.set_generation(number());
-  for (const uint32_t rank : changed_) *report.add_ranks() = ranks_[rank].report;
+  for (const uint32_t rank : changed_) *report.add_ranks() = ReportOf(ranks_[rank]);
   changed_.clear();
   context_.send(std::move(message));
 }

@@ -15,6 +15,7 @@
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "common/network/held_port.h"
+#include "common/time.h"
 #include "proto/muster/v1/rank.pb.h"
 #include "proto/muster/v1/worker.pb.h"
 #include "worker/agent/generation/generation_context.h"
@@ -66,6 +67,8 @@ class Generation {
   void Stop(const v1::StopGeneration& stop);
   // Reads the progress files of commands.
   void ReadProgress();
+  // Inspects the running ranks, and sends each result to the coordinator.
+  void Inspect();
 
   void OnWorld(const v1::World& world);
   // Writes the notice to the log of each live rank, and stores it for the error of a call that
@@ -93,6 +96,7 @@ class Generation {
     std::unique_ptr<ShimProcess> shim;
     bool ended = false;  // its processes have ended; EXITED once its devices have been polled
     std::unique_ptr<ProgressFile> progress;  // for a command
+    std::optional<SteadyTime> silent_since;  // while silent, as reported by its shim
   };
   struct Watcher {
     std::function<void(const v1::Directive&)> on_directive;
@@ -120,6 +124,13 @@ class Generation {
   void OnEnded(RankState& rank, const std::optional<shim::ExitRecord>& record);
   void OnDevicesSeen(RankState& rank, v1::ExitInfo exit);
   void SetExited(RankState& rank, v1::ExitInfo exit);
+  // The rank's report with its present silence.
+  v1::RankReport ReportOf(const RankState& rank) const;
+  // Whether new progress of the rank ends its silence.
+  static bool IsActivity(const RankState& rank, const v1::Progress& progress);
+  absl::Duration SilenceOf(const RankState& rank) const;
+  void OnSilence(RankState& rank, absl::Duration silence);
+  void OnInspected(const RankState& rank, const std::optional<shim::Inspection>& inspection);
   absl::Status Persist(const RankState& rank, bool sync) const;
   // Sends the rank's report, together with all other changes of this loop iteration.
   void Changed(const RankState& rank);

@@ -191,6 +191,11 @@ void GenerationTable::OnWaitNotice(const v1::WaitNotice& message) {
   if (generation != nullptr) generation->OnWaitNotice(message);
 }
 
+void GenerationTable::OnInspect(const v1::InspectRanks& message) {
+  Generation* const generation = Find(message.job_id(), message.generation());
+  if (generation != nullptr) generation->Inspect();
+}
+
 std::vector<v1::GenerationReport> GenerationTable::Inventory() {
   std::vector<v1::GenerationReport> inventory;
   for (const auto& [key, generation] : generations_) inventory.push_back(generation->Inventory());

@@ -42,6 +42,7 @@ class GenerationTable {
   void OnReleaseBarrier(const v1::ReleaseBarrier& message);
   void OnForget(const v1::ForgetGeneration& message);
   void OnWaitNotice(const v1::WaitNotice& message);
+  void OnInspect(const v1::InspectRanks& message);
 
   std::vector<v1::GenerationReport> Inventory();
   // Every (job, generation) in the table.

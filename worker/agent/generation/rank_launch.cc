@@ -66,6 +66,7 @@ shim::Instructions MakeInstructions(const GenerationContext& context, const v1::
   instructions.stderr_path = directory.Log(job, generation, rank, v1::STDERR);
   instructions.failure_timeout_ms = absl::ToInt64Milliseconds(FromProto(spec.failure_timeout()));
   instructions.grace_ms = absl::ToInt64Milliseconds(FromProto(spec.grace_period()));
+  instructions.hang_timeout_ms = absl::ToInt64Milliseconds(FromProto(spec.hang_timeout()));
   instructions.cpus = CpusOf(context, launch, placement);
   if (!context.cgroup.empty()) {
     // Workers of one machine may share the parent group: the token makes the name unique.

@@ -31,6 +31,10 @@ namespace {
 
 constexpr absl::Duration kSweepInterval = absl::Milliseconds(20);
 
+int64_t Milliseconds(absl::Duration grace) {
+  return std::max<int64_t>(0, absl::ToInt64Milliseconds(grace));
+}
+
 // Starts the shim in its own session, with default signal handlers, and with only the descriptor
 // `control`.
 absl::StatusOr<pid_t> Spawn(const std::string& binary, const std::string& directory, int control,
@@ -152,10 +156,8 @@ std::unique_ptr<ShimProcess> ShimProcess::Adopt(EventLoop& loop, const std::stri
   return shim;
 }
 
-void ShimProcess::Stop(absl::Duration grace) {
-  const int64_t grace_ms = std::max<int64_t>(0, absl::ToInt64Milliseconds(grace));
-  Send(absl::StrCat("stop ", grace_ms));
-}
+void ShimProcess::Stop(absl::Duration grace) { Send(absl::StrCat("stop ", Milliseconds(grace))); }
+void ShimProcess::Abort(absl::Duration grace) { Send(absl::StrCat("abort ", Milliseconds(grace))); }
 
 void ShimProcess::Note(const std::string& line) {
   Send(absl::StrCat("note ", absl::StrReplaceAll(line.substr(0, shim::kMaxNoteBytes),
@@ -199,6 +201,18 @@ void ShimProcess::OnLine(const std::string& line) {
   if (absl::ConsumePrefix(&rest, "started ") && absl::SimpleAtoi(rest, &pid)) {
     events_.on_started(pid);
   }
+  int64_t silence_ms = 0;
+  if (absl::ConsumePrefix(&rest, "silent ") && absl::SimpleAtoi(rest, &silence_ms)) {
+    events_.on_silence(absl::Milliseconds(silence_ms));
+  }
+  if (line == "active") events_.on_silence(absl::ZeroDuration());
+  if (line == "inspected") OnInspected();
+}
+
+void ShimProcess::OnInspected() {
+  const std::optional<std::string> text =
+      shim::ReadFile(absl::StrCat(directory_, "/", shim::kInspectionFile));
+  events_.on_inspected(text.has_value() ? shim::DecodeInspection(*text) : std::nullopt);
 }
 
 void ShimProcess::OnGone() {

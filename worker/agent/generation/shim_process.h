@@ -14,6 +14,7 @@
 #include "absl/time/time.h"
 #include "worker/agent/event_loop.h"
 #include "worker/shim/cgroup.h"
+#include "worker/shim/inspection.h"
 #include "worker/shim/protocol.h"
 
 namespace muster::agent {
@@ -30,6 +31,11 @@ class ShimProcess {
     // No process of the rank is left. Without a record, the shim was lost and its remaining
     // processes have been killed.
     std::function<void(std::optional<shim::ExitRecord> record)> on_ended;
+    // The rank has been silent for this long, or, if zero, is active again.
+    std::function<void(absl::Duration silence)> on_silence = [](absl::Duration) {};
+    // The answer to Inspect; nothing if the inspection failed.
+    std::function<void(std::optional<shim::Inspection> inspection)> on_inspected =
+        [](std::optional<shim::Inspection>) {};
   };
 
   // Writes the instructions and starts a shim in `directory`, which must exist. `token` is an entry
@@ -50,9 +56,15 @@ class ShimProcess {
 
   // Sends SIGTERM, then SIGKILL after `grace`. A shorter grace period replaces a longer one.
   void Stop(absl::Duration grace);
+  // Stops with SIGABRT in place of SIGTERM.
+  void Abort(absl::Duration grace);
   // Writes a line to the rank's stderr log, between its own lines; truncated at
   // shim::kMaxNoteBytes.
   void Note(const std::string& line);
+  // The rank reported progress.
+  void MarkActive() { Send("active"); }
+  // Calls on_inspected within ten seconds. Without effect if hangs are not detected.
+  void Inspect() { Send("inspect"); }
 
  private:
   ShimProcess(EventLoop& loop, std::string directory, std::string cgroup, std::string token,
@@ -63,6 +75,7 @@ class ShimProcess {
   void WatchSocket(int socket);
   void OnReadable();
   void OnLine(const std::string& line);
+  void OnInspected();
   // The socket was closed: the shim has exited or was killed.
   void OnGone();
   void SweepRemains();

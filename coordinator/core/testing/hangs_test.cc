@@ -1,0 +1,255 @@
+// Hangs: detection after hang_timeout of silence, inspection, the end of a hang, and on_hang.
+#include "absl/strings/str_cat.h"
+#include "common/proto_time.h"
+#include "coordinator/core/reasons.h"
+#include "coordinator/core/testing/harness.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+namespace muster::core {
+namespace {
+
+using ::testing::Contains;
+using testing::CountSent;
+using testing::FindSent;
+using testing::Harness;
+using ::testing::HasSubstr;
+using testing::MakeCommandSpec;
+using ::testing::Not;
+using Message = v1::CoordinatorMessage;
+
+const std::vector<std::string> kNodes = {"a", "b"};
+constexpr absl::Duration kTimeout = absl::Seconds(60);
+
+// A command job with ranks 0 and 1 on node a, 2 and 3 on node b.
+class Hangs : public ::testing::Test {
+ protected:
+  void Begin(const std::string& on_hang = "report", absl::Duration timeout = kTimeout) {
+    for (const std::string& node : kNodes) cluster_.Join(node, 2);
+    v1::JobSpec spec = MakeCommandSpec(2, 2);
+    *spec.mutable_hang_timeout() = ToProto(timeout);
+    spec.set_on_hang(on_hang);
+    job_ = cluster_.Submit(spec);
+    cluster_.ReportPhaseOfAll(job_, v1::STARTED);
+    ASSERT_EQ(cluster_.State(job_), v1::RUNNING);
+  }
+
+  static std::string NodeOf(uint32_t rank) { return kNodes[rank / 2]; }
+
+  Effects ReportSilence(uint32_t rank, absl::Duration silence) {
+    v1::RankReport report = Harness::MakeReport(rank, v1::STARTED);
+    *report.mutable_silence() = ToProto(silence);
+    return cluster_.Report(NodeOf(rank), job_, report);
+  }
+  void ReportSilenceOfAll(absl::Duration silence) {
+    for (uint32_t rank = 0; rank < 4; ++rank) ReportSilence(rank, silence);
+  }
+
+  Effects ReportInspection(uint32_t rank, const std::string& state, const std::string& waits_in) {
+    v1::WorkerMessage message;
+    v1::InspectionReport& report = *message.mutable_inspection();
+    report.set_job_id(job_);
+    report.set_generation(cluster_.Get(job_).generation());
+    v1::RankInspection& inspection = *report.add_ranks();
+    inspection.set_rank(rank);
+    inspection.set_state(state);
+    inspection.set_waits_in(waits_in);
+    return cluster_.SendMessage(NodeOf(rank), message);
+  }
+  // Rank 2 sleeps.
+  void InspectAll() {
+    for (uint32_t rank = 0; rank < 4; ++rank) {
+      ReportInspection(rank, "sleeping", rank == 2 ? "sleep" : "futex");
+    }
+    cluster_.TickAtDeadline();
+  }
+  void Hang() {
+    ReportSilenceOfAll(absl::Seconds(15));
+    cluster_.Run(absl::Seconds(45), kNodes);
+    InspectAll();
+  }
+  int CountEvents(const std::string& type) const {
+    const std::vector<std::string> types = cluster_.EventTypes(job_);
+    return static_cast<int>(std::count(types.begin(), types.end(), type));
+  }
+  bool SentInspect(const Effects& effects) const {
+    return CountSent(effects, cluster_.session("a"), Message::kInspect) == 1 &&
+           CountSent(effects, cluster_.session("b"), Message::kInspect) == 1;
+  }
+
+  Harness cluster_;
+  std::string job_;
+};
+
+TEST_F(Hangs, AreInspectedAfterExactlyHangTimeout) {
+  Begin();
+  ReportSilenceOfAll(absl::Seconds(15));
+  EXPECT_FALSE(SentInspect(cluster_.Run(absl::Milliseconds(44'500), kNodes)));
+  EXPECT_TRUE(SentInspect(cluster_.Run(absl::Milliseconds(500), kNodes)));
+  EXPECT_EQ(CountEvents(events::kJobHung), 0);
+  InspectAll();
+  const v1::Job job = cluster_.Get(job_);
+  EXPECT_EQ(job.state(), v1::RUNNING);
+  EXPECT_EQ(job.hang().generation(), 1u);
+  EXPECT_EQ(FromProto(job.hang().silence()), kTimeout);
+  EXPECT_EQ(job.hang().suspect_rank(), 2u);
+  EXPECT_EQ(job.hang().node(), "b");
+  EXPECT_THAT(job.hang().message(), HasSubstr("rank 2 on b sleeps"));
+  ASSERT_EQ(job.hang().ranks_size(), 4);
+  EXPECT_EQ(job.hang().ranks(2).waits_in(), "sleep");
+  EXPECT_EQ(CountEvents(events::kJobHung), 1);
+  EXPECT_THAT(cluster_.core().ListEvents(JobId(job_), 0)->back().message(),
+              HasSubstr("no rank had output, progress or file input and output for 1m: rank 2 on "
+                        "b sleeps"));
+  EXPECT_EQ(cluster_.core().TakeStats().job_hangs, 1u);
+  // The inspections are only in GetJob.
+  EXPECT_EQ(cluster_.core().ListJobs({}, cluster_.now())[0].hang().suspect_rank(), 2u);
+  EXPECT_EQ(cluster_.core().ListJobs({}, cluster_.now())[0].hang().ranks_size(), 0);
+}
+
+TEST_F(Hangs, CountFromTheLastActivityOfAnyRank) {
+  Begin();
+  ReportSilenceOfAll(absl::Seconds(15));
+  cluster_.Run(absl::Seconds(40), kNodes);
+  ReportSilence(3, absl::ZeroDuration());
+  cluster_.Run(absl::Seconds(20), kNodes);
+  ReportSilence(3, absl::Seconds(20));
+  EXPECT_FALSE(SentInspect(cluster_.Run(absl::Milliseconds(39'500), kNodes)));
+  EXPECT_TRUE(SentInspect(cluster_.Run(absl::Milliseconds(500), kNodes)));
+}
+
+TEST_F(Hangs, AreNotReportedWhileOneRankIsActive) {
+  Begin();
+  for (const uint32_t rank : {0, 1, 2}) ReportSilence(rank, absl::Seconds(15));
+  cluster_.Run(absl::Minutes(10), kNodes);
+  EXPECT_EQ(CountEvents(events::kJobHung), 0);
+  EXPECT_FALSE(cluster_.Get(job_).has_hang());
+}
+
+TEST_F(Hangs, ExcludeExitedRanks) {
+  Begin();
+  for (const uint32_t rank : {0, 1, 2}) ReportSilence(rank, absl::Seconds(15));
+  cluster_.Run(absl::Seconds(30), kNodes);
+  cluster_.ReportExit("b", job_, 3, testing::ExitWith(0));
+  EXPECT_TRUE(SentInspect(cluster_.Run(absl::Seconds(15), kNodes)));
+}
+
+TEST_F(Hangs, NeverHappenWithoutTimeout) {
+  Begin("report", absl::ZeroDuration());
+  ReportSilenceOfAll(absl::Seconds(15));
+  EXPECT_FALSE(SentInspect(cluster_.Run(absl::Minutes(30), kNodes)));
+}
+
+TEST_F(Hangs, EndWithActivity) {
+  Begin();
+  Hang();
+  ReportSilence(1, absl::ZeroDuration());
+  EXPECT_FALSE(cluster_.Get(job_).has_hang());
+  EXPECT_EQ(CountEvents(events::kHangEnded), 1);
+  // Another hang is another event.
+  ReportSilence(1, absl::Seconds(15));
+  cluster_.Run(absl::Seconds(45), kNodes);
+  InspectAll();
+  EXPECT_EQ(CountEvents(events::kJobHung), 2);
+}
+
+TEST_F(Hangs, ActivityDuringInspectionPreventsTheEvent) {
+  Begin();
+  ReportSilenceOfAll(absl::Seconds(15));
+  cluster_.Run(absl::Seconds(45), kNodes);
+  ReportSilence(0, absl::ZeroDuration());
+  cluster_.Run(absl::Seconds(30), kNodes);
+  EXPECT_EQ(CountEvents(events::kJobHung), 0);
+  EXPECT_EQ(CountEvents(events::kHangEnded), 0);
+}
+
+TEST_F(Hangs, SuspectNodeWithoutAnswerAfterFourSeconds) {
+  Begin();
+  ReportSilenceOfAll(absl::Seconds(15));
+  cluster_.Run(absl::Seconds(45), kNodes);
+  for (const uint32_t rank : {0, 1, 2}) ReportInspection(rank, "sleeping", "futex");
+  cluster_.Run(absl::Milliseconds(3'500), kNodes);
+  EXPECT_FALSE(cluster_.Get(job_).has_hang());
+  cluster_.Run(absl::Milliseconds(500), kNodes);
+  EXPECT_EQ(cluster_.Get(job_).hang().suspect_rank(), 3u);
+  EXPECT_THAT(cluster_.Get(job_).hang().message(), HasSubstr("its node did not answer"));
+}
+
+TEST_F(Hangs, IgnoreInspectionsOfRanksOnOtherNodes) {
+  Begin();
+  ReportSilenceOfAll(absl::Seconds(15));
+  cluster_.Run(absl::Seconds(45), kNodes);
+  v1::WorkerMessage message;
+  message.mutable_inspection()->set_job_id(job_);
+  message.mutable_inspection()->set_generation(1);
+  message.mutable_inspection()->add_ranks()->set_rank(2);
+  cluster_.SendMessage("a", message);
+  cluster_.Run(absl::Seconds(4), kNodes);
+  EXPECT_EQ(cluster_.Get(job_).hang().ranks_size(), 0);
+}
+
+TEST_F(Hangs, AreFoundAgainAfterCoordinatorRestartWithoutSecondEvent) {
+  Begin();
+  Hang();
+  cluster_.Restart();
+  for (const std::string& node : kNodes) {
+    v1::Hello hello = cluster_.MakeHello(node, 2);
+    std::vector<v1::RankReport> ranks;
+    for (uint32_t rank = 0; rank < 4; ++rank) {
+      if (NodeOf(rank) != node) continue;
+      ranks.push_back(Harness::MakeReport(rank, v1::STARTED));
+      *ranks.back().mutable_silence() = ToProto(absl::Seconds(90));
+    }
+    *hello.add_inventory() = cluster_.MakeInventory(job_, ranks);
+    cluster_.Open(hello);
+  }
+  EXPECT_FALSE(cluster_.Get(job_).has_hang());
+  EXPECT_TRUE(SentInspect(cluster_.TickAtDeadline()));
+  InspectAll();
+  EXPECT_EQ(cluster_.Get(job_).hang().suspect_rank(), 2u);
+  EXPECT_EQ(CountEvents(events::kJobHung), 1);
+  ReportSilence(0, absl::ZeroDuration());
+  EXPECT_EQ(CountEvents(events::kHangEnded), 1);
+}
+
+TEST_F(Hangs, RestartCountsAsFailure) {
+  Begin("restart");
+  ReportSilenceOfAll(absl::Seconds(15));
+  cluster_.Run(absl::Seconds(45), kNodes);
+  for (uint32_t rank = 0; rank < 4; ++rank) {
+    ReportInspection(rank, rank == 2 ? "stopped" : "sleeping", "futex");
+  }
+  const Effects effects = cluster_.TickAtDeadline();
+  v1::Job job = cluster_.Get(job_);
+  EXPECT_EQ(job.state(), v1::STOPPING);
+  EXPECT_FALSE(job.has_hang());
+  for (const std::string& node : kNodes) {
+    const v1::CoordinatorMessage* const sent =
+        FindSent(effects, cluster_.session(node), Message::kStop);
+    ASSERT_NE(sent, nullptr) << node;
+    EXPECT_TRUE(sent->stop().dump_stacks());
+    EXPECT_EQ(sent->stop().reason(), reasons::kRankHung);
+  }
+  cluster_.ExitAll(job_, testing::KilledBy(6));
+  job = cluster_.Get(job_);
+  EXPECT_EQ(job.restarts(), 1u);
+  EXPECT_EQ(job.generation(), 2u);
+  EXPECT_EQ(job.first_failure().reason(), reasons::kRankHung);
+  EXPECT_EQ(job.first_failure().rank(), 2u);
+  EXPECT_EQ(job.first_failure().node(), "b");
+  EXPECT_THAT(job.first_failure().message(),
+              HasSubstr("rank 2 on b is stopped by a signal or a debugger"));
+  EXPECT_EQ(CountEvents(events::kJobHung), 1);
+}
+
+TEST_F(Hangs, StopsForOtherReasonsDoNotDumpStacks) {
+  Begin();
+  Hang();
+  cluster_.Cancel(job_).status().IgnoreError();
+  EXPECT_FALSE(cluster_.Get(job_).has_hang());
+  cluster_.ExitAll(job_, testing::KilledBy(15));
+  EXPECT_EQ(cluster_.State(job_), v1::CANCELLED);
+}
+
+}  // namespace
+}  // namespace muster::core

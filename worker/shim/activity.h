@@ -1,0 +1,61 @@
+// Measures for how long a rank has been silent: without output, progress, and file input and output
+// of its processes.
+#ifndef MUSTER_WORKER_SHIM_ACTIVITY_H_
+#define MUSTER_WORKER_SHIM_ACTIVITY_H_
+
+#include <sys/types.h>
+
+#include <cstdint>
+#include <map>
+
+namespace muster::shim {
+
+// Of one process, with its finished threads and children.
+struct ProcessCounters {
+  uint64_t io_bytes = 0;  // read and written through system calls and memory maps
+  uint64_t cpu_ms = 0;    // of the process alone
+};
+using TreeCounters = std::map<pid_t, ProcessCounters>;
+
+// Reads /proc for all descendants of `root`.
+TreeCounters ReadTree(pid_t root);
+
+// Input and output counts as activity above 16 KiB/s on average, or in a burst of as much as that
+// rate gives in a quarter of the timeout (1 to 30 s). Below are the helpers of programs that hang:
+// heartbeats over TCPStore connections, monitors that read /proc, and logging agents. Use of the
+// CPU does not count: ranks that wait for a lost peer may spin.
+//
+// Until the first output or progress, a program gets at least a minute, for imports that only
+// compute.
+class Activity {
+ public:
+  Activity(int64_t timeout_ms, int64_t now_ms);
+
+  int64_t sample_interval_ms() const { return sample_interval_ms_; }
+  // The rank wrote to stdout or stderr, or reported progress.
+  void OnOutput(int64_t now_ms);
+  void OnSample(TreeCounters counters, int64_t now_ms);
+  // Drops the sample that the next one would be compared with.
+  void ForgetSample() { sample_ms_ = -1; }
+
+  int64_t SilenceMs(int64_t now_ms) const;
+  // Whether the silence exceeds a quarter of the timeout, and is to be reported.
+  bool IsSilent(int64_t now_ms) const { return SilenceMs(now_ms) >= timeout_ms_ / 4; }
+  // CPU seconds per second of the tree, as of the latest sample.
+  double cpu_ratio() const { return cpu_ratio_; }
+
+ private:
+  const int64_t timeout_ms_;
+  const int64_t sample_interval_ms_;
+  const int64_t burst_bytes_;
+  // No silence is counted before this time.
+  int64_t silent_from_ms_;
+  int64_t sample_ms_ = -1;  // -1: no sample
+  TreeCounters sample_;
+  int64_t pending_bytes_ = 0;  // what exceeds the rate, since the latest activity
+  double cpu_ratio_ = 0;
+};
+
+}  // namespace muster::shim
+
+#endif  // MUSTER_WORKER_SHIM_ACTIVITY_H_

@@ -1,0 +1,154 @@
+#include "worker/shim/inspect.h"
+
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdlib>
+#include <string>
+
+#include "common/limits.h"
+#include "worker/shim/backtrace.h"
+#include "worker/shim/clock.h"
+#include "worker/shim/fields.h"
+#include "worker/shim/wait_state.h"
+
+namespace muster::shim {
+namespace {
+
+constexpr unsigned kInspectionSeconds = 8;
+constexpr int64_t kPySpyMs = 3000;
+constexpr size_t kPySpyBytes = limits::kStackBytes / 2;
+
+// Runs `py-spy dump`; empty if it is not installed, fails or takes too long. It does not stop the
+// rank, whose stacks do not change while it hangs.
+std::string RunPySpy(pid_t pid) {
+  int pipes[2];
+  if (pipe2(pipes, O_CLOEXEC) != 0) return "";
+  const pid_t child = fork();
+  if (child == 0) {
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    const int null = open("/dev/null", O_RDWR | O_CLOEXEC);
+    dup2(null, STDIN_FILENO);
+    dup2(pipes[1], STDOUT_FILENO);
+    dup2(null, STDERR_FILENO);
+    const std::string number = std::to_string(pid);
+    execlp("py-spy", "py-spy", "dump", "--nonblocking", "--pid", number.c_str(), nullptr);
+    _exit(127);
+  }
+  close(pipes[1]);
+  std::string output;
+  const int64_t deadline = MonotonicMs() + kPySpyMs;
+  while (child > 0 && output.size() < kPySpyBytes) {
+    const int64_t left_ms = deadline - MonotonicMs();
+    pollfd readable = {pipes[0], POLLIN, 0};
+    if (left_ms <= 0 || poll(&readable, 1, static_cast<int>(left_ms)) <= 0) break;
+    char buffer[4096];
+    const ssize_t n = read(pipes[0], buffer, sizeof(buffer));
+    if (n <= 0) break;
+    output.append(buffer, static_cast<size_t>(n));
+  }
+  close(pipes[0]);
+  if (child > 0) kill(child, SIGKILL);
+  while (child > 0 && waitpid(child, nullptr, 0) < 0 && errno == EINTR) {
+  }
+  return output;
+}
+
+// What the main thread waits in by its innermost function. For a thread that has been traced
+// before: it is in restart_syscall, whose kernel entry does not show what it continues.
+std::string FromFunction(const std::string& stack) {
+  constexpr char kHeader[] = "main thread:\n";
+  const size_t header = stack.find(kHeader);
+  if (header == std::string::npos) return "";
+  const size_t begin = header + sizeof(kHeader) - 1;
+  const std::string frame = stack.substr(begin, stack.find('\n', begin) - begin);
+  struct Entry {
+    const char* part;
+    const char* waits_in;
+  };
+  constexpr Entry kEntries[] = {{"nanosleep", "sleep"},
+                                {"poll", "poll"},
+                                {"select", "poll"},
+                                {"pthread_", "futex"},
+                                {"sem_", "futex"}};
+  for (const Entry& entry : kEntries) {
+    if (frame.find(entry.part) != std::string::npos) return entry.waits_in;
+  }
+  return "";
+}
+
+}  // namespace
+
+std::string Printable(std::string text) {
+  for (char& c : text) {
+    if (c != '\n' && (c < ' ' || c > '~')) c = '?';
+  }
+  return text;
+}
+
+std::string FromPySpy(const std::string& output) {
+  std::string main;
+  std::string others;
+  std::string* stack = nullptr;
+  size_t at = 0;
+  while (at < output.size()) {
+    size_t newline = output.find('\n', at);
+    if (newline == std::string::npos) newline = output.size();
+    const std::string line = output.substr(at, newline - at);
+    at = newline + 1;
+    if (line.rfind("Thread ", 0) == 0) {
+      // Thread 4711 (idle): "MainThread"
+      const bool is_main = line.find("\"MainThread\"") != std::string::npos;
+      stack = is_main ? &main : &others;
+      *stack += (is_main ? "main thread" : "thread" + line.substr(6)) + ", Python:\n";
+    } else if (stack != nullptr && line.rfind("    ", 0) == 0) {
+      *stack += "  " + line.substr(4) + "\n";
+    }
+  }
+  return main + others;
+}
+
+Inspection Inspect(pid_t pid, double cpu_ratio) {
+  Inspection inspection;
+  inspection.cpu_ratio = cpu_ratio;
+  pid = WorkingProcess(pid);
+  inspection.state = ProcessState(pid);
+  // A stopped process is left alone: its state explains the hang.
+  if (inspection.state == "stopped" || inspection.state == "zombie" || inspection.state == "gone") {
+    return inspection;
+  }
+  inspection.waits_in = WaitsIn(pid);
+  inspection.stack = FromPySpy(RunPySpy(pid));
+  inspection.stack += NativeStacks(pid, limits::kStackBytes - inspection.stack.size());
+  if (inspection.waits_in.empty() && inspection.state == "sleeping") {
+    inspection.waits_in = FromFunction(inspection.stack);
+  }
+  inspection.stack = Printable(std::move(inspection.stack));
+  return inspection;
+}
+
+pid_t StartInspector(pid_t rank, double cpu_ratio, const std::string& path) {
+  unlink(path.c_str());
+  const pid_t shim = getpid();
+  const pid_t child = fork();
+  if (child != 0) return child;
+  prctl(PR_SET_PDEATHSIG, SIGKILL);
+  if (getppid() != shim) _exit(1);
+  // The worker must see the end of the shim's connections even while an inspection runs.
+  syscall(SYS_close_range, STDERR_FILENO + 1, ~0U, 0);
+  sigset_t none;
+  sigemptyset(&none);
+  sigprocmask(SIG_SETMASK, &none, nullptr);
+  alarm(kInspectionSeconds);
+  WriteFileAtomically(path, EncodeInspection(Inspect(rank, cpu_ratio)), false);
+  _exit(0);
+}
+
+}  // namespace muster::shim
