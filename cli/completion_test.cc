@@ -62,7 +62,7 @@ class CompletionTest : public ::testing::Test {
 };
 
 TEST_F(CompletionTest, CompletesVerbs) {
-  EXPECT_THAT(Complete({""}), ElementsAre("cancel", "get", "run", "node", "explain"));
+  EXPECT_THAT(Complete({""}), ElementsAre("cancel", "get", "cp", "run", "node", "explain"));
   EXPECT_THAT(Complete({"ca"}), ElementsAre("cancel"));
   EXPECT_THAT(Complete({"node", ""}), ElementsAre("drain"));
   EXPECT_THAT(Complete({"zzz"}), IsEmpty());

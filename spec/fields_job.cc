@@ -39,7 +39,8 @@ void AddJobFields(FieldTable& table) {
       {"JobSpec.files",
        {.help =
             "Files and folders that are copied into each rank's own directory before it starts. "
-            "`muster submit`, `run` and `local` upload them.",
+            "`muster submit`, `run` and `local` upload them, at most 1000 files and 256 MiB; of "
+            "folders, everything except .git and __pycache__. Only for commands, without workdir.",
         .max_items = limits::kFiles,
         .examples = {"[train.py, conf/]"}}},
       {"JobSpec.hang_timeout",

@@ -262,8 +262,7 @@ void AddTrainFields(FieldTable& table) {
                 "default, one is written at the end.",
         .default_value = "{}",
         .examples = {"{every_steps: 200, keep: 3}",
-                     "{dir: /shared/checkpoints/run-2, every_steps: 200, resume_from: "
-                     "/shared/checkpoints/run-1}"},
+                     "{dir: /shared/run-2, every_steps: 200, resume_from: /shared/run-1}"},
         .in_init = true}},
       {"TrainSpec.loader", {.help = "Data loading.", .default_value = "{}"}},
       {"TrainSpec.evaluate_every_epochs",

@@ -223,6 +223,9 @@ TEST(ParseReportingAllTest, AddsRuleViolationsOfTheRest) {
             "s:2: unknown field 'epoch' in train; did you mean 'epochs'?\n"
             "s:3: train.global_batch: expected an integer (above 0), found 'many'\n"
             "train.optimizer.learning_rate: is missing; set the learning rate after warmup");
+  EXPECT_EQ(error("lr: 0.1\ntrain:\n  epochs: 3\n  model: {name: small_cnn}\n"
+                  "  dataset: {name: mnist, path: /d}\n"),
+            "s:1: unknown field 'lr' in the spec; did you mean 'train.optimizer.learning_rate'?");
   EXPECT_EQ(error("comand: [x]\n"),
             "s:1: unknown field 'comand' in the spec; did you mean 'command'?");
   EXPECT_EQ(error("command: [x]\nfoo: {bar\n"), "s:3: not YAML: end of map flow not found");

@@ -3,7 +3,9 @@
 #include <algorithm>
 #include <cmath>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/strip.h"
 #include "absl/time/time.h"
 #include "common/nearest.h"
 #include "proto/muster/v1/job.pb.h"
@@ -129,21 +131,30 @@ std::vector<std::string> FieldNames(const Descriptor& message) {
   return names;
 }
 
-std::string UnknownField(const Descriptor& message, absl::string_view where,
-                         absl::string_view name) {
-  std::string text = absl::StrCat("unknown field ", Quoted(name), " in ",
-                                  where.empty() ? absl::string_view("the spec") : where);
+std::string MeantField(const Descriptor& message, absl::string_view where, absl::string_view name) {
   for (int i = 0; i < message.field_count(); ++i) {
-    if (!HasSynonym(*message.field(i), name)) continue;
-    return absl::StrCat(text, "; did you mean '", message.field(i)->name(), "'?");
+    if (HasSynonym(*message.field(i), name)) return JoinPath(where, message.field(i)->name());
   }
   const std::string nearest = Nearest(name, FieldNames(message));
   std::vector<std::string> elsewhere;
   FindField(*v1::JobSpec::descriptor(), "", name, elsewhere);
   if (elsewhere.size() == 1 && (nearest.empty() || EditDistance(name, nearest) > 1)) {
-    return absl::StrCat(text, "; did you mean '", elsewhere[0], "'?");
+    return elsewhere[0];
   }
-  return nearest.empty() ? text : absl::StrCat(text, "; did you mean '", nearest, "'?");
+  return nearest.empty() ? "" : JoinPath(where, nearest);
+}
+
+std::string UnknownField(const Descriptor& message, absl::string_view where,
+                         absl::string_view name) {
+  const std::string text = absl::StrCat("unknown field ", Quoted(name), " in ",
+                                        where.empty() ? absl::string_view("the spec") : where);
+  const std::string path = MeantField(message, where, name);
+  if (path.empty()) return text;
+  absl::string_view meant = path;
+  if (!where.empty()) absl::ConsumePrefix(&meant, absl::StrCat(where, "."));
+  // A field of an inner section is shown with its whole path.
+  if (absl::StrContains(meant, '.')) meant = path;
+  return absl::StrCat(text, "; did you mean '", meant, "'?");
 }
 
 std::string JoinPath(absl::string_view where, absl::string_view name) {

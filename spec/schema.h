@@ -47,6 +47,12 @@ inline constexpr int kLayerDepth = 8;
 
 std::vector<std::string> FieldNames(const google::protobuf::Descriptor& message);
 
+// The path of the field that is probably meant by the unknown field `name` of `message`: by its
+// synonyms, by spelling, or a field of this name in another section. Empty if there is none.
+// `where` is the path of `message`, empty for the spec itself.
+std::string MeantField(const google::protobuf::Descriptor& message, absl::string_view where,
+                       absl::string_view name);
+
 // "unknown field 'epoch' in train; did you mean 'epochs'?". A suggestion from another section is
 // shown with its path. `where` is the path of `message`, empty for the spec itself.
 std::string UnknownField(const google::protobuf::Descriptor& message, absl::string_view where,

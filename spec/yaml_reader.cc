@@ -141,6 +141,8 @@ void YamlReader::AddUnknownField(const YAML::Mark& mark,
                                  const std::string& where, absl::string_view name) {
   AddError(mark, UnknownField(message, where, name));
   unread_.sections.push_back(where);
+  const std::string meant = MeantField(message, where, name);
+  if (!meant.empty()) unread_.paths.push_back(meant);
 }
 
 void YamlReader::ReadField(const YAML::Node& node, const std::string& where,

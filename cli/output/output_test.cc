@@ -240,8 +240,7 @@ TEST(ConsoleTest, ShowsAWritersUnfinishedLineInsteadOfTheStatus) {
   console.Status("step 2");
   console.Live("", &other);  // not the writer of the line
   console.Out("1| x\n");
-  EXPECT_EQ(screen.str(),
-            "step 1\r\x1b[K0| 10% \r\x1b[K0| 10% \r\x1b[K0| 10% \r\x1b[K1| x\n0| 10% ");
+  EXPECT_EQ(screen.str(), "step 1\r\x1b[K0| 10% \r\x1b[K0| 10% \r\x1b[K1| x\n0| 10% ");
   screen.str("");
   console.Live("", &rank);
   EXPECT_EQ(screen.str(), "\r\x1b[Kstep 2");

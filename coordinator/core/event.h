@@ -26,34 +26,34 @@ struct SubmitJob {
   JobId job_id;  // drawn by the service, which draws again after an ABORTED reply
   v1::JobSpec spec;
   std::string idempotency_key;
-  Actor actor;
-  std::string spec_digest;  // of the spec as submitted; empty: not compared
+  Actor actor = {};
+  std::string spec_digest = {};  // of the spec as submitted; empty: not compared
 };
 struct CancelJob {
   RequestId request;
   JobId job_id;
   std::optional<absl::Duration> grace_period;
-  Actor actor;
+  Actor actor = {};
 };
 struct HoldJob {
   RequestId request;
   JobId job_id;
-  Actor actor;
+  Actor actor = {};
 };
 struct ReleaseJob {
   RequestId request;
   JobId job_id;
-  Actor actor;
+  Actor actor = {};
 };
 struct RequeueJob {
   RequestId request;
   JobId job_id;
-  Actor actor;
+  Actor actor = {};
 };
 struct RemoveJob {
   RequestId request;
   JobId job_id;
-  Actor actor;
+  Actor actor = {};
 };
 
 // A request of an operator. Unknown nodes are ignored; the service reads the node afterwards.
@@ -68,7 +68,7 @@ struct UncordonNode {
 struct RemoveNode {
   RequestId request;
   NodeName node;
-  Actor actor;
+  Actor actor = {};
 };
 
 // The first message on a worker's stream.

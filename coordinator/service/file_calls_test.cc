@@ -1,11 +1,13 @@
 // Files over gRPC: upload by a client, references by jobs, download by a worker.
 #include "coordinator/service/file_calls.h"
 
+#include <atomic>
 #include <memory>
 #include <string>
 
 #include "absl/strings/str_cat.h"
 #include "common/limits.h"
+#include "common/now.h"
 #include "common/sha256.h"
 #include "coordinator/service/coordinator_fixture.h"
 #include "gmock/gmock.h"
@@ -132,6 +134,47 @@ TEST_F(FileCallsTest, SubmissionNeedsItsFiles) {
     EXPECT_THAT(status.error_message(), HasSubstr("'../train.py' is not a relative path"));
   }
   EXPECT_EQ(SubmitWith("train.py", "", 3).error_code(), grpc::StatusCode::INVALID_ARGUMENT);
+}
+
+// At a start and then periodically; recorded jobs keep their files across restarts.
+TEST_F(FileCallsTest, RemovesFilesThatNoJobReferences) {
+  std::atomic<int> hours = 0;
+  CoordinatorOptions options;
+  options.listen = options.http = "127.0.0.1:0";
+  options.access.require_token = false;
+  options.files_dir = ::testing::TempDir() + "collected-files";
+  options.clock = [&hours] {
+    Time now = Now();
+    now.steady = now.steady + absl::Hours(hours.load());
+    now.wall += absl::Hours(hours.load());
+    return now;
+  };
+  const auto start = [&] {
+    StopCoordinator();
+    auto coordinator = Coordinator::Start(options, store_);
+    ASSERT_TRUE(coordinator.ok()) << coordinator.status();
+    coordinator_ = *std::move(coordinator);
+    channel_ = grpc::CreateChannel(coordinator_->grpc_address().ToString(),
+                                   grpc::InsecureChannelCredentials());
+    cluster_ = v1::ClusterService::NewStub(channel_);
+  };
+  const auto has = [this](const std::string& content) {
+    return Fetch(Sha256Hex(content)) == content;
+  };
+  start();
+  for (const char* content : {"used", "unused"}) ASSERT_TRUE(Upload(content).ok());
+  ASSERT_TRUE(SubmitWith("train.py", Sha256Hex("used"), 4).ok());
+  hours = 2;
+  coordinator_->Wake();
+  AwaitCondition([&] { return !has("unused"); });
+  EXPECT_TRUE(has("used"));
+
+  ASSERT_TRUE(Upload("unused").ok());
+  hours = 4;
+  start();
+  AwaitCondition([&] { return !has("unused"); });
+  EXPECT_TRUE(has("used"));
+  StopCoordinator();
 }
 
 TEST_F(FileCallsTest, AbandonedUploadLeavesNothing) {

@@ -66,6 +66,7 @@ class SnapshotMetricsTest : public ::testing::Test {
     snapshot_->totals.jobs_submitted = 3;
     snapshot_->totals.jobs_finished.push_back({v1::SUCCEEDED, "Completed", 2});
     snapshot_->totals.restarts_by_cause.emplace_back("NodeLost", 1);
+    snapshot_->totals.job_hangs = 3;
   }
   std::string Collect() const {
     return Text(SnapshotMetrics([this] { return snapshot_; }, [this] { return now_; }));
@@ -80,9 +81,10 @@ TEST_F(SnapshotMetricsTest, ReportsValues) {
        {"muster_jobs_submitted_total 3", "muster_jobs{state=\"running\"} 1",
         "muster_jobs{state=\"queued\"} 0",
         "muster_jobs_finished_total{state=\"succeeded\",reason=\"Completed\"} 2",
-        "muster_job_restarts_total{cause=\"NodeLost\"} 1", "muster_nodes{state=\"ready\"} 1",
-        "muster_slots 3", "muster_slots_allocated 1", "muster_slots_unhealthy 1",
-        "muster_train_step{job_id=\"job-1\"} 12", "muster_train_loss{job_id=\"job-1\"} 0.5",
+        "muster_job_restarts_total{cause=\"NodeLost\"} 1", "muster_job_hangs_total 3",
+        "muster_nodes{state=\"ready\"} 1", "muster_slots 3", "muster_slots_allocated 1",
+        "muster_slots_unhealthy 1", "muster_train_step{job_id=\"job-1\"} 12",
+        "muster_train_loss{job_id=\"job-1\"} 0.5",
         "muster_train_accuracy_ratio{job_id=\"job-1\"} 0.75",
         "muster_test_accuracy_ratio{job_id=\"job-1\"} 0.625"}) {
     EXPECT_THAT(text, HasSubstr(absl::StrCat(line, "\n")));

@@ -35,6 +35,7 @@ absl::Status ValidateRank(const v1::RankReport& rank) {
   RETURN_IF_ERROR(
       CheckLength("exit.stderr_tail", exit.stderr_tail().size(), limits::kStderrTailBytes));
   RETURN_IF_ERROR(CheckTime("exit.time", exit.time()));
+  RETURN_IF_ERROR(CheckTime("silence", rank.silence()));
   RETURN_IF_ERROR(CheckBounds(exit.failure()));
   RETURN_IF_ERROR(CheckBounds(rank.failure()));
   RETURN_IF_ERROR(CheckBounds(rank.join()));

@@ -89,6 +89,13 @@ TEST(ValidateTest, WorkerMessages) {
   put.mutable_key()->push_back('k');
   ExpectInvalid(ValidateWorkerMessage(message), "the key");
 
+  v1::InspectionReport& inspection = *message.mutable_inspection();
+  inspection.set_job_id("job-abcde");
+  inspection.add_ranks()->set_stack(std::string(limits::kStackBytes, 'x'));
+  EXPECT_TRUE(ValidateWorkerMessage(message).ok());
+  inspection.mutable_ranks(0)->mutable_stack()->push_back('x');
+  ExpectInvalid(ValidateWorkerMessage(message), "stack");
+
   v1::SlotCondition& condition = *message.mutable_slots()->add_conditions();
   condition.set_unavailable(std::string(limits::kSlotReasonBytes, 'x'));
   EXPECT_TRUE(ValidateWorkerMessage(message).ok());

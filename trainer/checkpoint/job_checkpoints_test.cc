@@ -90,17 +90,16 @@ TEST_F(JobCheckpointsTest, RefusesDirectoryOfAnotherJobAndLeavesItAlone) {
 TEST_F(JobCheckpointsTest, AdoptsDirectoryThatResumeFromNames) {
   WriteAs("other", Path("shared"), 60);
   std::filesystem::create_directory_symlink(Path("shared"), Path("link"));
-  for (const char* name : {"shared", "shared/", "./shared", "link"}) {
+  for (const char* name : {"shared/", "./shared", "link", "shared"}) {
     const auto found = OpenJobCheckpoints(Options("job", Path("shared"), Path(name)));
     ASSERT_TRUE(found.ok()) << found.status();
     EXPECT_EQ(found->newest->job_id, "other");
     EXPECT_EQ(found->own_step, 0u);
   }
   // In its next generation, the job finds its own checkpoint there.
-  WriteAs("job", Path("shared"), 80);
-  const auto found = OpenJobCheckpoints(Options("job", Path("shared"), Path("shared")));
-  ASSERT_TRUE(found.ok()) << found.status();
-  EXPECT_EQ(found->own_step, 80u);
+  const JobCheckpointOptions adopting = Options("job", Path("shared"), Path("shared"));
+  ASSERT_TRUE(Write(*OpenJobCheckpoints(adopting)->own, "job", 80).ok());
+  EXPECT_EQ(OpenJobCheckpoints(adopting)->own_step, 80u);
 }
 
 TEST_F(JobCheckpointsTest, TreatsCheckpointsWithoutJobAsAnothersUntilNamed) {

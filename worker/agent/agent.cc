@@ -119,12 +119,12 @@ class AgentImpl final : public Agent {
     log_server_.reset();
     transfer_server_.reset();
     sweeper_.reset();
-    files_.reset();
     gpu_metrics_.reset();
     loop_->RunAndWait([this] {
       table_.reset();
       devices_.reset();
     });
+    files_.reset();  // its results are posted to the loop, where no generation waits for them
     loop_.reset();
   }
 

@@ -27,10 +27,11 @@ namespace {
 
 constexpr size_t kFrames = 64;
 constexpr size_t kThreads = 512;
-// How long a thread may take to stop; one in uninterruptible sleep does not.
-constexpr int64_t kStopMs = 20;
+// How long a thread may take until it stops; one in uninterruptible sleep does not.
+constexpr int64_t kStopMs = 200;
 // How long a thread is kept stopped. Unwinding takes a few milliseconds.
-constexpr int64_t kUnwindMs = 50;
+constexpr int64_t kUnwindMs = 80;
+constexpr int kAttempts = 3;
 
 // How long the tracing of all threads may take.
 constexpr unsigned kTracingSeconds = 2;
@@ -94,23 +95,38 @@ class Tracer {
   intptr_t signal_ = 0;
 };
 
-Stack Unwind(pid_t thread, unw_addr_space_t space) {
-  Stack stack;
+// Appends the frames of a stopped thread; false if there was not enough time for all of them.
+bool Unwind(pid_t thread, unw_addr_space_t space, Stack& stack) {
   const Tracer tracer(thread);
-  if (!tracer.stopped()) return stack;
+  if (!tracer.stopped()) return false;
   const int64_t deadline = MonotonicMs() + kUnwindMs;
   void* const context = _UPT_create(thread);
-  if (context == nullptr) return stack;
+  if (context == nullptr) return false;
+  bool complete = true;
   unw_cursor_t cursor;
   if (unw_init_remote(&cursor, space, context) == 0) {
     do {
       unw_word_t address = 0;
       if (unw_get_reg(&cursor, UNW_REG_IP, &address) != 0 || address == 0) break;
       stack.push_back(address);
-    } while (stack.size() < kFrames && MonotonicMs() < deadline && unw_step(&cursor) > 0);
+      complete = MonotonicMs() < deadline;
+    } while (complete && stack.size() < kFrames && unw_step(&cursor) > 0);
   }
   _UPT_destroy(context);
-  return stack;
+  return complete;
+}
+
+// The longest of several attempts: on a busy machine a thread may not stop in time, or this process
+// may be interrupted. libunwind remembers what it has found, so that later attempts are faster.
+Stack StackOf(pid_t thread, unw_addr_space_t space) {
+  Stack longest;
+  for (int attempt = 0; attempt < kAttempts; ++attempt) {
+    Stack stack;
+    const bool complete = Unwind(thread, space, stack);
+    if (stack.size() > longest.size()) longest = std::move(stack);
+    if (complete) break;
+  }
+  return longest;
 }
 
 // Runs in the tracing process. Writes the threads' numbers, each with the number of its frames and
@@ -120,7 +136,7 @@ void WriteStacks(pid_t pid, int fd) {
   if (space == nullptr) return;
   unw_set_caching_policy(space, UNW_CACHE_GLOBAL);
   for (const pid_t thread : ThreadsOf(pid)) {
-    const Stack stack = Unwind(thread, space);
+    const Stack stack = StackOf(thread, space);
     Stack words = {static_cast<uint64_t>(thread), stack.size()};
     words.insert(words.end(), stack.begin(), stack.end());
     const size_t size = words.size() * sizeof(uint64_t);

@@ -23,7 +23,7 @@ namespace muster::shim {
 namespace {
 
 constexpr unsigned kInspectionSeconds = 8;
-constexpr int64_t kPySpyMs = 3000;
+constexpr int64_t kPySpyMs = 2000;
 constexpr size_t kPySpyBytes = limits::kStackBytes / 2;
 
 // Runs `py-spy dump`; empty if it is not installed, fails or takes too long. It does not stop the

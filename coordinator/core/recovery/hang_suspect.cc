@@ -17,6 +17,8 @@ namespace {
 
 // The most ranks described one by one in a message.
 constexpr size_t kDescribed = 4;
+// The signature of a rank that waits for others, if its stack does not show in which operation.
+constexpr char kUnreadable[] = "collective";
 constexpr double kBusy = 0.5;  // CPU seconds per second
 
 // Parts of the frames of a thread that waits for other ranks. Only parts of the frames that make
@@ -83,7 +85,7 @@ struct View {
   std::string Signature() const {
     if (!answered()) return "no answer";
     if (!operation.empty()) return operation;
-    if (waits_for_peers) return "collective";
+    if (waits_for_peers) return kUnreadable;
     return inspection().waits_in().empty() ? inspection().state() : inspection().waits_in();
   }
 };
@@ -230,6 +232,10 @@ std::vector<const View*> Select(const std::vector<View>& views, Predicate predic
 std::vector<const View*> OddOnes(const std::vector<View>& views, std::string* majority) {
   std::map<std::string, size_t> groups;
   for (const View& view : views) ++groups[view.Signature()];
+  // Ranks whose operation could not be read differ from the others only if they are the majority.
+  const auto unreadable = groups.find(kUnreadable);
+  const bool ignored = unreadable != groups.end() && unreadable->second * 2 <= views.size();
+  if (ignored) groups.erase(unreadable);
   size_t largest = 0;
   size_t of_that_size = 0;
   for (const auto& [signature, size] : groups) {
@@ -241,7 +247,10 @@ std::vector<const View*> OddOnes(const std::vector<View>& views, std::string* ma
     if (size == largest) ++of_that_size;
   }
   if (groups.size() < 2 || of_that_size > 1) return {};
-  return Select(views, [&](const View& view) { return view.Signature() != *majority; });
+  return Select(views, [&](const View& view) {
+    const std::string signature = view.Signature();
+    return signature != *majority && !(ignored && signature == kUnreadable);
+  });
 }
 
 }  // namespace

@@ -89,6 +89,8 @@ const Rank kInAllReduce = {"sleeping", "futex", kAllReduce};
 const Rank kInBarrier = {"sleeping", "futex", kBarrier};
 const Rank kInNativeAllReduce = {"sleeping", "futex", kNativeAllReduce};
 const Rank kInNativeBarrier = {"sleeping", "futex", kNativeBarrier};
+const Rank kInSomeCollective = {"sleeping", "futex",
+                                "main thread:\n  c10d::Work::wait(int)+0x63 (libtorch_cpu.so)\n"};
 const Rank kOnFutex = {"sleeping", "futex", ""};
 
 TEST(HangSuspectTest, FindsRankByKindOfHang) {
@@ -146,6 +148,14 @@ TEST(HangSuspectTest, FindsRankByKindOfHang) {
        {kInNativeBarrier, kInNativeAllReduce, kInNativeBarrier},
        1,
        "rank 1 on n0 waits in a collective"},
+      {"another collective, one stack incomplete",
+       {kInNativeAllReduce, kInNativeBarrier, kInNativeAllReduce, kInSomeCollective},
+       1,
+       "rank 1 on n0 waits in barrier, while 2 other ranks wait in a collective"},
+      {"another collective, most stacks incomplete",
+       {kInSomeCollective, kInNativeBarrier, kInSomeCollective, kInSomeCollective},
+       1,
+       "rank 1 on n0 waits in barrier, while 3 other ranks wait in collectives"},
       {"GPU ranks that spin",
        {{"running", "", kCuda, 1}, {"running", "", kCuda, 1}, {"sleeping", "poll", kLoader}},
        2,

@@ -13,7 +13,7 @@
 namespace muster::core {
 namespace {
 
-// How long the inspections of all nodes may take. py-spy needs up to 3 s for a large program.
+// How long the inspections of all nodes may take: the limit of a shim's inspection.
 constexpr absl::Duration kInspectionTime = absl::Seconds(4);
 // Of all ranks of a job, so that a reply with all of them stays far below gRPC's message limit.
 constexpr size_t kAllStackBytes = 1 << 20;
@@ -44,7 +44,8 @@ Hangs::Watch& Hangs::WatchOf(const Job& job) {
 }
 
 void Hangs::NoteReport(Job& job, const RankState& rank, const v1::RankReport& report) {
-  if (!report.has_silence() || rank.gone() || TimeoutOf(job) == absl::ZeroDuration()) return;
+  if (!report.has_silence() || rank.gone() || job.state() == v1::STOPPING) return;
+  if (TimeoutOf(job) == absl::ZeroDuration()) return;
   Watch& watch = WatchOf(job);
   const absl::Duration silence = FromProto(report.silence());
   if (silence > absl::ZeroDuration()) {

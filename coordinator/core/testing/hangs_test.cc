@@ -230,6 +230,8 @@ TEST_F(Hangs, RestartCountsAsFailure) {
     EXPECT_TRUE(sent->stop().dump_stacks());
     EXPECT_EQ(sent->stop().reason(), reasons::kRankHung);
   }
+  ReportSilence(0, absl::ZeroDuration());  // it prints its stacks
+  EXPECT_EQ(CountEvents(events::kHangEnded), 0);
   cluster_.ExitAll(job_, testing::KilledBy(6));
   job = cluster_.Get(job_);
   EXPECT_EQ(job.restarts(), 1u);

@@ -81,8 +81,10 @@ class TimedLogTest : public ::testing::Test {
   }
   // "OFFSET@TIME" of the lines of the next piece.
   std::string Lines(size_t max_bytes = 1 << 20) {
+    const absl::StatusOr<LogPiece> piece = reader_->Read(max_bytes);
+    if (!piece.ok()) return "<error>";
     std::string text;
-    for (const shim::LineTime& line : reader_->Read(max_bytes)->lines) {
+    for (const shim::LineTime& line : piece->lines) {
       absl::StrAppend(&text, text.empty() ? "" : " ", line.offset, "@", line.unix_micros);
     }
     return text;
