@@ -24,6 +24,7 @@ using Layers = google::protobuf::RepeatedPtrField<v1::LayerSpec>;
 constexpr double kLossScale = 65536;
 constexpr uint32_t kMicroBatchesPerStage = 4;
 constexpr int64_t kHangTimeoutSeconds = 600;
+constexpr uint32_t kTrainRestarts = 3;
 
 // Sets each unset field with a default in the table, in `message` and its sections.
 void ApplyTable(Message& message) {
@@ -185,6 +186,9 @@ void ApplyDefaults(v1::JobSpec& spec) {
   if (nodes.max() == 0) nodes.set_max(nodes.min());
   if (!spec.command().empty() && !spec.has_hang_timeout()) {
     spec.mutable_hang_timeout()->set_seconds(kHangTimeoutSeconds);
+  }
+  if (!spec.restart().has_max()) {
+    spec.mutable_restart()->set_max(spec.has_train() ? kTrainRestarts : 0);
   }
   if (!spec.has_train()) return;
   v1::TrainSpec& train = *spec.mutable_train();

@@ -97,7 +97,7 @@ void AddJobFields(FieldTable& table) {
                 "timeout.",
         .default_value = "continue",
         .examples = {"continue", "{stop_after: 10m}"}}},
-      {"JobSpec.restart", {.help = "Restart policy after a failure.", .default_value = "{max: 3}"}},
+      {"JobSpec.restart", {.help = "Restart policy after a failure.", .default_value = "{}"}},
       {"JobSpec.time_limit",
        {.help = "Stop the job this long after its first start.",
         .computed_default = "none",
@@ -145,8 +145,10 @@ void AddJobFields(FieldTable& table) {
         .computed_default = "never",
         .range = Between(1, kTenYears)}},
       {"RestartPolicy.max",
-       {.help = "Maximum number of restarts after failures.",
-        .computed_default = "3; 0 in a restart section without max",
+       {.help = "Maximum number of restarts after exits of the program without a completed step in "
+                "between: each step beyond the last failure gives all of them back. Lost nodes, "
+                "failed launches and drained nodes use up none.",
+        .computed_default = "3 for train, 0 for commands",
         .range = Between(0, 1000)}},
   });
 }

@@ -65,6 +65,14 @@ TEST(DefaultsTest, AppliesTrainDefaults) {
   EXPECT_EQ(train.checkpoint().keep(), 3u);
 }
 
+TEST(DefaultsTest, RestartsOnlyTrainJobs) {
+  for (const char* unset : {"restart={}", "restart.max=", "restart="}) {
+    EXPECT_EQ(Defaulted(kTrain, {unset}).restart().max(), 3u) << unset;
+    EXPECT_EQ(Defaulted("command: [train]", {unset}).restart().max(), 0u) << unset;
+  }
+  EXPECT_EQ(Defaulted("command: [train]", {"restart.max=2"}).restart().max(), 2u);
+}
+
 TEST(DefaultsTest, KeepsGivenValues) {
   const v1::JobSpec spec =
       Defaulted(kTrain, {"restart.max=0", "train.model.batch_norm=false", "train.seed=9",
@@ -367,7 +375,7 @@ TEST(ToYamlTest, PrintsCommandJobs) {
               HasSubstr("command: [/bin/sh, \"-c\", \"echo $RANK; exit 7\", \"null\", \"~\"]\n"));
   EXPECT_THAT(ToYaml(spec), HasSubstr("failure_timeout: 30s\n"));
   EXPECT_THAT(ToYaml(spec), HasSubstr("on_lost_coordinator: continue\n"));
-  EXPECT_THAT(ToYaml(spec), HasSubstr("restart: {max: 3}\n"));
+  EXPECT_THAT(ToYaml(spec), HasSubstr("restart: {max: 0}\n"));
   EXPECT_THAT(ToYaml(spec),
               HasSubstr("resources:\n  nodes: 1\n  ranks_per_node: 1\n  device: auto\n  "
                         "devices_per_rank: 1\n  threads_per_rank: 1\n  share_device: false\n"));

@@ -33,9 +33,12 @@ void AddJobOptions(Verb& verb, JobOptions& options) {
   AddSpecOptions(verb, options.path, options.overrides, /*required=*/false);
   verb.add_option("--name", options.name, "Name of the job")->type_name("NAME");
   verb.add_option("--nodes", options.nodes, "Same as --set resources.nodes=N")->type_name("N");
-  verb.add_option("--ranks-per-node", options.ranks_per_node,
+  verb.add_option("--ranks-per-node,--nproc-per-node", options.ranks_per_node,
                   "Same as --set resources.ranks_per_node=N")
       ->type_name("N");
+  verb.add_option("--restarts", options.restarts, "Same as --set restart.max=N")->type_name("N");
+  verb.add_option("--time", options.time_limit, "Same as --set time_limit=DURATION")
+      ->type_name("DURATION");
   verb.add_option("--priority", options.priority,
                   "Priority from -1000 to 1000; higher starts first")
       ->type_name("N");
@@ -72,6 +75,12 @@ absl::StatusOr<v1::JobSpec> ReadSpec(const JobOptions& options) {
   }
   if (options.ranks_per_node.has_value()) {
     overrides.push_back(absl::StrCat("resources.ranks_per_node=", *options.ranks_per_node));
+  }
+  if (options.restarts.has_value()) {
+    overrides.push_back(absl::StrCat("restart.max=", *options.restarts));
+  }
+  if (!options.time_limit.empty()) {
+    overrides.push_back(absl::StrCat("time_limit=", options.time_limit));
   }
   if (options.path.empty()) return spec::Parse("{}", "command line", overrides);
   return ReadSpecFile(options.path, overrides);

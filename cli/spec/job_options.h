@@ -21,6 +21,8 @@ struct JobOptions {
   std::optional<int32_t> priority;
   std::optional<uint32_t> nodes;
   std::optional<uint32_t> ranks_per_node;
+  std::optional<uint32_t> restarts;
+  std::string time_limit;
   std::vector<std::string> files;
   std::string workdir;
   std::vector<std::string> env;

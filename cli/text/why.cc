@@ -79,10 +79,13 @@ void AddEstimate(const v1::Job& job, absl::Time now, std::string& out) {
   if (start <= now) {
     AddLine("It should start any moment.", out);
   } else {
-    AddLine(absl::StrCat("It should start within ", Age(start - now), ", at ",
-                         absl::FormatTime("%H:%M:%S", start, absl::LocalTimeZone()),
-                         ", if the jobs ahead of it keep their time limits."),
-            out);
+    AddLine(
+        absl::StrCat(
+            "It should start within ", Age(start - now), ", at ",
+            absl::FormatTime("%H:%M:%S", start, absl::LocalTimeZone()),
+            // A delayed job has no jobs ahead of it.
+            job.queue_position() > 0 ? ", if the jobs ahead of it keep their time limits." : "."),
+        out);
   }
 }
 

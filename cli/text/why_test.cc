@@ -84,6 +84,21 @@ TEST(WhyTest, ExplainsQueuedJob) {
   EXPECT_EQ(json["answer"], text);
 }
 
+TEST(WhyTest, ExplainsDelayedJob) {
+  WhyFacts facts;
+  facts.job = JobIn(v1::QUEUED);
+  facts.job.set_reason("LaunchFailed");
+  facts.job.set_message("fork: no more processes; attempt 4 of 10 follows after 8s");
+  v1::Wait& wait = *facts.job.add_waits();
+  wait.set_what("delay");
+  wait.add_missing()->set_reason("attempt 4 of 10 follows in 5s");
+  *facts.job.mutable_estimated_start_time() = ToProto(kNow + absl::Seconds(5));
+  const std::string text = WhyText(facts, kNow);
+  EXPECT_THAT(text, HasSubstr("It cannot start yet:\n  attempt 4 of 10 follows in 5s\n"));
+  EXPECT_THAT(text, HasSubstr("It should start within 5s, at "));
+  EXPECT_THAT(text, Not(HasSubstr("jobs ahead")));
+}
+
 TEST(WhyTest, ExplainsRunningJob) {
   WhyFacts facts;
   facts.job = JobIn(v1::RUNNING);

@@ -10,7 +10,6 @@
 #include "common/proto_time.h"
 #include "coordinator/core/jobs/first_failure.h"
 #include "coordinator/core/reasons.h"
-#include "coordinator/core/scheduler/explain.h"
 #include "coordinator/core/scheduler/placement.h"
 
 namespace muster::core {
@@ -79,22 +78,6 @@ void LifeCycle::Start(Job& job, std::vector<v1::NodePlacement> placements) {
   rendezvous_.Begin(job);
   ArmTimeLimit(job);
   SyncNodes(job, /*launch=*/true);
-}
-
-void LifeCycle::Requeue(Job& job) {
-  job.restarting = false;
-  const v1::FirstFailure& failure = job.status.first_failure();
-  std::vector<std::string> blockers;
-  for (const v1::WaitedFor& blocker : Blockers(job, scheduler_.queue(), nodes_.all())) {
-    blockers.push_back(blocker.node().empty()
-                           ? blocker.reason()
-                           : absl::StrCat(blocker.node(), ": ", blocker.reason()));
-    if (blockers.size() == 4) break;
-  }
-  std::string message =
-      absl::StrCat(failure.message(), "; waiting to restart: ", absl::StrJoin(blockers, "; "));
-  jobs_.AddEvent(job, events::kRequeued, message);
-  jobs_.Transition(job, v1::QUEUED, failure.reason(), std::move(message));
 }
 
 void LifeCycle::Resume(Job& job) {
@@ -221,7 +204,12 @@ void LifeCycle::OnTimer(const TimerKey& key) {
     return;
   }
   Job* const job = jobs_.Find(JobId(key.name));
-  if (job == nullptr || !job->generation.has_value()) return;
+  if (job == nullptr) return;
+  if (key.kind == TimerKey::Kind::kDelay) {
+    OnDelayEnd(*job);
+    return;
+  }
+  if (!job->generation.has_value()) return;
   switch (key.kind) {
     case TimerKey::Kind::kCause:
       failures_.Attribute(*job, /*final=*/true);
@@ -243,6 +231,7 @@ void LifeCycle::OnTimer(const TimerKey& key) {
       break;
     case TimerKey::Kind::kLease:
     case TimerKey::Kind::kPlacement:
+    case TimerKey::Kind::kDelay:
     case TimerKey::Kind::kRetention:  // handled at the beginning of the step
       break;
   }
@@ -254,6 +243,9 @@ void LifeCycle::OnTimer(const TimerKey& key) {
 void LifeCycle::Stop(Job& job, Ending ending) {
   job.ending = std::move(ending);
   job.generation->stopping_since = context_.now.steady;
+  if (job.state() == v1::RUNNING) {
+    job.generation->run_time = context_.now.steady - job.state_since;
+  }
   jobs_.AddEvent(job, events::kStopping, job.ending.message);
   jobs_.Transition(job, v1::STOPPING, job.ending.reason, job.ending.message);
   if (job.ending.outcome == v1::FAILED) {
@@ -313,7 +305,7 @@ void LifeCycle::Cancel(Job& job, std::optional<absl::Duration> grace, const Acto
 }
 
 void LifeCycle::Hold(Job& job, const Actor& actor) {
-  scheduler_.Remove(job.id());
+  RemoveFromQueue(job);
   const std::string message = DoneBy("held", actor);
   jobs_.AddEvent(job, events::kHeld, message);
   jobs_.Transition(job, v1::HELD, reasons::kHeldByUser, message);
@@ -336,6 +328,7 @@ void LifeCycle::CheckStopped(Job& job) {
   context_.timers.Cancel({TimerKey::Kind::kTimeLimit, id});
   rendezvous_.End(job);
   failures_.Clear(job);
+  const absl::Duration run_time = job.generation->run_time;
   const v1::GenerationRecord& record = jobs_.EndGeneration(job);
   const Generation number(record.generation());
   for (const v1::NodePlacement& placement : record.nodes()) {
@@ -347,7 +340,7 @@ void LifeCycle::CheckStopped(Job& job) {
   const Ending& ending = job.ending;
   switch (ending.outcome) {
     case v1::FAILED:
-      Restart(job);
+      Restart(job, run_time);
       break;
     case v1::QUEUED:
       job.state_since = context_.now.steady;
@@ -364,29 +357,15 @@ void LifeCycle::CheckStopped(Job& job) {
   }
 }
 
-void LifeCycle::Restart(Job& job) {
-  const RestartVerdict verdict = MayRestart(job);
-  job.failed_at_step = job.highest_step;
-  if (!verdict.allowed) {
-    const v1::FirstFailure& failure = job.status.first_failure();
-    // A mismatch message is two lines to compare, so nothing is appended to the second.
-    const bool differ = failure.reason() == reasons::kFingerprintMismatch;
-    Finish(job, v1::FAILED, verdict.reason,
-           differ ? failure.message() : absl::StrCat(failure.message(), "; ", verdict.why_not),
-           ExitCodeOf(failure));
-    return;
-  }
-  job.status.set_restarts(job.status.restarts() + 1);
-  context_.stats.OnRestart(job.status.first_failure().reason());
-  job.state_since = context_.now.steady;
-  job.restarting = true;
-  scheduler_.Add(job);
-  jobs_.MarkJob(job);
+void LifeCycle::RemoveFromQueue(Job& job) {
+  scheduler_.Remove(job.id());
+  job.not_before.reset();
+  context_.timers.Cancel({TimerKey::Kind::kDelay, job.status.job_id()});
 }
 
 void LifeCycle::Finish(Job& job, v1::JobState state, absl::string_view reason, std::string message,
                        int exit_code) {
-  scheduler_.Remove(job.id());
+  RemoveFromQueue(job);
   jobs_.Finish(job, state, reason, std::move(message), exit_code);
 }
 

@@ -69,7 +69,12 @@ class LifeCycle {
   // Stops the generation; the job ends when nothing of it is left.
   void Stop(Job& job, Ending ending);
   void CheckStopped(Job& job);
-  void Restart(Job& job);
+  // `run_time`: how long the generation that failed was RUNNING.
+  void Restart(Job& job, absl::Duration run_time);
+  // Keeps the job out of the scheduler's queue for a while.
+  void Delay(Job& job, absl::Duration delay);
+  void OnDelayEnd(Job& job);
+  void RemoveFromQueue(Job& job);
   void Finish(Job& job, v1::JobState state, absl::string_view reason, std::string message,
               int exit_code);
   void SyncNodes(Job& job, bool launch);

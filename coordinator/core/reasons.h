@@ -13,7 +13,6 @@ inline constexpr char kRunning[] = "Running";
 inline constexpr char kCompleted[] = "Completed";
 inline constexpr char kCancelledByUser[] = "CancelledByUser";
 inline constexpr char kTimeLimit[] = "TimeLimit";
-inline constexpr char kRepeatedFailure[] = "RepeatedFailure";
 inline constexpr char kRequeuedByUser[] = "RequeuedByUser";
 // Drained by an operator, or its worker is shutting down.
 inline constexpr char kNodeDrained[] = "NodeDrained";

@@ -12,6 +12,7 @@
 #include "coordinator/core/jobs/first_failure.h"
 #include "coordinator/core/jobs/job_record.h"
 #include "coordinator/core/reasons.h"
+#include "coordinator/core/recovery/restart_policy.h"
 
 namespace muster::core {
 namespace {
@@ -97,7 +98,7 @@ void Reports::ApplyReport(Job& job, const v1::RankReport& report, bool inventory
       *job.status.mutable_progress() = report.progress();
       RecordSkippedSteps(job, report.progress());
     }
-    job.highest_step = std::max(job.highest_step, report.progress().step());
+    ReachStep(job, report.progress().step());
     jobs_.MarkChanged(job);
   }
   // An inventory repeats what the worker received from the rank some time ago.
@@ -110,7 +111,7 @@ void Reports::ApplyReport(Job& job, const v1::RankReport& report, bool inventory
   hangs_.NoteReport(job, rank, report);
   if (report.has_failure() && report.phase() != v1::EXITED && !rank.failure.has_value()) {
     rank.failure = report.failure();
-    job.highest_step = std::max(job.highest_step, report.failure().step());
+    ReachStep(job, report.failure().step());
     failures_.NoteReport(job, rank);
     jobs_.MarkChanged(job);
   }
@@ -121,6 +122,10 @@ void Reports::ApplyReport(Job& job, const v1::RankReport& report, bool inventory
   } else {
     generation.Reach(rank, report.phase());
   }
+}
+
+void Reports::ReachStep(Job& job, uint64_t step) {
+  if (NoteStep(job, step)) jobs_.MarkJob(job);
 }
 
 void Reports::RecordExit(Job& job, RankState& rank, const v1::RankReport& report) {

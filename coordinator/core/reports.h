@@ -39,6 +39,7 @@ class Reports {
 
  private:
   void ApplyReport(Job& job, const v1::RankReport& report, bool inventory);
+  void ReachStep(Job& job, uint64_t step);
   void RecordExit(Job& job, RankState& rank, const v1::RankReport& report);
   void RecordSkippedSteps(Job& job, const v1::Progress& progress);
   // `reported` is rank 0's.

@@ -26,6 +26,7 @@ struct TimerKey {
     kRetention,   // finished jobs are due to be deleted
     kPlacement,   // the queue has to be examined again
     kHang,        // all ranks of a job have been silent for too long, or were inspected
+    kDelay,       // a delayed job joins the queue
     kWait,        // a long wait for a job's ranks is to be announced
   };
   Kind kind;

@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/proto_time.h"
 #include "coordinator/core/jobs/job_record.h"
+#include "coordinator/core/recovery/restart_policy.h"
 #include "coordinator/core/scheduler/explain.h"
 
 namespace muster::core {
@@ -13,6 +14,19 @@ namespace {
 
 // The most blockers listed in the wait for resources; the others are only counted.
 constexpr size_t kShownBlockers = 256;
+
+// A wait for the end of a delay. A client reads its end from estimated_start_time.
+v1::Wait DelayWait(const Job& job, Time now) {
+  v1::Wait wait;
+  wait.set_what("delay");
+  *wait.mutable_since() = ToProto(now.steady - job.state_since);
+  const absl::Duration left = std::max(*job.not_before - now.wall, absl::ZeroDuration());
+  wait.add_missing()->set_reason(absl::StrCat(
+      job.failed_attempts, " attempts in a row ended with a lost node or a failed launch; attempt ",
+      job.failed_attempts + 1, " of ", kMaxFailedAttempts, " follows in ",
+      absl::FormatDuration(absl::Ceil(left, absl::Seconds(1)))));
+  return wait;
+}
 
 v1::Wait ResourceWait(std::vector<v1::WaitedFor> blockers, absl::Duration since) {
   v1::Wait wait;
@@ -65,7 +79,10 @@ v1::Job Views::Details(const Job& job, Time now) const {
   const GenerationState* const living = job.generation.has_value() ? &*job.generation : nullptr;
   const v1::GenerationRecord* const record = job.FindRecord(Generation(view.generation()));
   if (record != nullptr) AddRanks(*record, living, now, view);
-  if (job.state() == v1::QUEUED) {
+  if (job.not_before.has_value()) {
+    *view.add_waits() = DelayWait(job, now);
+    *view.mutable_estimated_start_time() = ToProto(*job.not_before);
+  } else if (job.state() == v1::QUEUED) {
     *view.add_waits() =
         ResourceWait(Blockers(job, scheduler_.queue(), nodes_.all()), now.steady - job.state_since);
   }

@@ -90,6 +90,7 @@ v1::SubmitJobRequest CoordinatorFixture::SubmitRequest(const std::string& name) 
   request.set_protocol_version(kProtocolVersion);
   request.mutable_spec()->set_name(name);
   request.mutable_spec()->add_command("true");
+  request.mutable_spec()->mutable_restart()->set_max(3);
   request.mutable_spec()->mutable_resources()->set_ranks_per_node(2);
   return request;
 }

@@ -346,6 +346,10 @@ TEST_F(MessageLimitsTest, LimitsRanks) {
               HasSubstr("progress.precision"));
   EXPECT_THAT(RefusalOfRank([&](auto& rank) { rank.mutable_summary()->set_precision(word); }),
               HasSubstr("summary.precision"));
+  EXPECT_THAT(RefusalOfRank([&](auto& rank) { rank.mutable_checkpoint()->set_dir(text); }),
+              HasSubstr("checkpoint.dir"));
+  EXPECT_THAT(RefusalOfRank([&](auto& rank) { rank.mutable_checkpoint()->set_node(word); }),
+              HasSubstr("checkpoint.node"));
   EXPECT_THAT(RefusalOfRank([&](auto& rank) { rank.mutable_join()->set_layout_digest(word); }),
               HasSubstr("join.layout_digest"));
   EXPECT_THAT(RefusalOfRank([](auto& rank) {

@@ -40,6 +40,15 @@ class CliJobsTest(unittest.TestCase):
         names = self.cluster.muster("list", "-a", "-o", "name").stdout
         self.assertNotIn("other", names)  # nothing was queued
 
+    def test_flags_of_torchrun_and_slurm(self):
+        spec = json.loads(self.cluster.muster("submit", "--dry-run", "-o", "json", "--restarts", "2", "--time", "2h",
+                                              "--nproc-per-node", "3", "--", "/bin/true").stdout)
+        self.assertEqual((spec["restart"], spec["time_limit"]), ({"max": 2}, "7200s"))
+        self.assertEqual(spec["resources"]["ranks_per_node"], 3)
+        result = self.cluster.muster("submit", "--dry-run", "--time", "2x", "--", "/bin/true", check=False)
+        self.assertEqual(result.returncode, 78)
+        self.assertIn("time_limit", result.stderr)
+
     def test_idempotency_key(self):
         spec = self.cluster.write_spec(command_spec("once", "/bin/true"))
         first, second = (self.cluster.muster("submit", spec, "-o", "name", "--idempotency-key", "k1")

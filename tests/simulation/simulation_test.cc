@@ -24,6 +24,7 @@
 #include "common/proto_time.h"
 #include "coordinator/core/jobs/job.h"
 #include "coordinator/core/reasons.h"
+#include "coordinator/core/recovery/restart_policy.h"
 #include "gtest/gtest.h"
 #include "tests/simulation/coordinator.h"
 #include "tests/simulation/machine.h"
@@ -304,6 +305,13 @@ class Simulation {
                                                        world_->scheduler.now());
       if (static_cast<int>(job.restarts()) > job.past_failures_size()) {
         world_->violations.Add(absl::StrCat(job.job_id(), " was restarted without a failure"));
+      }
+      if (job.restarts_used() > job.spec().restart().max()) {
+        world_->violations.Add(absl::StrCat(job.job_id(), " was restarted too often"));
+      }
+      if (job.state() == v1::FAILED && job.reason() == core::reasons::kNodeLost &&
+          job.past_failures_size() < static_cast<int>(core::kMaxFailedAttempts)) {
+        world_->violations.Add(absl::StrCat(job.job_id(), " gave up too early: ", job.message()));
       }
       if (world_->orderly && job.has_first_failure()) {
         world_->violations.Add(absl::StrCat(

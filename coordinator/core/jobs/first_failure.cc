@@ -96,12 +96,6 @@ std::string Describe(const v1::ExitInfo& exit, uint32_t rank, const std::string&
   return text;
 }
 
-bool IsSameFailure(const v1::FirstFailure& a, const v1::FirstFailure& b) {
-  if (a.reason() != b.reason() || a.reason() == reasons::kNodeLost) return false;
-  return a.has_rank() == b.has_rank() && a.rank() == b.rank() &&
-         a.exit().exit_code() == b.exit().exit_code() && a.exit().signal() == b.exit().signal();
-}
-
 void FailureLog::Add(v1::FirstFailure failure, bool consequence) {
   entries_.push_back({std::move(failure), consequence});
 }

@@ -32,10 +32,6 @@ std::string ReasonOf(const v1::ExitInfo& exit, bool started);
 std::string Describe(const v1::ExitInfo& exit, uint32_t rank, const std::string& node,
                      bool started);
 
-// Returns whether two generations failed in the same way. Lost nodes never count as the same
-// failure, because the job is not at fault.
-bool IsSameFailure(const v1::FirstFailure& a, const v1::FirstFailure& b);
-
 // The failures of one generation in order of arrival. Not thread-safe.
 class FailureLog {
  public:

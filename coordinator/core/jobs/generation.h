@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/time/time.h"
 #include "common/ids.h"
 #include "common/time.h"
 #include "proto/muster/v1/job.pb.h"
@@ -65,6 +66,7 @@ struct GenerationState {
   uint32_t clean_exits = 0;
   size_t exit_text_bytes = 0;  // total of all recorded exits
   SteadyTime stopping_since;
+  absl::Duration run_time;  // in state RUNNING, once the job stops
 };
 
 // The size of the text in a rank's exit, in bytes.

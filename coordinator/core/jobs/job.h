@@ -71,6 +71,10 @@ struct Job {
   // generation ended.
   uint64_t highest_step = 0;
   uint64_t failed_at_step = 0;
+  // Generations in a row that ended with a lost node or a failed launch; see restart_policy.h.
+  uint32_t failed_attempts = 0;
+  // While QUEUED: the job is delayed, and joins the scheduler's queue at this time.
+  std::optional<absl::Time> not_before;
   // Skipped steps as of the newest LossScaleLowered event.
   uint64_t reported_skipped_steps = 0;
   // Of the spec as submitted; empty in jobs of older stores.

@@ -78,6 +78,7 @@ void CopyStatus(const Other& from, Status& to) {
   if (from.has_start_time()) *to.mutable_start_time() = from.start_time();
   if (from.has_finish_time()) *to.mutable_finish_time() = from.finish_time();
   to.set_restarts(from.restarts());
+  to.set_restarts_used(from.restarts_used());
   to.set_exit_code(from.exit_code());
   to.set_idempotency_key(from.idempotency_key());
   to.set_owner(from.owner());
@@ -98,6 +99,7 @@ v1::JobRecord ToRecord(const Job& job) {
   record.set_state(ToStored(job.state()));
   record.set_spec(job.spec().SerializeAsString());
   if (job.status.has_summary()) record.set_summary(job.status.summary().SerializeAsString());
+  if (job.status.has_progress()) record.set_progress(job.status.progress().SerializeAsString());
   if (job.status.has_checkpoint()) {
     record.set_checkpoint(job.status.checkpoint().SerializeAsString());
   }
@@ -118,6 +120,8 @@ v1::JobRecord ToRecord(const Job& job) {
   }
   record.set_highest_step(job.highest_step);
   record.set_failed_at_step(job.failed_at_step);
+  record.set_failed_attempts(job.failed_attempts);
+  if (job.not_before.has_value()) *record.mutable_not_before() = ToProto(*job.not_before);
   record.set_told_skipped_steps(job.reported_skipped_steps);
   record.set_submitted_digest(job.submitted_digest);
   return record;
@@ -134,6 +138,9 @@ absl::StatusOr<Job> FromRecord(const v1::JobRecord& record) {
   if (record.has_summary() && !job.status.mutable_summary()->ParseFromString(record.summary())) {
     return Unreadable(record, "summary");
   }
+  if (record.has_progress() && !job.status.mutable_progress()->ParseFromString(record.progress())) {
+    return Unreadable(record, "progress");
+  }
   if (record.has_checkpoint() &&
       !job.status.mutable_checkpoint()->ParseFromString(record.checkpoint())) {
     return Unreadable(record, "checkpoint");
@@ -148,6 +155,8 @@ absl::StatusOr<Job> FromRecord(const v1::JobRecord& record) {
   }
   job.highest_step = record.highest_step();
   job.failed_at_step = record.failed_at_step();
+  job.failed_attempts = record.failed_attempts();
+  if (record.has_not_before()) job.not_before = FromProto(record.not_before());
   job.reported_skipped_steps = record.told_skipped_steps();
   job.submitted_digest = record.submitted_digest();
   return job;

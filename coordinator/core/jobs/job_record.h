@@ -10,8 +10,8 @@
 
 namespace muster::core {
 
-// Converts a job without its generations and events, which have records of their own, and without
-// its progress, which workers report again.
+// Converts a job without its generations and events, which have records of their own. Its progress
+// is that of the latest write: progress alone is not written, because workers report it again.
 v1::JobRecord ToRecord(const Job& job);
 // Errors: DATA_LOSS when the spec, the summary, the checkpoint or a state cannot be parsed.
 absl::StatusOr<Job> FromRecord(const v1::JobRecord& record);

@@ -44,7 +44,9 @@ Job MakeJob() {
   *status.mutable_submit_time() = ToProto(absl::FromUnixSeconds(11));
   *status.mutable_start_time() = ToProto(absl::FromUnixSeconds(12));
   *status.mutable_finish_time() = ToProto(absl::FromUnixSeconds(19));
-  status.set_restarts(1);
+  status.set_restarts(4);
+  status.set_restarts_used(1);
+  status.mutable_progress()->set_step(12);
   status.set_exit_code(137);
   status.set_idempotency_key("key");
   status.set_owner("alice");
@@ -62,6 +64,8 @@ Job MakeJob() {
   job.suspected_failure = MakeFailure();
   job.highest_step = 12;
   job.failed_at_step = 10;
+  job.failed_attempts = 3;
+  job.not_before = absl::FromUnixSeconds(20);
   job.reported_skipped_steps = 8;
   job.submitted_digest = "digest";
   return job;
@@ -86,6 +90,8 @@ TEST(JobRecordTest, JobRoundTrips) {
   EXPECT_EQ(found->suspected_failure->DebugString(), job.suspected_failure->DebugString());
   EXPECT_EQ(found->highest_step, job.highest_step);
   EXPECT_EQ(found->failed_at_step, job.failed_at_step);
+  EXPECT_EQ(found->failed_attempts, job.failed_attempts);
+  EXPECT_EQ(found->not_before, job.not_before);
   EXPECT_EQ(found->reported_skipped_steps, job.reported_skipped_steps);
 }
 
@@ -99,14 +105,11 @@ TEST(JobRecordTest, NewJobHasNoUnsetFields) {
   EXPECT_FALSE(found->status.has_finish_time());
   EXPECT_FALSE(found->status.has_first_failure());
   EXPECT_FALSE(found->status.has_summary());
+  EXPECT_FALSE(found->status.has_progress());
+  EXPECT_FALSE(found->status.has_checkpoint());
   EXPECT_FALSE(found->suspected_failure.has_value());
+  EXPECT_FALSE(found->not_before.has_value());
   EXPECT_EQ(found->ending.outcome, v1::JOB_STATE_UNSPECIFIED);
-}
-
-TEST(JobRecordTest, DropsProgress) {
-  Job job = MakeJob();
-  job.status.mutable_progress()->set_step(3);
-  EXPECT_FALSE(FromRecord(ToRecord(job))->status.has_progress());
 }
 
 TEST(JobRecordTest, StoresSpecAsBytes) {

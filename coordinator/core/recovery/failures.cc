@@ -260,29 +260,4 @@ void Failures::Attribute(Job& job, bool final) {
   jobs_.MarkJob(job);
 }
 
-RestartVerdict MayRestart(const Job& job) {
-  const v1::Job& status = job.status;
-  const v1::FirstFailure& failure = status.first_failure();
-  if (failure.exit().failure().not_retryable()) {
-    return {false, failure.reason(), "not restarted because the failure would recur"};
-  }
-  const uint32_t budget = status.spec().restart().max();
-  const int failures = status.past_failures_size();
-  if (failures >= 2 && budget > status.restarts()) {
-    const v1::FirstFailure& before = status.past_failures(failures - 2);
-    if (before.generation() + 1 == failure.generation() && IsSameFailure(before, failure) &&
-        job.highest_step <= job.failed_at_step) {
-      return {false, reasons::kRepeatedFailure,
-              absl::StrCat("generations ", before.generation(), " and ", failure.generation(),
-                           " failed in the same way without a training step in between")};
-    }
-  }
-  if (status.restarts() >= budget) {
-    return {false, failure.reason(),
-            budget == 0 ? "restarts are disabled (restart.max: 0)"
-                        : absl::StrCat("restart limit reached (restart.max: ", budget, ")")};
-  }
-  return {true, "", ""};
-}
-
 }  // namespace muster::core

@@ -73,14 +73,6 @@ class Failures {
   std::map<JobId, Evidence> evidence_;
 };
 
-// Whether a job whose generation failed is restarted, and if not, why.
-struct RestartVerdict {
-  bool allowed = false;
-  std::string reason;   // reason of the job's final state
-  std::string why_not;  // message for people
-};
-RestartVerdict MayRestart(const Job& job);
-
 }  // namespace muster::core
 
 #endif  // MUSTER_COORDINATOR_CORE_RECOVERY_FAILURES_H_

@@ -139,39 +139,5 @@ TEST_F(FailuresTest, NewGenerationStartsWithoutEvidence) {
   EXPECT_THAT(failures_.AccusedRanks(*job_), IsEmpty());
 }
 
-// ------------------------------------------------------------------------------------------------
-// Restarts.
-
-TEST_F(FailuresTest, LimitsRestarts) {
-  v1::FirstFailure& failure = *job_->status.mutable_first_failure();
-  failure.set_generation(1);
-  failure.set_reason(reasons::kRankFailed);
-  EXPECT_TRUE(MayRestart(*job_).allowed);
-  job_->status.set_restarts(3);
-  EXPECT_FALSE(MayRestart(*job_).allowed);
-  EXPECT_EQ(MayRestart(*job_).why_not, "restart limit reached (restart.max: 3)");
-  job_->status.mutable_spec()->mutable_restart()->set_max(0);
-  EXPECT_EQ(MayRestart(*job_).why_not, "restarts are disabled (restart.max: 0)");
-}
-
-TEST_F(FailuresTest, DoesNotRestartAfterNonRetryableFailure) {
-  job_->status.mutable_first_failure()->mutable_exit()->mutable_failure()->set_not_retryable(true);
-  EXPECT_FALSE(MayRestart(*job_).allowed);
-}
-
-TEST_F(FailuresTest, SameFailureTwiceWithoutStepEndsJob) {
-  for (uint64_t generation : {1, 2}) {
-    v1::FirstFailure& failure = *job_->status.add_past_failures();
-    failure.set_generation(generation);
-    failure.set_reason(reasons::kRankFailed);
-    failure.set_rank(1);
-    failure.mutable_exit()->set_exit_code(3);
-    *job_->status.mutable_first_failure() = failure;
-  }
-  EXPECT_EQ(MayRestart(*job_).reason, reasons::kRepeatedFailure);
-  job_->highest_step = 5;  // beyond the step at which the previous generation failed
-  EXPECT_TRUE(MayRestart(*job_).allowed);
-}
-
 }  // namespace
 }  // namespace muster::core

@@ -34,7 +34,12 @@ absl::StatusOr<std::vector<JobId>> LoadState(absl::Span<const store::Record> sto
       }
     }
     const Job& job = jobs.Restore(std::move(loaded));
-    if (job.state() == v1::QUEUED) scheduler.Add(job);
+    if (job.not_before.has_value()) {
+      context.timers.Set({TimerKey::Kind::kDelay, id.value()},
+                         context.now.steady + (*job.not_before - context.now.wall));
+    } else if (job.state() == v1::QUEUED) {
+      scheduler.Add(job);
+    }
     if (job.generation.has_value()) active.push_back(id);
   }
   scheduler.OnCapacityChanged();

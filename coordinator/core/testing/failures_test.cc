@@ -64,23 +64,6 @@ TEST(Description, IsOneSentence) {
             "rank 1 on b could not be started: /data: no such directory");
 }
 
-TEST(SameFailure, ComparesRankReasonAndCode) {
-  v1::FirstFailure a;
-  a.set_reason(reasons::kRankFailed);
-  a.set_rank(1);
-  a.mutable_exit()->set_exit_code(3);
-  v1::FirstFailure b = a;
-  b.set_generation(9);
-  EXPECT_TRUE(IsSameFailure(a, b));
-  b.set_rank(2);
-  EXPECT_FALSE(IsSameFailure(a, b));
-  b = a;
-  b.mutable_exit()->set_exit_code(4);
-  EXPECT_FALSE(IsSameFailure(a, b));
-  a.set_reason(reasons::kNodeLost);
-  EXPECT_FALSE(IsSameFailure(a, a)) << "a lost node is not a fault of the job";
-}
-
 // --------------------------------------------------------------------------------------------------
 // Whole core.
 
@@ -282,14 +265,13 @@ TEST_F(Attribution, RankThatFailedAndWasThenStoppedHasFailed) {
 TEST(LaunchFailure, EndsJobWithReason) {
   Harness cluster;
   cluster.Join("a");
-  v1::JobSpec spec = MakeSpec(1);
-  spec.mutable_restart()->set_max(0);
-  const std::string job = cluster.Submit(spec);
+  const std::string job = cluster.Submit(MakeSpec(1));
   v1::RankReport report;
   report.set_rank(0);
   report.set_phase(v1::EXITED);
   report.mutable_exit()->mutable_failure()->set_code(static_cast<int>(absl::StatusCode::kNotFound));
   report.mutable_exit()->mutable_failure()->set_message("no such program: /bin/nope");
+  report.mutable_exit()->mutable_failure()->set_not_retryable(true);
   cluster.Report("a", job, report);
   const v1::Job failed = cluster.Get(job);
   EXPECT_EQ(failed.state(), v1::FAILED);

@@ -9,6 +9,7 @@
 #include <map>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/status/statusor.h"
@@ -82,6 +83,8 @@ class Harness {
   Core& core() { return *core_; }
   Time now() const { return now_; }
   const std::map<std::string, std::string>& records() const { return records_; }
+  // Replaces a record, for the next Restart.
+  void PutRecord(const std::string& key, std::string value) { records_[key] = std::move(value); }
   SessionId session(const std::string& node) const { return sessions_.at(node); }
   v1::NodeState StateOf(const std::string& node) const { return GetNode(node).state(); }
   // The node; an empty message when it is unknown.

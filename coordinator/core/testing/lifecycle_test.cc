@@ -175,9 +175,9 @@ INSTANTIATE_TEST_SUITE_P(
                       Row{v1::HELD, v1::CANCELLED, v1::HELD, v1::QUEUED, v1::HELD, v1::HELD,
                           v1::HELD, v1::HELD, v1::HELD},
                       Row{v1::STARTING, v1::STOPPING, v1::STARTING, v1::STARTING, v1::SUCCEEDED,
-                          v1::FAILED, v1::FAILED, v1::STOPPING, v1::STOPPING},
+                          v1::FAILED, v1::QUEUED, v1::STOPPING, v1::STOPPING},
                       Row{v1::RUNNING, v1::STOPPING, v1::RUNNING, v1::RUNNING, v1::SUCCEEDED,
-                          v1::FAILED, v1::FAILED, v1::STOPPING, v1::STOPPING},
+                          v1::FAILED, v1::QUEUED, v1::STOPPING, v1::STOPPING},
                       Row{v1::STOPPING, v1::STOPPING, v1::STOPPING, v1::STOPPING, v1::CANCELLED,
                           v1::CANCELLED, v1::CANCELLED, v1::STOPPING, v1::STOPPING},
                       Row{v1::SUCCEEDED, v1::SUCCEEDED, v1::SUCCEEDED, v1::SUCCEEDED, v1::SUCCEEDED,
@@ -380,48 +380,6 @@ TEST(Lifecycle, RestartWithoutCapacityQueuesAtHead) {
   cluster.Join("b", 1, /*incarnation=*/2);
   EXPECT_EQ(cluster.State(job), v1::STARTING);
   EXPECT_EQ(cluster.Get(job).generation(), 2u);
-}
-
-TEST(Lifecycle, FailsWhenRestartLimitIsReached) {
-  Harness cluster;
-  cluster.Join("a");
-  v1::JobSpec spec = MakeSpec(1);
-  spec.mutable_restart()->set_max(1);
-  const std::string job = cluster.Submit(spec);
-  cluster.ExitAll(job, ExitWith(3));
-  EXPECT_EQ(cluster.State(job), v1::STARTING);
-  cluster.ExitAll(job, ExitWith(4));
-  const v1::Job failed = cluster.Get(job);
-  EXPECT_EQ(failed.state(), v1::FAILED);
-  EXPECT_EQ(failed.reason(), reasons::kRankFailed);
-  EXPECT_EQ(failed.exit_code(), 4);
-  EXPECT_EQ(failed.past_failures_size(), 2);
-  EXPECT_THAT(failed.message(), HasSubstr("restart limit reached (restart.max: 1)"));
-}
-
-TEST(Lifecycle, SameFailureTwiceWithoutStepEndsJob) {
-  Harness cluster;
-  cluster.Join("a");
-  const std::string job = cluster.Submit(MakeSpec(1));
-  cluster.ExitAll(job, ExitWith(3));
-  cluster.ExitAll(job, ExitWith(3));
-  const v1::Job failed = cluster.Get(job);
-  EXPECT_EQ(failed.state(), v1::FAILED);
-  EXPECT_EQ(failed.reason(), reasons::kRepeatedFailure);
-  EXPECT_EQ(failed.exit_code(), 3);
-}
-
-TEST(Lifecycle, SameFailureTwiceWithStepBetweenRestarts) {
-  Harness cluster;
-  cluster.Join("a");
-  const std::string job = cluster.Submit(MakeSpec(1));
-  cluster.ExitAll(job, ExitWith(3));
-  v1::RankReport progress = Harness::MakeReport(0, v1::CONNECTED);
-  progress.mutable_progress()->set_step(10);
-  cluster.Report("a", job, progress);
-  cluster.ExitAll(job, ExitWith(3));
-  EXPECT_EQ(cluster.State(job), v1::STARTING);
-  EXPECT_EQ(cluster.Get(job).generation(), 3u);
 }
 
 TEST(Lifecycle, ReportsSkippedSteps) {

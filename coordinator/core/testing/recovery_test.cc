@@ -46,6 +46,36 @@ TEST(Recovery, RunningJobIsAdopted) {
   EXPECT_EQ(cluster.Get(job).generation(), 1u);
 }
 
+TEST(Recovery, FinishedJobKeepsProgress) {
+  Harness cluster;
+  cluster.Join("a");
+  const std::string job = cluster.Submit(MakeSpec(1));
+  v1::RankReport report = Harness::MakeReport(0, v1::EXITED);
+  report.mutable_progress()->set_step(20);
+  report.mutable_progress()->set_total_steps(20);
+  report.mutable_progress()->set_loss(0.25);
+  report.mutable_progress()->set_epoch(2);
+  *report.mutable_exit() = ExitWith(0);
+  cluster.Report("a", job, report);
+  ASSERT_EQ(cluster.State(job), v1::SUCCEEDED);
+  cluster.Restart();
+  EXPECT_EQ(cluster.Get(job).progress().SerializeAsString(), report.progress().SerializeAsString());
+}
+
+// A commit for each report would cost too much with thousands of jobs.
+TEST(Recovery, ProgressAloneIsNotWritten) {
+  Harness cluster;
+  cluster.Join("a");
+  const std::string job = cluster.Submit(MakeSpec(1));
+  cluster.BringUp(job);
+  v1::RankReport report = Harness::MakeReport(0, v1::CONNECTED);
+  report.mutable_progress()->set_step(5);
+  EXPECT_TRUE(cluster.Report("a", job, report).writes.empty());
+  ASSERT_TRUE(cluster.Requeue(job).ok());
+  cluster.Restart();
+  EXPECT_EQ(cluster.Get(job).progress().step(), 5u) << "as of the latest transition";
+}
+
 TEST(Recovery, NodesWithRanksGetFreshLease) {
   Harness cluster;
   cluster.Join("a");
