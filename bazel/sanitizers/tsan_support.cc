@@ -1,10 +1,11 @@
-// Support for TSan builds: options, suppressions and annotations of Abseil's synchronization. The
-// system's Abseil is not instrumented, so without annotations all data guarded by an absl::Mutex
-// would seem to race. The functions below replace Abseil's, annotate the operation and call the
-// originals.
+// Support for TSan builds: options, suppressions and annotations of Abseil's synchronization and
+// reference counts. The system's Abseil is not instrumented, so without annotations all data guarded
+// by an absl::Mutex would seem to race. The functions below replace Abseil's, annotate the operation
+// and call the originals.
 #include <dlfcn.h>
 #include <sanitizer/tsan_interface.h>
 
+#include "absl/status/status.h"
 #include "absl/synchronization/mutex.h"
 #include "absl/synchronization/notification.h"
 #include "absl/time/time.h"
@@ -125,6 +126,13 @@ bool CondVar::WaitWithTimeout(Mutex* mutex, Duration timeout) {
 bool CondVar::WaitWithDeadline(Mutex* mutex, Time deadline) {
   return absl::Wait<bool>(mutex, ABSEIL("7CondVar16WaitWithDeadlineEPNS0_5MutexENS0_4TimeE"), this,
                           mutex, deadline);
+}
+
+// The last thread deletes what the others have released.
+void Status::UnrefNonInlined(uintptr_t rep) {
+  __tsan_release(reinterpret_cast<void*>(rep));
+  __tsan_acquire(reinterpret_cast<void*>(rep));
+  CallReal<void>("_ZN4absl7debian36Status15UnrefNonInlinedEm", rep);
 }
 
 void Notification::Notify() {
