@@ -46,6 +46,7 @@ class TileWeightsGradient {
   }
 
   void Run() {
+    if (tiles_.size() == 0) return;
     if (tiles_.begin > 0) dbias_ = nullptr;
     if (dbias_ != nullptr) {
       const int64_t end = Smaller(sums_.out_channels, panels_.end * kPanelWidth);
