@@ -318,7 +318,7 @@ class SharedCheckpointTest(unittest.TestCase):
         job = self.cluster.run(shell_spec("share", script, nodes=2, restart={"max": 1}))
         self.assertEqual((job["state"], int(job["generation"])), ("SUCCEEDED", 2), job)
         directory = str(self.shared / job["job_id"])
-        self.assertEqual(job["checkpoint"], {"dir": directory, "shared": True})
+        self.assertEqual((job["checkpoint"]["dir"], job["checkpoint"]["shared"]), (directory, True))
         for rank in range(2):
             log = self.cluster.muster("logs", job["job_id"], "--rank", rank).stdout
             self.assertIn(f"{directory} 1\n", log)

@@ -1,5 +1,6 @@
 """Restarts of command jobs, and what survives a restart of the coordinator."""
 
+import contextlib
 import json
 import os
 import signal
@@ -53,11 +54,12 @@ class LostNodeTest(unittest.TestCase):
             cluster.workers["node-1"].kill()
             for pid, _ in cluster.processes():
                 if pid not in (cluster.coordinator.pid, cluster.workers["node-2"].pid):
-                    os.kill(pid, signal.SIGKILL)
+                    with contextlib.suppress(ProcessLookupError):  # ended with its shim
+                        os.kill(pid, signal.SIGKILL)
             finished = cluster.wait(job)
             self.assertEqual((finished["state"], int(finished["restarts"])), ("SUCCEEDED", 1), finished)
             self.assertEqual(finished["first_failure"]["reason"], "NodeLost")
-            self.assertNotIn("restarts_used", finished)
+            self.assertEqual(int(finished["restarts_used"]), 0)
 
 
 class CoordinatorTest(unittest.TestCase):

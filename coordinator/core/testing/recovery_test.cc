@@ -314,7 +314,7 @@ TEST(Recovery, DropsTextOfOldFailures) {
   const std::string job = cluster.Submit(spec);
   for (int i = 0; i <= 20; ++i) {
     v1::ExitInfo exit = ExitWithText(100, "what went wrong");
-    exit.set_exit_code(i + 1);  // differs, so that no failure repeats
+    exit.set_exit_code(i + 1);
     cluster.ReportExit("a", job, 0, exit);
     cluster.Run(absl::Seconds(3), {"a"});
   }
