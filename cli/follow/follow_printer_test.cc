@@ -131,12 +131,12 @@ TEST_F(FollowPrinterTest, PrintsCheckpointWithTheResult) {
   v1::Job job = At(v1::SUCCEEDED, 1, 80);
   job.mutable_summary()->set_checkpoint("/c/step-00000080");
   job.mutable_checkpoint()->set_node("node-1");
-  PrintResult(job, /*quiet_out=*/true, console_);
+  PrintResult(job, /*quiet_out=*/true, /*output_shown=*/true, console_);
   EXPECT_THAT(Taken(), HasSubstr("\ncheckpoint: /c/step-00000080 on node-1\n"));
   job.set_state(v1::FAILED);
   job.mutable_checkpoint()->set_dir("/c");
   job.mutable_checkpoint()->set_step(60);
-  PrintResult(job, /*quiet_out=*/true, console_);
+  PrintResult(job, /*quiet_out=*/true, /*output_shown=*/true, console_);
   EXPECT_THAT(Taken(), HasSubstr("newest checkpoint: step 60 in /c on node-1\n"));
 }
 

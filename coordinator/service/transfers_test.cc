@@ -192,6 +192,8 @@ TEST_F(TransfersTest, ClientIsToldWhenTheWorkerDisconnects) {
   StartJob();
   ExecClient client(*cluster_, Start("hello"));
   ExecWorker worker(*worker_, NextOpenExec().transfer());
+  worker.SendOut("x");
+  EXPECT_EQ(client.Next().stdout_data(), "x");  // the coordinator knows the worker's stream
   worker.Cancel();
   const grpc::Status broken = client.Finish();
   EXPECT_EQ(broken.error_code(), grpc::StatusCode::UNAVAILABLE);

@@ -44,7 +44,7 @@ _OPTIONAL = re.compile("|".join((
     r"(?:(?:starting|running): )?generation \d",
     # Progress, as `run` and `local` print it without a terminal, and as `why` does.
     r"(?:Progress: )?(?:loading-data|connecting|training|checkpointing|evaluating|finished)",
-    r"(?:Progress: )?(?:(?:checkpointing|evaluating|finished) )?step N/\d+(?: epoch #/\d+)?(?: loss #)?"
+    r"(?:Progress: )?(?:(?:checkpointing|evaluating|finished) )?step N/\d+(?: epoch #/(?:\d+|#))?(?: loss #)?"
     r"(?: accuracy #)?(?: N images/s)?(?: TIME left)?",
     # A rank that lost its peer may be stopped before it reports that.
     r"0\| RuntimeError: \[\S*gloo/transport/tcp/pair\.cc:\d+\] .*",
