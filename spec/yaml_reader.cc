@@ -142,7 +142,7 @@ void YamlReader::AddUnknownField(const YAML::Mark& mark,
   AddError(mark, UnknownField(message, where, name));
   unread_.sections.push_back(where);
   const std::string meant = MeantField(message, where, name);
-  if (!meant.empty()) unread_.paths.push_back(meant);
+  if (!meant.empty() && read_.count(meant) == 0) unread_.paths.push_back(meant);
 }
 
 void YamlReader::ReadField(const YAML::Node& node, const std::string& where,
@@ -151,7 +151,12 @@ void YamlReader::ReadField(const YAML::Node& node, const std::string& where,
   const size_t inner = unread_.paths.size() + unread_.sections.size();
   ReadValue(node, where, field, message);
   const bool deeper = unread_.paths.size() + unread_.sections.size() > inner;
-  if (errors_.size() > errors && !deeper) unread_.paths.push_back(where);
+  if (errors_.size() == errors) {
+    read_.insert(where);
+    std::erase(unread_.paths, where);  // not meant by a misspelling, after all
+  } else if (!deeper) {
+    unread_.paths.push_back(where);
+  }
 }
 
 void YamlReader::ReadValue(const YAML::Node& node, const std::string& where,

@@ -2,6 +2,7 @@
 #ifndef MUSTER_SPEC_YAML_READER_H_
 #define MUSTER_SPEC_YAML_READER_H_
 
+#include <set>
 #include <string>
 #include <vector>
 
@@ -86,6 +87,7 @@ class YamlReader {
   int layer_depth_ = 0;  // limited, because an anchor may contain itself
   std::vector<std::string> errors_;
   UnreadFields unread_;
+  std::set<std::string> read_;  // paths of the fields that were read
 };
 
 // Sets a field from a value in the spec's syntax: "3", "25MiB", "{max: 3}". INVALID_ARGUMENT if the

@@ -7,6 +7,11 @@ import urllib.request
 from tests.support.cluster import Cluster, shell_spec, wait_until
 from tests.support.users import UsersCluster
 
+
+def metrics(cluster):
+    with urllib.request.urlopen(f"http://{cluster.http}/metrics", timeout=10) as page:
+        return page.read().decode()
+
 WRITE = ("mkdir -p out/deep; printf %s $RANK-weights > out/model.pt; ln -s model.pt out/latest; "
          "printf x > out/deep/x; head -c 3000000 /dev/urandom > out/large; ln -s /etc/hostname escape")
 
@@ -130,8 +135,7 @@ class RemoveTest(unittest.TestCase):
             wait_until(lambda: any(n.get("state") == "LOST" for n in cluster.nodes()), 20, "node-2 lost")
             row = next(line for line in cluster.muster("node", "list").stdout.splitlines() if "LOST" in line)
             self.assertEqual(row.split()[:4], ["node-2", "LOST", "2", "0"])  # no free slots
-            with urllib.request.urlopen(f"http://{cluster.http}/metrics") as page:
-                self.assertIn("\nmuster_slots 2\n", page.read().decode())
+            wait_until(lambda: "\nmuster_slots 2\n" in metrics(cluster), 10, "only the slots of node-1 are counted")
             self.assertEqual(cluster.muster("node", "remove", "node-2").stdout, "node-2 removed\n")
             self.assertEqual([n["name"] for n in cluster.nodes()], ["node-1"])
             cluster.coordinator.kill()

@@ -139,7 +139,7 @@ class FilesTest(unittest.TestCase):
         result = self.muster("run", "--workdir", "~", "--", "/usr/bin/env", env={"HOME": folder})
         self.assertIn(f"PWD={folder}\n", result.stdout)
         result = self.muster("run", "--set", "workdir=~", "--", "/bin/true", status=78)
-        self.assertIn("use --workdir '~'", result.stderr)
+        self.assertIn("workdir: must be an absolute path on the node, not '~'", result.stderr)
 
         result = self.muster("run", "--", "/usr/bin/env")
         variables = dict(line.split("=", 1) for line in result.stdout.splitlines() if "=" in line)

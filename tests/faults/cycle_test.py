@@ -40,8 +40,7 @@ class CycleTestCase(unittest.TestCase):
         kinds = [
             lambda: training_spec("train", max_steps=100000, grace_period="1s", resources={
                 "nodes": 2, "ranks_per_node": self.random.choice((1, 2))}),
-            lambda: training_spec("checkpoints", max_steps=100000, grace_period="1s", checkpoint={
-                "dir": str(self.cluster.directory / "checkpoints"), "every_steps": 20},
+            lambda: training_spec("checkpoints", max_steps=100000, grace_period="1s", checkpoint={"every_steps": 20},
                 resources={"nodes": 1, "ranks_per_node": 2}),
             lambda: shell_spec("quick", "exec sleep 1000", nodes=2, ranks=2, grace_period="1s"),
             lambda: shell_spec("stubborn", "trap '' TERM; sleep 1000 & while true; do sleep 0.05; done", nodes=2,

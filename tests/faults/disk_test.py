@@ -77,7 +77,7 @@ class DiskTest(unittest.TestCase):
             cluster.coordinator.stop()
 
     def test_worker_recovers_from_full_disk(self):
-        """A job that fills the disk with its log keeps running; a new one fails with the reason; space fixes it."""
+        """A job that fills the disk with its log keeps running; a new one names the reason and starts when there is space."""
         with Cluster() as cluster:
             mounts, folder = self.disk(cluster, "node-1", "8m")
             worker = cluster.start_worker("node-1", slots=1, prefix=mounts.prefix())
@@ -87,15 +87,16 @@ class DiskTest(unittest.TestCase):
             wait_until(lambda: "of its logs could not be written" in worker.log(), 10, "the worker to report it")
 
             fill(folder)
-            result = cluster.muster("run", cluster.write_spec(shell_spec("late", "true")), check=False)
-            self.assertNotIn(result.returncode, (0, 124), result.stderr)
-            self.assertIn("No space left on device", result.stderr)
-            self.assertIn("node-1", result.stderr)
+            late = cluster.submit(shell_spec("late", "true"))
+            wait_until(lambda: "attempt 3 of 10 follows" in cluster.get(late)["message"], 20, "the job to be delayed")
+            failure = cluster.get(late)["first_failure"]
+            self.assertEqual((failure["reason"], failure["node"]), ("LaunchFailed", "node-1"))
+            self.assertIn("No space left on device", failure["message"])
 
             (folder / "filler").unlink()
             for log in folder.glob(f"jobs/{finished['job_id']}/logs/*/*.stdout"):
                 os.truncate(log, 0)
-            self.assertEqual(cluster.run(shell_spec("good", "true"))["state"], "SUCCEEDED")
+            self.assertEqual(cluster.wait(late)["state"], "SUCCEEDED")
             self.assertEqual([n["state"] for n in cluster.nodes()], ["READY"])
             worker.stop()
 
