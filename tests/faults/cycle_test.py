@@ -132,9 +132,10 @@ class CycleTestCase(unittest.TestCase):
                 for path in files_below(self.cluster.directory / name, without=("logs",))}
 
     def may_stay(self, path, jobs):
-        """Return whether the path may remain: a job's folder, and the two where its program may leave files."""
+        """Return whether the path may remain: a job's folder, what its program may leave, and what `cp` needs."""
         parts = path.split("/")
-        return parts[1] == "jobs" and parts[2] in jobs and (len(parts) == 3 or parts[3] in ("work", "checkpoint"))
+        kept = ("work", "checkpoint", "launch.pb")
+        return parts[1] == "jobs" and parts[2] in jobs and (len(parts) == 3 or parts[3] in kept)
 
 
 class CycleTest(CycleTestCase):
