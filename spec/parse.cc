@@ -120,7 +120,7 @@ void ReadOverride(absl::string_view path, absl::string_view value, YamlReader& r
   }
 }
 
-// What could be read of a spec.
+// The fields of a spec that could be read, and the errors in the others.
 struct Reading {
   v1::JobSpec spec;
   std::vector<std::string> errors;

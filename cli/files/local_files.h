@@ -30,7 +30,7 @@ class LocalFiles {
 
   // By place.
   const std::map<std::string, LocalFile>& files() const { return files_; }
-  // What was left out of folders, with the reasons.
+  // Paths that were left out of folders, with the reasons.
   const std::vector<std::string>& skipped() const { return skipped_; }
 
  private:

@@ -74,7 +74,7 @@ class Console {
   std::string live_ ABSL_GUARDED_BY(mutex_);
   const void* live_writer_ ABSL_GUARDED_BY(mutex_) = nullptr;
   bool drawn_ ABSL_GUARDED_BY(mutex_) = false;  // status_ or live_ is on the terminal
-  // Of stdout and of stderr: text that ended within a line.
+  // Unfinished lines of stdout and of stderr.
   struct Unfinished {
     bool exists = false;
     const void* writer = nullptr;

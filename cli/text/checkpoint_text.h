@@ -12,7 +12,7 @@ namespace muster::cli {
 // job has succeeded, "newest checkpoint: step 60 in /c on node-1". Empty if there is none.
 std::string CheckpointText(const v1::Job& job);
 
-// What the newest generation resumed from: "resumes from step 60 of job mnist-x7k2,
+// The checkpoint that the newest generation resumed from: "resumes from step 60 of job mnist-x7k2,
 // /c/step-00000060", or, if the job wrote it itself, "resumes from step 60". Empty: from nothing.
 std::string ResumeText(const v1::Job& job);
 

@@ -19,7 +19,7 @@ namespace {
 
 // A job id is a name, a dash and five characters.
 constexpr size_t kJobIdLength = limits::kNameLength + 6;
-// Of a terminal, in characters; the kernel stores 16 bits.
+// Maximum rows and columns of a terminal; the kernel stores 16 bits.
 constexpr uint32_t kLongestSide = 65535;
 constexpr int kLastSignal = 64;
 constexpr size_t kExecCommandBytes = 128 << 10;

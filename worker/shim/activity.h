@@ -10,7 +10,7 @@
 
 namespace muster::shim {
 
-// Of one process, with its finished threads and children.
+// Totals of one process, with its finished threads and children.
 struct ProcessCounters {
   uint64_t io_bytes = 0;  // read and written through system calls and memory maps
   uint64_t cpu_ms = 0;    // of the process alone

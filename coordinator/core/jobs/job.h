@@ -77,7 +77,7 @@ struct Job {
   std::optional<absl::Time> not_before;
   // Skipped steps as of the newest LossScaleLowered event.
   uint64_t reported_skipped_steps = 0;
-  // Of the spec as submitted; empty in jobs of older stores.
+  // Digest of the spec as submitted; empty in jobs of older stores.
   std::string submitted_digest;
   std::map<Generation, v1::GenerationRecord> past;
   std::deque<v1::JobEvent> events;  // oldest first

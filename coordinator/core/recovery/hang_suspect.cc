@@ -69,7 +69,7 @@ absl::string_view NameOf(absl::string_view operation) {
   return absl::StartsWith(operation, "@") ? "a collective" : operation;
 }
 
-// What the evidence shows of one rank.
+// The evidence about one rank, interpreted.
 struct View {
   const SilentRank* rank = nullptr;
   bool halted = false;  // stopped or gone

@@ -15,7 +15,7 @@ namespace {
 
 // How long the inspections of all nodes may take: the limit of a shim's inspection.
 constexpr absl::Duration kInspectionTime = absl::Seconds(4);
-// Of all ranks of a job, so that a reply with all of them stays far below gRPC's message limit.
+// Total size of the stacks in a reply, far below gRPC's message limit.
 constexpr size_t kAllStackBytes = 1 << 20;
 
 absl::Duration TimeoutOf(const Job& job) { return FromProto(job.spec().hang_timeout()); }

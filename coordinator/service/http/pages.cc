@@ -48,7 +48,7 @@ std::string Badge(const std::string& name) {
   return absl::StrCat("<span class=\"", absl::AsciiStrToLower(name), "\">", name, "</span>");
 }
 
-// Of a command, only the values that it has reported.
+// For a command, only the values that it has reported.
 std::string ProgressCell(const v1::Job& job) {
   if (!job.has_progress()) return "";
   const v1::Progress& p = job.progress();

@@ -11,7 +11,7 @@
 
 namespace muster::agent {
 
-// What a transfer uses of the server that owns it.
+// The part of the server that its transfers use.
 struct TransferHost {
   EventLoop& loop;
   v1::WorkerService::Stub& stub;

@@ -131,8 +131,9 @@ struct RankEnvironment {
   std::string progress_file;  // for lines of `step=… loss=…`
 };
 
-// What ranks inherit of the worker's environment. The worker's own settings (MUSTER_*) are never
-// inherited, except MUSTER_CUDA_LIBRARY_PATH, which ranks need to find NVIDIA's libraries.
+// The variables of the worker's environment that ranks inherit. The worker's own settings
+// (MUSTER_*) are never inherited, except MUSTER_CUDA_LIBRARY_PATH, which ranks need to find
+// NVIDIA's libraries.
 Variables InheritedVariables(const char* const* environment, Inherit inherit);
 
 // The environment as NAME=value entries. Later sources override earlier ones: inherited, defaults,
