@@ -61,8 +61,8 @@ std::string RunPySpy(pid_t pid) {
   return output;
 }
 
-// What the main thread waits in by its innermost function. For a thread that has been traced
-// before: it is in restart_syscall, whose kernel entry does not show what it continues.
+// Classifies the wait of the main thread by its innermost function. For a thread that has been
+// traced before: it is in restart_syscall, whose kernel entry does not show what it continues.
 std::string FromFunction(const std::string& stack) {
   constexpr char kHeader[] = "main thread:\n";
   const size_t header = stack.find(kHeader);

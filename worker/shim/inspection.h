@@ -1,4 +1,4 @@
-// What a shim finds out about its silent rank, and the file in which its worker reads it.
+// The findings of a shim about its silent rank, and the file in which its worker reads them.
 #ifndef MUSTER_WORKER_SHIM_INSPECTION_H_
 #define MUSTER_WORKER_SHIM_INSPECTION_H_
 
@@ -10,7 +10,7 @@ namespace muster::shim {
 struct Inspection {
   std::string state = "gone";  // running, sleeping, disk, stopped, zombie, gone
   double cpu_ratio = 0;        // CPU seconds per second of the rank's processes
-  // What the main thread waits in: futex, sleep, socket, poll, pipe, file; empty: not known.
+  // Kind of the main thread's wait: futex, sleep, socket, poll, pipe, file; empty: not known.
   std::string waits_in;
   // A header line per thread ("main thread…", "thread…"), then its frames, indented and innermost
   // first. Printable ASCII; empty if stacks cannot be read.
