@@ -28,6 +28,13 @@ constexpr absl::Duration kKeepalive = absl::Minutes(5);
 // Submissions are retried longer: after giving up, the user does not know whether the job exists.
 constexpr absl::Duration kSubmitPatience = absl::Seconds(15);
 
+// The cause in an error of gRPC such as "failed to connect to all addresses; last error: UNKNOWN:
+// ipv4:127.0.0.1:7070: Failed to connect to remote host: Connection refused".
+std::string LastCause(const std::string& message) {
+  const size_t colon = message.rfind(": ");
+  return colon == std::string::npos ? message : message.substr(colon + 2);
+}
+
 int Milliseconds(absl::Duration duration) {
   return static_cast<int>(absl::ToInt64Milliseconds(duration));
 }
@@ -86,9 +93,18 @@ class ClusterClient::Impl {
         const absl::Status explained = Explain(status, stop);
         if (absl::IsUnauthenticated(explained)) return explained;
       }
-      if (!again || !stop.SleepFor(pause)) return Explain(status, stop);
+      if (!again || !Pause(pause, stop)) return Explain(status, stop);
       pause = std::min(2 * pause, kLongestPause);
     }
+  }
+
+  bool Pause(absl::Duration pause, Stopper& stopper) {
+    // gRPC connects only while a thread waits for the channel, otherwise with delays of 5 s.
+    if (channel_->GetState(/*try_to_connect=*/true) == GRPC_CHANNEL_READY) {
+      return stopper.SleepFor(pause);
+    }
+    channel_->WaitForConnected(absl::ToChronoTime(absl::Now() + pause));
+    return !stopper.stopped();
   }
 
   template <typename Message>
@@ -118,7 +134,7 @@ class ClusterClient::Impl {
           security::Explain(FromGrpcStatus(status), options_.security, options_.address);
       if (!absl::IsUnavailable(reason)) return reason;
       return absl::UnavailableError(absl::StrCat(
-          "no coordinator at ", options_.address, " (", status.error_message(), ")",
+          "no coordinator at ", options_.address, " (", LastCause(status.error_message()), ")",
           answered_ ? "" : "; set --coordinator or MUSTER_COORDINATOR to another address"));
     }
     if (status.error_code() == grpc::StatusCode::DEADLINE_EXCEEDED &&
@@ -144,8 +160,13 @@ ClusterClient::ClusterClient(Options options) : impl_(std::make_unique<Impl>(std
 
 ClusterClient::~ClusterClient() = default;
 
+bool ClusterClient::Pause(absl::Duration pause, Stopper& stopper) {
+  return impl_->Pause(pause, stopper);
+}
+
 absl::StatusOr<v1::SubmitJobResponse> ClusterClient::SubmitJob(v1::SubmitJobRequest request) {
-  request.set_protocol_version(kProtocolVersion);
+  // Coordinators of the version before understand the request, too.
+  request.set_protocol_version(kOldestProtocolVersion);
   if (request.idempotency_key().empty()) request.set_idempotency_key(NewIdempotencyKey());
   // If there is no connection, nothing was submitted: fail early.
   const absl::StatusOr<v1::GetVersionResponse> version = GetVersion();
@@ -192,6 +213,12 @@ absl::StatusOr<v1::Job> ClusterClient::RequeueJob(const std::string& job_id) {
   return impl_->Call(&v1::ClusterService::Stub::RequeueJob, request, impl_->options().patience);
 }
 
+absl::StatusOr<v1::Job> ClusterClient::CheckpointJob(const std::string& job_id) {
+  v1::CheckpointJobRequest request;
+  request.set_job_id(job_id);
+  return impl_->Call(&v1::ClusterService::Stub::CheckpointJob, request, impl_->options().patience);
+}
+
 absl::Status ClusterClient::RemoveJob(const std::string& job_id) {
   v1::RemoveJobRequest request;
   request.set_job_id(job_id);
@@ -232,6 +259,11 @@ absl::Status ClusterClient::RemoveNode(const std::string& name) {
   request.set_name(name);
   return impl_->Call(&v1::ClusterService::Stub::RemoveNode, request, impl_->options().patience)
       .status();
+}
+
+absl::StatusOr<v1::RecoverJobsResponse> ClusterClient::RecoverJobs(
+    const v1::RecoverJobsRequest& request) {
+  return impl_->Call(&v1::ClusterService::Stub::RecoverJobs, request, impl_->options().patience);
 }
 
 absl::StatusOr<v1::ListNodesResponse> ClusterClient::ListNodes() {

@@ -47,6 +47,10 @@ class ClusterClient {
   explicit ClusterClient(Options options);
   ~ClusterClient();
 
+  // Waits before a call is repeated, at most until the coordinator is reachable again. Returns
+  // false if `stopper` is stopped.
+  bool Pause(absl::Duration pause, Stopper& stopper);
+
   // The request's idempotency key makes retries safe; a random key is used if the request has none.
   absl::StatusOr<v1::SubmitJobResponse> SubmitJob(v1::SubmitJobRequest request);
   // Returns CANCELLED once `stopper`, if given, is stopped.
@@ -57,6 +61,7 @@ class ClusterClient {
   absl::StatusOr<v1::Job> HoldJob(const std::string& job_id);
   absl::StatusOr<v1::Job> ReleaseJob(const std::string& job_id);
   absl::StatusOr<v1::Job> RequeueJob(const std::string& job_id);
+  absl::StatusOr<v1::Job> CheckpointJob(const std::string& job_id);
   absl::Status RemoveJob(const std::string& job_id);
   absl::StatusOr<v1::ListNodesResponse> ListNodes();
   absl::StatusOr<v1::Node> GetNode(const std::string& name);
@@ -64,6 +69,7 @@ class ClusterClient {
   absl::StatusOr<v1::Node> UncordonNode(const std::string& name);
   absl::StatusOr<v1::Node> DrainNode(const std::string& name, const std::string& reason);
   absl::Status RemoveNode(const std::string& name);
+  absl::StatusOr<v1::RecoverJobsResponse> RecoverJobs(const v1::RecoverJobsRequest& request);
   absl::StatusOr<v1::GetVersionResponse> GetVersion();
   absl::StatusOr<v1::FindMissingFilesResponse> FindMissingFiles(
       const v1::FindMissingFilesRequest& request);

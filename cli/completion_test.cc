@@ -29,7 +29,7 @@ class CompletionTest : public ::testing::Test {
     copy.add_option("DEST", text_, "To");
     Verb& run = AddVerb(*program_, "run", kJobVerbs, {.summary = "Run", .usage = ""});
     run.add_option("FILE", text_, "Spec");
-    run.add_option("--set", texts_, "Fields")->type_name("FIELD=VALUE")->expected(1)->take_all();
+    run.add_option("--set", texts_, "Fields")->type_name("FIELD=VALUE");
     Verb& node = AddVerb(*program_, "node", kNodeVerbs, {.summary = "Nodes", .usage = ""});
     Verb& drain = AddVerb(node, "drain", kNodeVerbs, {.summary = "Drain", .usage = ""});
     drain.add_option("NODE", texts_, "Which");

@@ -59,9 +59,11 @@ void AddLogsVerb(CLI::App& app, Context& context);
 void AddWhyVerb(CLI::App& app, Context& context);
 void AddWaitVerb(CLI::App& app, Context& context);
 void AddControlVerbs(CLI::App& app, Context& context);  // cancel, hold, release, requeue, rm
+void AddCheckpointVerb(CLI::App& app, Context& context);
 void AddExecVerb(CLI::App& app, Context& context);
 void AddCopyVerb(CLI::App& app, Context& context);  // cp
 void AddNodeVerbs(CLI::App& app, Context& context);
+void AddAdminVerbs(CLI::App& app, Context& context);
 void AddSpecVerbs(CLI::App& app, Context& context);
 void AddExplainPlanVerb(CLI::App& spec, Context& context);
 void AddCompletionVerb(CLI::App& app, Context& context);

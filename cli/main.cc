@@ -37,12 +37,21 @@ std::string FullName(const CLI::App& app) {
              : absl::StrCat(FullName(*app.get_parent()), " ", app.get_name());
 }
 
+// "unexpected argument 'train.py'", with a remedy for a verb that takes a command.
+std::string UnexpectedArgument(const CLI::App& verb, const std::string& word) {
+  const auto* const described = dynamic_cast<const Verb*>(&verb);
+  const bool takes_command =
+      described != nullptr && absl::StrContains(described->manual().usage, "-- CMD");
+  return absl::StrCat("unexpected argument ", Quoted(word),
+                      takes_command ? "; a command starts after `--`" : "");
+}
+
 // "'kill' is not a verb; did you mean 'cancel'?", "--grce is not an option; did you mean --grace?".
 std::string Unexpected(const CLI::App& program, const CLI::App& verb) {
   for (const std::string& word : program.remaining(/*recurse=*/true)) {
     if (!absl::StartsWith(word, "-")) {
       const bool group = !verb.get_subcommands([](const CLI::App*) { return true; }).empty();
-      return group ? UnknownVerb(verb, word) : absl::StrCat("unexpected argument ", Quoted(word));
+      return group ? UnknownVerb(verb, word) : UnexpectedArgument(verb, word);
     }
     std::vector<std::string> options;
     for (const CLI::App* app = &verb; app != nullptr; app = app->get_parent()) {

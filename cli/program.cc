@@ -55,10 +55,12 @@ void DeclareVerbs(CLI::App& program, Context& context) {
   AddWhyVerb(program, context);
   AddWaitVerb(program, context);
   AddControlVerbs(program, context);
+  AddCheckpointVerb(program, context);
   AddExecVerb(program, context);
   AddCopyVerb(program, context);
   AddExperimentVerb(program, context);
   AddNodeVerbs(program, context);
+  AddAdminVerbs(program, context);
   AddSpecVerbs(program, context);
   AddCompletionVerb(program, context);
   AddHelpVerb(program, context);

@@ -6,6 +6,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
+#include "cli/files/script.h"
 #include "common/nearest.h"
 
 namespace muster::cli {
@@ -49,12 +50,14 @@ constexpr Synonym kSynonyms[] = {
     {"resume", "release"},
     {"retry", "rerun"},
     {"rm", "node remove"},
+    {"save", "checkpoint"},
     {"sbatch", "submit"},
     {"scancel", "cancel"},
     {"shell", "exec"},
     {"show", "describe"},
     {"show", "node describe"},
     {"sinfo", "node list"},
+    {"snapshot", "checkpoint"},
     {"squeue", "list"},
     {"srun", "run"},
     {"ssh", "exec"},
@@ -108,6 +111,10 @@ std::string InGroup(const CLI::App& app, const std::string& word) {
 }  // namespace
 
 std::string UnknownVerb(const CLI::App& app, const std::string& word) {
+  if (const std::string command = CommandFor(word); !command.empty()) {
+    return absl::StrCat(Quoted(word), " is not a verb; to run it, use `muster local -- ", command,
+                        "`");
+  }
   const std::string lower = absl::AsciiStrToLower(word);
   std::string meant = BySynonym(app, lower);
   if (meant.empty()) meant = InGroup(app, lower);

@@ -36,6 +36,11 @@ TEST_F(SuggestionsTest, KnowsMisspellings) {
   EXPECT_EQ(Suggested("desc"), "'desc' is not a verb; did you mean 'describe'?");
 }
 
+TEST_F(SuggestionsTest, KnowsScripts) {
+  EXPECT_EQ(Suggested("train.py"),
+            "'train.py' is not a verb; to run it, use `muster local -- python3 train.py`");
+}
+
 TEST_F(SuggestionsTest, SuggestsNothingWithoutAReason) {
   EXPECT_EQ(Suggested("frobnicate"), "'frobnicate' is not a verb");
 }

@@ -177,6 +177,10 @@ bool IsCommonOption(const CLI::App& program, const CLI::Option& option) {
          &option != program.get_version_ptr();
 }
 
+CLI::Option* Repeatable(CLI::Option* option) {
+  return option->expected(1)->take_all()->allow_extra_args(false);
+}
+
 std::function<std::string(const std::string&)> OneOf(std::vector<std::string> words) {
   return [words = std::move(words)](const std::string& text) {
     if (std::find(words.begin(), words.end(), text) != words.end()) return std::string();

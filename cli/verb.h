@@ -49,6 +49,9 @@ std::unique_ptr<Verb> MakeProgram(Manual manual);
 // verb, and are read from the environment and the configuration file.
 bool IsCommonOption(const CLI::App& program, const CLI::Option& option);
 
+// Lets `option` be repeated, with one value each time: what follows the value is not part of it.
+CLI::Option* Repeatable(CLI::Option* option);
+
 // Validators for CLI11 with Muster's error messages. OneOf accepts the given words, AboveZero whole
 // numbers above 0.
 std::function<std::string(const std::string&)> OneOf(std::vector<std::string> words);

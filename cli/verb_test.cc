@@ -7,6 +7,7 @@
 namespace muster::cli {
 namespace {
 
+using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::Not;
 
@@ -62,6 +63,15 @@ TEST(VerbTest, AcceptsGlobalOptionsAfterTheVerb) {
   EXPECT_EQ(program.where, "away");
   EXPECT_EQ(program.goal, "there");
   EXPECT_TRUE(program.fast);
+}
+
+TEST(VerbTest, RepeatedOptionTakesOneValueEachTime) {
+  Program program;
+  std::vector<std::string> stops;
+  Repeatable(program.program->get_subcommand("walk")->add_option("--stop", stops, "Stops"));
+  program.program->parse("walk --stop a --stop=b there");
+  EXPECT_THAT(stops, ElementsAre("a", "b"));
+  EXPECT_EQ(program.goal, "there");
 }
 
 TEST(VerbTest, LastValueOfAGlobalOptionWins) {

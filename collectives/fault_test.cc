@@ -53,7 +53,7 @@ class FaultTest : public ::testing::TestWithParam<Backend> {
     options.store = &store_;
     options.interface_address = "127.0.0.1";
     options.connect_timeout = connect_timeout_;
-    options.timeout = timeout_;
+    options.timeout = rank == 0 ? timeout_ : timeout_ + delay_;
     if (options.backend == "nccl_levels") {
       options.backend = "nccl";
       options.hierarchical = "on";
@@ -103,10 +103,23 @@ class FaultTest : public ::testing::TestWithParam<Backend> {
     }
   }
 
+  void ExpectSurvivorsNameStoppedPeer() {
+    ExpectSurvivorsSucceed(RunWithVictim(SIGSTOP, [](Communicator&, const absl::Status& status) {
+      // Ranks that lose a peer which has timed out see a lost connection instead.
+      RETURN_IF_ERROR(Expect(absl::IsDeadlineExceeded(status) || absl::IsUnavailable(status),
+                             absl::StrCat("DEADLINE_EXCEEDED, not ", status.ToString())));
+      return Expect(PeerRankOf(status) == victim() &&
+                        absl::StrContains(status.message(), absl::StrCat("rank ", victim())),
+                    absl::StrCat("rank ", victim(), " in: ", status.ToString()));
+    }));
+  }
+
   FileKeyStore store_;
   NcclParts nccl_;  // of one rank, in its process
   absl::Duration connect_timeout_ = absl::Seconds(20);
   absl::Duration timeout_ = absl::Seconds(20);
+  // The other ranks notice a timeout this much later than rank 0, as if they waited for a core.
+  absl::Duration delay_;
 };
 
 TEST_P(FaultTest, NamesKilledPeerImmediately) {
@@ -122,14 +135,7 @@ TEST_P(FaultTest, NamesKilledPeerImmediately) {
 
 TEST_P(FaultTest, NamesStoppedPeerAfterTimeout) {
   timeout_ = absl::Milliseconds(800);
-  ExpectSurvivorsSucceed(RunWithVictim(SIGSTOP, [](Communicator&, const absl::Status& status) {
-    // Ranks that lose a peer which has timed out see a lost connection instead.
-    RETURN_IF_ERROR(Expect(absl::IsDeadlineExceeded(status) || absl::IsUnavailable(status),
-                           absl::StrCat("DEADLINE_EXCEEDED, not ", status.ToString())));
-    return Expect(PeerRankOf(status) == victim() &&
-                      absl::StrContains(status.message(), absl::StrCat("rank ", victim())),
-                  absl::StrCat("rank ", victim(), " in: ", status.ToString()));
-  }));
+  ExpectSurvivorsNameStoppedPeer();
 }
 
 TEST_P(FaultTest, AbortEndsWaitForStoppedPeer) {
@@ -209,6 +215,18 @@ INSTANTIATE_TEST_SUITE_P(
                       MakeBackend("nccl", {4}), MakeBackend("nccl_levels", {2, 2}),
                       MakeBackend("hierarchical", {2, 2}), MakeBackend("hierarchical", {1, 2})),
     NameOf);
+
+// Rank 0 waits for rank 1 or 2, which waits for the stopped rank 3.
+class LateReportTest : public FaultTest {};
+
+TEST_P(LateReportTest, NamesStoppedPeer) {
+  timeout_ = absl::Milliseconds(800);
+  delay_ = absl::Milliseconds(700);
+  ExpectSurvivorsNameStoppedPeer();
+}
+
+INSTANTIATE_TEST_SUITE_P(Backends, LateReportTest,
+                         ::testing::Values(MakeBackend("hierarchical", {2, 2})), NameOf);
 
 // Without this check, ranks that call different operations would reduce garbage.
 class ShmDisagreementTest : public ::testing::Test {};

@@ -11,12 +11,13 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
 #include "absl/synchronization/mutex.h"
-#include "absl/time/clock.h"
 #include "collectives/operation.h"
 #include "collectives/peer_status.h"
 #include "collectives/queued_communicator.h"
 #include "collectives/reduce.h"
+#include "common/deadline.h"
 #include "common/status.h"
+#include "common/steady_cond_var.h"
 
 namespace muster::collectives {
 namespace {
@@ -39,7 +40,7 @@ struct Group {
   explicit Group(size_t size) : members(size) {}
 
   absl::Mutex mutex;
-  absl::CondVar changed;
+  SteadyCondVar changed;
   std::vector<Member> members ABSL_GUARDED_BY(mutex);
   // Keyed by sender and receiver.
   std::map<std::pair<uint32_t, uint32_t>, std::deque<std::shared_ptr<Message>>> messages
@@ -139,7 +140,7 @@ class LoopbackCommunicator final : public QueuedCommunicator {
   template <typename Ready>
   absl::Status WaitForAll(absl::Duration timeout, const Ready& ready)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(group_->mutex) {
-    const absl::Time deadline = absl::Now() + timeout;
+    const Deadline deadline(timeout);
     for (;;) {
       std::vector<uint32_t> missing;
       for (uint32_t i = 0; i < size(); ++i) {
@@ -150,7 +151,7 @@ class LoopbackCommunicator final : public QueuedCommunicator {
       }
       if (missing.empty()) return absl::OkStatus();
       if (failed()) return failure();
-      if (group_->changed.WaitWithDeadline(&group_->mutex, deadline)) {
+      if (group_->changed.WaitUntil(&group_->mutex, deadline)) {
         return PeersMissing(name(), missing, timeout);
       }
     }
@@ -264,11 +265,11 @@ class LoopbackCommunicator final : public QueuedCommunicator {
   template <typename Ready>
   absl::Status WaitForPeer(uint32_t peer, const Ready& ready)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(group_->mutex) {
-    const absl::Time deadline = absl::Now() + timeout_;
+    const Deadline deadline(timeout_);
     while (!ready()) {
       if (failed()) return failure();
       if (group_->members[peer].gone) return PeerLost(group_->members[peer].lost_rank, "left");
-      if (group_->changed.WaitWithDeadline(&group_->mutex, deadline)) {
+      if (group_->changed.WaitUntil(&group_->mutex, deadline)) {
         return PeersMissing(name(), {job_rank(peer)}, timeout_);
       }
     }

@@ -8,7 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
-#include "absl/time/clock.h"
+#include "common/deadline.h"
 
 namespace muster::collectives {
 namespace {
@@ -25,7 +25,7 @@ std::vector<uint32_t> FindStalledRanks(const GroupOptions& options,
   };
   const uint32_t self = options.members[options.rank];
   options.store->Put(key(self), absl::StrJoin(waiting_for, ",")).IgnoreError();
-  const absl::Time deadline = absl::Now() + kSkew;
+  const Deadline deadline(kSkew);
   std::vector<uint32_t> stalled;
   std::set<uint32_t> seen = {self};
   std::vector<uint32_t> queue = waiting_for;
@@ -33,8 +33,7 @@ std::vector<uint32_t> FindStalledRanks(const GroupOptions& options,
     const uint32_t rank = queue.back();
     queue.pop_back();
     if (!seen.insert(rank).second) continue;
-    const absl::StatusOr<std::string> list =
-        options.store->Get(key(rank), std::max(deadline - absl::Now(), absl::ZeroDuration()));
+    const absl::StatusOr<std::string> list = options.store->Get(key(rank), deadline.left());
     if (!list.ok()) {
       stalled.push_back(rank);
       continue;

@@ -6,7 +6,7 @@
 
 #include "absl/base/thread_annotations.h"
 #include "absl/synchronization/mutex.h"
-#include "absl/time/time.h"
+#include "common/time.h"
 
 namespace muster::collectives {
 
@@ -20,19 +20,19 @@ class TokenBucket {
   TokenBucket(double bytes_per_second, size_t burst_bytes);
 
   // Sets the rate from `now` on; accrued tokens and debts are kept.
-  void SetRate(double bytes_per_second, absl::Time now) ABSL_LOCKS_EXCLUDED(mutex_);
+  void SetRate(double bytes_per_second, SteadyTime now) ABSL_LOCKS_EXCLUDED(mutex_);
 
   // Takes `bytes` tokens and returns the time at which the bytes may be sent: `now` or later.
-  absl::Time Take(size_t bytes, absl::Time now) ABSL_LOCKS_EXCLUDED(mutex_);
+  SteadyTime Take(size_t bytes, SteadyTime now) ABSL_LOCKS_EXCLUDED(mutex_);
 
  private:
-  void Refill(absl::Time now) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void Refill(SteadyTime now) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   const double burst_;
   absl::Mutex mutex_;
   double rate_ ABSL_GUARDED_BY(mutex_);
   double tokens_ ABSL_GUARDED_BY(mutex_);  // negative: debt
-  absl::Time refilled_ ABSL_GUARDED_BY(mutex_) = absl::InfinitePast();
+  SteadyTime refilled_ ABSL_GUARDED_BY(mutex_) = SteadyTime(-absl::InfiniteDuration());
 };
 
 }  // namespace muster::collectives

@@ -7,14 +7,14 @@ namespace {
 
 class TokenBucketTest : public ::testing::Test {
  protected:
-  absl::Time At(double seconds) const { return start_ + absl::Seconds(seconds); }
+  SteadyTime At(double seconds) const { return start_ + absl::Seconds(seconds); }
 
   // Returns the time in seconds at which `bytes` taken at `seconds` may be sent.
   double SendTime(TokenBucket& bucket, size_t bytes, double seconds) const {
     return absl::ToDoubleSeconds(bucket.Take(bytes, At(seconds)) - start_);
   }
 
-  const absl::Time start_ = absl::FromUnixSeconds(1'000'000);
+  const SteadyTime start_{absl::Seconds(1'000'000)};
 };
 
 TEST_F(TokenBucketTest, BurstIsSentImmediately) {

@@ -45,7 +45,8 @@ inline constexpr ExitCodeInfo kExitCodes[] = {
     {kExitUsage, "2", "usage", "Invalid command line",
      "All programs: an invalid flag, variable or configuration file. muster: an invalid request."},
     {kExitDiverged, "65", "diverged", "The training loss is not finite",
-     "Ranks of train jobs. The job is not restarted."},
+     "Ranks of train jobs; also for weights or optimizer states that are not finite when a "
+     "checkpoint is written. The job is not restarted."},
     {kExitNoInput, "66", "no input", "An input file cannot be read",
      "muster: a spec or configuration file, or a program to start. Ranks of train jobs: "
      "`train.dataset.path`, `train.init_from` or `train.checkpoint.resume_from`. Ranks of command "

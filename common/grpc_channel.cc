@@ -29,6 +29,8 @@ class AddMetadata final : public grpc::experimental::Interceptor {
     if (methods->QueryInterceptionHookPoint(InterceptionHookPoints::PRE_SEND_INITIAL_METADATA)) {
       auto& metadata = *methods->GetSendInitialMetadata();
       metadata.emplace(security::kProtocolVersionKey, absl::StrCat(security_.protocol_version));
+      metadata.emplace(security::kNewestProtocolVersionKey,
+                       absl::StrCat(security_.newest_protocol_version));
       metadata.emplace(security::kSoftwareVersionKey, security_.software_version);
       const absl::StatusOr<security::ClientToken> found = FindToken(security_, target_);
       if (found.ok()) {

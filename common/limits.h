@@ -24,6 +24,7 @@ inline constexpr size_t kValueBytesPerGeneration = 256 << 20;
 inline constexpr size_t kBarriersPerGeneration = 1024;  // open at the same time
 inline constexpr size_t kWatchersPerJob = 1024;
 inline constexpr size_t kWatchers = 65536;  // over all jobs
+inline constexpr size_t kWatchersPerCaller = 8192;
 inline constexpr size_t kLabels = 64;       // per node
 inline constexpr size_t kLabelBytes = 256;  // also other short texts: an address, a phase, a digest
 inline constexpr size_t kCordonReasonBytes = 256;
@@ -34,11 +35,23 @@ inline constexpr size_t kStderrTailLines = 50;
 inline constexpr size_t kExitTextBytesPerGeneration =
     4 << 20;  // stderr tails and messages kept by the coordinator
 inline constexpr size_t kLogChunkBytes = 64 << 10;
-inline constexpr size_t kLogTransfers = 1024;    // open at the same time
+// Open at the same time, by all callers and by one (identified by the name of its token).
+inline constexpr size_t kLogTransfers = 2048;
+inline constexpr size_t kLogTransfersPerCaller = 512;
+// The end of each stream of an exited rank's log that the coordinator keeps.
+inline constexpr size_t kLogTailBytes = 16 << 10;
+inline constexpr size_t kLogTailLines = 256;   // with known times
+inline constexpr uint32_t kLogTailRanks = 64;  // larger jobs: of rank 0 and of failed ranks only
+inline constexpr size_t kLogTailBytesPerGeneration = 2 << 20;
+inline constexpr uint64_t kLogTailGenerations = 4;        // the newest of a job
+inline constexpr size_t kLogTailBytesInTotal = 64 << 20;  // the oldest are deleted first
 inline constexpr size_t kSessions = 2 * kNodes;  // worker streams, including those being closed
 inline constexpr size_t kSessionQueueBytes = 64 << 20;  // waiting to be written to one worker
 inline constexpr uint32_t kJobsPerList = 10000;         // in one response
 inline constexpr size_t kReportedTextBytes = 8 << 10;   // a message in a rank's report
+inline constexpr size_t kWarningBytes = 512;
+inline constexpr int kWarningsPerRank = 8;
+inline constexpr int kWarningsPerJob = 32;
 inline constexpr size_t kGenerationsPerNode =
     16384;  // generations that a worker still holds, including ended ones
 inline constexpr size_t kRecordedLosses = 100000;
@@ -49,7 +62,8 @@ inline constexpr size_t kFingerprintEntries = 32;   // in a rank's JoinInfo
 inline constexpr size_t kFiles = 1000;              // in a job spec
 inline constexpr uint64_t kFilesBytes = 256 << 20;  // of all files of a job spec
 inline constexpr size_t kStackBytes = 16 << 10;     // of one rank
-inline constexpr size_t kTransfers = 256;           // open execs and copies
+inline constexpr size_t kTransfers = 256;           // open execs, and open copies
+inline constexpr size_t kTransfersPerCaller = 64;
 
 }  // namespace muster::limits
 

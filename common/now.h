@@ -12,10 +12,10 @@
 namespace muster {
 
 // Thread-safe.
-inline Time Now() {
-  return {SteadyTime(absl::FromChrono(std::chrono::steady_clock::now().time_since_epoch())),
-          absl::Now()};
+inline SteadyTime SteadyNow() {
+  return SteadyTime(absl::FromChrono(std::chrono::steady_clock::now().time_since_epoch()));
 }
+inline Time Now() { return {SteadyNow(), absl::Now()}; }
 
 }  // namespace muster
 

@@ -7,10 +7,22 @@
 namespace muster {
 
 inline constexpr char kSoftwareVersion[] = "0.1.0";
-// Version of the protocol in proto/muster/v1; peers with another version are rejected.
-inline constexpr uint32_t kProtocolVersion = 1;
+// Newest and oldest version of the protocol in proto/muster/v1 that this build speaks. Peers use
+// the newest that both speak.
+//   1  the first
+//   2  identity of the store (cluster id, commit index), machine ids, JoinCluster
+inline constexpr uint32_t kProtocolVersion = 2;
+inline constexpr uint32_t kOldestProtocolVersion = 1;
+
+// Returns the version to use with a peer that speaks `oldest` to `newest` (0: only `oldest`), or 0
+// if there is none.
+constexpr uint32_t CommonProtocolVersion(uint32_t oldest, uint32_t newest) {
+  const uint32_t common = newest < oldest ? oldest : newest;
+  const uint32_t highest = common < kProtocolVersion ? common : kProtocolVersion;
+  return highest >= oldest && highest >= kOldestProtocolVersion ? highest : 0;
+}
 // Version of the coordinator's store schema; an older store is migrated, a newer one is rejected.
-inline constexpr uint32_t kSchemaVersion = 3;
+inline constexpr uint32_t kSchemaVersion = 4;
 
 }  // namespace muster
 

@@ -95,6 +95,10 @@ std::string CheckCombination(const Flags& flags) {
                         " must be at least three times --heartbeat-interval=",
                         absl::FormatDuration(flags.heartbeat_interval));
   }
+  if (flags.job_lease < flags.lease) {
+    return absl::StrCat("--job-lease=", absl::FormatDuration(flags.job_lease),
+                        " must not be shorter than --lease=", absl::FormatDuration(flags.lease));
+  }
   const absl::Status tls = security::CheckTlsFiles(flags.tls);
   if (!tls.ok()) return std::string(tls.message());
   if (!flags.tls.ca.empty() && flags.tls.cert.empty()) {
@@ -148,7 +152,11 @@ std::unique_ptr<CLI::App> CoordinatorApp(Flags& flags) {
   app.add_option("--tls-ca", flags.tls.ca,
                  "CA certificate used to verify clients; requires client certificates")
       ->type_name("FILE");
-  AddDuration(app, "--lease", flags.lease, "Time without a heartbeat after which a node is lost");
+  AddDuration(app, "--lease", flags.lease,
+              "Time without a heartbeat after which no more ranks are placed on a node");
+  AddDuration(app, "--job-lease", flags.job_lease,
+              "Time without a heartbeat after which a node's ranks are lost and their jobs start "
+              "elsewhere, or a job's failure_timeout if longer");
   AddDuration(app, "--heartbeat-interval", flags.heartbeat_interval,
               "Interval between worker heartbeats");
   AddRetention(app, flags);

@@ -24,6 +24,7 @@ struct Flags {
   std::string tokens;
   security::TlsFiles tls;
   absl::Duration lease = absl::Seconds(10);
+  absl::Duration job_lease = absl::Seconds(30);
   absl::Duration heartbeat_interval = absl::Seconds(1);
   size_t keep_jobs = 10000;
   absl::Duration keep_jobs_for = absl::InfiniteDuration();

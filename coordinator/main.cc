@@ -85,6 +85,7 @@ int Run(const Flags& flags) {
   options.access.tokens_file = flags.tokens;
   options.tls = flags.tls;
   options.core.lease = flags.lease;
+  options.core.job_lease = flags.job_lease;
   options.core.heartbeat_interval = flags.heartbeat_interval;
   options.core.keep_jobs = flags.keep_jobs;
   options.core.keep_jobs_for = flags.keep_jobs_for;

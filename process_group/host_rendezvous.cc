@@ -1,5 +1,4 @@
 #include <atomic>
-#include <chrono>
 #include <deque>
 #include <memory>
 #include <optional>
@@ -9,13 +8,15 @@
 #include "absl/base/thread_annotations.h"
 #include "absl/strings/str_cat.h"
 #include "absl/synchronization/mutex.h"
-#include "absl/time/clock.h"
 #include "collectives/peer_status.h"
+#include "common/deadline.h"
+#include "common/grpc_deadline.h"
 #include "common/grpc_log.h"
 #include "common/grpc_status.h"
 #include "common/limits.h"
 #include "common/rendezvous/rendezvous_state.h"
 #include "common/status.h"
+#include "common/steady_cond_var.h"
 #include "grpcpp/server.h"
 #include "grpcpp/server_builder.h"
 #include "process_group/rendezvous.h"
@@ -26,7 +27,7 @@ namespace {
 
 constexpr size_t kNamedRanks = 1000;
 constexpr int kKeepaliveMs = 10000;
-constexpr std::chrono::milliseconds kShutdownTime(500);
+constexpr absl::Duration kShutdownTime = absl::Milliseconds(500);
 
 std::set<uint32_t> AllRanks(uint32_t world_size) {
   std::set<uint32_t> ranks;
@@ -226,9 +227,9 @@ class HostListener final : public RendezvousState::Listener {
   }
 
   // Returns the nodes by rank or the loss, or nullopt if neither occurs before `deadline`.
-  std::optional<absl::StatusOr<std::vector<uint32_t>>> WaitForCompleteOrLoss(absl::Time deadline) {
+  std::optional<absl::StatusOr<std::vector<uint32_t>>> WaitForCompleteOrLoss(const Deadline& deadline) {
     absl::MutexLock lock(&mutex_);
-    while (node_of_rank_.empty() && loss_.ok() && !changed_.WaitWithDeadline(&mutex_, deadline)) {
+    while (node_of_rank_.empty() && loss_.ok() && !changed_.WaitUntil(&mutex_, deadline)) {
     }
     if (!loss_.ok()) return loss_;
     if (!node_of_rank_.empty()) return node_of_rank_;
@@ -250,7 +251,7 @@ class HostListener final : public RendezvousState::Listener {
 
  private:
   absl::Mutex mutex_;
-  absl::CondVar changed_;
+  SteadyCondVar changed_;
   std::function<void(const absl::Status&)> lost_ ABSL_GUARDED_BY(mutex_);
   std::vector<uint32_t> node_of_rank_ ABSL_GUARDED_BY(mutex_);
   absl::Status loss_ ABSL_GUARDED_BY(mutex_);
@@ -266,7 +267,7 @@ class Host final : public Rendezvous {
     state_->rendezvous.Leave(member_.rank);
     state_->rendezvous.Close(
         absl::UnavailableError("rank 0, which hosts the key store, has left the group"));
-    if (server_ != nullptr) server_->Shutdown(std::chrono::system_clock::now() + kShutdownTime);
+    if (server_ != nullptr) server_->Shutdown(GrpcDeadline(kShutdownTime));
   }
 
   absl::Status Listen(const Address& address) {
@@ -283,7 +284,7 @@ class Host final : public Rendezvous {
       absl::Duration timeout, std::function<void(const absl::Status&)> lost) override {
     listener_ = std::make_shared<HostListener>(std::move(lost));
     RETURN_IF_ERROR(state_->Join(member_, listener_));
-    if (auto result = listener_->WaitForCompleteOrLoss(absl::Now() + timeout)) return *result;
+    if (auto result = listener_->WaitForCompleteOrLoss(Deadline(timeout))) return *result;
     return collectives::PeersMissing("process group", state_->rendezvous.Missing(kNamedRanks),
                                      timeout);
   }
@@ -296,7 +297,7 @@ class Host final : public Rendezvous {
     // Shared with the callback, which may run after this function has returned.
     struct Waiting {
       absl::Mutex mutex;
-      absl::CondVar answered;
+      SteadyCondVar answered;
       std::optional<absl::StatusOr<std::string>> answer;
     };
     const auto waiting = std::make_shared<Waiting>();
@@ -306,11 +307,11 @@ class Host final : public Rendezvous {
       waiting->answer = std::move(answer);
       waiting->answered.SignalAll();
     });
-    const absl::Time deadline = absl::Now() + timeout;
+    const Deadline deadline(timeout);
     {
       absl::MutexLock lock(&waiting->mutex);
       while (!waiting->answer.has_value() &&
-             !waiting->answered.WaitWithDeadline(&waiting->mutex, deadline)) {
+             !waiting->answered.WaitUntil(&waiting->mutex, deadline)) {
       }
       if (waiting->answer.has_value()) return *waiting->answer;
     }

@@ -7,11 +7,13 @@
 #include "absl/base/thread_annotations.h"
 #include "absl/strings/str_cat.h"
 #include "absl/synchronization/mutex.h"
-#include "absl/time/clock.h"
 #include "collectives/peer_status.h"
+#include "common/deadline.h"
 #include "common/grpc_channel.h"
+#include "common/grpc_deadline.h"
 #include "common/grpc_status.h"
 #include "common/status.h"
+#include "common/steady_cond_var.h"
 #include "grpcpp/client_context.h"
 #include "process_group/rendezvous.h"
 #include "proto/muster/v1/process_group.grpc.pb.h"
@@ -42,7 +44,7 @@ std::shared_ptr<grpc::Channel> Open(const Address& address) {
 }
 
 void SetDeadline(absl::Duration timeout, grpc::ClientContext* context) {
-  context->set_deadline(absl::ToChronoTime(absl::Now() + timeout));
+  context->set_deadline(GrpcDeadline(timeout));
 }
 
 class Remote final : public Rendezvous {
@@ -71,12 +73,12 @@ class Remote final : public Rendezvous {
 
   absl::StatusOr<std::vector<uint32_t>> Join(
       absl::Duration timeout, std::function<void(const absl::Status&)> lost) override {
-    const absl::Time deadline = absl::Now() + timeout;
+    const Deadline deadline(timeout);
     thread_ = std::thread([this, lost = std::move(lost)] { RunJoin(lost); });
     {
       absl::MutexLock lock(&mutex_);
       while (node_of_rank_.empty() && failure_.ok() &&
-             !changed_.WaitWithDeadline(&mutex_, deadline)) {
+             !changed_.WaitUntil(&mutex_, deadline)) {
       }
       if (!failure_.ok()) return failure_;
       if (!node_of_rank_.empty()) return node_of_rank_;
@@ -92,8 +94,8 @@ class Remote final : public Rendezvous {
     {
       // If rank 0 has given up at the same time, its reason arrives on the stream.
       absl::MutexLock lock(&mutex_);
-      const absl::Time end = absl::Now() + kLastWordTime;
-      while (failure_.ok() && !changed_.WaitWithDeadline(&mutex_, end)) {
+      const Deadline end(kLastWordTime);
+      while (failure_.ok() && !changed_.WaitUntil(&mutex_, end)) {
       }
       if (!failure_.ok()) return failure_;
     }
@@ -186,7 +188,7 @@ class Remote final : public Rendezvous {
   grpc::ClientContext join_context_;
 
   mutable absl::Mutex mutex_;
-  absl::CondVar changed_;
+  SteadyCondVar changed_;
   std::vector<uint32_t> node_of_rank_ ABSL_GUARDED_BY(mutex_);
   absl::Status failure_ ABSL_GUARDED_BY(mutex_);
   bool leaving_ ABSL_GUARDED_BY(mutex_) = false;

@@ -25,6 +25,7 @@ constexpr double kLossScale = 65536;
 constexpr uint32_t kMicroBatchesPerStage = 4;
 constexpr int64_t kHangTimeoutSeconds = 600;
 constexpr uint32_t kTrainRestarts = 3;
+constexpr int64_t kCheckpointSeconds = 600;
 
 // Sets each unset field with a default in the table, in `message` and its sections.
 void ApplyTable(Message& message) {
@@ -168,6 +169,11 @@ void ApplyLossScale(v1::MixedPrecisionSpec& mixed) {
   ApplyTable(scale);
 }
 
+void ApplyCheckpointDefaults(v1::CheckpointSpec& checkpoint) {
+  if (checkpoint.keep() == 0 || checkpoint.has_every()) return;
+  checkpoint.mutable_every()->set_seconds(kCheckpointSeconds);
+}
+
 void ApplyPipelineDefaults(const v1::JobSpec& spec, v1::PipelineSpec& pipeline) {
   if (pipeline.stages() == 0) pipeline.set_stages(MaxWorldSize(spec));
   if (pipeline.micro_batches() == 0) {
@@ -187,12 +193,14 @@ void ApplyDefaults(v1::JobSpec& spec) {
   if (!spec.command().empty() && !spec.has_hang_timeout()) {
     spec.mutable_hang_timeout()->set_seconds(kHangTimeoutSeconds);
   }
+  if (spec.has_hang_timeout() && spec.on_hang().empty()) spec.set_on_hang("report");
   if (!spec.restart().has_max()) {
     spec.mutable_restart()->set_max(spec.has_train() ? kTrainRestarts : 0);
   }
   if (!spec.has_train()) return;
   v1::TrainSpec& train = *spec.mutable_train();
   ApplyDataDefaults(train);
+  ApplyCheckpointDefaults(*train.mutable_checkpoint());
   if (train.has_mixed_precision() && train.precision() != "O0") {
     ApplyLossScale(*train.mutable_mixed_precision());
   }

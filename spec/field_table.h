@@ -33,6 +33,7 @@ constexpr Range BetweenZeroAndOne() {
 // (0, 1]
 constexpr Range AboveZeroToOne() { return {.low = 0, .high = 1, .low_excluded = true}; }
 
+inline constexpr double kTenYears = 10.0 * 365 * 24 * 3600;  // in seconds
 inline constexpr double kMaxEpochs = 1e6;
 inline constexpr double kMaxWidth = 65536;  // width of a layer
 inline constexpr double kMaxThreads = 1024;

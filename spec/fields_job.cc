@@ -1,10 +1,15 @@
 #include "common/limits.h"
+#include "common/stop_signal.h"
 #include "spec/field_table.h"
 
 namespace muster::spec {
 namespace {
 
-constexpr double kTenYears = 10.0 * 365 * 24 * 3600;
+std::vector<std::string> StopSignalNames() {
+  std::vector<std::string> names;
+  for (const StopSignal& signal : kStopSignals) names.push_back(signal.name);
+  return names;
+}
 
 }  // namespace
 
@@ -57,7 +62,7 @@ void AddJobFields(FieldTable& table) {
             "Reaction to a hang. report adds an event that names the rank that the others "
             "probably wait for; restart also stops the ranks with SIGABRT, so that Python prints "
             "its stacks, and restarts the job.",
-        .default_value = "report",
+        .computed_default = "report, if there is a hang_timeout",
         .words = {"report", "restart"}}},
       {"JobSpec.checkpoint_dir",
        {.help = "Directory that all nodes share, for the checkpoints of a command job: each rank's "
@@ -83,15 +88,24 @@ void AddJobFields(FieldTable& table) {
         .rejected_words = {{"mpi", "mpi is only for programs started by mpirun"}}}},
       {"JobSpec.failure_timeout",
        {.help = "How long a native rank waits for its peers in a collective before it reports them "
-                "as lost, how long each phase of the rendezvous may take (at least 1m), and how "
-                "long ranks live on without their worker. It does not limit how long a command "
-                "may be silent: see hang_timeout.",
+                 "as lost, and how long a rank may make no progress in a phase of the rendezvous "
+                 "(at least 1m). Ranks on a node without heartbeats are lost, and start elsewhere, "
+                 "after this time or the coordinator's --job-lease (30s), whichever is longer. It "
+                 "does not limit how long a command may be silent: see hang_timeout.",
         .default_value = "30s",
         .range = Between(1, kTenYears)}},
       {"JobSpec.grace_period",
-       {.help = "Time between SIGTERM and SIGKILL when ranks are stopped.",
+       {.help =
+            "Time between the stop signal and SIGKILL when ranks are stopped, in which they can "
+            "write a checkpoint.",
         .default_value = "30s",
         .range = Between(0, kTenYears)}},
+      {"JobSpec.stop_signal",
+       {.help =
+            "Signal that asks the ranks to end: on cancel, requeue, drain and at the time limit. "
+            "SIGKILL follows after grace_period.",
+        .default_value = "SIGTERM",
+        .words = StopSignalNames()}},
       {"JobSpec.on_lost_coordinator",
        {.help = "Behavior of ranks while the coordinator is unreachable: continue, or stop after a "
                 "timeout.",
@@ -99,7 +113,9 @@ void AddJobFields(FieldTable& table) {
         .examples = {"continue", "{stop_after: 10m}"}}},
       {"JobSpec.restart", {.help = "Restart policy after a failure.", .default_value = "{}"}},
       {"JobSpec.time_limit",
-       {.help = "Stop the job this long after its first start.",
+       {.help =
+            "Running time after which the job is stopped, over all its restarts; time in the queue "
+            "does not count.",
         .computed_default = "none",
         .range = Between(1, kTenYears),
         .examples = {"1h"}}},
@@ -135,6 +151,19 @@ void AddJobFields(FieldTable& table) {
                 "as OMP_NUM_THREADS.",
         .default_value = "1",
         .range = Between(1, kMaxThreads)}},
+      {"Resources.memory",
+       {.help = "Memory limit of each rank with all its processes. A rank that exceeds it is killed "
+                "and reported as OutOfMemory. Needs cgroup v2 on the node; without it the job "
+                "shows a warning.",
+        .computed_default = "none",
+        .unit = "bytes",
+        .range = Between(1 << 20, 0x1p50),
+        .examples = {"8GiB"}}},
+      {"Resources.pids",
+       {.help = "Limit on the processes and threads of each rank. Needs cgroup v2 on the node; "
+                "without it the job shows a warning.",
+        .computed_default = "none",
+        .range = Between(1, 1 << 22)}},
       {"Resources.share_device",
        {.help = "Allow ranks of this job to share one GPU.", .testing_only = true}},
       {"NodeCount.min",

@@ -22,6 +22,8 @@ const std::vector<FieldSynonyms>& Synonyms() {
         "processes", "num_processes", "procs", "slots", "tasks_per_node", "world_size"}},
       {"Resources.devices_per_rank", {"gpus_per_rank", "gpus_per_task", "slots_per_rank"}},
       {"Resources.threads_per_rank", {"cpus", "cpus_per_rank", "cpus_per_task", "num_threads"}},
+      {"Resources.memory", {"mem", "memory_limit", "memory_bytes"}},
+      {"Resources.pids", {"pids_limit", "max_processes", "nproc"}},
       {"RestartPolicy.max", {"max_restarts", "max_retries", "restarts", "retries"}},
       {"TrainSpec.dataset", {"data"}},
       {"TrainSpec.max_steps", {"iterations", "num_steps", "steps"}},
@@ -39,7 +41,11 @@ const std::vector<FieldSynonyms>& Synonyms() {
       {"OptimizerSpec.epsilon", {"eps"}},
       {"OptimizerSpec.clip_norm", {"clip", "grad_clip", "max_grad_norm"}},
       {"ScheduleSpec.warmup_epochs", {"warmup"}},
+      {"JobSpec.stop_signal", {"kill_signal", "signal"}},
+      {"CheckpointSpec.every", {"checkpoint_interval", "interval", "save_interval"}},
       {"CheckpointSpec.every_steps", {"checkpoint_every", "save_every", "save_steps"}},
+      {"CheckpointSpec.keep", {"max_to_keep", "save_total_limit"}},
+      {"CheckpointSpec.keep_best", {"best", "load_best", "monitor", "save_best"}},
       {"LoaderSpec.threads", {"num_workers", "workers"}},
   };
   return synonyms;
@@ -51,6 +57,13 @@ void AddSynonyms(FieldTable& table) {
   for (const FieldSynonyms& entry : Synonyms()) table.at(entry.field).synonyms = entry.names;
   table.at("TrainSpec.precision").word_synonyms = {
       {"amp", "O1"}, {"bf16", "O1"}, {"fp16", "O1"}, {"fp32", "O0"}};
+  table.at("CheckpointSpec.keep_best").word_synonyms = {{"accuracy", "test_accuracy"},
+                                                        {"loss", "test_loss"},
+                                                        {"val_accuracy", "test_accuracy"},
+                                                        {"val_loss", "test_loss"}};
+  table.at("JobSpec.stop_signal").word_synonyms = {{"HUP", "SIGHUP"},   {"INT", "SIGINT"},
+                                                   {"QUIT", "SIGQUIT"}, {"TERM", "SIGTERM"},
+                                                   {"USR1", "SIGUSR1"}, {"USR2", "SIGUSR2"}};
   for (const char* field : {"MixedPrecisionSpec.dtype", "MixedPrecisionSpec.gradient_dtype"}) {
     table.at(field).word_synonyms = {
         {"bf16", "bfloat16"}, {"fp16", "float16"}, {"half", "float16"}, {"fp32", "float32"}};

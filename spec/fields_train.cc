@@ -146,7 +146,24 @@ void AddOutputFields(FieldTable& table) {
         .absolute_path = true,
         .examples = {"/shared/checkpoints/run-2"}}},
       {"CheckpointSpec.every_steps",
-       {.help = "Interval between checkpoints. 0: only at the end.", .unit = "steps"}},
+       {.help = "Steps between checkpoints, in addition to those by time. 0: not by steps.",
+        .unit = "steps"}},
+      {"CheckpointSpec.every",
+       {.help = "Time between checkpoints, in addition to those by steps.",
+        .computed_default = "10m; with keep 0, never",
+        .range = Between(1, kTenYears),
+        .or_never = true,
+        .examples = {"10m", "never"}}},
+      {"CheckpointSpec.keep_best",
+       {.help =
+            "Metric whose best checkpoint is kept in addition to the newest ones: the one after "
+            "the evaluation with the highest test_accuracy or the lowest test_loss. Needs "
+            "evaluate_every_epochs.",
+        .computed_default = "none",
+        .words = {"test_accuracy", "test_loss"}}},
+      {"CheckpointSpec.required",
+       {.help = "End the job when a checkpoint cannot be written. By default the training "
+                "continues, and the job shows the failure."}},
       {"CheckpointSpec.keep",
        {.help = "Number of newest checkpoints to keep. 0: write none.",
         .default_value = "3",
@@ -250,7 +267,8 @@ void AddTrainFields(FieldTable& table) {
         .range = AtLeast(1)}},
       {"TrainSpec.drop_last", {.help = "Drop the last batch of an epoch if it is not full."}},
       {"TrainSpec.init_from",
-       {.help = "Safetensors file on the node with initial parameters, an absolute path.",
+       {.help = "Safetensors file, the index of several, or checkpoint on the node with initial "
+                "parameters, an absolute path.",
         .absolute_path = true,
         .examples = {"/srv/models/model.safetensors"}}},
       {"TrainSpec.init_exclude",
@@ -259,9 +277,9 @@ void AddTrainFields(FieldTable& table) {
         .examples = {"[fc.]"}}},
       {"TrainSpec.checkpoint",
        {.help = "Checkpoints of the training state, from which the job resumes after a failure. By "
-                "default, one is written at the end.",
+                "default, one is written every 10m and at the end.",
         .default_value = "{}",
-        .examples = {"{every_steps: 200, keep: 3}",
+        .examples = {"{every_steps: 200, keep: 3}", "{every: 1h, required: true}",
                      "{dir: /shared/run-2, every_steps: 200, resume_from: /shared/run-1}"},
         .in_init = true}},
       {"TrainSpec.loader", {.help = "Data loading.", .default_value = "{}"}},

@@ -3,14 +3,19 @@
 #include <algorithm>
 #include <cstdint>
 #include <string>
+#include <utility>
 
 #include "absl/container/flat_hash_set.h"
 #include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
+#include "absl/strings/strip.h"
+#include "absl/time/time.h"
 #include "common/limits.h"
 #include "common/nearest.h"
+#include "common/proto_time.h"
 #include "spec/check_fields.h"
 #include "spec/schema.h"
 #include "spec/spec.h"
@@ -285,23 +290,51 @@ void CheckContrastive(const v1::TrainSpec& train, Problems& problems) {
                                 train.accumulation_steps()));
 }
 
+// Whether the path looks like a safetensors file, the index of several, or a checkpoint.
+bool NamesTensors(absl::string_view path) {
+  path = absl::StripSuffix(path, "/");
+  return absl::EndsWith(path, ".safetensors") || absl::EndsWith(path, ".safetensors.index.json") ||
+         absl::StartsWith(path.substr(path.rfind('/') + 1), "step-");
+}
+
 void CheckInitialState(const v1::TrainSpec& train, Problems& problems) {
   if (train.init_from().empty()) {
     if (!train.init_exclude().empty()) {
       problems.Add("train.init_exclude", "is given, but train.init_from is missing");
     }
   } else {
-    problems.Require(absl::EndsWith(train.init_from(), ".safetensors"), "train.init_from",
-                     absl::StrCat("a .safetensors file, not ", Quoted(train.init_from())));
+    problems.Require(NamesTensors(train.init_from()), "train.init_from",
+                     absl::StrCat("a .safetensors file, its .index.json or the folder of a "
+                                  "checkpoint (step-…), not ",
+                                  Quoted(train.init_from())));
   }
   const auto& prefixes = train.init_exclude();
   problems.Require(std::find(prefixes.begin(), prefixes.end(), "") == prefixes.end(),
                    "train.init_exclude", "prefixes of parameter names, none of them empty");
 }
 
-void CheckCheckpoints(const v1::CheckpointSpec& checkpoint, Problems& problems) {
-  if (checkpoint.keep() == 0 && checkpoint.every_steps() > 0) {
-    problems.Add("train.checkpoint.every_steps", "is given, but keep is 0; remove one of them");
+// Checks that a spec without checkpoints has no options for them.
+void CheckNoCheckpoints(const v1::CheckpointSpec& checkpoint, Problems& problems) {
+  const std::pair<const char*, bool> given[] = {
+      {"dir", !checkpoint.dir().empty()},
+      {"every_steps", checkpoint.every_steps() > 0},
+      {"every", FromProto(checkpoint.every()) > absl::ZeroDuration()},
+      {"keep_best", !checkpoint.keep_best().empty()},
+      {"required", checkpoint.required()}};
+  for (const auto& [name, is_given] : given) {
+    if (!is_given) continue;
+    problems.Add(absl::StrCat("train.checkpoint.", name),
+                 "is given, but keep is 0, which writes no checkpoints; remove one of them");
+  }
+}
+
+void CheckCheckpoints(const v1::TrainSpec& train, Problems& problems) {
+  const v1::CheckpointSpec& checkpoint = train.checkpoint();
+  if (checkpoint.keep() == 0) return CheckNoCheckpoints(checkpoint, problems);
+  if (!checkpoint.keep_best().empty() && train.evaluate_every_epochs() == 0) {
+    problems.Add("train.checkpoint.keep_best",
+                 "needs evaluations during the training to choose from; set "
+                 "train.evaluate_every_epochs, for example to 1");
   }
 }
 
@@ -420,7 +453,7 @@ void CheckTrainRules(const v1::JobSpec& spec, Problems& problems) {
   CheckBatch(spec, problems);
   CheckContrastive(train, problems);
   CheckInitialState(train, problems);
-  CheckCheckpoints(train.checkpoint(), problems);
+  CheckCheckpoints(train, problems);
   CheckHierarchical(spec, problems);
   CheckProcesses(spec, problems);
   problems.Require(!train.strategy().shard_optimizer() || train.optimizer().name() != "lars",

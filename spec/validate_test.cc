@@ -62,7 +62,27 @@ TEST(DefaultsTest, AppliesTrainDefaults) {
   EXPECT_EQ(train.loader().prefetch(), 4u);
   EXPECT_EQ(train.checkpoint().dir(), "");
   EXPECT_EQ(train.checkpoint().every_steps(), 0u);
+  EXPECT_EQ(train.checkpoint().every().seconds(), 600);
   EXPECT_EQ(train.checkpoint().keep(), 3u);
+  EXPECT_EQ(train.checkpoint().keep_best(), "");
+  EXPECT_FALSE(train.checkpoint().required());
+}
+
+// Both intervals apply, and none without checkpoints.
+TEST(DefaultsTest, WritesCheckpointsByTimeBesidesSteps) {
+  const auto checkpoint = [](const char* text) {
+    return Defaulted(kTrain, {absl::StrCat("train.checkpoint=", text)}).train().checkpoint();
+  };
+  EXPECT_EQ(checkpoint("{every_steps: 5}").every().seconds(), 600);
+  EXPECT_EQ(checkpoint("{every: 90s}").every().seconds(), 90);
+  EXPECT_EQ(checkpoint("{every: never}").every().seconds(), 0);
+  EXPECT_EQ(checkpoint("{every: 0s}").every().seconds(), 0);
+  EXPECT_FALSE(checkpoint("{keep: 0}").has_every());
+}
+
+TEST(DefaultsTest, StopsRanksWithSigterm) {
+  EXPECT_EQ(Defaulted(kTrain).stop_signal(), "SIGTERM");
+  EXPECT_EQ(Defaulted("command: [x]\nstop_signal: SIGUSR1").stop_signal(), "SIGUSR1");
 }
 
 TEST(DefaultsTest, RestartsOnlyTrainJobs) {
@@ -187,8 +207,27 @@ TEST(ValidateTest, ReportsEachProblemWithItsPath) {
       {"train.augment.crop_padding=29", "train.augment.crop_padding: must be at most"},
       {"train.init_from=model.safetensors", "train.init_from: must be an absolute path"},
       {"train.init_from=/model.pt", "train.init_from: must be a .safetensors file"},
+      {"train.init_from=/step-1/model.pt", "train.init_from: must be a .safetensors file"},
+      {"train.init_from=/model.safetensors.index.json", ""},
+      {"train.init_from=/checkpoints/step-00000010.g2/", ""},
       {"train.checkpoint={keep: 0, every_steps: 5}",
-       "train.checkpoint.every_steps: is given, but keep is 0; remove one of them"},
+       "train.checkpoint.every_steps: is given, but keep is 0, which writes no checkpoints; remove "
+       "one of them"},
+      {"train.checkpoint={keep: 0, every: 5m}", "train.checkpoint.every: is given, but keep is 0"},
+      {"train.checkpoint={keep: 0, every: never, resume_from: /c}", ""},
+      {"train.checkpoint={keep: 0, dir: /c}", "train.checkpoint.dir: is given, but keep is 0"},
+      {"train.checkpoint={keep: 0, required: true}",
+       "train.checkpoint.required: is given, but keep is 0"},
+      {"train.checkpoint={keep: 0, keep_best: test_loss}",
+       "train.checkpoint.keep_best: is given, but keep is 0"},
+      {"train.checkpoint={keep_best: test_loss}",
+       "train.checkpoint.keep_best: needs evaluations during the training to choose from; set "
+       "train.evaluate_every_epochs"},
+      {"train.checkpoint={every: 10ms}",
+       "train.checkpoint.every: must be from 1s to 87600h, or never, not 10ms"},
+      {"stop_signal=SIGUSR1", ""},
+      {"stop_signal=USR1", "stop_signal: unknown 'USR1'; did you mean 'SIGUSR1'? One of: SIGTERM"},
+      {"stop_signal=SIGKILL", "stop_signal: unknown 'SIGKILL'"},
       {"train.checkpoint.dir=ckpt", "train.checkpoint.dir: must be an absolute path"},
       {"train.checkpoint={dir: /c, keep: 5000}", "train.checkpoint.keep: must be from 0"},
       {"train.loader.threads=5000", "train.loader.threads: must be from 1"},
@@ -203,6 +242,18 @@ TEST(ValidateTest, ReportsEachProblemWithItsPath) {
     EXPECT_THAT(std::string(status.message()), HasSubstr(expected)) << override_text;
     EXPECT_FALSE(absl::StrContains(status.message(), "\n")) << status;  // only that problem
   }
+}
+
+TEST(ValidateTest, KeepsBestCheckpointOfEvaluations) {
+  const auto problems = [](const char* metric) {
+    return std::string(
+        Validate(Defaulted(kTrain, {"train.evaluate_every_epochs=1",
+                                    absl::StrCat("train.checkpoint.keep_best=", metric)}))
+            .message());
+  };
+  EXPECT_EQ(problems("test_accuracy"), "");
+  EXPECT_EQ(problems("test_loss"), "");
+  EXPECT_THAT(problems("val_loss"), HasSubstr("unknown 'val_loss'; did you mean 'test_loss'?"));
 }
 
 TEST(ValidateTest, RejectsGlobalBatchBelowRanks) {
@@ -364,6 +415,8 @@ TEST(ToYamlTest, PrintsFiles) {
 
 TEST(ToYamlTest, PrintsHangTimeout) {
   EXPECT_EQ(Defaulted(kTrain).has_hang_timeout(), false);
+  EXPECT_EQ(Defaulted(kTrain).on_hang(), "");
+  EXPECT_EQ(Defaulted(kTrain, {"hang_timeout=10m"}).on_hang(), "report");
   EXPECT_THAT(ToYaml(Defaulted("command: [x]")), HasSubstr("hang_timeout: 10m\non_hang: report\n"));
   EXPECT_THAT(ToYaml(Defaulted("command: [x]", {"hang_timeout=never"})),
               HasSubstr("hang_timeout: never\n"));

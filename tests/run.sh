@@ -3,7 +3,8 @@
 #
 #   tests/run.sh [--full | --sanitize] [BAZEL TARGET…]
 #
-# --full also runs the long tests (tagged `long`: full training, accuracy, many repetitions).
+# --full also runs the long tests (tagged `long`: full training, accuracy, many repetitions). Among them are programs of
+# the previous commit together with present ones; they are built first, or taken from MUSTER_PREVIOUS (a bazel-bin).
 # --sanitize runs only the C++ unit tests: all under AddressSanitizer and UndefinedBehaviorSanitizer, those of the
 # coordinator's core, the collectives and the thread pool also under ThreadSanitizer.
 set -uo pipefail
@@ -31,10 +32,22 @@ if [[ ${1:-} == --sanitize ]]; then
   exit
 fi
 
+# Builds the daemons of the previous commit and prints their bazel-bin.
+build_previous() {
+  local tree=${TMPDIR:-/tmp}/muster-previous
+  git worktree remove --force "$tree" 2>/dev/null
+  git worktree add --force --detach "$tree" HEAD~1 >&2 || return 1
+  (cd "$tree" && bazel build //coordinator:muster-coordinator //worker:muster-worker >&2) || return 1
+  readlink -f "$tree/bazel-bin"
+}
+
 filter=-long
+test_env=()
 if [[ ${1:-} == --full ]]; then
   filter=
   shift
+  MUSTER_PREVIOUS=${MUSTER_PREVIOUS:-$(build_previous)} || { echo "the previous commit does not build" >&2; exit 1; }
+  test_env=(--test_env="MUSTER_PREVIOUS=$MUSTER_PREVIOUS")
 fi
 # With explicit targets, the quickstart is skipped.
 targets=("$@")
@@ -49,7 +62,7 @@ bazel/build.sh "${targets[@]}" || { echo "the build failed" >&2; exit 1; }
 
 # Results of an earlier run must not be reused. Tests that start a cluster are tagged `exclusive` if
 # they measure time.
-bazel test --test_tag_filters="$filter" --nocache_test_results --build_tests_only --test_summary=short \
+bazel test --test_tag_filters="$filter" "${test_env[@]}" --nocache_test_results --build_tests_only --test_summary=short \
   --build_event_json_file=bazel-events.json "${targets[@]}"
 bazel_status=$?
 

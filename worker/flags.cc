@@ -61,10 +61,18 @@ std::unique_ptr<CLI::App> WorkerApp(WorkerFlags& flags) {
                  "Directory for logs, state and caches; used by one worker only")
       ->type_name("DIR")
       ->required();
+  app.add_option("--machine-id", options.machine_id,
+                 "Identity of this machine, which differs between machines with the same node name "
+                 "(default: /etc/machine-id)")
+      ->type_name("ID");
   app.add_option("--http", options.http,
                  "Address to serve /metrics, /livez, /readyz and /version on")
       ->type_name("HOST:PORT")
       ->capture_default_str();
+  app.add_option("--peer-listen", options.peer_listen,
+                 "Address on which other workers ask about leases (default: all interfaces with "
+                 "--tls-cert, loopback if the coordinator is on this machine, otherwise none)")
+      ->type_name("HOST:PORT");
   app.add_option("--slots", options.devices.slots,
                  "Number of CPU slots (default: one per core, or none on a node with GPUs)")
       ->type_name("N");
@@ -115,6 +123,14 @@ std::unique_ptr<CLI::App> WorkerApp(WorkerFlags& flags) {
            options.keep_logs.bytes = ParseSize("--keep-logs-bytes", text);
          },
          "Delete the oldest logs of finished jobs when they exceed this size (default: 10GiB)")
+      ->type_name("SIZE");
+  app.add_option_function<std::string>(
+         "--rank-log-bytes",
+         [&options](const std::string& text) {
+           options.rank_log_bytes = ParseSize("--rank-log-bytes", text);
+         },
+         "Limit of each rank's stdout log and of its stderr log, or 0 for none: beyond it, the "
+         "oldest output is dropped (default: 1GiB)")
       ->type_name("SIZE");
   app.add_option("--token-file", options.security.token_file,
                  "File that contains an access token with the role worker (default: MUSTER_TOKEN, "

@@ -42,8 +42,8 @@ std::string Installed(const char* folder, const char* name) {
       .value_or((muster::ProgramFolder() / name).string());
 }
 
-// Waits until SIGTERM or SIGINT has arrived and every rank has ended, or until the coordinator has
-// rejected this worker.
+// Waits until SIGTERM or SIGINT has arrived and every rank has ended, until SIGUSR2 has arrived, or
+// until the coordinator has rejected this worker.
 class Lifetime {
  public:
   // Must be created before any thread, so that all threads block the signals and Wait receives
@@ -53,6 +53,7 @@ class Lifetime {
     sigemptyset(&signals);
     sigaddset(&signals, SIGTERM);
     sigaddset(&signals, SIGINT);
+    sigaddset(&signals, SIGUSR2);
     pthread_sigmask(SIG_BLOCK, &signals, nullptr);
     signals_ = signalfd(-1, &signals, SFD_CLOEXEC);
     event_ = eventfd(0, EFD_CLOEXEC);
@@ -74,6 +75,11 @@ class Lifetime {
       }
       signalfd_siginfo info = {};
       if ((fds[0].revents & POLLIN) == 0 || read(signals_, &info, sizeof(info)) <= 0) continue;
+      if (info.ssi_signo == SIGUSR2) {
+        LOG(INFO) << "handing over: the ranks continue, and the next worker with this data "
+                     "directory adopts them";
+        return 0;
+      }
       LOG(INFO) << "stopping the ranks, then this worker" << (signalled ? ", without grace" : "");
       // A second signal ends the grace period.
       std::optional<absl::Duration> grace;

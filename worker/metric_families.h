@@ -27,6 +27,12 @@ inline constexpr metrics::Family kWorkerFamilies[] = {
      MetricType::Counter,
      {},
      "Sessions with the coordinator since the worker started."},
+    {"muster_worker_conflict",
+     MetricType::Gauge,
+     {},
+     "1 while the worker does not obey the coordinator, because its ranks belong to another "
+     "cluster "
+     "or the coordinator's store is older."},
     {"muster_worker_slots", MetricType::Gauge, {"kind"}, "Slots of this worker."},
     {"muster_worker_slots_allocated",
      MetricType::Gauge,

@@ -22,7 +22,9 @@ constexpr size_t kCellsShown = 3;
 std::string DigestOf(v1::JobSpec defaulted) {
   defaulted.clear_name();
   defaulted.clear_priority();
-  return Sha256Hex(spec::ToYaml(defaulted));
+  std::string text = spec::ToYaml(defaulted);
+  for (const v1::FileSpec& file : defaulted.files()) absl::StrAppend(&text, file.sha256(), "\n");
+  return Sha256Hex(text);
 }
 
 // Collects distinct problems in the order of their occurrence, with the cells that have them.
@@ -79,8 +81,8 @@ absl::Status CheckSelection(const Selection& only, const std::vector<Axis>& axes
 }
 
 // Fills in the cell's job.
-absl::Status MakeSpec(const Experiment& experiment, absl::Span<const size_t> places, size_t number,
-                      Cell& cell) {
+absl::Status MakeSpec(const Experiment& experiment, absl::Span<const size_t> places, Place place,
+                      size_t number, Cell& cell) {
   std::vector<std::string> overrides = experiment.overrides;
   for (size_t i = 0; i < places.size(); ++i) {
     const std::vector<std::string>& more = experiment.axes[i].values[places[i]].overrides;
@@ -88,6 +90,7 @@ absl::Status MakeSpec(const Experiment& experiment, absl::Span<const size_t> pla
   }
   ASSIGN_OR_RETURN(cell.spec, spec::Parse(experiment.base_text, experiment.base_source, overrides));
   cell.spec.set_name(absl::StrCat(experiment.name, "-", number));
+  RETURN_IF_ERROR(AddJobFiles(experiment.base_source, /*more=*/{}, place, cell.spec, cell.files));
   cell.defaulted = cell.spec;
   spec::ApplyDefaults(cell.defaulted);
   RETURN_IF_ERROR(spec::Validate(cell.defaulted));
@@ -133,7 +136,8 @@ bool Selects(const Selection& selection, const std::vector<Axis>& axes, const Ce
   return true;
 }
 
-absl::StatusOr<std::vector<Cell>> MakeCells(const Experiment& experiment, const Selection& only) {
+absl::StatusOr<std::vector<Cell>> MakeCells(const Experiment& experiment, const Selection& only,
+                                            Place place) {
   RETURN_IF_ERROR(CheckSelection(only, experiment.axes));
   size_t count = 1;
   for (const Axis& axis : experiment.axes) {
@@ -163,7 +167,7 @@ absl::StatusOr<std::vector<Cell>> MakeCells(const Experiment& experiment, const 
       }
     }
     if (cell.skip_reason.empty()) {
-      const absl::Status status = MakeSpec(experiment, places, number, cell);
+      const absl::Status status = MakeSpec(experiment, places, place, number, cell);
       if (!status.ok()) problems.Add(cell.name, status);
     }
     cells.push_back(std::move(cell));

@@ -9,6 +9,8 @@
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
 #include "cli/experiment/experiment.h"
+#include "cli/files/job_files.h"
+#include "cli/files/local_files.h"
 #include "proto/muster/v1/job.pb.h"
 
 namespace muster::cli {
@@ -21,16 +23,18 @@ struct Cell {
   std::string name;                 // "ranks=two precision=O2"; "base" without a grid
   std::string skip_reason;  // if not empty, the cell has no job and the fields below are empty
   v1::JobSpec spec;         // as submitted, without defaults
+  LocalFiles files;         // to be uploaded before the spec is submitted
   v1::JobSpec defaulted;
-  // Digest of the defaulted spec without name and priority; equal for equal jobs.
+  // Digest of the defaulted spec and its files, without name and priority; equal for equal jobs.
   std::string digest;
 };
 
-// All cells of the grid that `only` selects, with specs validated as the coordinator will.
-// INVALID_ARGUMENT lists each problem once, with the cells that have it, and unknown axes and
-// labels in `only`.
+// All cells of the grid that `only` selects, with their files and specs validated as the
+// coordinator will. INVALID_ARGUMENT lists each problem once, with the cells that have it, and
+// unknown axes and labels in `only`.
 absl::StatusOr<std::vector<Cell>> MakeCells(const Experiment& experiment,
-                                            const Selection& only = {});
+                                            const Selection& only = {},
+                                            Place place = Place::kCluster);
 
 // Parses values of --only, "AXIS=LABEL,LABEL". INVALID_ARGUMENT.
 absl::StatusOr<Selection> ParseSelection(absl::Span<const std::string> texts);

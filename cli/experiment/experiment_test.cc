@@ -1,5 +1,10 @@
 #include "cli/experiment/experiment.h"
 
+#include <filesystem>
+#include <fstream>
+#include <string>
+#include <vector>
+
 #include "cli/experiment/cells.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -126,6 +131,30 @@ TEST(Experiment, DigestIdentifiesJobs) {
       Replaced(Replaced(kFile, "name: trial", "name: other"), "label: one", "label: single");
   const std::string again = Replaced(renamed, "baseline: {ranks: one}", "");
   EXPECT_EQ(cells[0].digest, Cells(Parsed(again, {"train.seed=1"}))[0].digest);
+}
+
+TEST(Experiment, DigestIdentifiesFiles) {
+  const std::filesystem::path folder = ::testing::TempDir();
+  const Experiment experiment =
+      *ParseExperiment("experiment: {name: one}\nbase: {command: [sh, run.sh], files: [run.sh]}\n",
+                       (folder / "one.yaml").string(), {});
+  const auto cell_with = [&](const std::string& script) {
+    std::ofstream(folder / "run.sh") << script;
+    return Cells(experiment).at(0);
+  };
+  const Cell first = cell_with("true");
+  ASSERT_EQ(first.spec.files_size(), 1);
+  EXPECT_EQ(first.files.files().at("run.sh").source, (folder / "run.sh").string());
+  EXPECT_NE(first.digest, cell_with("false").digest);
+  EXPECT_EQ(first.digest, cell_with("true").digest);
+}
+
+TEST(Experiment, CommandsRunInTheCurrentFolderOfThisMachine) {
+  const Experiment experiment = Parsed("experiment: {name: one}\nbase: {command: [./run.sh]}\n");
+  EXPECT_EQ(Cells(experiment)[0].spec.workdir(), "");
+  const auto cells = MakeCells(experiment, {}, Place::kThisMachine);
+  ASSERT_TRUE(cells.ok()) << cells.status();
+  EXPECT_EQ(cells->at(0).spec.workdir(), std::filesystem::current_path().string());
 }
 
 TEST(Experiment, HasOneCellWithoutAGrid) {

@@ -265,6 +265,8 @@ v1::Job Kept(const v1::Job& job) {
   if (job.has_summary()) {
     *kept.mutable_summary() = job.summary();
     kept.mutable_summary()->clear_losses();
+  } else if (job.has_progress()) {
+    *kept.mutable_progress() = job.progress();
   }
   return kept;
 }

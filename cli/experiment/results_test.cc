@@ -58,7 +58,7 @@ TEST(MetricsTest, MeasuresWhatACommandReports) {
   job.mutable_spec()->add_command("train");
   job.mutable_progress()->set_step(24);
   job.mutable_progress()->set_loss(0.25);
-  const Measurements values = MeasurementsOf(job);
+  const Measurements values = MeasurementsOf(Kept(job));
   EXPECT_EQ(values.at("steps"), 24);
   EXPECT_EQ(values.at("final_loss"), 0.25);
   EXPECT_EQ(values.count("test_accuracy"), 0u);

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <set>
+#include <thread>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -11,6 +12,7 @@
 #include "cli/experiment/metrics.h"
 #include "cli/experiment/plots.h"
 #include "cli/experiment/tables.h"
+#include "cli/files/upload.h"
 #include "cli/follow/follow.h"
 #include "cli/follow/follow_printer.h"
 #include "cli/follow/signals.h"
@@ -27,7 +29,7 @@ namespace {
 // Interval of progress lines without a terminal: a cell takes minutes.
 constexpr absl::Duration kProgressInterval = absl::Seconds(30);
 
-// Prints one line for the running job: "[3/8] precision=O2: step 120/500  loss 0.42 …".
+// Prints one line for a running job: "[3/8] precision=O2: step 120/500  loss 0.42 …".
 class CellProgress : public FollowObserver {
  public:
   CellProgress(Console& console, std::string prefix)
@@ -63,7 +65,8 @@ class CellProgress : public FollowObserver {
   SteadyTime next_;
 };
 
-// Handles signals: the first one cancels the running job, the second one ends the waiting for it.
+// Handles signals: the first one cancels the running jobs, the second one ends the waiting for
+// them.
 class Interruption {
  public:
   Interruption(Console& console, ClusterClient& client, Stopper& stopper)
@@ -76,32 +79,37 @@ class Interruption {
     absl::MutexLock lock(&mutex_);
     return interrupted_;
   }
-  // Sets the running job, or "" for none. A job that starts after a signal is cancelled at once.
-  void SetJob(const std::string& job_id) {
+  // A job that starts after a signal is cancelled at once.
+  void JobStarted(const std::string& job_id) {
     {
       absl::MutexLock lock(&mutex_);
-      job_id_ = job_id;
+      job_ids_.insert(job_id);
       if (!interrupted_) return;
     }
     Cancel(job_id);
   }
+  void JobEnded(const std::string& job_id) {
+    absl::MutexLock lock(&mutex_);
+    job_ids_.erase(job_id);
+  }
 
  private:
   void OnSignal() {
-    std::string job_id;
+    std::set<std::string> job_ids;
     bool again;
     {
       absl::MutexLock lock(&mutex_);
       again = std::exchange(interrupted_, true);
-      job_id = job_id_;
+      job_ids = job_ids_;
     }
     if (again) return stopper_.Stop();
     console_.ClearStatus();
-    console_.Note("interrupted; cancelling the running job (again: stop waiting for its end)");
-    Cancel(job_id);
+    console_.Note(absl::StrCat("interrupted; cancelling the running ",
+                               job_ids.size() > 1 ? "jobs" : "job",
+                               " (again: stop waiting for the end)"));
+    for (const std::string& job_id : job_ids) Cancel(job_id);
   }
   void Cancel(const std::string& job_id) {
-    if (job_id.empty()) return;
     v1::CancelJobRequest request;
     request.set_job_id(job_id);
     const absl::StatusOr<v1::Job> job = client_.CancelJob(request);
@@ -113,7 +121,7 @@ class Interruption {
   Stopper& stopper_;
   mutable absl::Mutex mutex_;
   bool interrupted_ ABSL_GUARDED_BY(mutex_) = false;
-  std::string job_id_ ABSL_GUARDED_BY(mutex_);
+  std::set<std::string> job_ids_ ABSL_GUARDED_BY(mutex_);  // of the running jobs
   SignalWatcher watcher_;  // the last member: its thread uses the others
 };
 
@@ -130,23 +138,27 @@ class Runner {
         client_(client),
         experiment_(experiment),
         cells_(cells),
-        store_(store),
         stopper_(stopper),
+        store_(store),
         interruption_(context.console, client, stopper) {}
 
   int Run(const RunnerOptions& options) {
-    const std::vector<Task> tasks = Tasks(options.rerun);
-    // Also rewrites the results of an earlier call, which may have selected fewer cells.
-    const absl::Status saved = Save();
-    if (!saved.ok()) return context_.Fail(saved, kExitCannotCreate);
-    for (size_t i = 0; i < tasks.size() && !interruption_.interrupted(); ++i) {
-      if (stopper_.stopped()) return kExitFailure;
-      const int exit_code = RunTask(tasks[i], i, tasks.size());
-      if (exit_code != kExitSuccess) {
-        return interruption_.interrupted() ? kExitInterrupted : exit_code;
-      }
+    {
+      absl::MutexLock lock(&mutex_);
+      tasks_ = Tasks(options.rerun);
+      // Also rewrites the results of an earlier call, which may have selected fewer cells.
+      const absl::Status saved = Save();
+      if (!saved.ok()) return context_.Fail(saved, kExitCannotCreate);
+      parallel_ = std::max<size_t>(1, std::min<size_t>(options.parallel, tasks_.size()));
     }
+    std::vector<std::thread> threads;
+    for (size_t i = 1; i < parallel_; ++i) threads.emplace_back([this] { RunTasks(); });
+    RunTasks();
+    for (std::thread& thread : threads) thread.join();
+
     if (interruption_.interrupted()) return kExitInterrupted;
+    absl::MutexLock lock(&mutex_);
+    if (exit_code_ != kExitSuccess) return exit_code_;
     const std::vector<CellResult> results = Collect(experiment_, cells_, &store_);
     const bool failed = std::any_of(results.begin(), results.end(), [](const CellResult& result) {
       return result.state == CellState::kFailed || result.state == CellState::kPending;
@@ -155,8 +167,30 @@ class Runner {
   }
 
  private:
+  // Runs the tasks that no other thread has begun.
+  void RunTasks() ABSL_LOCKS_EXCLUDED(mutex_) {
+    while (true) {
+      size_t index;
+      {
+        absl::MutexLock lock(&mutex_);
+        if (next_task_ == tasks_.size() || exit_code_ != kExitSuccess) return;
+        if (interruption_.interrupted()) return;
+        if (stopper_.stopped()) {
+          exit_code_ = kExitFailure;
+          return;
+        }
+        index = next_task_++;
+      }
+      const int exit_code = RunTask(tasks_[index], index, tasks_.size());
+      if (exit_code == kExitSuccess) continue;
+      absl::MutexLock lock(&mutex_);
+      if (exit_code_ == kExitSuccess) exit_code_ = exit_code;
+      return;
+    }
+  }
+
   // Repetitions are the outer loop, so that a drift of the machine does not affect only one cell.
-  std::vector<Task> Tasks(bool rerun) {
+  std::vector<Task> Tasks(bool rerun) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
     std::vector<Task> tasks;
     std::set<std::pair<std::string, uint32_t>> seen;
     size_t done = 0;
@@ -179,29 +213,28 @@ class Runner {
   }
 
   // Returns 0 unless the run cannot continue.
-  int RunTask(const Task& task, size_t index, size_t count) {
+  int RunTask(const Task& task, size_t index, size_t count) ABSL_LOCKS_EXCLUDED(mutex_) {
     std::string prefix = absl::StrCat("[", index + 1, "/", count, "] ", task.cell->name);
     if (experiment_.repeat > 1) absl::StrAppend(&prefix, " run ", task.repetition + 1);
     prefix += ": ";
     const absl::StatusOr<v1::Job> submitted = Submit(task);
-    if (!submitted.ok()) {
-      return context_.Fail(submitted.status(), save_failed_ ? static_cast<int>(kExitCannotCreate)
-                                                            : ExitCodeOf(submitted.status()));
-    }
+    if (!submitted.ok())
+      return context_.Fail(submitted.status(), SubmitExitCode(submitted.status()));
     if (IsOver(submitted->state())) return Finish(task, prefix, *submitted);
 
     std::string line = absl::StrCat(prefix, submitted->job_id());
-    if (index > 0) {
-      const absl::Duration each = (absl::Now() - start_) / static_cast<int64_t>(index);
+    // As many jobs have ended as have started beyond the first `parallel_`.
+    if (const size_t ended = index + 1 - std::min(index + 1, parallel_); ended > 0) {
+      const absl::Duration each = (absl::Now() - start_) / static_cast<int64_t>(ended);
       absl::StrAppend(&line, ", about ", Age(each * static_cast<int64_t>(count - index)),
                       " left for all jobs");
     }
     context_.console.Note(line);
-    interruption_.SetJob(submitted->job_id());
+    interruption_.JobStarted(submitted->job_id());
     CellProgress progress(context_.console, prefix);
     const absl::StatusOr<v1::Job> job =
         FollowJob(client_, submitted->job_id(), FollowOptions(), stopper_, progress);
-    interruption_.SetJob("");
+    interruption_.JobEnded(submitted->job_id());
     context_.console.ClearStatus();
     if (!job.ok()) {
       return stopper_.stopped() ? static_cast<int>(kExitFailure) : context_.Fail(job.status());
@@ -212,7 +245,9 @@ class Runner {
   // Submits the job of the run, or finds it if an earlier process submitted it. The run is saved
   // before the job is submitted, so that the next process knows about it. A job that the
   // coordinator rejects is returned as a failed job.
-  absl::StatusOr<v1::Job> Submit(const Task& task) {
+  absl::StatusOr<v1::Job> Submit(const Task& task) ABSL_LOCKS_EXCLUDED(mutex_) {
+    absl::MutexLock lock(&mutex_);
+    RETURN_IF_ERROR(Upload(*task.cell));
     JobRun run;
     run.digest = task.cell->digest;
     run.repetition = task.repetition;
@@ -248,7 +283,17 @@ class Runner {
     }
   }
 
-  int Finish(const Task& task, const std::string& prefix, const v1::Job& job) {
+  // Uploads the cell's files unless an earlier cell had the same ones.
+  absl::Status Upload(const Cell& cell) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    std::set<std::string> digests;
+    for (const v1::FileSpec& file : cell.spec.files()) digests.insert(file.sha256());
+    if (!uploaded_.insert(digests).second) return absl::OkStatus();
+    return UploadFiles(cell.files, client_, context_.console);
+  }
+
+  int Finish(const Task& task, const std::string& prefix, const v1::Job& job)
+      ABSL_LOCKS_EXCLUDED(mutex_) {
+    absl::MutexLock lock(&mutex_);
     JobRun run = *store_.Find(task.cell->digest, task.repetition);
     // An interrupted run is left unchanged and does not count as a result.
     const bool cancelled = job.state() == v1::CANCELLED && interruption_.interrupted();
@@ -278,7 +323,12 @@ class Runner {
     NoteFailure(job, /*output_shown=*/false, context_.console);
   }
 
-  absl::Status Save() {
+  int SubmitExitCode(const absl::Status& status) ABSL_LOCKS_EXCLUDED(mutex_) {
+    absl::MutexLock lock(&mutex_);
+    return save_failed_ ? static_cast<int>(kExitCannotCreate) : ExitCodeOf(status);
+  }
+
+  absl::Status Save() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
     const absl::Status status =
         WriteResults(experiment_, Collect(experiment_, cells_, &store_), store_);
     save_failed_ = !status.ok();
@@ -289,10 +339,17 @@ class Runner {
   ClusterClient& client_;
   const Experiment& experiment_;
   const std::vector<Cell>& cells_;
-  RunStore& store_;
   Stopper& stopper_;
   const absl::Time start_ = absl::Now();
-  bool save_failed_ = false;  // in the last call
+  std::vector<Task> tasks_;  // set before the threads start, like the next member
+  size_t parallel_ = 1;
+  absl::Mutex mutex_;
+  RunStore& store_ ABSL_GUARDED_BY(mutex_);
+  size_t next_task_ ABSL_GUARDED_BY(mutex_) = 0;
+  int exit_code_ ABSL_GUARDED_BY(mutex_) = kExitSuccess;  // of the first task that ended the run
+  bool save_failed_ ABSL_GUARDED_BY(mutex_) = false;      // in the last call
+  // Sets of files by their digests.
+  std::set<std::set<std::string>> uploaded_ ABSL_GUARDED_BY(mutex_);
   Interruption interruption_;
 };
 

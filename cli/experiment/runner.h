@@ -1,7 +1,8 @@
-// Runs the jobs of an experiment, one after another.
+// Runs the jobs of an experiment, one after another or several at a time.
 #ifndef MUSTER_CLI_EXPERIMENT_RUNNER_H_
 #define MUSTER_CLI_EXPERIMENT_RUNNER_H_
 
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -15,14 +16,15 @@
 namespace muster::cli {
 
 struct RunnerOptions {
-  bool rerun = false;  // also run cells that have succeeded before
+  bool rerun = false;     // also run cells that have succeeded before
+  uint32_t parallel = 1;  // most jobs at a time; at least 1
 };
 
 // Runs the cells that have not succeeded yet, with progress on stderr, and writes all results after
 // each job. A failed job is recorded, and the next one runs. A job that a killed process left
-// behind is found again. Ctrl-C cancels the running job and no other one is started; a second
-// Ctrl-C stops waiting for its end. Stopping `stopper` also ends the run. Returns the exit code: 1
-// if a cell failed, 130 if interrupted, or that of an error.
+// behind is found again. Ctrl-C cancels the running jobs and no other one is started; a second
+// Ctrl-C stops waiting for their end. Stopping `stopper` also ends the run. Returns the exit code:
+// 1 if a cell failed, 130 if interrupted, or that of an error.
 int RunCells(Context& context, ClusterClient& client, const Experiment& experiment,
              const std::vector<Cell>& cells, const RunnerOptions& options, RunStore& store,
              Stopper& stopper);

@@ -3,6 +3,7 @@
 #include "absl/algorithm/container.h"
 #include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
 #include "absl/strings/strip.h"
 
@@ -64,6 +65,11 @@ std::string ScriptOf(const std::vector<std::string>& command) {
     script = command[0];
   }
   return absl::StartsWith(script, "/") ? "" : script;
+}
+
+std::string CommandFor(const std::string& path) {
+  if (absl::EndsWith(path, ".py")) return absl::StrCat("python3 ", path);
+  return absl::EndsWith(path, ".sh") ? absl::StrCat("bash ", path) : "";
 }
 
 }  // namespace muster::cli

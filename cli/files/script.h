@@ -13,6 +13,10 @@ namespace muster::cli {
 // absolute.
 std::string ScriptOf(const std::vector<std::string>& command);
 
+// The command that runs a Python or shell script, such as "python3 train.py" for train.py; empty if
+// the file's name is not that of a script.
+std::string CommandFor(const std::string& path);
+
 }  // namespace muster::cli
 
 #endif  // MUSTER_CLI_FILES_SCRIPT_H_

@@ -42,5 +42,12 @@ TEST(ScriptTest, FindsScript) {
   EXPECT_EQ(ScriptOf({}), "");
 }
 
+TEST(CommandForTest, KnowsScriptsByTheirNames) {
+  EXPECT_EQ(CommandFor("src/train.py"), "python3 src/train.py");
+  EXPECT_EQ(CommandFor("train.sh"), "bash train.sh");
+  EXPECT_EQ(CommandFor("job.yaml"), "");
+  EXPECT_EQ(CommandFor("-"), "");
+}
+
 }  // namespace
 }  // namespace muster::cli

@@ -35,7 +35,8 @@ class TimeLimit {
 };
 
 bool IsReached(const v1::Job& job, const FollowOptions& options) {
-  return IsOver(job.state()) || (options.until_running && job.state() == v1::RUNNING);
+  return IsOver(job.state()) || (options.until_running && job.state() == v1::RUNNING) ||
+         options.until(job);
 }
 
 // Returns the full job once its target state is reached; UNAVAILABLE or another stream error if the
@@ -85,7 +86,7 @@ absl::StatusOr<v1::Job> FollowJob(ClusterClient& client, const std::string& job_
       observer.OnCoordinatorAway(job.status());
       away = true;
     }
-    if (!limited.SleepFor(pause)) {
+    if (!client.Pause(pause, limited)) {
       if (stopper.stopped()) return absl::CancelledError("interrupted");
       return absl::DeadlineExceededError(
           absl::StrCat("not reached within ", absl::FormatDuration(options.timeout)));

@@ -2,6 +2,7 @@
 #ifndef MUSTER_CLI_FOLLOW_FOLLOW_H_
 #define MUSTER_CLI_FOLLOW_FOLLOW_H_
 
+#include <functional>
 #include <string>
 
 #include "absl/status/status.h"
@@ -26,12 +27,14 @@ class FollowObserver {
 struct FollowOptions {
   // Whether to return as soon as the job is RUNNING; otherwise only when it has finished.
   bool until_running = false;
+  // Whether to return as soon as it holds for the job.
+  std::function<bool(const v1::Job&)> until = [](const v1::Job&) { return false; };
   absl::Duration timeout = absl::InfiniteDuration();
 };
 
-// Returns the full job once it has finished or, with `until_running`, is RUNNING. DEADLINE_EXCEEDED
-// after the time-out, CANCELLED once `stopper` is stopped, and errors of the coordinator that are
-// not transient.
+// Returns the full job once it has finished or, with `until_running`, is RUNNING, or `until` holds.
+// DEADLINE_EXCEEDED after the time-out, CANCELLED once `stopper` is stopped, and errors of the
+// coordinator that are not transient.
 absl::StatusOr<v1::Job> FollowJob(ClusterClient& client, const std::string& job_id,
                                   const FollowOptions& options, Stopper& stopper,
                                   FollowObserver& observer);

@@ -28,6 +28,8 @@ std::string StateLine(const v1::Job& job) {
   }
   if (job.state() == v1::STARTING || job.state() == v1::RUNNING) {
     add(absl::StrCat("generation ", job.generation()));
+  } else if (job.state() == v1::STOPPING) {
+    // The line about the restart or the result has the cause.
   } else if (!job.message().empty()) {
     add(job.message());
   } else {
@@ -45,13 +47,17 @@ std::string StateLine(const v1::Job& job) {
 void FollowPrinter::OnJob(const v1::Job& job) {
   PrintState(job);
   if (IsOver(job.state())) return;
+  ShowReason(job);
   PrintCheckpoints(job);
   PrintProgress(job);
 }
 
 void FollowPrinter::PrintState(const v1::Job& job) {
-  if (job.first_failure().generation() > last_failure_ && !IsOver(job.state())) {
-    last_failure_ = job.first_failure().generation();
+  // The result names the failure of the last generation.
+  const uint64_t failed = job.first_failure().generation();
+  const bool restarts = job.state() == v1::QUEUED || job.generation() > failed;
+  if (failed > last_failure_ && restarts && !IsOver(job.state())) {
+    last_failure_ = failed;
     console_.Note(absl::StrCat(console_.Paint("failure", Color::kRed), " of generation ",
                                last_failure_, ": ", Printable(FailureText(job.first_failure()))));
   }
@@ -71,6 +77,13 @@ void FollowPrinter::PrintState(const v1::Job& job) {
   console_.Note(console_.Paint(StateLine(job), StateColor(job.state())));
 }
 
+void FollowPrinter::ShowReason(const v1::Job& job) {
+  if (job.state() == v1::STOPPING) console_.Status(Printable(job.message()));
+  if (job.state() != v1::QUEUED) return;
+  const std::string waits = WaitsText(job);
+  if (!waits.empty()) console_.Status(Printable(absl::StrCat("waiting for ", waits)));
+}
+
 void FollowPrinter::PrintCheckpoints(const v1::Job& job) {
   const auto print_new = [this](std::string text, std::string& last) {
     if (text == last) return;
@@ -81,6 +94,11 @@ void FollowPrinter::PrintCheckpoints(const v1::Job& job) {
   };
   print_new(CheckpointWarning(job), last_warning_);
   print_new(ResumeText(job), last_resume_);
+  // One line for repeated failures with the same error.
+  if (job.checkpoint().failure() == last_checkpoint_failure_) return;
+  last_checkpoint_failure_ = job.checkpoint().failure();
+  std::string shown;
+  print_new(CheckpointFailureText(job), shown);
 }
 
 void FollowPrinter::PrintProgress(const v1::Job& job) {
@@ -90,10 +108,12 @@ void FollowPrinter::PrintProgress(const v1::Job& job) {
   if (console_.err_is_terminal()) return;
   const SteadyTime now = clock_().steady;
   const bool new_phase = job.progress().phase() != last_phase_;
-  const bool moved = job.progress().step() != last_step_;
+  const bool moved = job.progress().step() != last_step_ ||
+                     job.progress().phase_progress() != last_phase_progress_;
   if (!new_phase && !(moved && now >= next_progress_)) return;
   last_phase_ = job.progress().phase();
   last_step_ = job.progress().step();
+  last_phase_progress_ = job.progress().phase_progress();
   next_progress_ = now + kProgressInterval;
   console_.Note(text);
 }
@@ -119,6 +139,9 @@ void NoteFailure(const v1::Job& job, bool output_shown, Console& console) {
 void PrintResult(const v1::Job& job, bool quiet_out, bool output_shown, Console& console) {
   console.ClearStatus();
   std::string line = StateWord(job.state());
+  // "cancelled by alice".
+  const bool says_state = job.state() == v1::CANCELLED && absl::StartsWith(job.message(), line);
+  if (says_state) line = Printable(job.message());
   if (job.has_submit_time() && job.has_finish_time()) {
     absl::StrAppend(&line, " after ",
                     Elapsed(FromProto(job.finish_time()) - FromProto(job.submit_time())));
@@ -126,7 +149,7 @@ void PrintResult(const v1::Job& job, bool quiet_out, bool output_shown, Console&
   if (job.restarts() > 0) {
     absl::StrAppend(&line, ", ", job.restarts(), job.restarts() == 1 ? " restart" : " restarts");
   }
-  if (job.state() != v1::SUCCEEDED && !job.reason().empty()) {
+  if (job.state() != v1::SUCCEEDED && !job.reason().empty() && !says_state) {
     absl::StrAppend(&line, ": ", job.reason());
     if (!job.message().empty()) absl::StrAppend(&line, ": ", Printable(job.message()));
   }
@@ -134,7 +157,8 @@ void PrintResult(const v1::Job& job, bool quiet_out, bool output_shown, Console&
   NoteFailure(job, output_shown, console);
   const bool trained = job.state() == v1::SUCCEEDED && job.has_summary();
   if (trained) console.Note(SummaryText(job.summary()));
-  for (const std::string& text : {ContinuedText(job), CheckpointText(job)}) {
+  for (const std::string& text : {ContinuedText(job), CheckpointText(job), BestCheckpointText(job),
+                                  CheckpointFailureText(job)}) {
     if (!text.empty()) console.Note(text);
   }
   if (trained && !quiet_out) {

@@ -26,6 +26,8 @@ class FollowPrinter : public FollowObserver {
 
  private:
   void PrintState(const v1::Job& job);
+  // Shows in the status line of a terminal why the job stops or what it waits for.
+  void ShowReason(const v1::Job& job);
   // Prints what the job resumes from, and a warning if its checkpoints may be lost.
   void PrintCheckpoints(const v1::Job& job);
   void PrintProgress(const v1::Job& job);
@@ -36,9 +38,11 @@ class FollowPrinter : public FollowObserver {
   uint64_t last_failure_ = 0;  // generation of the last failure that was printed
   uint64_t last_generation_ = 0;
   std::string last_warning_;
+  std::string last_checkpoint_failure_;
   std::string last_resume_;
   std::string last_phase_;
   uint64_t last_step_ = 0;
+  uint64_t last_phase_progress_ = 0;
   SteadyTime next_progress_;
 };
 

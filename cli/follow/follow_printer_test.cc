@@ -96,13 +96,35 @@ TEST_F(FollowPrinterTest, PrintsCauseOfARestartOnce) {
   stopping.mutable_first_failure()->set_node("node-2");
   stopping.mutable_first_failure()->mutable_exit()->set_signal(9);
   Show(stopping);
-  EXPECT_EQ(Taken(),
-            "failure of generation 1: RankKilled: rank 1 on node-2 killed by SIGKILL\n"
-            "stopping: rank 1 was killed\n");
+  EXPECT_EQ(Taken(), "stopping\n");  // the result would name the cause
   v1::Job starting = At(v1::STARTING, 2);
   *starting.mutable_first_failure() = stopping.first_failure();
   Show(starting);
-  EXPECT_EQ(Taken(), "starting: generation 2\n");
+  EXPECT_EQ(Taken(),
+            "failure of generation 1: RankKilled: rank 1 on node-2 killed by SIGKILL\n"
+            "starting: generation 2\n");
+  starting.set_state(v1::RUNNING);
+  Show(starting);
+  EXPECT_EQ(Taken(), "running: generation 2\n");
+}
+
+TEST_F(FollowPrinterTest, PrintsCauseOfARestartThatWaitsInTheQueue) {
+  v1::Job queued = At(v1::QUEUED, 1);
+  queued.set_reason("Restarting");
+  queued.mutable_first_failure()->set_generation(1);
+  queued.mutable_first_failure()->set_reason("NodeLost");
+  Show(queued);
+  EXPECT_EQ(Taken(), "failure of generation 1: NodeLost\nqueued: Restarting\n");
+}
+
+TEST_F(FollowPrinterTest, NamesWhoCancelledOnce) {
+  v1::Job job = At(v1::CANCELLED, 1);
+  job.set_reason("CancelledByUser");
+  job.set_message("cancelled by alice");
+  *job.mutable_submit_time() = ToProto(absl::FromUnixSeconds(100));
+  *job.mutable_finish_time() = ToProto(absl::FromUnixSeconds(103));
+  PrintResult(job, /*quiet_out=*/false, /*output_shown=*/true, console_);
+  EXPECT_EQ(Taken(), "cancelled by alice after 3.00 s\n");
 }
 
 TEST_F(FollowPrinterTest, PrintsWhatEachGenerationResumesFrom) {
@@ -137,7 +159,25 @@ TEST_F(FollowPrinterTest, PrintsCheckpointWithTheResult) {
   job.mutable_checkpoint()->set_dir("/c");
   job.mutable_checkpoint()->set_step(60);
   PrintResult(job, /*quiet_out=*/true, /*output_shown=*/true, console_);
-  EXPECT_THAT(Taken(), HasSubstr("newest checkpoint: step 60 in /c on node-1\n"));
+  EXPECT_THAT(Taken(), HasSubstr("newest checkpoint: step 60, /c/step-00000060 on node-1\n"));
+}
+
+TEST_F(FollowPrinterTest, PrintsEachErrorOfCheckpointsOnce) {
+  v1::Job job = At(v1::RUNNING, 1);
+  v1::CheckpointStatus& status = *job.mutable_checkpoint();
+  status.set_failures(1);
+  status.set_failed_step(10);
+  status.set_failure("disk full");
+  Show(job);
+  EXPECT_THAT(Taken(), HasSubstr("warning: checkpoints: 1 failed in this generation, the latest "
+                                 "at step 10: disk full\n"));
+  status.set_failures(2);
+  status.set_failed_step(20);
+  Show(job);
+  EXPECT_EQ(Taken(), "");
+  job.set_state(v1::SUCCEEDED);
+  PrintResult(job, /*quiet_out=*/true, /*output_shown=*/true, console_);
+  EXPECT_THAT(Taken(), HasSubstr("2 failed in this generation, the latest at step 20: disk full"));
 }
 
 TEST_F(FollowPrinterTest, ReportsCoordinatorUnreachableAndReachable) {
@@ -199,6 +239,25 @@ TEST(FollowPrinterTerminalTest, RedrawsProgress) {
     printer.OnJob(job);
   }
   EXPECT_EQ(err.str(), "running: generation 0\nstep 1\r\x1b[Kstep 2");
+  err.str("");
+  job.set_state(v1::STOPPING);
+  job.set_message("rank 1 exited with code 1");
+  printer.OnJob(job);
+  EXPECT_EQ(err.str(), "\r\x1b[Kstopping\nrank 1 exited with code 1");
+}
+
+TEST(FollowPrinterTerminalTest, ShowsWhatAQueuedJobWaitsFor) {
+  std::ostringstream out, err;
+  Console console(out, err, {.err_is_terminal = true});
+  FollowPrinter printer(console);
+  v1::Job job;
+  job.set_state(v1::QUEUED);
+  printer.OnJob(job);
+  job.add_waits()->set_what("one node");
+  printer.OnJob(job);
+  job.mutable_waits(0)->set_what("one slot");
+  printer.OnJob(job);
+  EXPECT_EQ(err.str(), "queued\nwaiting for one node\r\x1b[Kwaiting for one slot");
 }
 
 }  // namespace

@@ -34,6 +34,7 @@ class RankOutput {
     options_.job_id = job.job_id();
     options_.follow = true;
     options_.style.split = true;
+    options_.lines_only = true;  // the FollowPrinter prints the rest
     thread_ = std::thread([this, &context, &client] {
       const absl::Status status = PrintLogs(client, options_, ended_, context.console);
       if (!status.ok() && !ended_.stopped()) context.Fail(status);

@@ -126,6 +126,23 @@ TEST_F(FollowTest, FollowsUntilRunning) {
   EXPECT_THAT(recorder_.seen, ElementsAre("QUEUED", "RUNNING"));
 }
 
+TEST_F(FollowTest, FollowsUntilAConditionHolds) {
+  cluster_.on_watch = [](const v1::WatchJobRequest&, grpc::ServerContext& context, auto write) {
+    for (uint64_t step = 1; step <= 3; ++step) {
+      v1::Job job = JobIn(v1::RUNNING);
+      job.mutable_progress()->set_step(step);
+      write(job);
+    }
+    FakeCluster::WaitUntilCancelled(context);
+    return grpc::Status::OK;
+  };
+  cluster_.Start();
+  FollowOptions options;
+  options.until = [](const v1::Job& job) { return job.progress().step() == 2; };
+  EXPECT_TRUE(Follow(options).ok());
+  EXPECT_EQ(recorder_.seen.size(), 2u);
+}
+
 TEST_F(FollowTest, ReturnsDeadlineExceededOrCancelled) {
   cluster_.on_watch = [](const v1::WatchJobRequest&, grpc::ServerContext& context, auto write) {
     write(JobIn(v1::QUEUED));

@@ -39,6 +39,7 @@ void RunInterrupt::OnSignal(int signal) {
   if (cancelled || (may_detach_ && signal != SIGINT)) return Detach();
   if (asking) EndAsking();
   if (!asking && may_detach_ && console_.interactive()) return StartAsking();
+  console_.EraseEcho();
   console_.Note("interrupted; cancelling the job (again: stop waiting for its end)");
   Cancel();
 }
@@ -62,8 +63,8 @@ void RunInterrupt::EndAsking() {
 
 void RunInterrupt::Ask() {
   console_.ClearStatus();
-  console_.Note(
-      "interrupted: c or Ctrl-C cancels the job, d detaches and lets it run, Enter continues");
+  console_.EraseEcho();
+  console_.Note("interrupted: c cancels the job, d detaches, Enter continues");
   pollfd fds[] = {{STDIN_FILENO, POLLIN, 0}, {end_fd_, POLLIN, 0}};
   while (poll(fds, 2, -1) < 0) {
   }

@@ -78,7 +78,8 @@ class Guardian {
     // The coordinator's state is not needed afterwards.
     std::vector<std::string> coordinator = {options_.coordinator_binary, "--listen=127.0.0.1:0",
                                             "--http=127.0.0.1:0", "--store=memory",
-                                            DataDirectory(kCoordinator)};
+                                            // The job continues when this machine was suspended.
+                                            "--job-lease=24h", DataDirectory(kCoordinator)};
     if (!options_.checkpoint_directory.empty()) {
       coordinator.push_back(absl::StrCat("--checkpoint-dir=", options_.checkpoint_directory));
     }

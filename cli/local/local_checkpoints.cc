@@ -41,14 +41,6 @@ std::vector<fs::path> Entries(const fs::path& directory) {
   return entries;
 }
 
-// Removes the folder of a job that has written no checkpoint.
-void RemoveUnlessUsed(const fs::path& folder) {
-  const std::vector<fs::path> entries = Entries(folder);
-  // The fence of a training that ended early (trainer/checkpoint/generation_fence.h).
-  if (entries.size() == 1 && entries[0].filename() == "GENERATION") unlink(entries[0].c_str());
-  rmdir(folder.c_str());  // only if it is empty
-}
-
 }  // namespace
 
 LocalCheckpoints::LocalCheckpoints(const v1::JobSpec& defaulted, Console& console) {
@@ -88,7 +80,8 @@ LocalCheckpoints::~LocalCheckpoints() {
   if (lock_ < 0) return;
   // Otherwise, the last run that uses the directory does this.
   if (flock(lock_, LOCK_EX | LOCK_NB) == 0) {
-    for (const fs::path& folder : Entries(path_)) RemoveUnlessUsed(folder);
+    // Only a job that has written no checkpoint leaves an empty folder.
+    for (const fs::path& folder : Entries(path_)) rmdir(folder.c_str());
     rmdir(path_.c_str());
   }
   close(lock_);

@@ -57,7 +57,7 @@ void LogPrinter::FormatText(absl::string_view text, std::optional<absl::Time> ti
 
 void LogPrinter::FormatObject(const LogLine& line, std::string& out) const {
   nlohmann::ordered_json json;
-  if (style_.timestamps && line.time.has_value()) json["time"] = TimeText(*line.time);
+  if (line.time.has_value()) json["time"] = TimeText(*line.time);
   json["generation"] = source_.generation;
   json["rank"] = source_.rank;
   if (!source_.node.empty()) json["node"] = source_.node;

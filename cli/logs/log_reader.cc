@@ -15,15 +15,18 @@
 #include "cli/logs/line_merger.h"
 #include "cli/logs/line_splitter.h"
 #include "cli/logs/log_printer.h"
+#include "cli/logs/open_calls.h"
 #include "cli/logs/stream_reader.h"
+#include "common/limits.h"
 #include "common/status.h"
 #include "spec/spec.h"
 
 namespace muster::cli {
 namespace {
 
-// Each open rank needs a call per stream, and a thread per stream when it is followed.
-constexpr size_t kOpenRanks = 256;
+// Ranks whose lines are merged by time. When they are followed, each needs a call and a thread per
+// stream.
+constexpr size_t kOpenRanks = limits::kLogTransfersPerCaller / 2;
 constexpr size_t kOutputBytes = 64 << 10;
 
 // A log with its reader and printer.
@@ -50,11 +53,12 @@ struct Stream {
 
   // Returns the next line that the log has now; absent at its end. An unfinished last line counts
   // as one unless the log is going to be followed.
-  std::optional<LogLine> NextLine(bool follow) {
+  std::optional<LogLine> NextLine(bool follow, OpenCalls& calls) {
     v1::LogChunk chunk;
     while (true) {
       if (std::optional<LogLine> line = splitter.Next()) return line;
       if (at_end) return std::nullopt;
+      calls.Use(reader);
       const absl::StatusOr<bool> more = reader.NextUntilNow(chunk);
       if (more.ok() && *more) {
         splitter.Add(chunk);
@@ -125,10 +129,15 @@ void PrintHistory(const LogOptions& options, const Streams& streams) {
   for (size_t first = 0; first < streams.size(); first += group) {
     const size_t end = std::min(streams.size(), first + group);
     std::vector<LineSource> sources;
+    OpenCalls calls;
     for (size_t i = first; i < end; ++i) {
-      streams[i]->reader.Start();
-      sources.push_back(
-          [&stream = *streams[i], &options] { return stream.NextLine(options.follow); });
+      if (i - first < OpenCalls::kMax) {
+        calls.Use(streams[i]->reader);
+        streams[i]->reader.Start();
+      }
+      sources.push_back([&stream = *streams[i], &options, &calls] {
+        return stream.NextLine(options.follow, calls);
+      });
     }
     LineMerger merger(std::move(sources));
     LineTail tail(tail_lines);
@@ -263,32 +272,37 @@ absl::Status PrintGeneration(ClusterClient& client, const LogOptions& options, c
 // Waits for the generation after `generation`, or for the job's end.
 class NextGeneration : public FollowObserver {
  public:
-  NextGeneration(uint64_t generation, Stopper& arrived, Console& console)
-      : generation_(generation), arrived_(arrived), console_(console) {}
+  // `quiet`: does not print that the coordinator is unreachable.
+  NextGeneration(uint64_t generation, Stopper& arrived, Console& console, bool quiet)
+      : generation_(generation), arrived_(arrived), console_(console), quiet_(quiet) {}
 
   void OnJob(const v1::Job& job) override {
     if (job.generation() > generation_) arrived_.Stop();
   }
   void OnCoordinatorAway(const absl::Status& status) override {
-    console_.Note("coordinator unreachable; retrying");
+    if (!quiet_) console_.Note("coordinator unreachable; retrying");
   }
-  void OnCoordinatorBack() override { console_.Note("coordinator reachable again"); }
+  void OnCoordinatorBack() override {
+    if (!quiet_) console_.Note("coordinator reachable again");
+  }
 
  private:
   const uint64_t generation_;
   Stopper& arrived_;
   Console& console_;
+  const bool quiet_;
 };
 
-absl::StatusOr<v1::Job> AwaitNextGeneration(ClusterClient& client, const std::string& job_id,
+absl::StatusOr<v1::Job> AwaitNextGeneration(ClusterClient& client, const LogOptions& options,
                                             uint64_t generation, Stopper& stopper,
                                             Console& console) {
   Stopper arrived;
   const Stopper::Registration registration(stopper, [&arrived] { arrived.Stop(); });
-  NextGeneration observer(generation, arrived, console);
-  absl::StatusOr<v1::Job> job = FollowJob(client, job_id, FollowOptions(), arrived, observer);
+  NextGeneration observer(generation, arrived, console, options.lines_only);
+  absl::StatusOr<v1::Job> job =
+      FollowJob(client, options.job_id, FollowOptions(), arrived, observer);
   if (stopper.stopped()) return absl::CancelledError("interrupted");
-  if (arrived.stopped()) return client.GetJob(job_id, &stopper);
+  if (arrived.stopped()) return client.GetJob(options.job_id, &stopper);
   return job;
 }
 
@@ -327,12 +341,12 @@ absl::Status PrintLogs(ClusterClient& client, const LogOptions& given, Stopper& 
       if (stopper.stopped()) return absl::CancelledError("interrupted");
       incomplete.Update(status);
     }
-    ASSIGN_OR_RETURN(job,
-                     AwaitNextGeneration(client, options.job_id, generation, stopper, console));
+    ASSIGN_OR_RETURN(job, AwaitNextGeneration(client, options, generation, stopper, console));
     if (job.generation() == generation) return incomplete;
     ++generation;
     options.tail_lines = options.tail_per_rank = 0;
-    if (generation > 1) console.Note(absl::StrCat("generation ", generation));
+    if (generation > 1 && !options.lines_only)
+      console.Note(absl::StrCat("generation ", generation));
   }
 }
 

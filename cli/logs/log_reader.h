@@ -31,6 +31,7 @@ struct LogOptions {
   LogStyle style;
   bool wide = false;        // print node and stream before each line
   bool names_only = false;  // print the names of the logs, not their contents
+  bool lines_only = false;  // print neither generations nor that the coordinator is unreachable
   // How long to retry a log that cannot be reached; when following, this applies once the job has
   // finished, and until then the retries do not end.
   absl::Duration patience = absl::Seconds(5);

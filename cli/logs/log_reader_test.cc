@@ -1,6 +1,7 @@
 #include "cli/logs/log_reader.h"
 
 #include <algorithm>
+#include <atomic>
 #include <map>
 #include <sstream>
 #include <thread>
@@ -11,6 +12,7 @@
 #include "absl/synchronization/mutex.h"
 #include "absl/synchronization/notification.h"
 #include "cli/fake_cluster.h"
+#include "cli/logs/open_calls.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
@@ -233,27 +235,43 @@ TEST_F(LogReaderTest, FollowsThroughCoordinatorRestart) {
   EXPECT_EQ(out_.str(), text);
 }
 
-TEST_F(LogReaderTest, FollowsAcrossGenerations) {
-  SetLog(0, v1::STDOUT, "first\n", 1);
-  SetLog(0, v1::STDERR, "", 1);
-  SetLog(0, v1::STDOUT, "second\n", 2);
-  SetLog(0, v1::STDERR, "", 2);
-  {
-    absl::MutexLock lock(&mutex_);
-    job_.set_state(v1::RUNNING);
+// Follows a job that is restarted once.
+class LogReaderRestartTest : public LogReaderTest {
+ protected:
+  void Follow() {
+    SetLog(0, v1::STDOUT, "first\n", 1);
+    SetLog(0, v1::STDERR, "", 1);
+    SetLog(0, v1::STDOUT, "second\n", 2);
+    SetLog(0, v1::STDERR, "", 2);
+    {
+      absl::MutexLock lock(&mutex_);
+      job_.set_state(v1::RUNNING);
+    }
+    cluster_.on_watch = [this](const v1::WatchJobRequest&, grpc::ServerContext&, auto write) {
+      absl::MutexLock lock(&mutex_);
+      if (++watches_ == 2) job_.set_generation(2);
+      if (watches_ == 3) job_.set_state(v1::FAILED);
+      write(job_);
+      return grpc::Status::OK;
+    };
+    cluster_.Start();
+    options_.follow = true;
+    EXPECT_TRUE(Print().ok());
+    EXPECT_EQ(out_.str(), "first\nsecond\n");
   }
-  int watches = 0;
-  cluster_.on_watch = [&](const v1::WatchJobRequest&, grpc::ServerContext&, auto write) {
-    absl::MutexLock lock(&mutex_);
-    if (++watches == 2) job_.set_generation(2);
-    if (watches == 3) job_.set_state(v1::FAILED);
-    write(job_);
-    return grpc::Status::OK;
-  };
-  cluster_.Start();
-  options_.follow = true;
-  EXPECT_TRUE(Print().ok());
-  EXPECT_EQ(out_.str(), "first\nsecond\n");
+
+  int watches_ = 0;
+};
+
+TEST_F(LogReaderRestartTest, FollowsAcrossGenerations) {
+  Follow();
+  EXPECT_THAT(err_.str(), HasSubstr("generation 2\n"));
+}
+
+TEST_F(LogReaderRestartTest, PrintsLinesOnly) {
+  options_.lines_only = true;
+  Follow();
+  EXPECT_EQ(err_.str(), "");
 }
 
 // A rank that has not been started yet has no log; following waits for it.
@@ -341,7 +359,7 @@ TEST_F(LogReaderTest, LinesWithoutATimeAreMarked) {
   EXPECT_TRUE(Print().ok());
   EXPECT_THAT(Lines(), ElementsAre("1970-01-01T00:00:01.000Z 1 timed", "- x"));
   out_.str("");
-  options_.style.form = LogForm::kJson;
+  options_.style = {.form = LogForm::kJson};
   EXPECT_TRUE(Print().ok());
   EXPECT_THAT(Lines(), ElementsAre(HasSubstr("\"time\":\"1970-01-01T00:00:01.000Z\""),
                                    Not(HasSubstr("time\":"))));
@@ -389,6 +407,82 @@ TEST_F(LogReaderTest, MergesGroupsOfRanks) {
   options_.tail_lines = 2;
   EXPECT_TRUE(Print().ok());
   EXPECT_THAT(Lines(), ElementsAre("1| 999", "0| 1000"));
+}
+
+// Each log is larger than what gRPC buffers, so a call stays open until it is read or closed.
+TEST_F(LogReaderTest, BoundsOpenCalls) {
+  constexpr uint32_t kRanks = 100;
+  constexpr size_t kLineBytes = 64 << 10;
+  constexpr uint64_t kLines = 4;
+  for (uint32_t rank = 1; rank < kRanks; ++rank) AddRank();
+  std::atomic<int> open = 0, most_open = 0;
+  cluster_.on_log = [&](const v1::ReadLogRequest& request, grpc::ServerContext&, auto write) {
+    most_open = std::max<int>(most_open, ++open);
+    bool wanted = true;
+    for (uint64_t i = request.offset() / kLineBytes; i < kLines && wanted; ++i) {
+      // The lines of all logs are interleaved.
+      const uint64_t second = 1 + (i * kRanks + request.rank()) * 2 + request.stream();
+      std::string line = absl::StrCat(second, " ");
+      line.resize(kLineBytes - 1, '.');
+      v1::LogChunk chunk = Chunk(i * kLineBytes, line + "\n", i + 1 == kLines);
+      v1::LineTime& time = *chunk.add_lines();
+      time.set_offset(chunk.offset());
+      time.set_unix_micros(absl::ToUnixMicros(absl::FromUnixSeconds(second)));
+      wanted = write(chunk);
+    }
+    --open;
+    return grpc::Status::OK;
+  };
+  cluster_.Start();
+  ASSERT_TRUE(Print().ok());
+  std::vector<std::string> lines = Lines();
+  ASSERT_EQ(lines.size(), 2 * kRanks * kLines);
+  for (size_t i = 0; i < lines.size(); ++i) {
+    EXPECT_THAT(lines[i].substr(0, 20), HasSubstr(absl::StrCat("| ", i + 2, " ")));
+  }
+  // Closed calls may still be counted for a moment.
+  EXPECT_LE(most_open, static_cast<int>(2 * OpenCalls::kMax));
+}
+
+TEST_F(LogReaderTest, RefusesToFollowTooManyRanks) {
+  for (uint32_t rank = 1; rank < 257; ++rank) AddRank();
+  cluster_.Start();
+  options_.follow = true;
+  EXPECT_EQ(Print().message(),
+            "cannot follow 257 ranks at once (limit: 256); select ranks with --rank");
+}
+
+// The coordinator keeps the end of the log; it is requested when the log itself cannot be read.
+TEST_F(LogReaderTest, PrintsTheKeptEndOfALostLog) {
+  AddRank();
+  absl::StatusCode code = absl::StatusCode::kNotFound;
+  cluster_.on_log = [&](const v1::ReadLogRequest& request, grpc::ServerContext&, auto write) {
+    if (!request.accept_tail()) return grpc::Status(static_cast<grpc::StatusCode>(code), "lost");
+    if (request.stream() == v1::STDERR) return grpc::Status(grpc::StatusCode::NOT_FOUND, "lost");
+    v1::LogChunk chunk = Chunk(1000, "the end\n", true);
+    chunk.set_notice("node a is gone; only the end was kept");
+    write(chunk);
+    return grpc::Status::OK;
+  };
+  cluster_.Start();
+  options_.stream = "stdout";
+  options_.patience = absl::Milliseconds(100);
+  EXPECT_TRUE(Print().ok());
+  EXPECT_THAT(Lines(), ElementsAre("0| the end", "1| the end"));
+  EXPECT_EQ(err_.str(), "node a is gone; only the end was kept\n");
+  out_.str("");
+  err_.str("");
+  code = absl::StatusCode::kUnavailable;
+  EXPECT_TRUE(Print().ok());
+  EXPECT_THAT(Lines(), ElementsAre("0| the end", "1| the end"));
+  EXPECT_THAT(err_.str(), HasSubstr("retrying"));
+  out_.str("");
+  options_.follow = true;
+  EXPECT_TRUE(Print().ok());
+  EXPECT_THAT(Lines(), UnorderedElementsAre("0| the end", "1| the end"));
+  options_.follow = false;
+  options_.stream = "stderr";
+  EXPECT_EQ(Print().message(), "rank 0, stderr: lost");
 }
 
 TEST_F(LogReaderTest, RequestsLinesSinceATime) {

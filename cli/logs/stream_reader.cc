@@ -30,6 +30,11 @@ void AwayNotice::Back() {
   away_ = false;
 }
 
+void AwayNotice::Missing(const std::string& notice) {
+  absl::MutexLock lock(&mutex_);
+  if (missing_.insert(notice).second) console_.Note(notice);
+}
+
 StreamReader::StreamReader(ClusterClient& client, StreamOptions options, Stopper& stopper,
                            AwayNotice& notice)
     : client_(client),
@@ -69,6 +74,7 @@ absl::StatusOr<bool> StreamReader::Next(bool follow, v1::LogChunk& chunk) {
       pause_ = kFirstPause;
       give_up_ = Now().steady + patience_;
       ended_ = chunk.end();
+      if (!chunk.notice().empty()) notice_.Missing(chunk.notice());
       Trim(chunk);
       if (chunk.data().empty()) continue;
       return true;
@@ -91,13 +97,19 @@ absl::StatusOr<bool> StreamReader::Retry(const absl::Status& status) {
     // While the rank may still write or start, the retries do not end.
     const absl::StatusOr<bool> over = GenerationIsOver();
     if (!over.ok() || !*over) give_up_ = Now().steady + patience_;
-    if (over.ok() && *over && (missing || status.ok())) return false;
-  } else if (missing || follow_) {
+    if (over.ok() && *over && status.ok()) return false;
+    if (over.ok() && *over && missing) {
+      const absl::StatusOr<bool> again = AcceptTailOrFail(status);
+      return again.ok() && *again;
+    }
+  } else if (follow_) {
     return Fail(status);
+  } else if (missing) {
+    return AcceptTailOrFail(status);
   }
   if (Now().steady + pause_ >= give_up_) {
     if (status.ok()) return false;
-    return Fail(status);
+    return AcceptTailOrFail(status);
   }
   if (!status.ok() && !missing) notice_.Away(status);
   if (!stopper_.SleepFor(pause_)) return absl::CancelledError("interrupted");
@@ -121,6 +133,12 @@ absl::StatusOr<bool> StreamReader::GenerationIsOver() {
   const absl::StatusOr<v1::Job> job = client_.GetJob(request_.job_id(), &stopper_);
   if (!job.ok()) return job.status();
   return IsOver(job->state()) || job->generation() > request_.generation();
+}
+
+absl::StatusOr<bool> StreamReader::AcceptTailOrFail(const absl::Status& status) {
+  if (request_.accept_tail()) return Fail(status);
+  request_.set_accept_tail(true);
+  return true;
 }
 
 absl::Status StreamReader::Fail(const absl::Status& status) const {

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 
 #include "absl/base/thread_annotations.h"
@@ -26,10 +27,13 @@ class AwayNotice {
   explicit AwayNotice(Console& console) : console_(console) {}
   void Away(const absl::Status& status);
   void Back();
+  // Prints a notice about missing parts of logs, once.
+  void Missing(const std::string& notice);
 
  private:
   Console& console_;
   absl::Mutex mutex_;
+  std::set<std::string> missing_ ABSL_GUARDED_BY(mutex_);
   bool away_ ABSL_GUARDED_BY(mutex_) = false;
 };
 
@@ -47,7 +51,9 @@ struct StreamOptions {
   absl::Duration patience;
 };
 
-// Returns each byte once and in order. Used by one thread.
+// Returns each byte once and in order. Parts that are no longer available are skipped, with a
+// notice: the beginning of a log that exceeded its limit, and of a log whose node is gone. Used by
+// one thread.
 class StreamReader {
  public:
   // The client, stopper and notice outlive the reader.
@@ -55,6 +61,8 @@ class StreamReader {
 
   // Requests the log, so that it arrives while others are read.
   void Start();
+  // Closes the call; the next bytes are requested when they are needed.
+  void Close() { call_.reset(); }
   // Returns the next bytes up to the log's current end, then false. Errors, also of later calls:
   // those of ReadLog, CANCELLED once stopped.
   absl::StatusOr<bool> NextUntilNow(v1::LogChunk& chunk);
@@ -69,6 +77,8 @@ class StreamReader {
   // Removes bytes that were already returned.
   void Trim(v1::LogChunk& chunk);
   absl::StatusOr<bool> GenerationIsOver();
+  // Requests, at last, the end of the log that the coordinator kept; then fails.
+  absl::StatusOr<bool> AcceptTailOrFail(const absl::Status& status);
   absl::Status Fail(const absl::Status& status) const;
 
   ClusterClient& client_;

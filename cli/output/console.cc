@@ -105,6 +105,15 @@ void Console::ClearStatus() {
   DrawStatus();
 }
 
+void Console::EraseEcho() {
+  absl::MutexLock lock(&mutex_);
+  // Within an unfinished line, the next writer starts a new one.
+  if (!options_.err_is_terminal || within_line()) return;
+  drawn_ = false;
+  err_ << kEraseLine;
+  DrawStatus();
+}
+
 void Console::Live(absl::string_view text, const void* writer) {
   if (!options_.err_is_terminal) return;
   absl::MutexLock lock(&mutex_);
@@ -120,8 +129,7 @@ void Console::EraseStatus() {
 }
 
 void Console::DrawStatus() {
-  const bool within_line = unfinished_[1].exists || (is_terminal() && unfinished_[0].exists);
-  if (options_.err_is_terminal && !within_line) {
+  if (options_.err_is_terminal && !within_line()) {
     const std::string& text = live_.empty() ? status_ : live_;
     drawn_ = !text.empty();
     err_ << text;

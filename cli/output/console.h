@@ -47,6 +47,8 @@ class Console {
   // Redraws the status line. Has no effect without a terminal.
   void Status(absl::string_view text);
   void ClearStatus();
+  // Erases what the terminal echoed of a typed key such as ^C, so that the next text starts a line.
+  void EraseEcho();
   // Shows a writer's unfinished line in place of the status line, until the writer replaces it by
   // an empty one. With several writers, the one that called last is shown. Has no effect without a
   // terminal.
@@ -63,6 +65,10 @@ class Console {
   void Write(absl::string_view text, bool to_err, const void* writer) ABSL_LOCKS_EXCLUDED(mutex_);
   // Ends unfinished lines of other writers on the same terminal or stream.
   void EndUnfinishedLines(bool to_err, const void* writer) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Whether unfinished text is where the status line would be.
+  bool within_line() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    return unfinished_[1].exists || (is_terminal() && unfinished_[0].exists);
+  }
   void EraseStatus() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void DrawStatus() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 

@@ -219,6 +219,25 @@ TEST(ConsoleTest, OtherWritersStartANewLine) {
   EXPECT_EQ(screen.str(), "10%\nloss 1\n\r20%\nnote\n30%\r\r\x1b[Kloss 2\n");
 }
 
+TEST(ConsoleTest, ErasesTheEchoOfAKey) {
+  std::ostringstream screen;
+  const int rank = 0;
+  Console console(screen, screen, {.out_is_terminal = true, .err_is_terminal = true});
+  console.EraseEcho();
+  console.Note("interrupted");
+  console.Status("step 1");
+  console.EraseEcho();
+  EXPECT_EQ(screen.str(), "\r\x1b[Kinterrupted\nstep 1\r\x1b[Kstep 1");
+  console.Err("10%", &rank);
+  screen.str("");
+  console.EraseEcho();  // would erase the unfinished line
+  EXPECT_EQ(screen.str(), "");
+
+  std::ostringstream file;
+  Console(file, file, {}).EraseEcho();
+  EXPECT_EQ(file.str(), "");
+}
+
 TEST(ConsoleTest, FilesAreIndependent) {
   std::ostringstream out, err;
   Console console(out, err, {});

@@ -2,7 +2,6 @@
 
 #include <cstdlib>
 #include <filesystem>
-#include <system_error>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
@@ -15,12 +14,10 @@
 namespace muster::cli {
 
 void AddOverrides(Verb& verb, std::vector<std::string>& overrides) {
-  verb.add_option("--set", overrides,
-                  "Override a field, as in train.epochs=5 or resources={nodes: 2}; an empty value "
-                  "resets the field; may be repeated")
-      ->type_name("FIELD=VALUE")
-      ->expected(1)
-      ->take_all();
+  Repeatable(verb.add_option("--set", overrides,
+                             "Override a field, as in train.epochs=5 or resources={nodes: 2}; an "
+                             "empty value resets the field; may be repeated"))
+      ->type_name("FIELD=VALUE");
 }
 
 void AddSpecOptions(Verb& verb, std::string& path, std::vector<std::string>& overrides,
@@ -42,26 +39,21 @@ void AddJobOptions(Verb& verb, JobOptions& options) {
   verb.add_option("--priority", options.priority,
                   "Priority from -1000 to 1000; higher starts first")
       ->type_name("N");
+  // Not Repeatable: takes all that a shell makes of *.py.
   verb.add_option("--files", options.files,
-                  "Copy this file or folder into each rank's own directory; may be repeated")
-      ->type_name("PATH")
-      ->expected(1)
-      ->take_all();
+                  "Copy these files and folders into each rank's own directory; may be repeated")
+      ->type_name("PATH...");
   verb.add_option("--workdir", options.workdir,
                   "Run in this directory, which must exist on every node")
       ->type_name("DIR");
-  verb.add_option("-e,--env", options.env,
-                  "Set an environment variable; without a value, to the one it has here; may be "
-                  "repeated")
-      ->type_name("NAME[=VALUE]")
-      ->expected(1)
-      ->take_all();
-  verb.add_option("--env-file", options.env_files,
-                  "Set the variables of a file with lines NAME=VALUE; -e overrides them; may be "
-                  "repeated")
-      ->type_name("FILE")
-      ->expected(1)
-      ->take_all();
+  Repeatable(verb.add_option("-e,--env", options.env,
+                             "Set an environment variable; without a value, to the one it has "
+                             "here; may be repeated"))
+      ->type_name("NAME[=VALUE]");
+  Repeatable(verb.add_option("--env-file", options.env_files,
+                             "Set the variables of a file with lines NAME=VALUE; -e overrides "
+                             "them; may be repeated"))
+      ->type_name("FILE");
   verb.add_flag("--losses", options.losses,
                 "Record the loss of each step; -o json prints the losses when following a job");
 }
@@ -83,6 +75,10 @@ absl::StatusOr<v1::JobSpec> ReadSpec(const JobOptions& options) {
     overrides.push_back(absl::StrCat("time_limit=", options.time_limit));
   }
   if (options.path.empty()) return spec::Parse("{}", "command line", overrides);
+  if (const std::string command = CommandFor(options.path); !command.empty()) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        options.path, ": a script, not a spec; to run it, give `-- ", command, "` instead"));
+  }
   return ReadSpecFile(options.path, overrides);
 }
 
@@ -101,60 +97,13 @@ absl::StatusOr<std::string> AbsoluteFolder(const std::string& folder, const std:
   return path.has_filename() ? path.string() : path.parent_path().string();
 }
 
-// Adds the command's script if it is a file in the current folder, unless it was uploaded before.
-absl::Status AddScript(const std::string& here, const std::vector<v1::FileSpec>& uploaded,
-                       JobToSubmit& job) {
-  const std::string script = ScriptOf({job.spec.command().begin(), job.spec.command().end()});
-  const std::string place = std::filesystem::path(script).lexically_normal().string();
-  for (const v1::FileSpec& file : uploaded) {
-    if (file.path() == place) return absl::OkStatus();
-  }
-  std::error_code error;
-  if (script.empty() || !std::filesystem::is_regular_file(here + "/" + script, error)) {
-    return absl::OkStatus();
-  }
-  if (*std::filesystem::path(script).lexically_normal().begin() == "..") {
-    return absl::InvalidArgumentError(
-        absl::StrCat("command: ", script,
-                     " is outside of the current folder and cannot be uploaded "
-                     "from here; change to its folder, or give --workdir"));
-  }
-  return job.files.Add(script, here);
-}
-
-absl::Status AddFiles(const JobOptions& options, const std::string& here, Place place,
-                      JobToSubmit& job) {
-  v1::JobSpec& spec = job.spec;
-  // Files with a digest are in a spec that was submitted before.
-  std::vector<v1::FileSpec> uploaded;
-  const bool has_folder = !options.path.empty() && options.path != "-";
-  const std::string folder =
-      has_folder ? (std::filesystem::path(here) / options.path).parent_path().string() : here;
-  for (const v1::FileSpec& file : spec.files()) {
-    if (!file.sha256().empty()) {
-      uploaded.push_back(file);
-    } else {
-      RETURN_IF_ERROR(job.files.Add(file.path(), folder));
-    }
-  }
-  for (const std::string& path : options.files) RETURN_IF_ERROR(job.files.Add(path, here));
-  const bool placed_elsewhere = spec.has_train() || !spec.workdir().empty();
-  if (!placed_elsewhere && place == Place::kCluster) {
-    RETURN_IF_ERROR(AddScript(here, uploaded, job));
-  }
-  spec.mutable_files()->Assign(uploaded.begin(), uploaded.end());
-  for (const auto& [path, file] : job.files.files()) *spec.add_files() = file.spec;
-  if (!placed_elsewhere && place == Place::kThisMachine && spec.files().empty()) {
-    spec.set_workdir(here);
-  }
-  return absl::OkStatus();
-}
-
 }  // namespace
 
 void RequireJob(const JobOptions& options, const std::vector<std::string>& command) {
   if (options.path.empty() && command.empty()) {
-    throw CLI::RequiredError("a spec FILE or a command after `--`");
+    throw CLI::RequiredError(options.files.empty()
+                                 ? "a spec FILE or a command after `--`"
+                                 : "a spec FILE before --files, or a command after `--`,");
   }
 }
 
@@ -169,13 +118,11 @@ absl::StatusOr<JobToSubmit> MakeJob(const JobOptions& options,
   if (options.losses && spec.has_train()) spec.mutable_train()->set_record_losses(true);
   RETURN_IF_ERROR(AddVariables(options.env_files, options.env, spec));
 
-  std::error_code error;
-  const std::string here = std::filesystem::current_path(error).string();
-  if (error) return absl::NotFoundError(absl::StrCat("current folder: ", error.message()));
   if (!options.workdir.empty()) {
+    ASSIGN_OR_RETURN(const std::string here, CurrentFolder());
     ASSIGN_OR_RETURN(*spec.mutable_workdir(), AbsoluteFolder(options.workdir, here));
   }
-  RETURN_IF_ERROR(AddFiles(options, here, place, job));
+  RETURN_IF_ERROR(AddJobFiles(options.path, options.files, place, spec, job.files));
   v1::JobSpec defaulted = spec;
   spec::ApplyDefaults(defaulted);
   RETURN_IF_ERROR(spec::Validate(defaulted));

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "cli/files/job_files.h"
 #include "cli/files/local_files.h"
 #include "cli/verb.h"
 #include "proto/muster/v1/job.pb.h"
@@ -55,12 +56,6 @@ void AddSpecOptions(Verb& verb, std::string& path, std::vector<std::string>& ove
 
 // Throws CLI::RequiredError unless a file or a command was given; for a verb's callback.
 void RequireJob(const JobOptions& options, const std::vector<std::string>& command);
-
-// Where a job runs.
-enum class Place {
-  kCluster,      // a script in the current folder is uploaded
-  kThisMachine,  // commands run in the current folder unless the spec has a workdir or files
-};
 
 struct JobToSubmit {
   v1::JobSpec spec;

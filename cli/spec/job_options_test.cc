@@ -92,6 +92,12 @@ TEST_F(JobOptionsTest, RefusesScriptOutsideOfTheFolder) {
   EXPECT_THAT(Problem({"python3", "../train.py"}), HasSubstr("give --workdir"));
 }
 
+TEST_F(JobOptionsTest, RefusesScriptInPlaceOfASpec) {
+  options_.path = "train.py";
+  EXPECT_EQ(Problem({}),
+            "train.py: a script, not a spec; to run it, give `-- python3 train.py` instead");
+}
+
 TEST_F(JobOptionsTest, FilesOfSpecAreRelativeToIt) {
   Write("jobs/job.yaml", "command: [python3, run.py]\nfiles: [run.py, ../conf]\n");
   Write("jobs/run.py", "");

@@ -2,6 +2,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "cli/output/words.h"
+#include "common/checkpoint_texts.h"
 
 namespace muster::cli {
 namespace {
@@ -17,14 +18,34 @@ std::string CheckpointText(const v1::Job& job) {
   if (job.state() == v1::SUCCEEDED && !job.summary().checkpoint().empty()) {
     return Printable(absl::StrCat("checkpoint: ", job.summary().checkpoint(), OnNode(status)));
   }
-  if (status.step() == 0) return "";
-  return Printable(absl::StrCat("newest checkpoint: step ", status.step(), " in ", status.dir(),
-                                OnNode(status)));
+  const std::string path = NewestCheckpointPath(status);
+  if (path.empty()) return "";
+  return Printable(
+      absl::StrCat("newest checkpoint: step ", status.step(), ", ", path, OnNode(status)));
+}
+
+std::string BestCheckpointText(const v1::Job& job) {
+  const v1::CheckpointStatus& status = job.checkpoint();
+  const std::string path = BestCheckpointPath(status);
+  if (path.empty()) return "";
+  return Printable(absl::StrCat("best checkpoint by ", job.spec().train().checkpoint().keep_best(),
+                                ": step ", status.best_step(), ", ", path, OnNode(status)));
+}
+
+std::string CheckpointFailureText(const v1::Job& job) {
+  const std::string failures = CheckpointFailures(job.checkpoint());
+  return failures.empty() ? "" : Printable(absl::StrCat("warning: checkpoints: ", failures));
 }
 
 std::string ResumeText(const v1::Job& job) {
   const v1::CheckpointStatus& status = job.checkpoint();
-  if (status.resumed_from().empty()) return "";
+  if (status.resumed_from().empty()) {
+    const bool restarted =
+        job.spec().has_train() && job.generation() > 1 && job.state() == v1::RUNNING;
+    return restarted
+               ? "begins at step 0: there is no checkpoint; set a shorter train.checkpoint.every"
+               : "";
+  }
   std::string text = absl::StrCat("resumes from step ", status.resumed_step());
   if (status.resumed_job_id() != job.job_id()) {
     absl::StrAppend(&text, " of job ", status.resumed_job_id(), ", ", status.resumed_from());

@@ -13,6 +13,7 @@
 #include "cli/output/table.h"
 #include "cli/output/words.h"
 #include "cli/text/job_text.h"
+#include "common/checkpoint_texts.h"
 #include "common/proto_time.h"
 #include "spec/spec.h"
 
@@ -71,18 +72,27 @@ std::string FilesText(const v1::JobSpec& spec) {
   return absl::StrCat(absl::StrJoin(paths, ", "), " (", Bytes(size_bytes), ")");
 }
 
-// "/ckpt/run-1, step 60, shared by all nodes".
+// "/ckpt/run-1/step-00000060.g2, step 60, shared by all nodes"; on further lines the best
+// checkpoint and those that failed.
 std::string CheckpointText(const v1::Job& job) {
   const v1::CheckpointStatus& checkpoint = job.checkpoint();
   if (checkpoint.dir().empty()) return job.summary().checkpoint();
-  std::string text = checkpoint.dir();
-  if (checkpoint.step() > 0) {
-    absl::StrAppend(&text, ", step ", checkpoint.step());
-  } else {
-    absl::StrAppend(&text, ", none yet");
+  const std::string path = NewestCheckpointPath(checkpoint);
+  std::string text = path.empty() ? absl::StrCat(checkpoint.dir(), ", none yet")
+                                  : absl::StrCat(path, ", step ", checkpoint.step());
+  if (checkpoint.shared()) {
+    absl::StrAppend(&text, ", shared by all nodes");
+  } else if (!checkpoint.node().empty()) {
+    absl::StrAppend(&text, ", only on ", checkpoint.node());
   }
-  if (checkpoint.shared()) return absl::StrCat(text, ", shared by all nodes");
-  return checkpoint.node().empty() ? text : absl::StrCat(text, ", only on ", checkpoint.node());
+  const std::string best = BestCheckpointPath(checkpoint);
+  if (!best.empty()) {
+    absl::StrAppend(&text, "\nbest by ", job.spec().train().checkpoint().keep_best(), ": ", best,
+                    ", step ", checkpoint.best_step());
+  }
+  const std::string failures = CheckpointFailures(checkpoint);
+  if (!failures.empty()) absl::StrAppend(&text, "\n", failures);
+  return text;
 }
 
 // "/ckpt/old/step-00000060.g1, step 60, of job old-x7k2p".
@@ -109,6 +119,7 @@ std::string HangText(const v1::Job& job) {
 }
 
 std::string RestartsText(const v1::Job& job) {
+  if (job.spec().restart().max() == 0 && job.restarts() == 0) return "disabled";
   std::string text = absl::StrCat(job.restarts_used(), " of ", job.spec().restart().max(), " used");
   if (job.restarts() == job.restarts_used()) return text;
   return absl::StrCat(text, " since the last completed step, ", job.restarts(), " in all");
@@ -162,6 +173,11 @@ void AppendResult(const v1::Job& job, std::string& out) {
   AppendField("Weights", job.summary().weights_digest(), out);
 }
 
+// One warning per line.
+void AppendWarnings(const v1::Job& job, std::string& out) {
+  AppendField("Warnings", absl::StrJoin(job.warnings(), "\n"), out);
+}
+
 void AppendFailures(const v1::Job& job, std::string& out) {
   const v1::FirstFailure& first = job.first_failure();
   for (const v1::FirstFailure& failure : job.past_failures()) {
@@ -186,6 +202,7 @@ std::string Description(const v1::Job& job, absl::Time now) {
   AppendSpec(job.spec(), out);
   AppendTimes(job, now, out);
   AppendResult(job, out);
+  AppendWarnings(job, out);
   AppendFailures(job, out);
   return out;
 }

@@ -79,6 +79,17 @@ TEST(DescriptionTest, IndentsLinesOfAMessage) {
   EXPECT_THAT(text, Not(HasSubstr("Exit status")));
 }
 
+TEST(DescriptionTest, ListsWarnings) {
+  v1::Job job;
+  EXPECT_THAT(Description(job, kNow), Not(HasSubstr("Warnings:")));
+  job.add_warnings("rank 0: MUSTER_PROGRESS: line 3 is not understood: \"foo\"");
+  job.add_warnings("rank 1: progress.epoch is nan; dropped");
+  EXPECT_THAT(
+      Description(job, kNow),
+      HasSubstr("Warnings:      rank 0: MUSTER_PROGRESS: line 3 is not understood: \"foo\"\n"
+                "               rank 1: progress.epoch is nan; dropped\n"));
+}
+
 TEST(DescriptionTest, ShowsWhatAndWhoseTheJobIs) {
   v1::Job job;
   job.set_owner("ada");
@@ -122,9 +133,34 @@ TEST(DescriptionTest, ShowsCheckpointsAndRestarts) {
   checkpoint.set_resumed_job_id("old-1");
   job.set_restarts_used(5);
   text = Description(job, kNow);
-  EXPECT_THAT(text, HasSubstr("Checkpoint:    /ckpt, step 80, shared by all nodes\n"));
+  EXPECT_THAT(text,
+              HasSubstr("Checkpoint:    /ckpt/step-00000080, step 80, shared by all nodes\n"));
   EXPECT_THAT(text, HasSubstr("Resumed from:  /old/step-00000060.g1, step 60, of job old-1\n"));
   EXPECT_THAT(text, HasSubstr("Restarts:      5 of 3 used\n"));
+  job.set_restarts(0);
+  job.mutable_spec()->mutable_restart()->set_max(0);
+  EXPECT_THAT(Description(job, kNow), HasSubstr("Restarts:      disabled\n"));
+}
+
+TEST(DescriptionTest, ShowsBestCheckpointAndFailures) {
+  v1::Job job;
+  job.mutable_spec()->mutable_train()->mutable_checkpoint()->set_keep_best("test_accuracy");
+  v1::CheckpointStatus& checkpoint = *job.mutable_checkpoint();
+  checkpoint.set_dir("/ckpt");
+  checkpoint.set_shared(true);
+  checkpoint.set_step(80);
+  checkpoint.set_name("step-00000080.g2");
+  checkpoint.set_best_step(60);
+  checkpoint.set_best_name("step-00000060.g1");
+  checkpoint.set_failures(2);
+  checkpoint.set_failed_step(100);
+  checkpoint.set_failure("no space left on device");
+  EXPECT_THAT(
+      Description(job, kNow),
+      HasSubstr("Checkpoint:    /ckpt/step-00000080.g2, step 80, shared by all nodes\n"
+                "               best by test_accuracy: /ckpt/step-00000060.g1, step 60\n"
+                "               2 failed in this generation, the latest at step 100: no space left "
+                "on device\n"));
 }
 
 TEST(DescriptionTest, ShowsAHangAndTheDuration) {

@@ -13,6 +13,7 @@
 #include "cli/exit_code.h"
 #include "cli/output/table.h"
 #include "cli/output/words.h"
+#include "common/phase_text.h"
 #include "common/proto_time.h"
 #include "spec/spec.h"
 
@@ -101,8 +102,16 @@ std::string PhaseWord(v1::RankPhase phase) {
   return phase == v1::RANK_PHASE_UNSPECIFIED ? "" : v1::RankPhase_Name(phase);
 }
 
+// "QUEUED,UNPLACEABLE": other jobs do not wait for it. "RUNNING,HUNG": all its ranks are silent.
+std::string StateCell(const v1::Job& job) {
+  const bool hangs = job.state() == v1::RUNNING && job.has_hang();
+  return absl::StrCat(v1::JobState_Name(job.state()), hangs ? ",HUNG" : "",
+                      job.unplaceable().empty() ? "" : ",UNPLACEABLE");
+}
+
 // How the rank ended, and whether that was the first failure, a consequence of it, or a stop.
 std::string ExitCell(const v1::Job& job, const v1::RankStatus& rank) {
+  if (rank.unkillable()) return "outlived SIGKILL";
   if (!rank.has_exit()) return "";
   const std::string text = ExitText(rank.exit());
   const v1::FirstFailure& failure = job.first_failure();
@@ -145,7 +154,7 @@ std::string JobTable(absl::Span<const v1::Job> jobs, bool wide, absl::Time now) 
   Table table(heads);
   for (const v1::Job& job : jobs) {
     std::vector<std::string> row = {job.job_id(),
-                                    v1::JobState_Name(job.state()),
+                                    StateCell(job),
                                     NodesText(job.spec().resources().nodes()),
                                     absl::StrCat(spec::MaxWorldSize(job.spec())),
                                     ProgressCell(job),
@@ -158,7 +167,7 @@ std::string JobTable(absl::Span<const v1::Job> jobs, bool wide, absl::Time now) 
       row.push_back(absl::StrCat(job.generation()));
       row.push_back(job.queue_position() > 0 ? absl::StrCat(job.queue_position()) : "");
       row.push_back(job.reason());
-      row.push_back(job.message());
+      row.push_back(job.unplaceable().empty() ? job.message() : job.unplaceable());
     }
     table.AddRow(std::move(row));
   }
@@ -184,7 +193,7 @@ std::string RankTable(const v1::Job& job, bool wide) {
     if (wide) {
       const uint64_t collectives = progress.collective_sequence();
       row.insert(row.begin() + 7,
-                 {collectives > 0 ? absl::StrCat(collectives) : "", progress.phase()});
+                 {collectives > 0 ? absl::StrCat(collectives) : "", PhaseText(progress)});
     }
     table.AddRow(std::move(row));
   }
@@ -224,10 +233,10 @@ std::string DurationText(const v1::Job& job, absl::Time now) {
 
 std::string ProgressText(const v1::Job& job) {
   const v1::Progress& progress = job.progress();
-  if (progress.step() == 0) return progress.phase();
+  if (progress.step() == 0) return PhaseText(progress);
   std::vector<std::string> parts;
   if (progress.phase() != "training" && !progress.phase().empty()) {
-    parts.push_back(progress.phase());
+    parts.push_back(PhaseText(progress));
   }
   parts.push_back(progress.total_steps() > 0
                       ? absl::StrCat("step ", progress.step(), "/", progress.total_steps())

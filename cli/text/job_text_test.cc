@@ -65,6 +65,9 @@ TEST(ProgressTextTest, OneLine) {
   loading.mutable_progress()->Clear();
   loading.mutable_progress()->set_phase("loading-data");
   EXPECT_EQ(ProgressText(loading), "loading-data");
+  loading.mutable_progress()->set_phase_progress(120'000);
+  loading.mutable_progress()->set_phase_unit("files indexed");
+  EXPECT_EQ(ProgressText(loading), "loading-data: 120,000 files indexed");
   EXPECT_EQ(ProgressText(v1::Job()), "");
   v1::Job scaled = RunningJob();
   scaled.mutable_progress()->set_loss_scale(32768);
@@ -132,6 +135,16 @@ TEST(JobTableTest, PrintsNarrowAndWideColumns) {
   EXPECT_THAT(wide, HasSubstr("two lines\n"));
   EXPECT_THAT(wide, HasSubstr("AGE    OWNER  PRIORITY"));
   EXPECT_THAT(wide, HasSubstr("1m23s  ada    0"));
+}
+
+TEST(JobTableTest, MarksHungJobs) {
+  v1::Job job;
+  job.set_job_id("train-x7k2");
+  job.mutable_hang();
+  job.set_state(v1::RUNNING);
+  EXPECT_THAT(JobTable({job}, /*wide=*/false, kNow), HasSubstr("\ntrain-x7k2  RUNNING,HUNG  "));
+  job.set_state(v1::CANCELLED);
+  EXPECT_THAT(JobTable({job}, /*wide=*/false, kNow), HasSubstr("\ntrain-x7k2  CANCELLED  "));
 }
 
 TEST(JobTableTest, DurationEndsWithTheJob) {
@@ -251,12 +264,43 @@ TEST(NodeTableTest, PrintsStateAndFreeSlots) {
             "NODE    STATE           SLOTS  FREE  ADDRESS   HEARTBEAT\n"
             "node-1  READY,CORDONED  2      1     10.0.0.1  0s ago\n");
   node.set_cordon_reason("ECC errors");
-  EXPECT_THAT(NodeTable({node}, /*wide=*/true), HasSubstr("a-1   ECC errors\n"));
+  EXPECT_THAT(NodeTable({node}, /*wide=*/true), HasSubstr("a-1   -         ECC errors\n"));
   EXPECT_EQ(NodeSentence(node), "node-1 is cordoned (ECC errors); 1 of 2 slots in use by a-1");
   node.set_cordoned(false);
   node.clear_cordon_reason();
   node.mutable_slots(0)->clear_job_id();
   EXPECT_EQ(NodeSentence(node), "node-1 is schedulable; no slots in use");
+}
+
+TEST(NodeTableTest, ShowsFailedLaunches) {
+  v1::Node node;
+  node.set_name("node-1");
+  node.set_state(v1::READY);
+  node.set_failed_launches(1);
+  EXPECT_THAT(NodeTable({node}, /*wide=*/true), HasSubstr("1 failed in a row"));
+  EXPECT_THAT(NodeTable({node}, /*wide=*/false), Not(HasSubstr("COOLING_DOWN")));
+  node.set_failed_launches(2);
+  *node.mutable_cool_down() = ToProto(absl::Seconds(28));
+  EXPECT_THAT(NodeTable({node}, /*wide=*/false), HasSubstr("READY,COOLING_DOWN"));
+  EXPECT_THAT(NodeTable({node}, /*wide=*/true), HasSubstr("2 failed in a row; not used for 28s"));
+  EXPECT_THAT(NodeDescription(node), HasSubstr("2 failed in a row; not used for 28s\n"));
+}
+
+TEST(JobTableTest, ShowsJobsThatDoNotFit) {
+  v1::Job job = RunningJob();
+  job.set_state(v1::QUEUED);
+  job.set_message("waiting in the queue for resources");
+  job.set_unplaceable("needs 5 nodes");
+  EXPECT_THAT(JobTable({job}, /*wide=*/false, kNow), HasSubstr("QUEUED,UNPLACEABLE"));
+  EXPECT_THAT(JobTable({job}, /*wide=*/true, kNow), HasSubstr("needs 5 nodes"));
+}
+
+TEST(RankTableTest, ShowsUnkillableRanks) {
+  v1::Job job = RunningJob();
+  v1::RankStatus& rank = *job.add_ranks();
+  rank.set_phase(v1::EXITED);
+  rank.set_unkillable(true);
+  EXPECT_THAT(RankTable(job, /*wide=*/false), HasSubstr("outlived SIGKILL"));
 }
 
 TEST(NodeTableTest, LostNodesHaveNoFreeSlots) {

@@ -23,9 +23,9 @@ std::vector<std::string> JobsOn(const v1::Node& node) {
   return std::vector<std::string>(jobs.begin(), jobs.end());
 }
 
-// A lost node has no free slots.
+// A node that is lost or in conflict has no free slots.
 int64_t FreeSlots(const v1::Node& node) {
-  if (node.state() == v1::LOST) return 0;
+  if (node.state() == v1::LOST || !node.conflict().empty()) return 0;
   return std::count_if(node.slots().begin(), node.slots().end(), [](const v1::Slot& slot) {
     return slot.job_id().empty() && slot.unavailable().empty();
   });
@@ -83,8 +83,20 @@ std::string GpuTable(const v1::Node& node) {
 std::string StateCell(const v1::Node& node) {
   std::string state = v1::NodeState_Name(node.state());
   if (node.cordoned()) state += ",CORDONED";
+  if (node.has_cool_down()) state += ",COOLING_DOWN";
   if (node.leaving()) state += ",LEAVING";
+  if (!node.conflict().empty()) state += ",CONFLICT";
   return state;
+}
+
+// "2 failed in a row; not used for 28s"; empty when the last launch succeeded.
+std::string LaunchesText(const v1::Node& node) {
+  if (node.failed_launches() == 0) return "";
+  std::string text = absl::StrCat(node.failed_launches(), " failed in a row");
+  if (node.has_cool_down()) {
+    absl::StrAppend(&text, "; not used for ", Age(FromProto(node.cool_down())));
+  }
+  return text;
 }
 
 std::string LabelsText(const v1::Node& node) {
@@ -103,8 +115,8 @@ void AppendField(absl::string_view name, absl::string_view value, std::string& o
 std::string NodeTable(absl::Span<const v1::Node> nodes, bool wide) {
   std::vector<std::string> heads = {"NODE", "STATE", "SLOTS", "FREE", "ADDRESS", "HEARTBEAT"};
   if (wide) {
-    for (const char* head :
-         {"KINDS", "CPUS", "MEMORY", "METRICS", "VERSION", "LABELS", "JOBS", "REASON"}) {
+    for (const char* head : {"KINDS", "CPUS", "MEMORY", "METRICS", "VERSION", "LABELS", "JOBS",
+                             "LAUNCHES", "REASON"}) {
       heads.push_back(head);
     }
   }
@@ -125,7 +137,8 @@ std::string NodeTable(absl::Span<const v1::Node> nodes, bool wide) {
       row.push_back(node.software_version());
       row.push_back(LabelsText(node));
       row.push_back(absl::StrJoin(JobsOn(node), ","));
-      row.push_back(node.cordon_reason());
+      row.push_back(LaunchesText(node));
+      row.push_back(node.conflict().empty() ? node.cordon_reason() : node.conflict());
     }
     table.AddRow(std::move(row));
   }
@@ -137,6 +150,8 @@ std::string NodeDescription(const v1::Node& node) {
   AppendField("Node", node.name(), out);
   AppendField("State", StateCell(node), out);
   AppendField("Cordoned", node.cordon_reason(), out);
+  AppendField("Launches", LaunchesText(node), out);
+  AppendField("Conflict", node.conflict(), out);
   if (node.has_heartbeat_age()) {
     AppendField("Heartbeat", absl::StrCat(Age(FromProto(node.heartbeat_age())), " ago"), out);
   }
@@ -146,6 +161,7 @@ std::string NodeDescription(const v1::Node& node) {
   AppendField("CPUs", absl::StrCat(node.cpu_count()), out);
   AppendField("Memory", Bytes(node.memory_bytes()), out);
   AppendField("Version", node.software_version(), out);
+  AppendField("Machine", node.machine_id(), out);
   AppendField("Incarnation", HexId(node.incarnation()), out);
   AppendField("Slots", absl::StrCat(node.slots_size(), ", ", FreeSlots(node), " free"), out);
   Table table({"SLOT", "KIND", "UUID", "JOB", "GENERATION", "RANK", "UNAVAILABLE"});

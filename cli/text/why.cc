@@ -12,6 +12,7 @@
 #include "cli/output/words.h"
 #include "cli/text/job_description.h"
 #include "cli/text/job_text.h"
+#include "common/checkpoint_texts.h"
 #include "common/proto_time.h"
 #include "nlohmann/json.hpp"
 
@@ -56,9 +57,9 @@ void AddMissing(const v1::Wait& wait, std::string& out) {
 
 std::string QueuedHead(const v1::Job& job, absl::Time now) {
   std::string line = absl::StrCat(job.job_id(), " is queued");
-  if (job.queue_position() == 1) {
+  if (job.queue_position() == 1 && job.unplaceable().empty()) {
     absl::StrAppend(&line, ", at the head of the queue");
-  } else if (job.queue_position() > 1) {
+  } else if (job.queue_position() > 0) {
     absl::StrAppend(&line, ", position ", job.queue_position());
   }
   if (job.has_submit_time()) {
@@ -67,7 +68,15 @@ std::string QueuedHead(const v1::Job& job, absl::Time now) {
   return line + ".";
 }
 
+void RemoveJobsOwnReasons(v1::Wait& wait) {
+  auto& missing = *wait.mutable_missing();
+  missing.erase(std::remove_if(missing.begin(), missing.end(),
+                               [](const v1::WaitedFor& entry) { return entry.node().empty(); }),
+                missing.end());
+}
+
 void AddEstimate(const v1::Job& job, absl::Time now, std::string& out) {
+  if (!job.unplaceable().empty()) return;
   if (!job.has_estimated_start_time()) {
     AddLine(
         "No start time can be estimated: jobs ahead of it have no time limit, or nodes are "
@@ -111,8 +120,15 @@ void AddQueued(const WhyFacts& facts, absl::Time now, std::string& out) {
                          facts.job.message().empty() ? "" : ": ", facts.job.message()),
             out);
   }
+  if (!facts.job.unplaceable().empty()) {
+    AddLine(absl::StrCat("It does not fit on the cluster: ", facts.job.unplaceable(),
+                         ". Other jobs do not wait for it."),
+            out);
+  }
   AddAhead(facts.ahead, out);
-  for (const v1::Wait& wait : facts.job.waits()) {
+  for (v1::Wait wait : facts.job.waits()) {
+    // The job's own needs are printed above, the nodes' reasons are not.
+    if (!facts.job.unplaceable().empty()) RemoveJobsOwnReasons(wait);
     if (wait.missing().empty()) continue;
     AddLine("It cannot start yet:", out);
     AddMissing(wait, out);
@@ -159,6 +175,17 @@ void AddHang(const v1::Hang& hang, absl::Time now, std::string& out) {
   }
 }
 
+void AddUnkillable(const v1::Job& job, std::string& out) {
+  for (const v1::RankStatus& rank : job.ranks()) {
+    if (!rank.unkillable()) continue;
+    AddLine(absl::StrCat("Rank ", rank.rank(), " on ", rank.node(),
+                         " outlived SIGKILL; no rank is placed on its slots until it ends: muster "
+                         "node describe ",
+                         rank.node()),
+            out);
+  }
+}
+
 void AddActive(const v1::Job& job, absl::Time now, std::string& out) {
   std::string head =
       absl::StrCat(job.job_id(), " is ", StateWord(job.state()), ", generation ", job.generation());
@@ -174,6 +201,8 @@ void AddActive(const v1::Job& job, absl::Time now, std::string& out) {
   }
   const std::string progress = ProgressText(job);
   if (!progress.empty()) AddLine(absl::StrCat("Progress: ", progress), out);
+  const std::string failures = CheckpointFailures(job.checkpoint());
+  if (!failures.empty()) AddLine(absl::StrCat("Checkpoints: ", failures, "."), out);
   if (job.has_hang()) AddHang(job.hang(), now, out);
   for (const v1::Wait& wait : job.waits()) {
     AddLine(absl::StrCat("Waiting for ", wait.what(), " for ", Seconds(FromProto(wait.since())),
@@ -196,6 +225,7 @@ void AddStopping(const v1::Job& job, std::string& out) {
     AddLine(absl::StrCat("Not ended after ", Seconds(FromProto(wait.since())), ":"), out);
     AddMissing(wait, out);
   }
+  AddUnkillable(job, out);
   if (job.has_first_failure()) {
     AddLine(absl::StrCat("Cause: ", FailureText(job.first_failure())), out);
     out += FailureDetailText(job.first_failure());
@@ -217,8 +247,12 @@ void AddOver(const v1::Job& job, absl::Time now, std::string& out) {
     if (job.restarts() > 0) AddLine("It needed " + Count(job.restarts(), "restart") + ".", out);
   } else if (!job.reason().empty()) {
     const std::string message = MessageBesidesFailure(job);
-    AddLine(absl::StrCat(job.reason(), message.empty() ? "" : ": ", message), out);
+    const bool repeated = message.empty() && job.first_failure().reason() == job.reason();
+    if (!repeated) {
+      AddLine(absl::StrCat(job.reason(), message.empty() ? "" : ": ", message), out);
+    }
   }
+  AddUnkillable(job, out);
   for (const v1::FirstFailure& failure : job.past_failures()) {
     if (failure.generation() == job.first_failure().generation()) continue;
     AddLine(absl::StrCat("Generation ", failure.generation(), " failed: ", FailureText(failure)),
@@ -312,6 +346,7 @@ nlohmann::ordered_json WhyJson(const WhyFacts& facts, absl::Time now) {
   json["answer"] = WhyText(facts, now);
   if (job.state() == v1::QUEUED) {
     take("queue_position");
+    take("unplaceable");
     json["ahead"] = nlohmann::ordered_json::array();
     for (const v1::Job& other : facts.ahead) json["ahead"].push_back(other.job_id());
     take("estimated_start_time");

@@ -13,8 +13,9 @@
 namespace muster::cli {
 
 struct WhyFacts {
-  v1::Job job;                 // as returned by GetJob
-  std::vector<v1::Job> ahead;  // jobs before a queued job, the head of the queue first
+  v1::Job job;  // as returned by GetJob
+  // The jobs that a queued job waits for, the head of the queue first.
+  std::vector<v1::Job> ahead;
 };
 
 // The rank that the others probably wait for: the one that has finished the fewest collectives,

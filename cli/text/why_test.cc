@@ -84,6 +84,39 @@ TEST(WhyTest, ExplainsQueuedJob) {
   EXPECT_EQ(json["answer"], text);
 }
 
+TEST(WhyTest, ExplainsJobThatDoesNotFit) {
+  WhyFacts facts;
+  facts.job = JobIn(v1::QUEUED);
+  facts.job.set_queue_position(1);
+  facts.job.set_unplaceable("needs 5 nodes with 1 free slot; the cluster has 2, 3 too few");
+  v1::Wait& wait = *facts.job.add_waits();
+  wait.set_what("resources");
+  wait.add_missing()->set_reason("needs 5 nodes with 1 free slot; 2 available");
+  EXPECT_THAT(WhyText(facts, kNow), Not(HasSubstr("cannot start yet")));
+  v1::WaitedFor& node = *wait.add_missing();
+  node.set_node("node-1");
+  node.set_reason("in conflict");
+  const std::string text = WhyText(facts, kNow);
+  EXPECT_THAT(text, HasSubstr("train-x7k2 is queued, position 1; submitted 1m30s ago.\n"));
+  EXPECT_THAT(text, HasSubstr("It does not fit on the cluster: needs 5 nodes with 1 free slot; the "
+                              "cluster has 2, 3 too few. Other jobs do not wait for it.\n"));
+  EXPECT_THAT(text, Not(HasSubstr("start time")));
+  EXPECT_THAT(text, HasSubstr("It cannot start yet:\n"));
+  EXPECT_THAT(text, HasSubstr("in conflict"));
+  EXPECT_THAT(text, Not(HasSubstr("2 available")));
+  EXPECT_EQ(WhyJson(facts, kNow)["unplaceable"], facts.job.unplaceable());
+}
+
+TEST(WhyTest, NamesUnkillableRanks) {
+  WhyFacts facts;
+  facts.job = JobIn(v1::CANCELLED);
+  v1::RankStatus& rank = *facts.job.add_ranks();
+  rank.set_rank(3);
+  rank.set_node("node-2");
+  rank.set_unkillable(true);
+  EXPECT_THAT(WhyText(facts, kNow), HasSubstr("Rank 3 on node-2 outlived SIGKILL; "));
+}
+
 TEST(WhyTest, ExplainsDelayedJob) {
   WhyFacts facts;
   facts.job = JobIn(v1::QUEUED);
@@ -190,7 +223,8 @@ TEST(WhyTest, ExplainsFailedJob) {
   const std::string text = WhyText(facts, kNow);
   EXPECT_THAT(text,
               HasSubstr("train-x7k2 failed 20s ago, 60.0 s after its first start; exit status "
-                        "7.\n"));
+                        "7.\nFirst failure, generation 1: RankFailed: rank 0 on node-1 exited "
+                        "with code 7\n"));
   EXPECT_THAT(text, HasSubstr("    ValueError: \\x1b[2Jno\n"));
   EXPECT_THAT(
       text,

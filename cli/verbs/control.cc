@@ -76,9 +76,10 @@ void AddCancel(CLI::App& app, Context& context) {
       app, "cancel", kJobVerbs,
       {.summary = "Cancel jobs",
        .usage = "JOB... [OPTIONS]",
-       .paragraphs = {"A queued job ends at once. The ranks of a running job receive SIGTERM; "
-                      "after the grace period, all processes that they have started receive "
-                      "SIGKILL. Returns once the coordinator has recorded the request; use `muster "
+       .paragraphs = {"A queued job ends at once. The ranks of a running job receive the job's "
+                      "stop_signal, SIGTERM by default; after the grace period, all processes that "
+                      "they have started receive SIGKILL. Returns once the coordinator has "
+                      "recorded the request; use `muster "
                       "wait` to wait for the end. Has no effect on a finished job."},
        .examples = {
            {"muster cancel train-x7k2", "cancel with the job's grace period"},
@@ -89,7 +90,7 @@ void AddCancel(CLI::App& app, Context& context) {
       ->required();
   CLI::Option* grace =
       AddDurationOption(verb, "--grace", flags->grace,
-                        "Time from SIGTERM to SIGKILL (default: the job's grace period)");
+                        "Time from the stop signal to SIGKILL (default: the job's grace period)");
   verb.add_flag("--force", flags->force, "Send SIGKILL at once, without a grace period")
       ->excludes(grace);
   verb.callback([&context, flags] {
@@ -139,8 +140,9 @@ void AddControlVerbs(CLI::App& app, Context& context) {
       {.summary = "Stop jobs and requeue them",
        .usage = "JOB... [OPTIONS]",
        .paragraphs =
-           {"The ranks are stopped with the job's grace period, and the job is queued at the head "
-            "of its priority. It starts again as a new generation; a train job resumes from its "
+           {"The ranks are stopped with the job's grace period, in which they can write a "
+            "checkpoint, and the job is queued at the head of its priority. It starts again as a "
+            "new generation; a train job resumes from its "
             "newest checkpoint. This does not count as a restart. Has no effect on a queued job."},
        .examples = {{"muster requeue train-x7k2", "free the job's slots and queue it again"}}},
       [](ClusterClient& client, const std::string& job_id) { return client.RequeueJob(job_id); });

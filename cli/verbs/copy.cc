@@ -73,9 +73,10 @@ void AddCopyVerb(CLI::App& app, Context& context) {
             "DEST is an existing folder or a new name, as for cp -r; - writes a file to stdout. "
             "Only the owner of the job and admins may copy."},
        .exits = {{"0", "The copy is complete; otherwise nothing is left of it"},
-                 {"1", "The job or PATH does not exist, or DEST cannot be written"},
+                 {"1",
+                  "The job or PATH does not exist, PATH is outside, or DEST cannot be written"},
                  {"69", "The coordinator or the rank's node is unreachable"},
-                 {"77", "The job belongs to another user, or PATH is outside"},
+                 {"77", "The job belongs to another user"},
                  {"130", "Interrupted"}},
        .examples = {{"muster cp train-x7k2:model.pt .", "a file of rank 0"},
                     {"muster cp train-x7k2:. results --rank 3", "everything that rank 3 wrote"},

@@ -37,6 +37,7 @@ struct ExperimentFlags {
   bool dry_run = false;
   bool rerun = false;
   bool local = false;
+  uint32_t parallel = 1;
   LocalClusterOptions cluster;
 
   bool simulate = false;
@@ -83,12 +84,17 @@ void PrintResults(Context& context, const Experiment& experiment, const std::vec
   }
 }
 
+RunnerOptions RunnerOptionsOf(const ExperimentFlags& flags) {
+  return {.rerun = flags.rerun, .parallel = flags.parallel};
+}
+
 int RunLocally(Context& context, const ExperimentFlags& flags, const Experiment& experiment,
                const std::vector<Cell>& cells, RunStore& store) {
   LocalClusterOptions options = flags.cluster;
   for (const Cell& cell : cells) {
     if (cell.skip_reason.empty()) FitToJob(cell.defaulted, options);
   }
+  options.slots *= flags.parallel;
   NoteSharedCores(options, context.console);
   const absl::StatusOr<std::unique_ptr<LocalCluster>> cluster = LocalCluster::Start(options);
   if (!cluster.ok()) return context.Fail(cluster.status(), ExitCodeOfStart(cluster.status()));
@@ -100,7 +106,7 @@ int RunLocally(Context& context, const ExperimentFlags& flags, const Experiment&
   client_options.address = (*cluster)->address();
   ClusterClient client(client_options);
   const int exit_code =
-      RunCells(context, client, experiment, cells, {.rerun = flags.rerun}, store, stopper);
+      RunCells(context, client, experiment, cells, RunnerOptionsOf(flags), store, stopper);
   const absl::Status daemons = (*cluster)->status();
   return daemons.ok() ? exit_code : context.Fail(daemons, kExitFailure);
 }
@@ -113,7 +119,8 @@ int RunExperiment(Context& context, const ExperimentFlags& flags) {
   if (!experiment.ok()) return context.Fail(experiment.status(), kExitBadSpec);
   const absl::StatusOr<Selection> only = ParseSelection(flags.only);
   if (!only.ok()) return context.Fail(only.status(), kExitUsage);
-  const absl::StatusOr<std::vector<Cell>> cells = MakeCells(*experiment, *only);
+  const absl::StatusOr<std::vector<Cell>> cells =
+      MakeCells(*experiment, *only, flags.local ? Place::kThisMachine : Place::kCluster);
   if (!cells.ok()) return context.Fail(cells.status(), kExitBadSpec);
   if (flags.dry_run) return PrintCells(context, *experiment, *cells);
 
@@ -127,7 +134,7 @@ int RunExperiment(Context& context, const ExperimentFlags& flags) {
     Stopper stopper;
     ClusterClient client(context.client_options());
     exit_code =
-        RunCells(context, client, *experiment, *cells, {.rerun = flags.rerun}, *store, stopper);
+        RunCells(context, client, *experiment, *cells, RunnerOptionsOf(flags), *store, stopper);
   }
   PrintResults(context, *experiment, *cells, *store);
   return exit_code;
@@ -171,7 +178,7 @@ int Simulate(Context& context, const ExperimentFlags& flags) {
 
 void AddSimulateOptions(Verb& verb, ExperimentFlags& flags) {
   const auto list = [&verb](const char* name, auto& values, const char* text, const char* type) {
-    return verb.add_option(name, values, text)->type_name(type)->delimiter(',')->take_all();
+    return Repeatable(verb.add_option(name, values, text))->type_name(type)->delimiter(',');
   };
   verb.add_flag(
       "--simulate", flags.simulate,
@@ -220,13 +227,18 @@ void AddExperimentVerb(CLI::App& app, Context& context) {
        .usage = "FILE [OPTIONS]",
        .paragraphs =
            {"FILE contains a spec and a grid of axes, whose values set fields of the spec. Each "
-            "combination is a job; the jobs run one after another. Results are written to a "
+            "combination is a job; the jobs run one after another, so that they do not slow each "
+            "other, unless --parallel allows more. Results are written to a "
             "directory (results.json, results.md, results.csv, and plots as SVG), and a table of "
             "them to stdout. docs/reference/experiments.md describes the file format; "
             "deploy/experiments/ has examples.",
+            "Files that the base spec names, relative to FILE, and a command's script in the "
+            "current "
+            "folder are uploaded as by `muster run`; with --local, commands run in the current "
+            "folder as with `muster local`.",
             "All specs are validated before the first job is queued. A failed job is recorded with "
             "its reason, and the others still run. Run the command again to continue: cells that "
-            "failed or changed are run again. Ctrl-C cancels the running job.",
+            "failed or changed are run again. Ctrl-C cancels the running jobs.",
             "With --simulate, FILE is a finished pipeline job (`muster run -o json`) or a plan "
             "(`muster spec explain-plan --time -o json`). Its times are used to predict the step "
             "time and bubble ratio of pipelines with other numbers of stages and micro-batches; no "
@@ -245,21 +257,22 @@ void AddExperimentVerb(CLI::App& app, Context& context) {
            {"muster experiment --simulate job.json --stages 2,4 --micro-batches 4,8",
             "predict other pipelines from a measured one"}}});
   verb.add_option("FILE", flags->path, "The experiment as YAML or JSON; - for standard input");
-  verb.add_option("--set", flags->settings,
-                  "Set a parameter of the file, as in epochs=1, or a field of its base spec, as in "
-                  "train.seed=2; may be repeated")
-      ->type_name("FIELD=VALUE")
-      ->expected(1)
-      ->take_all();
-  verb.add_option("--only", flags->only, "Run only these values of an axis; may be repeated")
-      ->type_name("AXIS=LABEL,LABEL")
-      ->expected(1)
-      ->take_all();
+  Repeatable(verb.add_option("--set", flags->settings,
+                             "Set a parameter of the file, as in epochs=1, or a field of its base "
+                             "spec, as in train.seed=2; may be repeated"))
+      ->type_name("FIELD=VALUE");
+  Repeatable(
+      verb.add_option("--only", flags->only, "Run only these values of an axis; may be repeated"))
+      ->type_name("AXIS=LABEL,LABEL");
   verb.add_option("--out", flags->directory,
                   "Directory for results (default: the experiment's name)")
       ->type_name("DIR");
   verb.add_flag("--dry-run", flags->dry_run, "Print the cells of the grid; queue nothing");
   verb.add_flag("--rerun", flags->rerun, "Also run cells that have already succeeded");
+  verb.add_option("--parallel", flags->parallel,
+                  "Most jobs that run at a time; their times are then not comparable (default: 1)")
+      ->type_name("N")
+      ->check(AboveZero);
   verb.add_flag("--local", flags->local,
                 "Start a coordinator and workers on this machine, as `muster local` does");
   verb.add_option("--coordinator-binary", flags->cluster.coordinator_binary,

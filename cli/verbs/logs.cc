@@ -23,7 +23,10 @@ int Logs(Context& context, LogOptions options) {
   const SignalWatcher watcher([&stopper](int) { stopper.Stop(); });
   ClusterClient client(context.client_options());
   const absl::Status status = PrintLogs(client, options, stopper, context.console);
-  if (stopper.stopped()) return kExitInterrupted;
+  if (stopper.stopped()) {
+    context.console.EraseEcho();
+    return kExitInterrupted;
+  }
   return status.ok() ? static_cast<int>(kExitSuccess) : context.Fail(status);
 }
 
@@ -55,8 +58,9 @@ void AddLogsVerb(CLI::App& app, Context& context) {
             "is "
             "printed unmodified; with several ranks or --timestamps, only the last state is "
             "printed.",
-            "-o json prints one object per line, with rank, stream and node; -o wide prefixes each "
-            "line with node and stream; -o name prints the names of the logs."},
+            "-o json prints one object per line, with time, rank, stream and node; -o wide "
+            "prefixes "
+            "each line with node and stream; -o name prints the names of the logs."},
        .exits = {{"0", "All logs were printed, whether or not the job succeeded"},
                  {"69", "A node that has logs is unreachable; the other logs were printed"},
                  {"130", "Interrupted"}},

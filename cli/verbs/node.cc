@@ -136,6 +136,8 @@ void AddChangingVerbs(CLI::App& group, Context& context) {
   AddNodesVerb(group, context, "uncordon",
                {.summary = "Allow ranks on nodes again",
                 .usage = "NODE... [OPTIONS]",
+                .paragraphs = {"Ends a cordon, and the time for which failed launches keep ranks "
+                               "from a node."},
                 .examples = {{"muster node uncordon gpu-03", "after cordon or drain"}}},
                /*with_reason=*/false,
                [](ClusterClient& client, const std::string& node, const std::string&) {

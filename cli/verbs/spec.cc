@@ -4,6 +4,7 @@
 #include "CLI/CLI.hpp"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "absl/strings/strip.h"
 #include "cli/context.h"
 #include "cli/exit_code.h"
 #include "cli/output/json.h"
@@ -54,9 +55,11 @@ std::string FieldTable(const spec::FieldExplanation& field, bool wide) {
     const spec::FieldExplanation child =
         *spec::ExplainField(field.path.empty() ? name : absl::StrCat(field.path, ".", name));
     // The first sentence.
-    const std::string text = child.text.substr(0, child.text.find(". "));
+    const absl::string_view text =
+        absl::StripSuffix(absl::string_view(child.text).substr(0, child.text.find(". ")), ".");
     const bool required = child.required && child.default_value.empty();
-    std::vector<std::string> row = {name, required ? "required" : child.default_value, text};
+    std::vector<std::string> row = {name, required ? "required" : child.default_value,
+                                    std::string(text)};
     if (wide) row.insert(row.begin() + 1, child.type);
     table.AddRow(std::move(row));
   }
@@ -65,19 +68,21 @@ std::string FieldTable(const spec::FieldExplanation& field, bool wide) {
 
 std::string ExplanationText(const spec::FieldExplanation& field, bool wide) {
   std::string out;
-  if (!field.path.empty()) absl::StrAppend(&out, field.path, ": ", field.type, "\n");
-  for (const std::string& line : WrappedLines(field.text, TextWidth())) {
-    absl::StrAppend(&out, line, "\n");
-  }
-  if (!field.words.empty())
-    absl::StrAppend(&out, "One of: ", absl::StrJoin(field.words, ", "), "\n");
+  const auto add = [&out](absl::string_view text) {
+    for (const std::string& line : WrappedLines(text, TextWidth())) {
+      absl::StrAppend(&out, line, "\n");
+    }
+  };
+  if (!field.path.empty()) add(absl::StrCat(field.path, ": ", field.type));
+  add(field.text);
+  if (!field.words.empty()) add(absl::StrCat("One of: ", absl::StrJoin(field.words, ", ")));
   if (!field.testing_words.empty()) {
-    absl::StrAppend(&out, "For testing only: ", absl::StrJoin(field.testing_words, ", "), "\n");
+    add(absl::StrCat("For testing only: ", absl::StrJoin(field.testing_words, ", ")));
   }
   if (!field.default_value.empty()) {
-    absl::StrAppend(&out, "Default: ", field.default_value, "\n");
+    add(absl::StrCat("Default: ", field.default_value));
   } else if (field.required) {
-    absl::StrAppend(&out, "Required\n");
+    add("Required");
   }
   if (!field.fields.empty()) absl::StrAppend(&out, "\n", FieldTable(field, wide));
   return out;

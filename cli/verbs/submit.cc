@@ -37,6 +37,10 @@ void PrintSpec(Context& context, const v1::JobSpec& spec) {
 void PrintSubmitted(Context& context, const v1::SubmitJobResponse& response, bool follow) {
   const std::string& id = response.job().job_id();
   if (response.already_existed()) context.console.Note(absl::StrCat(id, " was already submitted"));
+  if (!response.job().unplaceable().empty()) {
+    context.console.Note(absl::StrCat(
+        "warning: ", id, " does not fit on the cluster: ", response.job().unplaceable()));
+  }
   if (context.output == Output::kName) {
     context.console.Out(absl::StrCat(id, "\n"));
   } else if (follow) {
@@ -86,6 +90,20 @@ int Submit(Context& context, const SubmitFlags& flags) {
   return SubmitSpec(context, flags, std::move(job->spec), job->files);
 }
 
+// Lets `spec` continue from the earlier job's checkpoints if both name their directory. An earlier
+// rerun may have set resume_from for the same reason; in another directory the job starts anew.
+void ContinueFrom(const v1::Job& job, v1::JobSpec& spec) {
+  const v1::CheckpointSpec& before = job.spec().train().checkpoint();
+  if (before.dir().empty()) return;
+  v1::CheckpointSpec& now = *spec.mutable_train()->mutable_checkpoint();
+  if (now.resume_from() != before.resume_from()) return;
+  if (now.dir() == before.dir()) {
+    if (job.checkpoint().step() > 0) now.set_resume_from(now.dir());
+  } else if (now.resume_from() == before.dir()) {
+    now.clear_resume_from();
+  }
+}
+
 // The spec of an earlier job, with overrides.
 absl::StatusOr<v1::JobSpec> SpecOf(const v1::Job& job, const JobOptions& options) {
   for (const std::string& text : options.overrides) {
@@ -98,6 +116,7 @@ absl::StatusOr<v1::JobSpec> SpecOf(const v1::Job& job, const JobOptions& options
                    spec::Parse(spec::ToYaml(job.spec()), job.job_id(), options.overrides));
   // The files have already been uploaded: their digests are not part of the text.
   *spec.mutable_files() = job.spec().files();
+  ContinueFrom(job, spec);
   if (!options.name.empty()) spec.set_name(options.name);
   return spec;
 }
@@ -116,8 +135,8 @@ void AddRerun(CLI::App& app, Context& context) {
       {.summary = "Queue the spec of an earlier job again",
        .usage = "JOB [OPTIONS]",
        .paragraphs = {"Prints the new job's id. Defaults that the coordinator filled in keep their "
-                      "values. A train job continues from the checkpoints in train.checkpoint.dir, "
-                      "if it is set; --set train.checkpoint.dir=DIR starts anew."},
+                      "values. A train job continues from the earlier job's checkpoints if "
+                      "train.checkpoint.dir is set; --set train.checkpoint.dir=DIR starts anew."},
        .exits = {{"0", "The job is queued; with --follow, it succeeded"},
                  {"78", "The spec is invalid"},
                  {"69", "The coordinator does not answer"}},

@@ -24,7 +24,8 @@ int Version(Context& context, bool server) {
     if (!theirs.ok()) return context.Fail(theirs.status());
     json["coordinator"] = ToJson(*theirs);
     absl::StrAppend(&text, "coordinator ", theirs->software_version(), " (protocol ",
-                    theirs->protocol_version(), ")\n");
+                    theirs->protocol_version(), "), cluster ", theirs->cluster_id(), ", commit ",
+                    theirs->commit_index(), "\n");
   }
   if (context.structured()) {
     context.Print(json);
@@ -38,13 +39,13 @@ int Version(Context& context, bool server) {
 }  // namespace
 
 void AddVersionVerb(CLI::App& app, Context& context) {
-  Verb& verb =
-      AddVerb(app, "version", kOtherVerbs,
-              {.summary = "Print the version",
-               .usage = "[OPTIONS]",
-               .examples = {{"muster version --server", "also print the coordinator's version"}}});
+  Verb& verb = AddVerb(app, "version", kOtherVerbs,
+                       {.summary = "Print the version",
+                        .usage = "[OPTIONS]",
+                        .examples = {{"muster version --server",
+                                      "also print the coordinator's version and cluster"}}});
   auto server = std::make_shared<bool>(false);
-  verb.add_flag("--server", *server, "Also print the coordinator's version");
+  verb.add_flag("--server", *server, "Also print the coordinator's version and cluster");
   verb.callback([&context, server] {
     context.action = [&context, server] { return Version(context, *server); };
   });

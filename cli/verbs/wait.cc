@@ -9,6 +9,7 @@
 #include "cli/exit_code.h"
 #include "cli/follow/follow.h"
 #include "cli/follow/follow_printer.h"
+#include "cli/follow/quiet_observer.h"
 #include "cli/follow/signals.h"
 #include "cli/output/json.h"
 #include "cli/output/words.h"
@@ -25,20 +26,6 @@ struct WaitFlags {
   std::string target = "done";
   absl::Duration timeout = absl::InfiniteDuration();
   bool losses = false;
-};
-
-// Prints only that the coordinator became unreachable or reachable again.
-class QuietObserver : public FollowObserver {
- public:
-  explicit QuietObserver(Console& console) : console_(console) {}
-  void OnJob(const v1::Job& job) override {}
-  void OnCoordinatorAway(const absl::Status& status) override {
-    console_.Note("coordinator unreachable; retrying");
-  }
-  void OnCoordinatorBack() override { console_.Note("coordinator reachable again"); }
-
- private:
-  Console& console_;
 };
 
 struct WaitResult {

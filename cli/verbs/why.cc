@@ -20,13 +20,15 @@ int Why(Context& context, const std::string& job_id) {
   if (!job.ok()) return context.Fail(job.status());
   WhyFacts facts;
   facts.job = *std::move(job);
-  if (facts.job.state() == v1::QUEUED && facts.job.queue_position() > 1) {
+  if (facts.job.queue_position() > 1 && facts.job.unplaceable().empty()) {
     v1::ListJobsRequest request;
     request.set_state(v1::QUEUED);
     const absl::StatusOr<v1::ListJobsResponse> queue = client.ListJobs(request);
     if (!queue.ok()) return context.Fail(queue.status());
     for (const v1::Job& other : queue->jobs()) {
-      if (other.queue_position() > 0 && other.queue_position() < facts.job.queue_position()) {
+      const bool ahead =
+          other.queue_position() > 0 && other.queue_position() < facts.job.queue_position();
+      if (ahead && other.unplaceable().empty()) {
         facts.ahead.push_back(other);
       }
     }

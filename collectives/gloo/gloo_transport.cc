@@ -9,9 +9,10 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
-#include "absl/time/clock.h"
 #include "collectives/peer_status.h"
 #include "collectives/token_bucket.h"
+#include "common/deadline.h"
+#include "common/now.h"
 #include "common/status.h"
 
 namespace muster::collectives {
@@ -102,12 +103,11 @@ absl::Status GlooTransport::Connect(std::vector<uint32_t> peers) {
 
 absl::Status GlooTransport::AwaitTurn(size_t size_bytes) {
   if (options_.send_limit == nullptr) return absl::OkStatus();
-  const absl::Time turn = options_.send_limit->Take(size_bytes, absl::Now());
+  const SteadyTime now = SteadyNow();
+  const Deadline turn(options_.send_limit->Take(size_bytes, now) - now);
   absl::MutexLock lock(&mutex_);
-  if (mutex_.AwaitWithDeadline(absl::Condition(&interrupted_), turn)) {
-    return absl::AbortedError("interrupted");
-  }
-  return absl::OkStatus();
+  while (!interrupted_ && !turn.passed()) connected_.WaitUntil(&mutex_, turn);
+  return interrupted_ ? absl::AbortedError("interrupted") : absl::OkStatus();
 }
 
 absl::Status GlooTransport::ConnectOne(uint32_t peer, GlooLink* link) {
@@ -119,15 +119,14 @@ absl::Status GlooTransport::ConnectOne(uint32_t peer, GlooLink* link) {
 }
 
 absl::StatusOr<std::string> GlooTransport::PeerAddress(uint32_t peer) {
-  const absl::Time deadline = absl::Now() + options_.connect_timeout;
+  const Deadline deadline(options_.connect_timeout);
   for (;;) {
-    const absl::Duration left = deadline - absl::Now();
+    const absl::Duration left = deadline.left();
     absl::StatusOr<std::string> address =
-        options_.store->Get(AddressKey(options_, peer, options_.rank),
-                            std::clamp(left, absl::ZeroDuration(), kKeySlice));
+        options_.store->Get(AddressKey(options_, peer, options_.rank), std::min(left, kKeySlice));
     if (!absl::IsDeadlineExceeded(address.status())) return address;
     if (interrupted()) return absl::AbortedError("interrupted");
-    if (left <= absl::ZeroDuration()) return address;
+    if (left == absl::ZeroDuration()) return address;
   }
 }
 
@@ -197,11 +196,11 @@ absl::Status GlooTransport::Failure(uint32_t peer, Verdict verdict, absl::string
 }
 
 uint32_t GlooTransport::FindLostRank(uint32_t job_rank) {
-  const absl::Time deadline = absl::Now() + kSearchTimeout;
+  const Deadline deadline(kSearchTimeout);
   const uint32_t self = options_.members[options_.rank];
   std::set<uint32_t> seen = {self, job_rank};
   bool done = false;
-  while (!done && absl::Now() < deadline && !interrupted()) {
+  while (!done && !deadline.passed() && !interrupted()) {
     const absl::StatusOr<std::string> word =
         options_.store->Get(BlameKey(options_, job_rank), kReportTimeout);
     if (!word.ok()) break;
@@ -265,8 +264,8 @@ absl::Status GlooBuffer::Await(bool receive) {
     if (transport_->interrupted_) return absl::AbortedError("interrupted");
     transport_->waiting_.insert(this);
   }
-  const absl::Time start = absl::Now();
   const auto timeout = absl::ToChronoMilliseconds(transport_->options_.timeout);
+  const Deadline deadline(absl::FromChrono(timeout));
   bool complete = false;
   bool threw = false;
   std::string error = "the wait was interrupted";
@@ -280,7 +279,7 @@ absl::Status GlooBuffer::Await(bool receive) {
     }
   };
   wait();
-  const bool timed_out = absl::Now() - start >= absl::FromChrono(timeout);
+  const bool timed_out = deadline.passed();
   // A pending wait throws even if its message completed just before the connection broke; a second
   // wait does not.
   if (threw && !timed_out) wait();

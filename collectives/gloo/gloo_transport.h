@@ -19,6 +19,7 @@
 #include "collectives/communicator.h"
 #include "collectives/gloo/gloo_link.h"
 #include "collectives/lane.h"
+#include "common/steady_cond_var.h"
 
 namespace muster::collectives {
 
@@ -73,7 +74,7 @@ class GlooTransport {
   std::shared_ptr<gloo::transport::Device> device_;
 
   mutable absl::Mutex mutex_;
-  absl::CondVar connected_;
+  SteadyCondVar connected_;  // or interrupted
   bool interrupted_ ABSL_GUARDED_BY(mutex_) = false;
   bool reported_ ABSL_GUARDED_BY(mutex_) = false;
   std::map<uint32_t, std::unique_ptr<GlooLink>> links_ ABSL_GUARDED_BY(mutex_);  // by peer

@@ -10,6 +10,7 @@
 #include "collectives/factory.h"
 #include "collectives/testing.h"
 #include "collectives/token_bucket.h"
+#include "common/now.h"
 #include "common/status.h"
 #include "gtest/gtest.h"
 
@@ -40,7 +41,7 @@ TEST_F(SendLimitTest, AllReduceDurationMatchesLimit) {
   const std::vector<std::string> results = RunRankThreads(2, [&](uint32_t rank) -> absl::Status {
     TokenBucket limit(0, 0);
     ASSIGN_OR_RETURN(const auto communicator, Create(rank, &limit));
-    limit.SetRate(kElements * sizeof(float) / kSeconds, absl::Now());
+    limit.SetRate(kElements * sizeof(float) / kSeconds, SteadyNow());
     std::vector<float> data(kElements, rank == 0 ? 1.0f : 2.0f);
     const absl::Time start = absl::Now();
     RETURN_IF_ERROR(
@@ -59,7 +60,7 @@ TEST_F(SendLimitTest, AbortEndsWaitForSendLimit) {
   const std::vector<std::string> results = RunRankThreads(2, [&](uint32_t rank) -> absl::Status {
     TokenBucket limit(0, 0);
     ASSIGN_OR_RETURN(const auto communicator, Create(rank, &limit));
-    limit.SetRate(1, absl::Now());  // a byte per second: effectively forever
+    limit.SetRate(1, SteadyNow());  // a byte per second: effectively forever
     std::vector<float> data(1 << 18);
     const auto work = communicator->AllReduce(data.data(), data.data(), data.size(),
                                               DataType::kFloat32, ReduceOp::kSum);

@@ -18,8 +18,9 @@ namespace muster::collectives {
 namespace {
 
 // A rank that timed out publishes it at once; a rank that publishes nothing within this time is
-// considered stalled.
-constexpr absl::Duration kReportTimeout = absl::Milliseconds(300);
+// considered stalled. Groups notice a timeout at slightly different times, and on a busy node a rank
+// may have to wait for a core before it can publish.
+constexpr absl::Duration kReportTimeout = absl::Seconds(2);
 // Most reports to follow from a rank to the stalled one: its CROSS peer, that peer's LOCAL
 // neighbour, and once more.
 constexpr int kMaxReportsFollowed = 4;

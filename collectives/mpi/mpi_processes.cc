@@ -8,8 +8,8 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
-#include "absl/time/clock.h"
 #include "collectives/peer_status.h"
+#include "common/deadline.h"
 #include "common/status.h"
 
 namespace muster::collectives {
@@ -32,12 +32,11 @@ absl::StatusOr<std::vector<uint32_t>> FindMpiProcesses(const GroupOptions& optio
   };
   RETURN_IF_ERROR(
       options.store->Put(key(options.rank), absl::StrCat(thread.rank(), " ", MpiJob())));
-  const absl::Time deadline = absl::Now() + options.connect_timeout;
+  const Deadline deadline(options.connect_timeout);
   std::vector<uint32_t> processes;
   std::vector<uint32_t> missing;
   for (uint32_t i = 0; i < options.size; ++i) {
-    const auto value =
-        options.store->Get(key(i), std::max(deadline - absl::Now(), absl::ZeroDuration()));
+    const auto value = options.store->Get(key(i), deadline.left());
     if (absl::IsDeadlineExceeded(value.status())) {
       missing.push_back(options.members[i]);
       continue;

@@ -10,10 +10,10 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "absl/time/clock.h"
 #include "collectives/lane.h"
 #include "collectives/mpi/mpi_library.h"
 #include "collectives/spin.h"
+#include "common/deadline.h"
 #include "common/status.h"
 
 namespace muster::collectives {
@@ -128,9 +128,9 @@ absl::Status MpiProgressThread::Call(std::function<absl::Status()> call, absl::D
     changed_.SignalAll();
   });
   given_.Signal();
-  const absl::Time deadline = absl::Now() + timeout;
+  const Deadline deadline(timeout);
   while (!outcome->done && failure_.ok()) {
-    if (!changed_.WaitWithDeadline(&mutex_, deadline)) continue;
+    if (!changed_.WaitUntil(&mutex_, deadline)) continue;
     if (outcome->done) break;
     Fail(absl::DeadlineExceededError(
         absl::StrCat("mpi: ", what, " did not return within ", absl::FormatDuration(timeout))));
@@ -212,8 +212,8 @@ void MpiProgressThread::Fail(const absl::Status& status) {
 }
 
 void MpiProgressThread::AwaitThreadOut() {
-  const absl::Time deadline = absl::Now() + kLeaveTime;
-  while (calling_ && !changed_.WaitWithDeadline(&mutex_, deadline)) {
+  const Deadline deadline(kLeaveTime);
+  while (calling_ && !changed_.WaitUntil(&mutex_, deadline)) {
   }
 }
 

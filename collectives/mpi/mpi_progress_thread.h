@@ -16,6 +16,7 @@
 #include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
 #include "collectives/mpi/plugin.h"
+#include "common/steady_cond_var.h"
 
 namespace muster::collectives {
 
@@ -96,8 +97,8 @@ class MpiProgressThread {
   uint32_t size_ = 0;
 
   absl::Mutex mutex_;
-  absl::CondVar given_;    // signals the thread
-  absl::CondVar changed_;  // signals callers that wait for the thread
+  SteadyCondVar given_;    // signals the thread
+  SteadyCondVar changed_;  // signals callers that wait for the thread
   absl::Status failure_ ABSL_GUARDED_BY(mutex_);
   bool calling_ ABSL_GUARDED_BY(mutex_) = false;  // the thread is inside MPI
   std::vector<std::shared_ptr<MpiExchange>> begun_ ABSL_GUARDED_BY(mutex_);

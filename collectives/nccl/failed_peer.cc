@@ -7,8 +7,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "absl/time/clock.h"
 #include "collectives/peer_status.h"
+#include "common/deadline.h"
 
 namespace muster::collectives {
 namespace {
@@ -31,12 +31,12 @@ absl::Status IdentifyFailedPeer(const GroupOptions& options, const absl::Status&
   const bool timed_out = absl::IsDeadlineExceeded(status);
   if (!timed_out && !absl::IsUnavailable(status)) return status;
   std::vector<uint32_t> silent;
-  const absl::Time deadline = absl::Now() + kReportTime;
+  const Deadline deadline(kReportTime);
   const uint32_t asked = std::min(options.size - 1, kMaxRanksAsked);
   for (uint32_t i = 1; i <= asked; ++i) {
     const uint32_t peer = (options.rank + i) % options.size;
-    const absl::Duration left = std::max(deadline - absl::Now(), absl::ZeroDuration());
-    const absl::Status report = options.store->Get(FailedKey(options, peer), left).status();
+    const absl::Status report =
+        options.store->Get(FailedKey(options, peer), deadline.left()).status();
     if (absl::IsDeadlineExceeded(report)) {
       silent.push_back(options.members[peer]);
     } else if (!report.ok()) {

@@ -15,6 +15,8 @@
 #include "collectives/nccl/unique_ids.h"
 #include "collectives/operation_communicator.h"
 #include "collectives/peer_status.h"
+#include "common/deadline.h"
+#include "common/now.h"
 #include "common/status.h"
 #include "glog/logging.h"
 
@@ -51,7 +53,7 @@ void NcclCommThread::Run() {
 }
 
 absl::Status NcclCommThread::Connect() {
-  last_progress_ = absl::Now();
+  last_progress_ = SteadyNow();
   progress_timeout_ = options_.connect_timeout;
   RETURN_IF_ERROR(stream_->Enter());
   ASSIGN_OR_RETURN(barrier_word_, stream_->Allocate(sizeof(int32_t)));
@@ -63,7 +65,7 @@ absl::Status NcclCommThread::Connect() {
   world.rank = options_.rank;
   world.size = options_.size;
   ASSIGN_OR_RETURN(std::vector<NcclUniqueId> ids,
-                   ExchangeNcclUniqueIds(options_, *library_, last_progress_ + progress_timeout_,
+                   ExchangeNcclUniqueIds(options_, *library_, Deadline(progress_timeout_),
                                          [this] { return Interrupted(); }));
   NcclConfig config = MakeNcclConfig();
   const int size = static_cast<int>(options_.size);
@@ -110,7 +112,7 @@ absl::Status NcclCommThread::Serve() {
 
 // Finalizes the communicators: peers may still wait for data that this rank has sent.
 absl::Status NcclCommThread::Finalize() {
-  last_progress_ = absl::Now();
+  last_progress_ = SteadyNow();
   progress_timeout_ = kFinalizeTime;
   RETURN_IF_ERROR(registrations_.DeregisterAll());
   for (const NcclLevel level : kPartsFirst) {
@@ -150,14 +152,15 @@ void NcclCommThread::Leave(absl::Status status) {
   queue_.clear();
   released_.clear();
   left_ = true;
+  have_left_.SignalAll();
 }
 
 // Waits for the kernels that the abort terminates: until they end they may access the callers'
 // memory.
 void NcclCommThread::Drain() {
-  const absl::Time deadline = absl::Now() + kDrainTime;
+  const Deadline deadline(kDrainTime);
   const absl::StatusOr<kernels::DeviceStream::Mark> end = stream_->Record();
-  while (end.ok() && absl::Now() < deadline) {
+  while (end.ok() && !deadline.passed()) {
     const absl::StatusOr<bool> reached = stream_->Reached(*end);
     if (!reached.ok() || *reached) return;
     absl::SleepFor(kLongestPause);
@@ -165,7 +168,7 @@ void NcclCommThread::Drain() {
 }
 
 absl::Status NcclCommThread::Launch(Batch batch) {
-  if (in_flight_.empty()) last_progress_ = absl::Now();
+  if (in_flight_.empty()) last_progress_ = SteadyNow();
   if (batch.front()->call != nullptr) return Call(batch.front());
   for (const std::shared_ptr<Task>& task : batch) {
     RETURN_IF_ERROR(stream_->AwaitCompute(task->after));
@@ -239,7 +242,7 @@ absl::Status NcclCommThread::DeregisterReleased() {
     if (!queue_.empty()) return absl::OkStatus();
     released.swap(released_);
   }
-  if (!released.empty()) last_progress_ = absl::Now();
+  if (!released.empty()) last_progress_ = SteadyNow();
   for (const auto& block : released) RETURN_IF_ERROR(registrations_.Deregister(*block));
   return absl::OkStatus();
 }
@@ -284,7 +287,7 @@ absl::Status NcclCommThread::SettleOn(NcclResult code, absl::string_view what, N
   while (code == kNcclInProgress) {
     RETURN_IF_ERROR(Interrupted());
     RETURN_IF_ERROR(PollCompletions());
-    if (absl::Now() - last_progress_ > progress_timeout_) return TimeOut(what);
+    if (SteadyNow() - last_progress_ > progress_timeout_) return TimeOut(what);
     Pause(Until::kInterrupted);
     code = AsyncError(comm);
   }
@@ -309,10 +312,10 @@ absl::Status NcclCommThread::PollCompletions() {
   while (!in_flight_.empty()) {
     ASSIGN_OR_RETURN(const bool reached, stream_->Reached(in_flight_.front().end));
     if (!reached) {
-      if (absl::Now() - last_progress_ <= progress_timeout_) return absl::OkStatus();
+      if (SteadyNow() - last_progress_ <= progress_timeout_) return absl::OkStatus();
       return TimeOut(NameOf(in_flight_.front().batch));
     }
-    last_progress_ = absl::Now();
+    last_progress_ = SteadyNow();
     absl::MutexLock lock(&mutex_);
     for (const std::shared_ptr<Task>& task : in_flight_.front().batch) {
       task->done = true;
@@ -327,15 +330,12 @@ void NcclCommThread::Pause(Until until) {
   absl::MutexLock lock(&mutex_);
   const bool settling = until == Until::kInterrupted;
   const bool idle = !settling && in_flight_.empty();
-  const auto roused = [this, settling, idle] {
-    mutex_.AssertReaderHeld();
-    return !failure_.ok() || (!settling && (closing_ || !queue_.empty())) ||
-           (idle && !released_.empty());
-  };
-  mutex_.AwaitWithTimeout(
-      absl::Condition(&roused),
-      idle ? kIdlePause
-           : std::clamp((absl::Now() - last_progress_) / 16, kShortestPause, kLongestPause));
+  const bool roused = !failure_.ok() || (!settling && (closing_ || !queue_.empty())) ||
+                      (idle && !released_.empty());
+  if (roused) return;
+  work_.WaitWithTimeout(&mutex_, idle ? kIdlePause
+                                      : std::clamp((SteadyNow() - last_progress_) / 16,
+                                                   kShortestPause, kLongestPause));
 }
 
 absl::Status NcclCommThread::TimeOut(absl::string_view what) const {

@@ -4,7 +4,6 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "absl/time/clock.h"
 #include "collectives/nccl/nccl_task.h"
 #include "collectives/operation_communicator.h"
 #include "collectives/peer_status.h"
@@ -87,6 +86,7 @@ std::shared_ptr<Work> NcclCommThread::Issue(const Operation& operation) {
     } else {
       task->begun = true;
       queue_.push_back({task});
+      work_.Signal();
     }
   }
   // A stream cannot be captured by two threads at once, so wait until this operation is captured.
@@ -105,7 +105,7 @@ absl::Status NcclCommThread::AwaitQueued(const std::shared_ptr<Task>& task) {
   };
   mutex_.Await(absl::Condition(&over));
   // Wait until the thread has left NCCL: it may be capturing.
-  if (!task->queued) mutex_.AwaitWithDeadline(absl::Condition(&left_), leave_by_);
+  if (!task->queued) AwaitLeft();
   return task->queued ? absl::OkStatus() : failure_;
 }
 
@@ -130,6 +130,7 @@ absl::StatusOr<std::shared_ptr<NcclBlock>> NcclCommThread::Allocate(size_t size_
     unfinished_.insert(task);
     task->begun = true;
     queue_.push_back({task});
+    work_.Signal();
   }
   RETURN_IF_ERROR(Await(task));
   return *block;
@@ -137,7 +138,9 @@ absl::StatusOr<std::shared_ptr<NcclBlock>> NcclCommThread::Allocate(size_t size_
 
 void NcclCommThread::Release(std::shared_ptr<NcclBlock> block) {
   absl::MutexLock lock(&mutex_);
-  if (!left_) released_.push_back(std::move(block));
+  if (left_) return;
+  released_.push_back(std::move(block));
+  work_.Signal();
 }
 
 absl::Status NcclCommThread::Fail(const absl::Status& status) {
@@ -151,7 +154,13 @@ void NcclCommThread::KeepFailure(const absl::Status& status) {
   // Set before any operation is cut short, so that kernels that run afterwards see the failure.
   stream_->flag() = 1;
   failure_ = status;
-  leave_by_ = absl::Now() + kLeaveTime;
+  leave_by_.emplace(kLeaveTime);
+  work_.Signal();
+  have_left_.SignalAll();
+}
+
+void NcclCommThread::AwaitLeft() {
+  while (!left_ && !leave_by_->passed()) have_left_.WaitUntil(&mutex_, *leave_by_);
 }
 
 void NcclCommThread::Close() {
@@ -159,10 +168,13 @@ void NcclCommThread::Close() {
   {
     absl::MutexLock lock(&mutex_);
     closing_ = true;
+    work_.Signal();
     const absl::Status closed = absl::AbortedError("the communicator is closed");
     if (!unfinished_.empty()) KeepFailure(closed);
-    left = mutex_.AwaitWithDeadline(absl::Condition(&left_),
-                                    failure_.ok() ? absl::Now() + kLeaveTime : leave_by_);
+    const Deadline finalized(kLeaveTime);
+    while (failure_.ok() && !left_ && !finalized.passed()) have_left_.WaitUntil(&mutex_, finalized);
+    if (!failure_.ok()) AwaitLeft();
+    left = left_;
     if (!left) KeepFailure(closed);
   }
   if (left) {
@@ -182,7 +194,7 @@ absl::Status NcclCommThread::Await(const std::shared_ptr<Task>& task) {
   };
   mutex_.Await(absl::Condition(&over));
   // The caller's memory is safe to reuse only when the thread has left NCCL.
-  if (!task->done) mutex_.AwaitWithDeadline(absl::Condition(&task->done), leave_by_);
+  if (!task->done) AwaitLeft();
   return task->done ? task->status : failure_;
 }
 
@@ -194,8 +206,10 @@ bool NcclCommThread::Begin(const Task& task) {
 
 void NcclCommThread::StartPendingP2p() {
   for (const std::shared_ptr<Task>& task : pending_p2p_) task->begun = true;
-  if (!pending_p2p_.empty()) queue_.push_back(std::move(pending_p2p_));
+  if (pending_p2p_.empty()) return;
+  queue_.push_back(std::move(pending_p2p_));
   pending_p2p_.clear();
+  work_.Signal();
 }
 
 absl::Status NcclCommThread::Interrupted() const {

@@ -5,6 +5,7 @@
 #include <array>
 #include <deque>
 #include <memory>
+#include <optional>
 #include <string>
 #include <thread>
 #include <vector>
@@ -23,6 +24,9 @@
 #include "collectives/nccl/nccl_library.h"
 #include "collectives/nccl/nccl_memory.h"
 #include "collectives/operation.h"
+#include "common/deadline.h"
+#include "common/steady_cond_var.h"
+#include "common/time.h"
 #include "kernels/device_stream.h"
 
 namespace muster::collectives {
@@ -94,6 +98,8 @@ class NcclCommThread : public std::enable_shared_from_this<NcclCommThread> {
   bool Begin(const Task& task) ABSL_LOCKS_EXCLUDED(mutex_);  // returns whether it is done
   void StartPendingP2p() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void KeepFailure(const absl::Status& status) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // After a failure: waits until the thread has left NCCL, at most until leave_by_.
+  void AwaitLeft() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   absl::Status Interrupted() const ABSL_LOCKS_EXCLUDED(mutex_);
 
   // Called by the owner's thread.
@@ -137,7 +143,7 @@ class NcclCommThread : public std::enable_shared_from_this<NcclCommThread> {
   // Used by the owner's thread only.
   std::array<NcclGroup, kNcclLevels> groups_;  // by level; comm is null until it is created
   std::deque<InFlight> in_flight_;
-  absl::Time last_progress_;         // last time an operation started from idle, or completed
+  SteadyTime last_progress_;         // last time an operation started from idle, or completed
   absl::Duration progress_timeout_;  // timeout until the next progress
   void* barrier_word_ = nullptr;
   NcclRegistrations registrations_;
@@ -146,11 +152,13 @@ class NcclCommThread : public std::enable_shared_from_this<NcclCommThread> {
   size_t scratch_bytes_ = 0;
 
   mutable absl::Mutex mutex_;
+  SteadyCondVar work_;  // signals the thread: queue_, released_, closing_ or failure_ has changed
+  SteadyCondVar have_left_;  // signals callers that wait for left_
   bool connected_ ABSL_GUARDED_BY(mutex_) = false;
   bool closing_ ABSL_GUARDED_BY(mutex_) = false;
   bool left_ ABSL_GUARDED_BY(mutex_) = false;  // the thread makes no more calls
   absl::Status failure_ ABSL_GUARDED_BY(mutex_);
-  absl::Time leave_by_ ABSL_GUARDED_BY(mutex_);  // set on failure
+  std::optional<Deadline> leave_by_ ABSL_GUARDED_BY(mutex_);  // set on failure
   Batch pending_p2p_ ABSL_GUARDED_BY(mutex_);
   std::deque<Batch> queue_ ABSL_GUARDED_BY(mutex_);
   std::vector<std::shared_ptr<NcclBlock>> released_ ABSL_GUARDED_BY(mutex_);

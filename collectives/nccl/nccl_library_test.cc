@@ -11,10 +11,10 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "absl/time/clock.h"
 #include "collectives/nccl/testing/fake_nccl_parts.h"
 #include "collectives/nccl/unique_ids.h"
 #include "collectives/testing.h"
+#include "common/deadline.h"
 #include "common/status.h"
 
 namespace muster::collectives {
@@ -132,7 +132,7 @@ TEST(UniqueIdsTest, AllRanksReceiveIdsInSameOrder) {
     options.members.resize(kSize);
     options.store = &store;
     ASSIGN_OR_RETURN(ids[i],
-                     ExchangeNcclUniqueIds(options, **library, absl::Now() + absl::Seconds(20),
+                     ExchangeNcclUniqueIds(options, **library, Deadline(absl::Seconds(20)),
                                            [] { return absl::OkStatus(); }));
     return absl::OkStatus();
   });

@@ -7,8 +7,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/synchronization/mutex.h"
-#include "absl/time/clock.h"
 #include "collectives/peer_status.h"
+#include "common/deadline.h"
 #include "common/status.h"
 
 namespace muster::collectives {
@@ -22,14 +22,13 @@ constexpr absl::Duration kCheckTimeout = absl::Milliseconds(100);
 constexpr uint32_t kGatherThreads = 8;
 
 absl::StatusOr<std::string> Receive(const GroupOptions& options, const std::string& key,
-                                    absl::Time deadline,
+                                    const Deadline& deadline,
                                     const std::function<absl::Status()>& interrupted) {
   for (;;) {
     RETURN_IF_ERROR(interrupted());
-    const absl::Duration left = deadline - absl::Now();
-    absl::StatusOr<std::string> value =
-        options.store->Get(key, std::clamp(left, absl::ZeroDuration(), kKeySlice));
-    if (!absl::IsDeadlineExceeded(value.status()) || left <= absl::ZeroDuration()) return value;
+    const absl::Duration left = deadline.left();
+    absl::StatusOr<std::string> value = options.store->Get(key, std::min(left, kKeySlice));
+    if (!absl::IsDeadlineExceeded(value.status()) || left == absl::ZeroDuration()) return value;
   }
 }
 
@@ -57,7 +56,7 @@ absl::Status InvalidId(const GroupOptions& options, const std::string& key) {
 
 // Receives the other roots' ids into `ids`; run by root 0. Uses several threads, since each read is
 // a round trip to the coordinator.
-absl::Status Gather(const GroupOptions& options, absl::Time deadline,
+absl::Status Gather(const GroupOptions& options, const Deadline& deadline,
                     const std::function<absl::Status()>& interrupted,
                     std::vector<NcclUniqueId>& ids) {
   absl::Mutex mutex;
@@ -114,7 +113,7 @@ std::string NcclRootIdKey(absl::string_view group_id, uint32_t root) {
 }
 
 absl::StatusOr<std::vector<NcclUniqueId>> ExchangeNcclUniqueIds(
-    const GroupOptions& options, const NcclLibrary& library, absl::Time deadline,
+    const GroupOptions& options, const NcclLibrary& library, const Deadline& deadline,
     const std::function<absl::Status()>& interrupted) {
   const uint32_t roots = NcclRootCount(options.size, library);
   std::vector<NcclUniqueId> ids(roots);

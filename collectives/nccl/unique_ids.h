@@ -14,6 +14,7 @@
 #include "absl/time/time.h"
 #include "collectives/communicator.h"
 #include "collectives/nccl/nccl_library.h"
+#include "common/deadline.h"
 
 namespace muster::collectives {
 
@@ -37,7 +38,7 @@ std::string NcclRootIdKey(absl::string_view group_id, uint32_t root);
 // needs no store. `interrupted` is polled; a non-OK status ends the wait. DEADLINE_EXCEEDED names
 // the root that published nothing; errors of NCCL and the store; DATA_LOSS.
 absl::StatusOr<std::vector<NcclUniqueId>> ExchangeNcclUniqueIds(
-    const GroupOptions& options, const NcclLibrary& library, absl::Time deadline,
+    const GroupOptions& options, const NcclLibrary& library, const Deadline& deadline,
     const std::function<absl::Status()>& interrupted);
 
 }  // namespace muster::collectives

@@ -13,8 +13,8 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "absl/time/clock.h"
 #include "collectives/peer_status.h"
+#include "common/deadline.h"
 #include "common/status.h"
 
 namespace muster::collectives {
@@ -102,7 +102,7 @@ OwnedFd ReceiveFd(int socket) {
 
 // Sends the segment to each client of the socket until every rank has it.
 absl::Status Serve(const GroupOptions& options, int listener, int segment_fd) {
-  const absl::Time deadline = absl::Now() + options.connect_timeout;
+  const Deadline deadline(options.connect_timeout);
   std::vector<bool> served(options.size, false);
   served[0] = true;
   for (;;) {
@@ -112,7 +112,7 @@ absl::Status Serve(const GroupOptions& options, int listener, int segment_fd) {
     }
     if (missing.empty()) return absl::OkStatus();
     pollfd poller = {listener, POLLIN, 0};
-    const int64_t left = absl::ToInt64Milliseconds(deadline - absl::Now());
+    const int64_t left = absl::ToInt64Milliseconds(deadline.left());
     if (left <= 0) return PeersMissing(options.name, missing, options.connect_timeout);
     if (poll(&poller, 1, static_cast<int>(std::min<int64_t>(left, 1000))) <= 0) continue;
     const OwnedFd client(accept4(listener, nullptr, nullptr, SOCK_CLOEXEC));
@@ -139,7 +139,7 @@ absl::StatusOr<std::unique_ptr<ShmSegment>> CreateAndServe(const GroupOptions& o
 }
 
 absl::StatusOr<std::unique_ptr<ShmSegment>> Fetch(const GroupOptions& options) {
-  const absl::Time deadline = absl::Now() + options.connect_timeout;
+  const Deadline deadline(options.connect_timeout);
   const absl::StatusOr<std::string> ready =
       options.store->Get(ReadyKey(options), options.connect_timeout);
   if (absl::IsDeadlineExceeded(ready.status())) {
@@ -149,7 +149,7 @@ absl::StatusOr<std::unique_ptr<ShmSegment>> Fetch(const GroupOptions& options) {
   ASSIGN_OR_RETURN(const Address address, AbstractAddress(options));
   const OwnedFd server(socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0));
   if (server.get() < 0) return ErrnoStatus(errno, "socket");
-  SetTimeout(server.get(), deadline - absl::Now());
+  SetTimeout(server.get(), deadline.left());
   if (connect(server.get(), address.get(), address.length) != 0) {
     return PeerLost(options.members[0], "no longer listens for the ranks of its node");
   }

@@ -1,11 +1,12 @@
 #include "collectives/shm/shm_peers.h"
 
+#include <optional>
 #include <utility>
 
-#include "absl/time/clock.h"
 #include "collectives/lane.h"
 #include "collectives/peer_status.h"
 #include "collectives/spin.h"
+#include "common/deadline.h"
 #include "common/status.h"
 
 namespace muster::collectives {
@@ -30,11 +31,11 @@ ShmPeers::ShmPeers(std::shared_ptr<const ShmSegment> segment, std::string group,
 void ShmPeers::Step() { segment_->control(rank_).progress.Advance(++step_); }
 
 absl::Status ShmPeers::WaitForAll(absl::Duration timeout) {
-  absl::Time deadline = absl::InfinitePast();  // set on first use
+  std::optional<Deadline> deadline;  // set on first use
   for (uint32_t i = 0; i < members_.size(); ++i) {
     FutexWord& word = segment_->control(i).progress;
     if (SpinUntil([&] { return word.Reached(step_); }, kSpinTime)) continue;
-    if (deadline == absl::InfinitePast()) deadline = absl::Now() + timeout;
+    if (!deadline.has_value()) deadline.emplace(timeout);
     for (;;) {
       const uint32_t seen = word.value();
       if (word.Reached(step_)) break;
@@ -47,8 +48,7 @@ absl::Status ShmPeers::WaitForAll(absl::Duration timeout) {
         if (!health.ok() && !segment_->control(k).progress.Reached(step_)) return health;
         missing.push_back(members_[k]);
       }
-      if (absl::Now() >= deadline && !missing.empty())
-        return PeersMissing(group_, missing, timeout);
+      if (deadline->passed() && !missing.empty()) return PeersMissing(group_, missing, timeout);
       word.Sleep(seen, kHealthInterval);
     }
   }
@@ -58,14 +58,14 @@ absl::Status ShmPeers::WaitForAll(absl::Duration timeout) {
 absl::Status ShmPeers::WaitForWord(FutexWord* word, uint32_t target, uint32_t peer,
                                    absl::Duration timeout) {
   if (SpinUntil([&] { return word->Reached(target); }, kSpinTime)) return absl::OkStatus();
-  const absl::Time deadline = absl::Now() + timeout;
+  const Deadline deadline(timeout);
   for (;;) {
     const uint32_t seen = word->value();
     if (word->Reached(target)) return absl::OkStatus();
     RETURN_IF_ERROR(interrupted_());
     absl::Status health = Health(peer);
     if (!health.ok() && !word->Reached(target)) return health;
-    if (absl::Now() >= deadline) return PeersMissing(group_, {members_[peer]}, timeout);
+    if (deadline.passed()) return PeersMissing(group_, {members_[peer]}, timeout);
     word->Sleep(seen, kHealthInterval);
   }
 }

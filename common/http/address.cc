@@ -1,6 +1,7 @@
 #include "common/http/address.h"
 
 #include <netdb.h>
+#include <netinet/in.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -53,39 +54,78 @@ bool IsLoopback(absl::string_view host) {
   return true;
 }
 
-absl::Status CheckListen(const Address& address) {
+namespace {
+
+// Binds and listens, with the errno of a failure.
+int ListenOn(int fd, const sockaddr* address, socklen_t size) {
+  const int on = 1;
+  setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
+  if (address->sa_family == AF_INET6) {
+    // [::] also accepts IPv4, independently of the system's default.
+    const int off = 0;
+    setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &off, sizeof(off));
+  }
+  return bind(fd, address, size) == 0 && listen(fd, SOMAXCONN) == 0 ? 0 : errno;
+}
+
+uint16_t PortOf(int fd) {
+  sockaddr_storage bound = {};
+  socklen_t size = sizeof(bound);
+  if (getsockname(fd, reinterpret_cast<sockaddr*>(&bound), &size) != 0) return 0;
+  // The port is at the same place in both.
+  return ntohs(reinterpret_cast<const sockaddr_in*>(&bound)->sin_port);
+}
+
+absl::Status ListenError(int error, const Address& address) {
   const std::string what = absl::StrCat("listen on ", address.ToString());
+  if (error != EADDRINUSE) return ErrnoStatus(error, what);
+  const std::string owner = FindPortOwner(address.port);
+  return absl::AlreadyExistsError(
+      absl::StrCat(what, ": the address is in use", owner.empty() ? "" : " by ", owner));
+}
+
+}  // namespace
+
+absl::StatusOr<ListeningSockets> Listen(const Address& address) {
   addrinfo hints = {};
   hints.ai_socktype = SOCK_STREAM;
   hints.ai_flags = AI_PASSIVE;
   addrinfo* found = nullptr;
   const int error =
       getaddrinfo(address.host.c_str(), absl::StrCat(address.port).c_str(), &hints, &found);
-  if (error != 0) return absl::InvalidArgumentError(absl::StrCat(what, ": ", gai_strerror(error)));
+  if (error != 0) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("listen on ", address.ToString(), ": ", gai_strerror(error)));
+  }
+  ListeningSockets result = {{}, address.port};
   absl::Status status;
-  for (const addrinfo* info = found; info != nullptr; info = info->ai_next) {
-    const int fd = socket(info->ai_family, info->ai_socktype | SOCK_CLOEXEC, info->ai_protocol);
-    if (fd < 0) {
-      status = ErrnoStatus(errno, what);
+  for (const addrinfo* info = found; info != nullptr && status.ok(); info = info->ai_next) {
+    const int fd = socket(info->ai_family, info->ai_socktype | SOCK_CLOEXEC | SOCK_NONBLOCK,
+                          info->ai_protocol);
+    if (fd < 0) continue;  // a family without support
+    reinterpret_cast<sockaddr_in*>(info->ai_addr)->sin_port = htons(result.port);
+    const int failure = ListenOn(fd, info->ai_addr, info->ai_addrlen);
+    if (failure == 0) {
+      result.port = PortOf(fd);
+      result.sockets.push_back(fd);
       continue;
     }
-    const int on = 1;
-    setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
-    const bool ok = bind(fd, info->ai_addr, info->ai_addrlen) == 0 && listen(fd, 1) == 0;
-    const int bind_errno = errno;
     close(fd);
-    if (ok) continue;
-    if (bind_errno == EADDRINUSE) {
-      const std::string owner = FindPortOwner(address.port);
-      status = absl::AlreadyExistsError(
-          absl::StrCat(what, ": the address is in use", owner.empty() ? "" : " by ", owner));
-    } else {
-      status = ErrnoStatus(bind_errno, what);
-    }
-    break;
+    // A name with an address that this machine does not have, such as ::1 without IPv6.
+    if (failure == EADDRNOTAVAIL && !result.sockets.empty()) continue;
+    status = ListenError(failure, address);
   }
   freeaddrinfo(found);
+  if (status.ok() && result.sockets.empty()) status = ListenError(EAFNOSUPPORT, address);
+  if (status.ok()) return result;
+  for (const int fd : result.sockets) close(fd);
   return status;
+}
+
+absl::Status CheckListen(const Address& address) {
+  ASSIGN_OR_RETURN(const ListeningSockets listening, Listen(address));
+  for (const int fd : listening.sockets) close(fd);
+  return absl::OkStatus();
 }
 
 }  // namespace muster

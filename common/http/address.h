@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -27,9 +28,20 @@ absl::StatusOr<Address> ParseAddress(absl::string_view text);
 // for any other host name, since names are not resolved.
 bool IsLoopback(absl::string_view host);
 
-// Checks by a trial bind whether `address` can be listened on; used because gRPC and CivetWeb do
-// not report errno. ALREADY_EXISTS if the address is in use, with the owning process if it can be
-// determined. Port 0 checks only the host.
+// Nonblocking listening sockets, owned by the caller: one for each address of a host name, all with
+// the same port.
+struct ListeningSockets {
+  std::vector<int> sockets;
+  uint16_t port = 0;
+};
+
+// Listens on `address`; port 0 means any free port. INVALID_ARGUMENT for an unknown host,
+// ALREADY_EXISTS if the address is in use, with the owning process if it can be determined, or the
+// system's error.
+absl::StatusOr<ListeningSockets> Listen(const Address& address);
+
+// Checks whether `address` can be listened on; used because CivetWeb does not report errno. Errors
+// as of Listen. Port 0 checks only the host.
 absl::Status CheckListen(const Address& address);
 
 }  // namespace muster

@@ -56,6 +56,16 @@ TEST(AddressTest, CheckListenNamesTheOwnerOfAPortInUse) {
   EXPECT_EQ(FindPortOwner(address.port), "");
 }
 
+TEST(AddressTest, ListensOnOnePortForAllAddressesOfAName) {
+  const absl::StatusOr<ListeningSockets> listening = Listen({"localhost", 0});
+  ASSERT_TRUE(listening.ok()) << listening.status();
+  EXPECT_NE(listening->port, 0);
+  ASSERT_FALSE(listening->sockets.empty());
+  EXPECT_FALSE(CheckListen({"127.0.0.1", listening->port}).ok());
+  for (const int fd : listening->sockets) close(fd);
+  EXPECT_TRUE(CheckListen({"127.0.0.1", listening->port}).ok());
+}
+
 TEST(AddressTest, CheckListenRejectsAnAddressOfAnotherMachine) {
   // An address reserved for documentation (RFC 5737).
   const absl::Status status = CheckListen({"192.0.2.1", 0});

@@ -57,10 +57,11 @@ void HandleHealth(HttpServer& server, std::vector<HealthCheck> live,
   handle("/readyz", std::move(ready));
 }
 
-void HandleVersion(HttpServer& server) {
-  server.Handle("/version", [](absl::string_view) {
-    const nlohmann::json version = {{"software_version", kSoftwareVersion},
-                                    {"protocol_version", kProtocolVersion}};
+void HandleVersion(HttpServer& server, std::function<nlohmann::json()> more) {
+  server.Handle("/version", [more = std::move(more)](absl::string_view) {
+    nlohmann::json version = {{"software_version", kSoftwareVersion},
+                              {"protocol_version", kProtocolVersion}};
+    if (more) version.update(more());
     return Response{200, kJson, version.dump() + "\n"};
   });
 }

@@ -9,6 +9,7 @@
 
 #include "absl/status/status.h"
 #include "common/http/http_server.h"
+#include "nlohmann/json.hpp"
 #include "prometheus/collectable.h"
 
 namespace muster::http {
@@ -29,8 +30,9 @@ struct HealthCheck {
 void HandleHealth(HttpServer& server, std::vector<HealthCheck> live,
                   std::vector<HealthCheck> ready);
 
-// Serves GET /version: {"software_version": …, "protocol_version": …}.
-void HandleVersion(HttpServer& server);
+// Serves GET /version: {"software_version": …, "protocol_version": …}, with the fields that `more`
+// returns at each request.
+void HandleVersion(HttpServer& server, std::function<nlohmann::json()> more = nullptr);
 
 }  // namespace muster::http
 

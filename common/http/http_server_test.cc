@@ -1,7 +1,9 @@
 #include "common/http/http_server.h"
 
+#include "absl/strings/str_cat.h"
 #include "common/http/endpoints.h"
 #include "common/http/http_get.h"
+#include "common/version.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "prometheus/counter.h"
@@ -85,7 +87,8 @@ TEST_F(HttpServerTest, HealthNamesFailedChecks) {
 
 TEST_F(HttpServerTest, ServesVersion) {
   HandleVersion(*server_);
-  EXPECT_THAT(MustGet("/version").body, HasSubstr("\"protocol_version\":1"));
+  EXPECT_THAT(MustGet("/version").body,
+              HasSubstr(absl::StrCat("\"protocol_version\":", kProtocolVersion)));
 }
 
 }  // namespace

@@ -8,7 +8,9 @@ namespace muster::security {
 inline constexpr char kTokenKey[] = "authorization";
 inline constexpr char kTokenPrefix[] = "Bearer ";
 // Versions of the calling program; absent in calls of other clients, such as grpcurl.
+// The oldest version that the client speaks, and the newest if it is another.
 inline constexpr char kProtocolVersionKey[] = "muster-protocol-version";
+inline constexpr char kNewestProtocolVersionKey[] = "muster-newest-protocol-version";
 inline constexpr char kSoftwareVersionKey[] = "muster-software-version";
 
 }  // namespace muster::security

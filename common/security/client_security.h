@@ -20,7 +20,8 @@ struct ClientSecurity {
   std::string token;
   TlsFiles tls;
   // Versions that each call carries.
-  uint32_t protocol_version = kProtocolVersion;
+  uint32_t protocol_version = kOldestProtocolVersion;
+  uint32_t newest_protocol_version = kProtocolVersion;
   std::string software_version = kSoftwareVersion;
 };
 

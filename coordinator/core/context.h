@@ -13,6 +13,7 @@
 #include "coordinator/core/event.h"
 #include "coordinator/core/options.h"
 #include "coordinator/core/stats.h"
+#include "coordinator/core/store_identity.h"
 #include "coordinator/core/timers.h"
 
 namespace muster::core {
@@ -23,6 +24,7 @@ struct Context {
   void Log(std::string line) { effects.logs.push_back(std::move(line)); }
 
   const Options options;
+  StoreIdentity store;
   Time now;
   Effects effects;
   Timers timers;

@@ -6,20 +6,23 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/status.h"
+#include "coordinator/core/checkpoints.h"
 #include "coordinator/core/context.h"
 #include "coordinator/core/jobs/job_table.h"
 #include "coordinator/core/life_cycle.h"
 #include "coordinator/core/nodes/node_table.h"
+#include "coordinator/core/records.h"
 #include "coordinator/core/recovery/failures.h"
 #include "coordinator/core/recovery/hangs.h"
 #include "coordinator/core/recovery/load.h"
-#include "coordinator/core/rendezvous/rendezvous.h"
 #include "coordinator/core/removals.h"
+#include "coordinator/core/rendezvous/rendezvous.h"
 #include "coordinator/core/reports.h"
 #include "coordinator/core/requests.h"
 #include "coordinator/core/scheduler/rank_map.h"
 #include "coordinator/core/scheduler/scheduler.h"
 #include "coordinator/core/sessions.h"
+#include "coordinator/core/takeovers.h"
 #include "coordinator/core/views.h"
 
 namespace muster::core {
@@ -34,15 +37,18 @@ struct Core::Parts {
   JobTable jobs{context};
   Scheduler scheduler;
   Rendezvous rendezvous{jobs, nodes, context};
+  Checkpoints checkpoints{jobs, nodes, context};
   Failures failures{jobs, context};
   Hangs hangs{jobs, nodes, failures, context};
   // ---- Changing that state
   LifeCycle life_cycle{jobs, nodes, scheduler, rendezvous, failures, hangs, context};
-  Requests requests{jobs, scheduler, life_cycle, context};
+  Requests requests{jobs, scheduler, checkpoints, life_cycle, context};
   Removals removals{jobs, nodes, context};
-  Reports reports{jobs, nodes, scheduler, rendezvous, failures, hangs, life_cycle, context};
+  Reports reports{jobs,     nodes, scheduler,  rendezvous, checkpoints,
+                  failures, hangs, life_cycle, context};
+  Takeovers takeovers{jobs, nodes, life_cycle, reports, context};
   Sessions sessions{jobs,  nodes,      scheduler, rendezvous, failures,
-                    hangs, life_cycle, reports,   context};
+                    hangs, life_cycle, takeovers, reports,    context};
   // ---- Reading that state
   Views views{jobs, nodes, scheduler, rendezvous, hangs};
 };
@@ -77,6 +83,8 @@ Effects Core::Step(const Event& event, Time now) {
           parts_->requests.Handle(fact);
         } else if constexpr (Handles<Removals, decltype(fact)>) {
           parts_->removals.Handle(fact);
+        } else if constexpr (Handles<Takeovers, decltype(fact)>) {
+          parts_->takeovers.Handle(fact);
         } else if constexpr (Handles<Sessions, decltype(fact)>) {
           parts_->sessions.Handle(fact);
         } else {
@@ -90,9 +98,16 @@ Effects Core::Step(const Event& event, Time now) {
 void Core::OnTick(const Tick& tick) {
   Context& context = parts_->context;
   // Small delays, which every loop has, are not compensated: deadlines would recede forever.
-  if (tick.lag > context.options.heartbeat_interval / 4) context.timers.ExtendAll(tick.lag);
+  if (tick.lag > context.options.heartbeat_interval / 4) {
+    context.timers.ExtendAll(tick.lag);
+    parts_->nodes.ExtendLeases(tick.lag);
+  }
   for (const TimerKey& key : context.timers.TakeDue(context.now.steady)) {
-    parts_->life_cycle.OnTimer(key);
+    if (key.kind == TimerKey::Kind::kRecovery) {
+      parts_->takeovers.OnTimer();
+    } else {
+      parts_->life_cycle.OnTimer(key);
+    }
   }
 }
 
@@ -105,6 +120,8 @@ Effects Core::FinishStep() {
   p.nodes.WriteChanges();
   p.requests.Reply([&p](const Job& job) { return p.views.Summary(job); });
   p.jobs.ArmRetention();
+  std::vector<store::Mutation>& writes = p.context.effects.writes;
+  if (!writes.empty()) writes.push_back(PutCommit(++p.context.store.commit_index));
   return std::exchange(p.context.effects, Effects());
 }
 
@@ -153,32 +170,67 @@ absl::StatusOr<v1::Node> Core::GetNode(const NodeName& name, Time now) const {
 
 std::vector<LiveWait> Core::ListWaits() const { return parts_->rendezvous.ListWaits(); }
 
-absl::StatusOr<Core::RankLocation> Core::FindRank(const JobId& id, Generation generation,
-                                                  Rank rank) const {
-  ASSIGN_OR_RETURN(const Job* const job, parts_->jobs.Get(id));
-  const Generation number =
-      generation == Generation(0) ? Generation(job->status.generation()) : generation;
-  const v1::GenerationRecord* const record = job->FindRecord(number);
+namespace {
+
+// The node that runs, or ran, the rank of the generation. Errors: NOT_FOUND.
+absl::StatusOr<const v1::NodePlacement*> PlacementOf(const Job& job, Generation generation,
+                                                     Rank rank) {
+  const v1::GenerationRecord* const record = job.FindRecord(generation);
   if (record == nullptr) {
     return absl::NotFoundError(
-        absl::StrCat("job ", id.value(), " has no generation ", number.value(), " (yet)"));
+        generation == Generation(0)
+            ? absl::StrCat("job ", job.id().value(), " has not started")
+            : absl::StrCat("job ", job.id().value(), " has no generation ", generation.value()));
   }
   for (const v1::NodePlacement& placement : record->nodes()) {
     const uint32_t first = placement.ranks(0).rank();
-    if (rank.value() < first || rank.value() >= first + placement.ranks_size()) continue;
-    const Node* const node = parts_->nodes.Find(NodeName(placement.node()));
-    if (node == nullptr || !node->session.has_value()) {
-      return absl::UnavailableError(absl::StrCat("node ", placement.node(), ", which ran rank ",
-                                                 rank.value(), ", is not connected"));
-    }
-    const v1::RankRecord& of_rank = placement.ranks(rank.value() - first);
-    return RankLocation{*node->session, node->name(), number,
-                        record->over() || of_rank.exited() || of_rank.lost()};
+    if (rank.value() >= first && rank.value() < first + placement.ranks_size()) return &placement;
   }
   return absl::NotFoundError(absl::StrCat("rank ", rank.value(), " is out of range: generation ",
-                                          number.value(), " of job ", id.value(), " has ",
+                                          generation.value(), " of job ", job.id().value(), " has ",
                                           record->world_size(), " ranks"));
 }
+
+// The newest generation for 0.
+Generation NumberOf(const Job& job, Generation generation) {
+  return generation == Generation(0) ? Generation(job.status.generation()) : generation;
+}
+
+}  // namespace
+
+absl::StatusOr<Core::RankLocation> Core::FindRank(const JobId& id, Generation generation,
+                                                  Rank rank) const {
+  ASSIGN_OR_RETURN(const Job* const job, parts_->jobs.Get(id));
+  const Generation number = NumberOf(*job, generation);
+  ASSIGN_OR_RETURN(const v1::NodePlacement* const placement, PlacementOf(*job, number, rank));
+  const Node* const node = parts_->nodes.Find(NodeName(placement->node()));
+  if (node == nullptr || !node->session.has_value()) {
+    return absl::UnavailableError(absl::StrCat("node ", placement->node(), ", which ran rank ",
+                                               rank.value(), ", is not connected"));
+  }
+  if (!node->conflict.empty()) {
+    return absl::UnavailableError(absl::StrCat("node ", placement->node(), ", which ran rank ",
+                                               rank.value(), ", is in conflict: ",
+                                               node->conflict));
+  }
+  const v1::RankRecord& of_rank = placement->ranks(rank.value() - placement->ranks(0).rank());
+  return RankLocation{*node->session, node->name(), number,
+                      job->FindRecord(number)->over() || of_rank.exited() || of_rank.lost()};
+}
+
+absl::StatusOr<Core::KeptLog> Core::FindLogTail(const JobId& id, Generation generation,
+                                                Rank rank) const {
+  ASSIGN_OR_RETURN(const Job* const job, parts_->jobs.Get(id));
+  const Generation number = NumberOf(*job, generation);
+  ASSIGN_OR_RETURN(const v1::NodePlacement* const placement, PlacementOf(*job, number, rank));
+  const v1::LogTail* const tail = parts_->jobs.log_tails().Find(*job, number, rank);
+  if (tail != nullptr) return KeptLog{*tail, NodeName(placement->node())};
+  return absl::NotFoundError(absl::StrCat("the coordinator has no part of the log of rank ",
+                                          rank.value(), " of job ", id.value(), ", generation ",
+                                          number.value()));
+}
+
+const StoreIdentity& Core::store() const { return parts_->context.store; }
 
 absl::flat_hash_set<std::string> Core::ListFiles() const { return parts_->jobs.Files(); }
 

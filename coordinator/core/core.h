@@ -28,10 +28,12 @@
 #include "coordinator/core/event.h"
 #include "coordinator/core/options.h"
 #include "coordinator/core/stats.h"
+#include "coordinator/core/store_identity.h"
 #include "coordinator/store/store.h"
 #include "proto/muster/v1/cluster.pb.h"
 #include "proto/muster/v1/job.pb.h"
 #include "proto/muster/v1/node.pb.h"
+#include "proto/muster/v1/worker.pb.h"
 
 namespace muster::core {
 
@@ -73,6 +75,13 @@ class Core {
     bool over = false;  // the rank has exited
   };
   absl::StatusOr<RankLocation> FindRank(const JobId& job, Generation generation, Rank rank) const;
+  const StoreIdentity& store() const;
+  // The end of the log of an exited rank of a generation (0: the newest). Errors: NOT_FOUND.
+  struct KeptLog {
+    v1::LogTail tail;
+    NodeName node;  // that the rank ran on
+  };
+  absl::StatusOr<KeptLog> FindLogTail(const JobId& job, Generation generation, Rank rank) const;
   // Digests of the files of all jobs.
   absl::flat_hash_set<std::string> ListFiles() const;
   // Totals, and the samples since the last call.

@@ -11,8 +11,10 @@
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "common/ids.h"
+#include "common/report_bounds.h"
 #include "coordinator/core/actor.h"
 #include "coordinator/store/store.h"
+#include "proto/muster/v1/cluster.pb.h"
 #include "proto/muster/v1/job.pb.h"
 #include "proto/muster/v1/worker.pb.h"
 
@@ -50,6 +52,11 @@ struct RequeueJob {
   JobId job_id;
   Actor actor = {};
 };
+struct CheckpointJob {
+  RequestId request;
+  JobId job_id;
+  Actor actor = {};
+};
 struct RemoveJob {
   RequestId request;
   JobId job_id;
@@ -71,16 +78,26 @@ struct RemoveNode {
   Actor actor = {};
 };
 
+// Ends the conflicts of nodes; see takeovers.h.
+struct RecoverJobs {
+  RequestId request;
+  std::vector<NodeName> nodes;  // empty: all in conflict
+  bool discard = false;
+  Actor actor = {};
+};
+
 // The first message on a worker's stream.
 struct SessionOpened {
   SessionId session;
   v1::Hello hello;
   std::string observed_address;
+  Corrections corrections = {};  // of the Hello, by the service
 };
 // A later message on the stream.
 struct SessionMessage {
   SessionId session;
-  v1::WorkerMessage message;
+  v1::WorkerMessage message;  // of no kind if the service has dropped it
+  Corrections corrections = {};
 };
 struct SessionClosed {
   SessionId session;
@@ -92,9 +109,9 @@ struct Tick {
   absl::Duration lag;
 };
 
-using Event =
-    std::variant<SubmitJob, CancelJob, HoldJob, ReleaseJob, RequeueJob, RemoveJob, CordonNode,
-                 UncordonNode, RemoveNode, SessionOpened, SessionMessage, SessionClosed, Tick>;
+using Event = std::variant<SubmitJob, CancelJob, HoldJob, ReleaseJob, RequeueJob, CheckpointJob,
+                           RemoveJob, CordonNode, UncordonNode, RemoveNode, RecoverJobs,
+                           SessionOpened, SessionMessage, SessionClosed, Tick>;
 
 // ------------------------------------------------------------------------------------------------
 // Effects.
@@ -105,8 +122,9 @@ struct Send {
 };
 struct Reply {
   RequestId request;
-  absl::StatusOr<v1::Job> job;  // an empty job answers RemoveNode
+  absl::StatusOr<v1::Job> job;  // an empty job answers RemoveNode and RecoverJobs
   bool already_existed = false;
+  v1::RecoverJobsResponse recovered = {};
 };
 // Ends the stream with this status.
 struct CloseSession {

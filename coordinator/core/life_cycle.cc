@@ -9,7 +9,10 @@
 #include "absl/strings/str_join.h"
 #include "common/proto_time.h"
 #include "coordinator/core/jobs/first_failure.h"
+#include "coordinator/core/jobs/job_lease.h"
 #include "coordinator/core/reasons.h"
+#include "coordinator/core/recovery/restart_policy.h"
+#include "coordinator/core/scheduler/explain.h"
 #include "coordinator/core/scheduler/placement.h"
 
 namespace muster::core {
@@ -23,20 +26,33 @@ absl::Duration GraceOf(const Job& job) { return FromProto(job.spec().grace_perio
 // placement
 
 void LifeCycle::RunQueue() {
-  if (!scheduler_.TakeCapacityChange()) return;
+  if (!scheduler_.TakeCapacityChange(nodes_.version())) return;
+  const auto check = [this](const JobId& id) { return FindUnplaceable(jobs_.at(id)); };
+  for (const JobId& id : scheduler_.CheckShapes(check)) jobs_.MarkChanged(jobs_.at(id));
   const JobQueue& queue = scheduler_.queue();
-  while (!queue.empty() && TryPlace(jobs_.at(queue.head()))) {
+  while (queue.head() != nullptr && TryPlace(jobs_.at(*queue.head()))) {
   }
-  for (const JobId& id : queue.InOrder()) {
-    Job& job = jobs_.at(id);
-    if (job.restarting) Requeue(job);
+  for (const JobId& id : std::exchange(restarting_, {})) {
+    Job* const job = jobs_.Find(id);
+    if (job != nullptr && job->restarting) Requeue(*job);
   }
+}
+
+// See JobQueue::CheckShapes.
+std::optional<std::string> LifeCycle::FindUnplaceable(const Job& job) {
+  std::string reason = UnplaceableReason(job.spec().resources(), nodes_.all());
+  if (reason.empty()) return reason;
+  const SteadyTime all_known =
+      AllKnownAt(nodes_.all(), context_.options.lease, context_.now.steady);
+  if (all_known <= context_.now.steady) return reason;
+  context_.timers.Set({TimerKey::Kind::kPlacement, ""}, all_known);
+  return std::nullopt;
 }
 
 // Returns false when the job has to wait.
 bool LifeCycle::TryPlace(Job& job) {
-  Decision decision =
-      Decide(job.spec().resources(), nodes_.all(), context_.options.lease, context_.now.steady);
+  Decision decision = Decide(job.spec().resources(), nodes_.all(), context_.options.lease,
+                             context_.now.steady, NodeToAvoid(job));
   if (!decision.placements.empty()) {
     Start(job, std::move(decision.placements));
     return true;
@@ -50,7 +66,7 @@ bool LifeCycle::TryPlace(Job& job) {
 }
 
 void LifeCycle::Start(Job& job, std::vector<v1::NodePlacement> placements) {
-  const Generation number(job.status.generation() + 1);
+  const Generation number = job.NextGeneration();
   v1::GenerationRecord record;
   record.set_job_id(job.status.job_id());
   record.set_generation(number.value());
@@ -66,6 +82,7 @@ void LifeCycle::Start(Job& job, std::vector<v1::NodePlacement> placements) {
     *record.add_nodes() = std::move(placement);
   }
   record.set_world_size(world_size);
+  *record.mutable_job_lease() = ToProto(JobLease(job.spec(), context_.options));
 
   context_.stats.OnQueueWait(context_.now.steady - job.state_since);
   scheduler_.OnPlaced(job.id());
@@ -94,6 +111,7 @@ void LifeCycle::Resume(Job& job) {
   failures_.Recall(job);
   ArmTimeLimit(job);
   rendezvous_.Begin(job);
+  if (job.state() == v1::STOPPING) ArmStop(job);
   if (job.state() == v1::STOPPING && failures_.Earliest(job) != nullptr &&
       !failures_.IsAttributed(job)) {
     failures_.ArmCauseTimer(job);
@@ -135,31 +153,15 @@ void LifeCycle::Advance(Job& job) {
     hangs_.Arm(job);
   }
   if (job.state() == v1::RUNNING && job.generation->EveryRankExitedCleanly()) {
-    Stop(job, {v1::SUCCEEDED, reasons::kCompleted, "all ranks exited with code 0",
-               absl::ZeroDuration(), /*abort=*/false});
+    Stop(job, {v1::SUCCEEDED, reasons::kCompleted, reasons::kAllExited, absl::ZeroDuration(),
+               /*abort=*/false});
   }
 }
 
 void LifeCycle::SyncNode(Job& job, uint32_t node_rank, bool launch) {
-  if (job.state() != v1::STOPPING) {
-    if (launch) rendezvous_.SendLaunch(job, node_rank);
-    rendezvous_.SendWorld(job, node_rank);
-    return;
-  }
-  const GenerationState& generation = *job.generation;
-  const v1::NodePlacement& placement = generation.placement(node_rank);
-  const Node& node = nodes_.at(NodeName(placement.node()));
-  if (node.record.incarnation() != placement.incarnation()) return;
-  if (!generation.HasLiveRanks(node_rank)) return;
-  v1::StopGeneration stop;
-  stop.set_job_id(job.status.job_id());
-  stop.set_generation(generation.record.generation());
-  *stop.mutable_grace_period() = ToProto(job.ending.grace_period);
-  stop.set_reason(job.status.reason());
-  stop.set_message(job.status.message());
-  stop.set_abort(job.ending.abort);
-  stop.set_dump_stacks(!job.is_train() && job.ending.reason == reasons::kRankHung);
-  nodes_.SendStop(node, std::move(stop));
+  if (job.state() == v1::STOPPING) return SendStop(job, node_rank);
+  if (launch) rendezvous_.SendLaunch(job, node_rank);
+  rendezvous_.SendWorld(job, node_rank);
 }
 
 void LifeCycle::SyncNodes(Job& job, bool launch) {
@@ -169,10 +171,10 @@ void LifeCycle::SyncNodes(Job& job, bool launch) {
 }
 
 void LifeCycle::ArmTimeLimit(const Job& job) {
-  if (!job.spec().has_time_limit()) return;
-  const absl::Time end = FromProto(job.status.start_time()) + FromProto(job.spec().time_limit());
+  const std::optional<absl::Time> end = job.TimeLimitEnd();
+  if (!end.has_value()) return;
   context_.timers.Set({TimerKey::Kind::kTimeLimit, job.status.job_id()},
-                      context_.now.steady + (end - context_.now.wall));
+                      context_.now.steady + (*end - context_.now.wall));
 }
 
 void LifeCycle::OnTimeLimit(Job& job) {
@@ -195,12 +197,11 @@ void LifeCycle::OnTimer(const TimerKey& key) {
     scheduler_.OnCapacityChanged();
     return;
   }
-  if (key.kind == TimerKey::Kind::kLease) {
+  if (key.kind == TimerKey::Kind::kCoolDown) return nodes_.EndCoolDown(NodeName(key.name));
+  if (key.kind == TimerKey::Kind::kLease || key.kind == TimerKey::Kind::kJobLease) {
     const Node* const node = nodes_.Find(NodeName(key.name));
     if (node == nullptr || node->state == v1::LOST) return;
-    const absl::Duration silence =
-        absl::Trunc(context_.now.steady - node->last_heard, absl::Milliseconds(100));
-    LoseNode(node->name(), absl::StrCat("no heartbeat for ", absl::FormatDuration(silence)));
+    key.kind == TimerKey::Kind::kLease ? OnLeaseEnd(*node) : OnJobLeaseEnd(*node);
     return;
   }
   Job* const job = jobs_.Find(JobId(key.name));
@@ -216,8 +217,10 @@ void LifeCycle::OnTimer(const TimerKey& key) {
       break;
     case TimerKey::Kind::kRendezvous:
       if (job->state() != v1::STARTING) break;
-      failures_.Add(*job, rendezvous_.TimeOut(*job), /*consequence=*/false);
-      Advance(*job);
+      if (std::optional<v1::FirstFailure> failure = rendezvous_.OnPhaseTimer(*job)) {
+        failures_.Add(*job, *std::move(failure), /*consequence=*/false);
+        Advance(*job);
+      }
       break;
     case TimerKey::Kind::kTimeLimit:
       OnTimeLimit(*job);
@@ -229,7 +232,13 @@ void LifeCycle::OnTimer(const TimerKey& key) {
     case TimerKey::Kind::kWait:
       rendezvous_.OnWaitTimer(*job);
       break;
+    case TimerKey::Kind::kStop:
+      OnStopTimer(*job);
+      break;
+    case TimerKey::Kind::kCoolDown:
     case TimerKey::Kind::kLease:
+    case TimerKey::Kind::kJobLease:
+    case TimerKey::Kind::kRecovery:  // handled by the core
     case TimerKey::Kind::kPlacement:
     case TimerKey::Kind::kDelay:
     case TimerKey::Kind::kRetention:  // handled at the beginning of the step
@@ -239,37 +248,6 @@ void LifeCycle::OnTimer(const TimerKey& key) {
 
 // ------------------------------------------------------------------------------------------------
 // end
-
-void LifeCycle::Stop(Job& job, Ending ending) {
-  job.ending = std::move(ending);
-  job.generation->stopping_since = context_.now.steady;
-  if (job.state() == v1::RUNNING) {
-    job.generation->run_time = context_.now.steady - job.state_since;
-  }
-  jobs_.AddEvent(job, events::kStopping, job.ending.message);
-  jobs_.Transition(job, v1::STOPPING, job.ending.reason, job.ending.message);
-  if (job.ending.outcome == v1::FAILED) {
-    job.failed_at = context_.now.steady;
-    failures_.ArmCauseTimer(job);
-  }
-  rendezvous_.Stop(job, job.ending.message);
-  hangs_.End(job);
-  SyncNodes(job, /*launch=*/false);
-  CheckStopped(job);
-}
-
-void LifeCycle::StopAndRequeue(Job& job, absl::string_view reason, std::string message) {
-  job.failed_at.reset();
-  if (job.state() != v1::STOPPING) {
-    Stop(job, {v1::QUEUED, std::string(reason), std::move(message), GraceOf(job),
-               /*abort=*/false});
-    return;
-  }
-  job.ending.outcome = v1::QUEUED;
-  job.ending.reason = std::string(reason);
-  job.ending.message = message;
-  jobs_.SetReason(job, reason, std::move(message));
-}
 
 void LifeCycle::Cancel(Job& job, std::optional<absl::Duration> grace, const Actor& actor) {
   const std::string message = DoneBy("cancelled", actor);
@@ -294,9 +272,9 @@ void LifeCycle::Cancel(Job& job, std::optional<absl::Duration> grace, const Acto
       if (grace.has_value() && grace_period < job.ending.grace_period) {
         job.ending.grace_period = grace_period;
         jobs_.MarkJob(job);
-        for (const auto& [name, node_rank] : job.generation->node_ranks) {
-          SyncNode(job, node_rank, /*launch=*/false);
-        }
+        job.generation->grace_end =
+            std::min(job.generation->grace_end, context_.now.steady + grace_period);
+        SyncNodes(job, /*launch=*/false);
       }
       break;
     default:
@@ -318,45 +296,6 @@ void LifeCycle::Release(Job& job, const Actor& actor) {
                    "waiting in the queue for resources");
 }
 
-void LifeCycle::CheckStopped(Job& job) {
-  if (job.state() != v1::STOPPING || !job.generation.has_value()) return;
-  failures_.Attribute(job, /*final=*/job.generation->NothingLeft());
-  if (!job.generation->NothingLeft()) return;
-
-  const std::string id = job.status.job_id();
-  context_.timers.Cancel({TimerKey::Kind::kCause, id});
-  context_.timers.Cancel({TimerKey::Kind::kTimeLimit, id});
-  rendezvous_.End(job);
-  failures_.Clear(job);
-  const absl::Duration run_time = job.generation->run_time;
-  const v1::GenerationRecord& record = jobs_.EndGeneration(job);
-  const Generation number(record.generation());
-  for (const v1::NodePlacement& placement : record.nodes()) {
-    const Node& node = nodes_.at(NodeName(placement.node()));
-    if (node.leftovers.count({job.id(), number}) == 0) nodes_.SendForget(node, job.id(), number);
-  }
-  scheduler_.OnCapacityChanged();
-
-  const Ending& ending = job.ending;
-  switch (ending.outcome) {
-    case v1::FAILED:
-      Restart(job, run_time);
-      break;
-    case v1::QUEUED:
-      job.state_since = context_.now.steady;
-      scheduler_.Add(job);
-      jobs_.AddEvent(job, events::kRequeued, ending.message);
-      jobs_.Transition(job, v1::QUEUED, ending.reason, ending.message);
-      break;
-    default: {
-      const int exit_code = ending.outcome == v1::SUCCEEDED   ? 0
-                            : ending.outcome == v1::TIMED_OUT ? 124
-                                                              : 1;
-      Finish(job, ending.outcome, ending.reason, ending.message, exit_code);
-    }
-  }
-}
-
 void LifeCycle::RemoveFromQueue(Job& job) {
   scheduler_.Remove(job.id());
   job.not_before.reset();
@@ -376,15 +315,21 @@ void LifeCycle::LoseNode(const NodeName& name, const std::string& why) {
   nodes_.Lose(name, why);
   scheduler_.OnCapacityChanged();  // jobs that waited only for this node need not wait any more
   const Node& node = nodes_.at(name);
-  for (const auto& [id, number] : node.PlacedGenerations()) {
+  LosePlaced(node, node.PlacedGenerations(), why);
+}
+
+void LifeCycle::LosePlaced(const Node& node,
+                           const std::vector<std::pair<JobId, Generation>>& generations,
+                           const std::string& why) {
+  for (const auto& [id, number] : generations) {
     Job& job = jobs_.at(id);
     GenerationState& generation = *job.generation;
-    const auto [first, end] = generation.RanksOf(*generation.NodeRank(name));
+    const auto [first, end] = generation.RanksOf(*generation.NodeRank(node.name()));
     failures_.NoteNodeLost(job, node, why);
     for (uint32_t rank = first; rank < end; ++rank) LoseRank(job, generation.ranks[rank]);
     Advance(job);
   }
-  AbortHopelessBarriers(name);
+  AbortHopelessBarriers(node.name());
 }
 
 void LifeCycle::AbortHopelessBarriers(const NodeName& name) {
@@ -405,6 +350,8 @@ void LifeCycle::LoseRank(Job& job, RankState& rank) {
 }
 
 void LifeCycle::LoseAccusedNodes(const Job& job) {
+  if (!job.generation.has_value()) return;
+  const std::pair<JobId, Generation> living(job.id(), job.generation->number());
   std::map<NodeName, uint32_t> lost;  // the rank on each node that a peer reported as lost
   for (const uint32_t rank : failures_.AccusedRanks(job)) {
     const GenerationState& generation = *job.generation;
@@ -415,22 +362,16 @@ void LifeCycle::LoseAccusedNodes(const Job& job) {
     if (node.state == v1::SUSPECT && node.seen) lost.emplace(name, rank);
   }
   for (const auto& [name, rank] : lost) {
-    LoseNode(name, absl::StrCat("its stream broke, and a peer reported losing rank ", rank,
-                                ", which ran on it"));
+    const std::string why = absl::StrCat("its stream broke, and a peer reported losing rank ", rank,
+                                         ", which ran on it");
+    const Node& node = nodes_.at(name);
+    // The ranks of other jobs may still run there: they keep their leases.
+    if (node.PlacedGenerations().size() == 1) {
+      LoseNode(name, why);
+    } else {
+      LosePlaced(node, {living}, why);
+    }
   }
-}
-
-bool LifeCycle::HasAccusedRank(const Node& node) const {
-  for (const auto& [id, number] : node.PlacedGenerations()) {
-    const Job* const job = jobs_.FindLiving(id, number.value(), node.name());
-    if (job == nullptr) continue;
-    const GenerationState& generation = *job->generation;
-    const auto [first, end] = generation.RanksOf(*generation.NodeRank(node.name()));
-    const std::set<uint32_t> accused = failures_.AccusedRanks(*job);
-    const auto found = accused.lower_bound(first);
-    if (found != accused.end() && *found < end) return true;
-  }
-  return false;
 }
 
 void LifeCycle::MoveJobsAway(const Node& node, const std::string& why) {

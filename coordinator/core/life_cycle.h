@@ -7,6 +7,8 @@
 
 #include <optional>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "absl/time/time.h"
 #include "coordinator/core/context.h"
@@ -45,16 +47,27 @@ class LifeCycle {
   void Release(Job& job, const Actor& actor);
   // Continues a job that was active when the coordinator ended.
   void Resume(Job& job);
+  // The rank's processes outlive SIGKILL: the job goes on without it, and its slots are not used
+  // until it ends.
+  void OnUnkillable(Job& job, RankState& rank);
+  // Continues a generation that the store has lost, or queues the job again if there is no record.
+  // Ends an older generation of the job. `message` is for people.
+  void TakeOver(Job& job, std::optional<v1::GenerationRecord> record, std::string message);
   // Sends the message that matches the job's state to the node: Launch, World or StopGeneration.
   void SyncNode(Job& job, uint32_t node_rank, bool launch);
 
   // ---- Nodes
-  // Ends the node's lease and session, and loses its ranks.
+  // Ends the node's leases and session, and loses its ranks.
   void LoseNode(const NodeName& name, const std::string& why);
+  // Loses the ranks of these generations on the node.
+  void LosePlaced(const Node& node, const std::vector<std::pair<JobId, Generation>>& generations,
+                  const std::string& why);
+  // Adds an event to the jobs with ranks on the node, which is SUSPECT.
+  void AddSuspectEvents(const Node& node, const std::string& what);
   void LoseRank(Job& job, RankState& rank);
-  // Loses the nodes whose stream broke if a peer also reported the loss of one of their ranks.
+  // Loses the job's ranks on nodes whose stream broke if a rank on another node also reported the
+  // loss of one of them: without it, they cannot make progress, even if they still run.
   void LoseAccusedNodes(const Job& job);
-  bool HasAccusedRank(const Node& node) const;
   // Stops the jobs with ranks on the node and queues them again.
   void MoveJobsAway(const Node& node, const std::string& why);
   // Aborts the barriers that can never complete, of every job on the node.
@@ -64,22 +77,41 @@ class LifeCycle {
 
  private:
   bool TryPlace(Job& job);
+  std::optional<std::string> FindUnplaceable(const Job& job);
   void Start(Job& job, std::vector<v1::NodePlacement> placements);
   void Requeue(Job& job);
+
+  // ---- stops.cc
   // Stops the generation; the job ends when nothing of it is left.
   void Stop(Job& job, Ending ending);
+  // Starts the grace period.
+  void ArmStop(Job& job);
+  void SendStop(const Job& job, uint32_t node_rank);
+  void OnStopTimer(Job& job);
+  void GiveUp(Job& job, RankState& rank, std::string why);
   void CheckStopped(Job& job);
+
+  // ---- restarts.cc
   // `run_time`: how long the generation that failed was RUNNING.
   void Restart(Job& job, absl::Duration run_time);
   // Keeps the job out of the scheduler's queue for a while.
   void Delay(Job& job, absl::Duration delay);
   void OnDelayEnd(Job& job);
+
+  // Loses a rank of a generation that a newer one has replaced. It may still run on a connected
+  // node: its slots stay occupied until it has exited.
+  void Abandon(Job& job, RankState& rank);
+
   void RemoveFromQueue(Job& job);
   void Finish(Job& job, v1::JobState state, absl::string_view reason, std::string message,
               int exit_code);
   void SyncNodes(Job& job, bool launch);
   void ArmTimeLimit(const Job& job);
   void OnTimeLimit(Job& job);
+  void OnLeaseEnd(const Node& node);
+  // Loses the ranks of the jobs whose lease has ended.
+  void OnJobLeaseEnd(const Node& node);
+  SteadyTime JobLeaseEnd(const Node& node, const Job& job) const;
 
   JobTable& jobs_;
   NodeTable& nodes_;
@@ -88,6 +120,7 @@ class LifeCycle {
   Failures& failures_;
   Hangs& hangs_;
   Context& context_;
+  std::vector<JobId> restarting_;  // jobs that restart in this step
 };
 
 }  // namespace muster::core

@@ -13,10 +13,15 @@ inline constexpr char kRunning[] = "Running";
 inline constexpr char kCompleted[] = "Completed";
 inline constexpr char kCancelledByUser[] = "CancelledByUser";
 inline constexpr char kTimeLimit[] = "TimeLimit";
+// Rebuilt from its workers' records.
+inline constexpr char kRecovered[] = "Recovered";
 inline constexpr char kRequeuedByUser[] = "RequeuedByUser";
 // Drained by an operator, or its worker is shutting down.
 inline constexpr char kNodeDrained[] = "NodeDrained";
 inline constexpr char kDeviceShared[] = "DeviceShared";  // ranks would be on the same GPU
+
+// The message of a job that succeeded.
+inline constexpr char kAllExited[] = "all ranks exited with code 0";
 
 // Reasons of failures, and of the job states that result from them.
 inline constexpr char kRankFailed[] = "RankFailed";
@@ -27,6 +32,7 @@ inline constexpr char kLaunchFailed[] = "LaunchFailed";
 inline constexpr char kNodeLost[] = "NodeLost";
 inline constexpr char kRendezvousTimedOut[] = "RendezvousTimedOut";
 inline constexpr char kFingerprintMismatch[] = "FingerprintMismatch";
+inline constexpr char kRankUnkillable[] = "RankUnkillable";  // a process outlives SIGKILL
 
 }  // namespace muster::core::reasons
 
@@ -34,14 +40,20 @@ namespace muster::core::events {
 
 inline constexpr char kSubmitted[] = "Submitted";
 inline constexpr char kHeld[] = "Held";
+inline constexpr char kRecovered[] = "Recovered";
 inline constexpr char kReleased[] = "Released";
 inline constexpr char kPlaced[] = "Placed";
 inline constexpr char kWorldSent[] = "WorldSent";
 inline constexpr char kRunning[] = "Running";
 inline constexpr char kCheckpointsOnOneNode[] = "CheckpointsOnOneNode";
+inline constexpr char kCheckpointRequested[] = "CheckpointRequested";
+inline constexpr char kCheckpointFailed[] = "CheckpointFailed";
 inline constexpr char kLossScaleLowered[] = "LossScaleLowered";
+// A problem with what a rank reported; see Job.warnings.
+inline constexpr char kWarning[] = "Warning";
 inline constexpr char kRankFailed[] = "RankFailed";
 inline constexpr char kFirstFailure[] = "FirstFailure";
+inline constexpr char kRankUnkillable[] = "RankUnkillable";
 inline constexpr char kDeviceUnhealthy[] = "DeviceUnhealthy";
 inline constexpr char kNodeSuspect[] = "NodeSuspect";
 inline constexpr char kNodeAdopted[] = "NodeAdopted";

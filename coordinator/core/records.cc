@@ -19,11 +19,26 @@ std::string EventKey(const std::string& job, uint64_t sequence) {
   return absl::StrFormat("%s%s/%010d", kEventPrefix, job, sequence);
 }
 std::string NodeKey(const std::string& node) { return absl::StrCat(kNodePrefix, node); }
+std::string LogTailKey(const std::string& job, uint64_t generation, uint32_t rank) {
+  return absl::StrFormat("%s%s/%010d/%010d", kLogPrefix, job, generation, rank);
+}
 
 store::Mutation PutSchema() {
   v1::SchemaRecord schema;
   schema.set_version(kSchemaVersion);
   return {kSchemaKey, schema.SerializeAsString()};
+}
+
+store::Mutation PutCluster(const std::string& cluster_id) {
+  v1::ClusterRecord cluster;
+  cluster.set_cluster_id(cluster_id);
+  return {kClusterKey, cluster.SerializeAsString()};
+}
+
+store::Mutation PutCommit(uint64_t index) {
+  v1::CommitRecord commit;
+  commit.set_index(index);
+  return {kCommitKey, commit.SerializeAsString()};
 }
 
 store::Mutation Put(const v1::JobRecord& record) {
@@ -37,6 +52,7 @@ store::Mutation PutGeneration(const v1::GenerationRecord& record) {
   whole.set_world_size(record.world_size());
   whole.set_over(record.over());
   whole.set_node_count(record.nodes_size());
+  if (record.has_job_lease()) *whole.mutable_job_lease() = record.job_lease();
   return {GenerationKey(record.job_id(), record.generation()), whole.SerializeAsString()};
 }
 
@@ -56,6 +72,12 @@ store::Mutation Put(const v1::EventRecord& record) {
 
 store::Mutation Put(const v1::NodeRecord& record) {
   return {NodeKey(record.name()), record.SerializeAsString()};
+}
+
+store::Mutation Put(const v1::LogTail& tail) {
+  v1::LogTailRecord record;
+  record.set_tail(tail.SerializeAsString());
+  return {LogTailKey(tail.job_id(), tail.generation(), tail.rank()), record.SerializeAsString()};
 }
 
 store::Mutation PutForgotten(const JobId& job) {

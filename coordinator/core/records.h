@@ -10,29 +10,37 @@
 #include "common/ids.h"
 #include "coordinator/store/store.h"
 #include "proto/muster/v1/store.pb.h"
+#include "proto/muster/v1/worker.pb.h"
 
 namespace muster::core {
 
 inline constexpr char kSchemaKey[] = "meta/schema";
+inline constexpr char kClusterKey[] = "meta/cluster";
+inline constexpr char kCommitKey[] = "meta/commit";
 inline constexpr char kJobPrefix[] = "job/";
 inline constexpr char kGenerationPrefix[] = "generation/";
 inline constexpr char kPlacementPrefix[] = "placement/";
 inline constexpr char kEventPrefix[] = "event/";
 inline constexpr char kNodePrefix[] = "node/";
+inline constexpr char kLogPrefix[] = "log/";
 
 std::string JobKey(const std::string& job);
 std::string GenerationKey(const std::string& job, uint64_t generation);
 std::string PlacementKey(const std::string& job, uint64_t generation, uint32_t node_rank);
 std::string EventKey(const std::string& job, uint64_t sequence);
 std::string NodeKey(const std::string& node);
+std::string LogTailKey(const std::string& job, uint64_t generation, uint32_t rank);
 
 store::Mutation PutSchema();
+store::Mutation PutCluster(const std::string& cluster_id);
+store::Mutation PutCommit(uint64_t index);
 store::Mutation Put(const v1::JobRecord& record);
 // PutGeneration writes the record of a generation without its nodes, PutPlacement that of one node.
 store::Mutation PutGeneration(const v1::GenerationRecord& record);
 store::Mutation PutPlacement(const v1::GenerationRecord& record, uint32_t node_rank);
 store::Mutation Put(const v1::EventRecord& record);
 store::Mutation Put(const v1::NodeRecord& record);
+store::Mutation Put(const v1::LogTail& tail);
 // Replaces the job's record while its other records are being deleted.
 store::Mutation PutForgotten(const JobId& job);
 store::Mutation DeleteEvent(const JobId& job, uint64_t sequence);

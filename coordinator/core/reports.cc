@@ -1,6 +1,7 @@
 #include "coordinator/core/reports.h"
 
 #include <algorithm>
+#include <optional>
 #include <set>
 #include <string>
 #include <utility>
@@ -9,6 +10,7 @@
 #include "absl/strings/str_format.h"
 #include "common/limits.h"
 #include "common/proto_time.h"
+#include "common/utf8.h"
 #include "coordinator/core/jobs/first_failure.h"
 #include "coordinator/core/jobs/job_record.h"
 #include "coordinator/core/reasons.h"
@@ -20,22 +22,6 @@ namespace {
 constexpr size_t kFailureMessageBytes = 4096;
 // The limit for a message once the generation's records have used up their space for text.
 constexpr size_t kShortMessageBytes = 256;
-
-bool IsInsideCharacter(char byte) { return (static_cast<unsigned char>(byte) & 0xc0) == 0x80; }
-
-// KeepFirst and KeepLast cut at character boundaries: a record with half a UTF-8 character could
-// not be parsed.
-void KeepFirst(size_t bytes, std::string& text) {
-  if (text.size() <= bytes) return;
-  while (bytes > 0 && IsInsideCharacter(text[bytes])) --bytes;
-  text.resize(bytes);
-}
-void KeepLast(size_t bytes, std::string& text) {
-  if (text.size() <= bytes) return;
-  size_t begin = text.size() - bytes;
-  while (begin < text.size() && IsInsideCharacter(text[begin])) ++begin;
-  text.erase(0, begin);
-}
 
 // Bounds the size of a rank's exit record; `room` is the space left for text, in bytes. Ranks that
 // did not fail keep no stderr tail.
@@ -54,6 +40,19 @@ v1::ExitInfo Bounded(v1::ExitInfo exit, size_t room) {
   return exit;
 }
 
+// Returns whether the rank was given up when its generation was stopped.
+bool IsUnkillable(const v1::GenerationRecord* record, const Node& node, uint32_t rank) {
+  if (record == nullptr) return false;
+  const v1::RankRecord* const found = FindRank(*record, node.name(), rank);
+  return found != nullptr && found->unkillable();
+}
+
+// Whether the rank has worked since its previous report; reports are also repeated unchanged.
+bool HasAdvanced(const std::optional<v1::Progress>& before, const v1::Progress& now) {
+  return !before.has_value() || before->phase() != now.phase() ||
+         before->phase_progress() != now.phase_progress() || before->step() != now.step();
+}
+
 }  // namespace
 
 void Reports::OnReport(const Node& node, const v1::GenerationReport& report, bool inventory) {
@@ -69,7 +68,13 @@ void Reports::OnReport(const Node& node, const v1::GenerationReport& report, boo
   const GenerationState& generation = *job->generation;
   const auto [first, end] = generation.RanksOf(*generation.NodeRank(node.name()));
   for (const v1::RankReport& rank : report.ranks()) {
-    if (rank.rank() < first || rank.rank() >= end) continue;
+    if (rank.rank() < first || rank.rank() >= end) {
+      context_.stats.OnQuarantined("rank");
+      jobs_.Warn(*job, rank.rank(),
+                 absl::StrCat("reported by node ", node.record.name(),
+                              ", which does not run it; dropped"));
+      continue;
+    }
     if (generation.ranks[rank.rank()].lost) {
       strays.push_back(&rank);
     } else {
@@ -88,11 +93,13 @@ void Reports::OnReport(const Node& node, const v1::GenerationReport& report, boo
 void Reports::ApplyReport(Job& job, const v1::RankReport& report, bool inventory) {
   GenerationState& generation = *job.generation;
   RankState& rank = generation.ranks[report.rank()];
+  for (const std::string& warning : report.warnings()) jobs_.Warn(job, rank.rank, warning);
   if (report.has_summary() && rank.rank == 0 && job.is_train() && !job.status.has_summary()) {
     RecordSummary(job, report.summary());
   }
-  if (report.has_checkpoint() && rank.rank == 0) RecordCheckpoint(job, report.checkpoint());
+  if (report.has_checkpoint() && rank.rank == 0) checkpoints_.Record(job, report.checkpoint());
   if (report.has_progress()) {
+    if (HasAdvanced(rank.progress, report.progress())) rank.last_progress = context_.now.steady;
     rank.progress = report.progress();
     if (rank.rank == 0) {
       *job.status.mutable_progress() = report.progress();
@@ -104,8 +111,9 @@ void Reports::ApplyReport(Job& job, const v1::RankReport& report, bool inventory
   // An inventory repeats what the worker received from the rank some time ago.
   if (!inventory || report.phase() > rank.phase) rank.last_seen = context_.now.steady;
   if (report.pid() != 0) rank.pid = report.pid();
-  rank.started |=
+  const bool started =
       report.pid() != 0 || (report.phase() >= v1::STARTED && report.phase() < v1::EXITED);
+  if (started && !std::exchange(rank.started, true)) NoteStarted(job, rank);
   if (report.has_join()) rendezvous_.RecordJoin(job, rank.rank, report.join());
   if (rank.phase == v1::EXITED) return;
   hangs_.NoteReport(job, rank, report);
@@ -115,6 +123,10 @@ void Reports::ApplyReport(Job& job, const v1::RankReport& report, bool inventory
     failures_.NoteReport(job, rank);
     jobs_.MarkChanged(job);
   }
+  if (report.unkillable() && report.phase() != v1::EXITED) {
+    life_cycle_.OnUnkillable(job, rank);
+    return;
+  }
   if (report.phase() <= rank.phase || !v1::RankPhase_IsValid(report.phase())) return;
   jobs_.MarkChanged(job);
   if (report.phase() == v1::EXITED) {
@@ -122,6 +134,35 @@ void Reports::ApplyReport(Job& job, const v1::RankReport& report, bool inventory
   } else {
     generation.Reach(rank, report.phase());
   }
+}
+
+void Reports::NoteStarted(const Job& job, const RankState& rank) {
+  const GenerationState& generation = *job.generation;
+  const auto [first, end] = generation.RanksOf(rank.node_rank);
+  const bool all_started =
+      std::all_of(generation.ranks.begin() + first, generation.ranks.begin() + end,
+                  [](const RankState& local) { return local.started; });
+  if (all_started) nodes_.NoteLaunchSuccess(NodeName(generation.placement(rank.node_rank).node()));
+}
+
+void Reports::NoteLaunchFailure(const Job& job, const RankState& rank) {
+  const GenerationState& generation = *job.generation;
+  const v1::ExitRecord& exit = generation.RecordOf(rank).exit();
+  if (!exit.has_failure() || exit.failure().not_retryable() || exit.stopped_by_worker()) return;
+  const auto [first, end] = generation.RanksOf(rank.node_rank);
+  const bool counted =
+      std::any_of(generation.ranks.begin() + first, generation.ranks.begin() + end,
+                  [&](const RankState& local) {
+                    return local.rank != rank.rank && !local.started && local.phase == v1::EXITED;
+                  });
+  if (counted) return;
+  const NodeName node(generation.placement(rank.node_rank).node());
+  // A job that could not be launched on another node either is probably the cause.
+  const v1::FirstFailure& previous = job.status.first_failure();
+  const bool failed_elsewhere = previous.reason() == reasons::kLaunchFailed &&
+                                previous.node() != node.value() &&
+                                previous.generation() + 1 == job.status.generation();
+  if (!failed_elsewhere) nodes_.NoteLaunchFailure(node, exit.failure().message());
 }
 
 void Reports::ReachStep(Job& job, uint64_t step) {
@@ -147,6 +188,7 @@ void Reports::RecordExit(Job& job, RankState& rank, const v1::RankReport& report
                 {job.id(), generation.number(), rank.rank});
   scheduler_.OnCapacityChanged();
   jobs_.MarkPlacement(job, rank.node_rank);
+  if (!rank.started) NoteLaunchFailure(job, rank);
   failures_.NoteExit(job, rank);
   hangs_.NoteExit(job, rank);
 }
@@ -162,27 +204,6 @@ void Reports::RecordSkippedSteps(Job& job, const v1::Progress& progress) {
                  absl::StrCat("the loss scale is ", absl::StrFormat("%.12g", progress.loss_scale()),
                               " at step ", progress.step(), ": gradients overflowed; ", skipped,
                               skipped == 1 ? " step" : " steps", " skipped in total"));
-}
-
-// Reports repeat the checkpoint, so only a change is written.
-void Reports::RecordCheckpoint(Job& job, const v1::CheckpointStatus& reported) {
-  const v1::CheckpointStatus& before = job.status.checkpoint();
-  const bool moved = reported.dir() != before.dir() || reported.node() != before.node();
-  if (job.status.has_checkpoint() && !moved && reported.step() == before.step()) return;
-  v1::CheckpointStatus& status = *job.status.mutable_checkpoint();
-  status.set_dir(reported.dir());
-  status.set_shared(reported.shared());
-  status.set_node(reported.node());
-  status.set_step(reported.step());
-  jobs_.MarkJob(job);
-  if (!moved || reported.shared() || !job.is_train()) return;
-  if (job.generation->record.nodes_size() < 2) return;
-  jobs_.AddEvent(
-      job, events::kCheckpointsOnOneNode,
-      absl::StrCat("checkpoints are only on node ", reported.node(), ", in ", reported.dir(),
-                   ": without that node a restart begins at step 0; start the "
-                   "coordinator with --checkpoint-dir, or set train.checkpoint.dir to a "
-                   "directory that all nodes share"));
 }
 
 void Reports::RecordSummary(Job& job, const v1::TrainSummary& reported) {
@@ -206,8 +227,7 @@ void Reports::OnStrayRanks(const Node& node, const JobId& id, Generation number,
                            const std::vector<const v1::RankReport*>& ranks, bool inventory) {
   const Job* const job = jobs_.Find(id);
   const v1::GenerationRecord* const record = job == nullptr ? nullptr : job->FindRecord(number);
-  const bool lives =
-      record != nullptr && job->generation.has_value() && job->generation->number() == number;
+  const bool lives = jobs_.FindLiving(id, number.value(), node.name()) != nullptr;
   const auto known = node.leftovers.find({id, number});
   std::set<uint32_t> leftovers =
       known == node.leftovers.end() ? std::set<uint32_t>() : known->second;
@@ -224,6 +244,12 @@ void Reports::OnStrayRanks(const Node& node, const JobId& id, Generation number,
   }
   const bool none_left = leftovers.empty();
   nodes_.SetLeftovers(node.name(), id, number, std::move(leftovers));
+  for (const v1::RankReport* report : ranks) {
+    const bool given_up =
+        report->unkillable() || (inventory && IsUnkillable(record, node, report->rank()));
+    const RankRef ref{id, number, report->rank()};
+    if (given_up && node.HasLeftover(ref)) nodes_.SetUnkillable(node.name(), ref, report->pid());
+  }
   if (none_left) {
     if (!lives && (inventory || had_leftovers)) nodes_.SendForget(node, id, number);
     return;
@@ -232,12 +258,20 @@ void Reports::OnStrayRanks(const Node& node, const JobId& id, Generation number,
   v1::StopGeneration stop;
   stop.set_job_id(id.value());
   stop.set_generation(number.value());
-  *stop.mutable_grace_period() =
-      ToProto(job == nullptr ? absl::ZeroDuration() : FromProto(job->spec().grace_period()));
+  // For an unknown job, the worker uses the grace period of its record.
+  if (job != nullptr) *stop.mutable_grace_period() = job->spec().grace_period();
   stop.set_reason(reasons::kNodeLost);
   stop.set_message("the job continued without these ranks or has ended");
   stop.set_abort(true);
   nodes_.SendStop(node, std::move(stop));
+}
+
+void Reports::OnLogTail(const Node& node, const v1::LogTail& tail) {
+  const Job* const job = jobs_.Find(JobId(tail.job_id()));
+  const v1::GenerationRecord* const record =
+      job == nullptr ? nullptr : job->FindRecord(Generation(tail.generation()));
+  if (record == nullptr || SlotsOf(*record, node.name(), tail.rank()).empty()) return;
+  jobs_.log_tails().Add(*job, tail);
 }
 
 void Reports::OnSlots(const Node& node, const v1::SlotReport& report) {

@@ -6,6 +6,7 @@
 
 #include <vector>
 
+#include "coordinator/core/checkpoints.h"
 #include "coordinator/core/context.h"
 #include "coordinator/core/jobs/job_table.h"
 #include "coordinator/core/life_cycle.h"
@@ -21,11 +22,13 @@ namespace muster::core {
 class Reports {
  public:
   Reports(JobTable& jobs, NodeTable& nodes, Scheduler& scheduler, Rendezvous& rendezvous,
-          Failures& failures, Hangs& hangs, LifeCycle& life_cycle, Context& context)
+          Checkpoints& checkpoints, Failures& failures, Hangs& hangs, LifeCycle& life_cycle,
+          Context& context)
       : jobs_(jobs),
         nodes_(nodes),
         scheduler_(scheduler),
         rendezvous_(rendezvous),
+        checkpoints_(checkpoints),
         failures_(failures),
         hangs_(hangs),
         life_cycle_(life_cycle),
@@ -36,14 +39,18 @@ class Reports {
   // Logs slots that have become unhealthy, and adds an event to each job with a rank on one of
   // them.
   void OnSlots(const Node& node, const v1::SlotReport& report);
+  // Stores the end of the log of a rank that ran on the node. Others are ignored.
+  void OnLogTail(const Node& node, const v1::LogTail& tail);
 
  private:
   void ApplyReport(Job& job, const v1::RankReport& report, bool inventory);
+  // Resets the node's failed launches once all its ranks of the generation have started.
+  void NoteStarted(const Job& job, const RankState& rank);
+  // Counts a rank that could not be started against its node, once per generation.
+  void NoteLaunchFailure(const Job& job, const RankState& rank);
   void ReachStep(Job& job, uint64_t step);
   void RecordExit(Job& job, RankState& rank, const v1::RankReport& report);
   void RecordSkippedSteps(Job& job, const v1::Progress& progress);
-  // `reported` is rank 0's.
-  void RecordCheckpoint(Job& job, const v1::CheckpointStatus& reported);
   void RecordSummary(Job& job, const v1::TrainSummary& reported);
   // Handles ranks that no longer count: stops them, keeps their slots occupied until they have
   // exited, then lets the worker forget them.
@@ -54,6 +61,7 @@ class Reports {
   NodeTable& nodes_;
   Scheduler& scheduler_;
   Rendezvous& rendezvous_;
+  Checkpoints& checkpoints_;
   Failures& failures_;
   Hangs& hangs_;
   LifeCycle& life_cycle_;

@@ -75,6 +75,14 @@ void Requests::Handle(const RequeueJob& event) {
   ReplyLater(event.request, event.job_id);
 }
 
+void Requests::Handle(const CheckpointJob& event) {
+  Job* const job = FindFor(event.request, event.job_id);
+  if (job == nullptr) return;
+  absl::Status requested = checkpoints_.Request(*job, event.actor);
+  if (!requested.ok()) return ReplyError(event.request, std::move(requested));
+  ReplyLater(event.request, event.job_id);
+}
+
 Job* Requests::FindFor(RequestId request, const JobId& id) {
   Job* const job = jobs_.Find(id);
   if (job == nullptr) {

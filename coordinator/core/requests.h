@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "coordinator/core/checkpoints.h"
 #include "coordinator/core/context.h"
 #include "coordinator/core/event.h"
 #include "coordinator/core/jobs/job_table.h"
@@ -18,14 +19,20 @@ namespace muster::core {
 
 class Requests {
  public:
-  Requests(JobTable& jobs, Scheduler& scheduler, LifeCycle& life_cycle, Context& context)
-      : jobs_(jobs), scheduler_(scheduler), life_cycle_(life_cycle), context_(context) {}
+  Requests(JobTable& jobs, Scheduler& scheduler, Checkpoints& checkpoints, LifeCycle& life_cycle,
+           Context& context)
+      : jobs_(jobs),
+        scheduler_(scheduler),
+        checkpoints_(checkpoints),
+        life_cycle_(life_cycle),
+        context_(context) {}
 
   void Handle(const SubmitJob& event);
   void Handle(const CancelJob& event);
   void Handle(const HoldJob& event);
   void Handle(const ReleaseJob& event);
   void Handle(const RequeueJob& event);
+  void Handle(const CheckpointJob& event);
 
   // Adds the replies that show a job, in its state after the step, to the step's effects.
   void Reply(const std::function<v1::Job(const Job&)>& view);
@@ -44,6 +51,7 @@ class Requests {
 
   JobTable& jobs_;
   Scheduler& scheduler_;
+  Checkpoints& checkpoints_;
   LifeCycle& life_cycle_;
   Context& context_;
   std::vector<PendingReply> pending_;

@@ -33,6 +33,7 @@ void LifeCycle::Restart(Job& job, absl::Duration run_time) {
   }
   job.state_since = context_.now.steady;
   job.restarting = true;
+  restarting_.push_back(job.id());
   scheduler_.Add(job);
   jobs_.MarkJob(job);
 }
@@ -41,7 +42,8 @@ void LifeCycle::Requeue(Job& job) {
   job.restarting = false;
   const v1::FirstFailure& failure = job.status.first_failure();
   std::vector<std::string> blockers;
-  for (const v1::WaitedFor& blocker : Blockers(job, scheduler_.queue(), nodes_.all())) {
+  for (const v1::WaitedFor& blocker :
+       Blockers(job, scheduler_.queue(), nodes_.all(), context_.now.wall)) {
     blockers.push_back(blocker.node().empty()
                            ? blocker.reason()
                            : absl::StrCat(blocker.node(), ": ", blocker.reason()));
@@ -61,9 +63,8 @@ void LifeCycle::Delay(Job& job, absl::Duration delay) {
   job.not_before = context_.now.wall + delay;
   context_.timers.Set({TimerKey::Kind::kDelay, job.status.job_id()}, context_.now.steady + delay);
   const v1::FirstFailure& failure = job.status.first_failure();
-  std::string message =
-      absl::StrCat(failure.message(), "; attempt ", job.failed_attempts + 1, " of ",
-                   kMaxFailedAttempts, " follows after ", absl::FormatDuration(delay));
+  std::string message = absl::StrCat(failure.message(), "; ", NextAttempt(job), " follows after ",
+                                     absl::FormatDuration(delay));
   jobs_.AddEvent(job, events::kRequeued, message);
   jobs_.Transition(job, v1::QUEUED, failure.reason(), std::move(message));
 }
@@ -71,6 +72,7 @@ void LifeCycle::Delay(Job& job, absl::Duration delay) {
 void LifeCycle::OnDelayEnd(Job& job) {
   job.not_before.reset();
   job.restarting = true;
+  restarting_.push_back(job.id());
   scheduler_.Add(job);
   jobs_.MarkJob(job);
 }

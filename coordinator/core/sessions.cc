@@ -5,45 +5,55 @@
 #include <utility>
 #include <vector>
 
-#include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+#include "coordinator/core/lease_answer.h"
+#include "coordinator/core/nodes/conflict.h"
 #include "coordinator/core/reasons.h"
 
 namespace muster::core {
 
 void Sessions::Handle(const SessionOpened& event) {
-  const Node* const node =
-      nodes_.Open(event, [this](const NodeName& name) { return jobs_.UsesNode(name); });
+  const Node* const node = nodes_.Open(
+      event, [this](const NodeName& name) { return jobs_.UsesNode(name); },
+      ConflictOf(event.hello, context_.store,
+                 [this](const std::string& job) { return jobs_.Find(JobId(job)) != nullptr; }));
   if (node == nullptr) return;
+  for (const v1::GenerationReport& report : event.hello.inventory()) {
+    jobs_.ReserveGeneration(JobId(report.job_id()), report.generation());
+  }
   scheduler_.OnCapacityChanged();
+  NoteCorrections(*node, event.corrections);
+  if (!node->conflict.empty()) return;
   Reconcile(*node, event.hello);
 }
 
 void Sessions::Handle(const SessionClosed& event) {
   const Node* const node = nodes_.OnSessionClosed(event.session);
   if (node == nullptr) return;
+  life_cycle_.AddSuspectEvents(*node,
+                               absl::StrCat("the stream of node ", node->record.name(), " broke"));
   for (const auto& [id, number] : node->PlacedGenerations()) {
-    jobs_.AddEvent(
-        jobs_.at(id), events::kNodeSuspect,
-        absl::StrCat("the stream of node ", node->record.name(),
-                     " broke; the node is lost unless it reconnects within its lease of ",
-                     absl::FormatDuration(context_.options.lease)));
-  }
-  if (life_cycle_.HasAccusedRank(*node)) {
-    life_cycle_.LoseNode(node->name(),
-                         "its stream broke after a peer reported losing a rank that ran on it");
+    const Job* const job = jobs_.FindLiving(id, number.value(), node->name());
+    if (job != nullptr) life_cycle_.LoseAccusedNodes(*job);
   }
 }
 
 void Sessions::Handle(const SessionMessage& event) {
   const Node* const node = nodes_.RenewLease(event.session);
   if (node == nullptr) return;
+  NoteCorrections(*node, event.corrections);
   const v1::WorkerMessage& message = event.message;
+  if (!node->conflict.empty() && !message.has_heartbeat() && !message.has_job_records()) return;
   switch (message.kind_case()) {
     case v1::WorkerMessage::kHeartbeat: {
       v1::CoordinatorMessage ack;
       ack.mutable_heartbeat_ack()->set_sequence(message.heartbeat().sequence());
+      for (std::string& peer : nodes_.TakeNewPeers(node->name())) {
+        ack.mutable_heartbeat_ack()->add_peers(std::move(peer));
+      }
+      ack.mutable_heartbeat_ack()->set_commit_index(context_.store.commit_index);
       nodes_.Send(*node, std::move(ack));
+      if (!node->conflict.empty()) break;
       for (const v1::GenerationReport& report : message.heartbeat().progress()) {
         reports_.OnReport(*node, report, /*inventory=*/false);
       }
@@ -70,17 +80,40 @@ void Sessions::Handle(const SessionMessage& event) {
     case v1::WorkerMessage::kSlots:
       reports_.OnSlots(*node, message.slots());
       break;
+    case v1::WorkerMessage::kLogTail:
+      reports_.OnLogTail(*node, message.log_tail());
+      break;
     case v1::WorkerMessage::kInspection:
       hangs_.NoteInspection(*node, message.inspection());
       break;
-    case v1::WorkerMessage::kHello:
-      nodes_.Reject(node->name(),
-                    absl::InvalidArgumentError("Hello was sent twice in one session"));
+    case v1::WorkerMessage::kLeaseQuestion: {
+      v1::CoordinatorMessage answer;
+      *answer.mutable_lease_answer() =
+          AnswerLease(message.lease_question(), jobs_, nodes_, context_);
+      nodes_.Send(*node, std::move(answer));
+      break;
+    }
+    case v1::WorkerMessage::kUnknownGeneration:
+      OnUnknownGeneration(*node, message.unknown_generation());
+      break;
+    case v1::WorkerMessage::kJobRecords:
+      takeovers_.OnJobRecords(*node, message.job_records());
       break;
     case v1::WorkerMessage::kLogUnavailable:  // handled by the service
     case v1::WorkerMessage::kTransferUnavailable:
+    case v1::WorkerMessage::kHello:  // dropped by the service
     case v1::WorkerMessage::KIND_NOT_SET:
       break;
+  }
+}
+
+void Sessions::NoteCorrections(const Node& node, const Corrections& corrections) {
+  for (const Correction& correction : corrections) {
+    const uint64_t count = context_.stats.OnQuarantined(std::string(correction.field));
+    // A rank may report a wrong field every second: log the first one and each doubling.
+    if ((count & (count - 1)) != 0) continue;
+    context_.Log(absl::StrCat("node ", node.record.name(), " reported a field out of bounds: ",
+                              correction.problem, " (", count, " so far)"));
   }
 }
 
@@ -95,9 +128,7 @@ void Sessions::Handle(const CordonNode& event) {
   }
 }
 
-void Sessions::Handle(const UncordonNode& event) {
-  if (nodes_.Uncordon(event.node)) scheduler_.OnCapacityChanged();
-}
+void Sessions::Handle(const UncordonNode& event) { nodes_.Uncordon(event.node); }
 
 // ------------------------------------------------------------------------------------------------
 // reconciliation
@@ -123,7 +154,7 @@ void Sessions::Reconcile(const Node& node, const v1::Hello& hello) {
     const uint32_t node_rank = *job->generation->NodeRank(node.name());
     if (reported.count({id, number}) == 0) {
       rendezvous_.OnNewSession(*job, node_rank);
-      ReconcileMissing(node, *job);
+      ReconcileMissing(node, *job, "its worker reconnected without the ranks that ran on it");
     } else if (job->generation->HasLiveRanks(node_rank)) {
       life_cycle_.SyncNode(*job, node_rank, /*launch=*/false);
     }
@@ -158,7 +189,24 @@ void Sessions::Adopt(const Node& node, Job& job, const v1::GenerationReport& rep
   }
 }
 
-void Sessions::ReconcileMissing(const Node& node, Job& job) {
+void Sessions::OnUnknownGeneration(const Node& node, const v1::UnknownGeneration& unknown) {
+  const JobId id(unknown.job_id());
+  const Generation number(unknown.generation());
+  const auto leftovers = node.leftovers.find({id, number});
+  if (leftovers != node.leftovers.end()) {
+    const std::set<uint32_t> ranks = leftovers->second;
+    for (const uint32_t rank : ranks) nodes_.Vacate(node.name(), {id, number, rank});
+    nodes_.SetLeftovers(node.name(), id, number, {});
+    scheduler_.OnCapacityChanged();
+  }
+  Job* const job = jobs_.FindLiving(id, unknown.generation(), node.name());
+  if (job == nullptr) return;
+  if (job->generation->HasLiveRanks(*job->generation->NodeRank(node.name()))) {
+    ReconcileMissing(node, *job, "its worker does not know the ranks that ran on it");
+  }
+}
+
+void Sessions::ReconcileMissing(const Node& node, Job& job, const std::string& why) {
   GenerationState& generation = *job.generation;
   const uint32_t node_rank = *generation.NodeRank(node.name());
   const bool same_worker =
@@ -178,7 +226,7 @@ void Sessions::ReconcileMissing(const Node& node, Job& job) {
     failures_.Displace(job, absl::StrCat("the worker of node ", node.record.name(),
                                          " was replaced before it had started any rank"));
   } else if (!never_launched) {
-    failures_.NoteNodeLost(job, node, "its worker reconnected without the ranks that ran on it");
+    failures_.NoteNodeLost(job, node, why);
   }
   for (uint32_t rank = first; rank < end; ++rank) {
     life_cycle_.LoseRank(job, generation.ranks[rank]);

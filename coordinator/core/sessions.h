@@ -4,6 +4,8 @@
 #ifndef MUSTER_COORDINATOR_CORE_SESSIONS_H_
 #define MUSTER_COORDINATOR_CORE_SESSIONS_H_
 
+#include <string>
+
 #include "coordinator/core/event.h"
 #include "coordinator/core/jobs/job_table.h"
 #include "coordinator/core/life_cycle.h"
@@ -13,14 +15,15 @@
 #include "coordinator/core/rendezvous/rendezvous.h"
 #include "coordinator/core/reports.h"
 #include "coordinator/core/scheduler/scheduler.h"
+#include "coordinator/core/takeovers.h"
 
 namespace muster::core {
 
 class Sessions {
  public:
   Sessions(JobTable& jobs, NodeTable& nodes, Scheduler& scheduler, Rendezvous& rendezvous,
-           Failures& failures, Hangs& hangs, LifeCycle& life_cycle, Reports& reports,
-           Context& context)
+           Failures& failures, Hangs& hangs, LifeCycle& life_cycle, Takeovers& takeovers,
+           Reports& reports, Context& context)
       : jobs_(jobs),
         nodes_(nodes),
         scheduler_(scheduler),
@@ -28,6 +31,7 @@ class Sessions {
         failures_(failures),
         hangs_(hangs),
         life_cycle_(life_cycle),
+        takeovers_(takeovers),
         reports_(reports),
         context_(context) {}
 
@@ -38,13 +42,17 @@ class Sessions {
   void Handle(const UncordonNode& event);
 
  private:
+  // Counts the service's corrections of the node's messages and logs some of them.
+  void NoteCorrections(const Node& node, const Corrections& corrections);
   // Compares the inventory of a Hello with what the node should have.
   void Reconcile(const Node& node, const v1::Hello& hello);
   // Adopts a generation that the worker still has: its ranks continue under the new incarnation;
   // those that are missing are lost.
   void Adopt(const Node& node, Job& job, const v1::GenerationReport& report);
+  // The worker does not hold a generation that the coordinator sent it a message about.
+  void OnUnknownGeneration(const Node& node, const v1::UnknownGeneration& unknown);
   // Handles a generation with ranks on the node that the worker does not know.
-  void ReconcileMissing(const Node& node, Job& job);
+  void ReconcileMissing(const Node& node, Job& job, const std::string& why);
 
   JobTable& jobs_;
   NodeTable& nodes_;
@@ -53,6 +61,7 @@ class Sessions {
   Failures& failures_;
   Hangs& hangs_;
   LifeCycle& life_cycle_;
+  Takeovers& takeovers_;
   Reports& reports_;
   Context& context_;
 };

@@ -15,10 +15,13 @@ Stats StatsCollector::Take() {
   samples_ = Stats();
   stats.jobs_submitted = submitted_;
   stats.job_hangs = hangs_;
+  stats.unkillable_ranks = unkillable_;
+  stats.checkpoint_failures = checkpoint_failures_;
   for (const auto& [key, count] : finished_) {
     stats.jobs_finished.push_back({key.first, key.second, count});
   }
   for (const auto& [cause, count] : restarts_) stats.restarts_by_cause.emplace_back(cause, count);
+  stats.quarantined_by_field.assign(quarantined_.begin(), quarantined_.end());
   for (auto& [phase, samples] : rendezvous_) {
     stats.rendezvous_seconds.push_back({phase, std::move(samples)});
   }

@@ -29,8 +29,11 @@ struct Stats {
   };
   uint64_t jobs_submitted = 0;
   uint64_t job_hangs = 0;
+  uint64_t unkillable_ranks = 0;
+  uint64_t checkpoint_failures = 0;
   std::vector<Finished> jobs_finished;
   std::vector<std::pair<std::string, uint64_t>> restarts_by_cause;
+  std::vector<std::pair<std::string, uint64_t>> quarantined_by_field;
   std::vector<double> queue_wait_seconds;
   std::vector<Seconds> rendezvous_seconds;  // label: phase (launch, join, communicators)
   std::vector<double> barrier_wait_seconds;
@@ -53,6 +56,10 @@ class StatsCollector {
   void OnFinished(v1::JobState state, const std::string& reason) { ++finished_[{state, reason}]; }
   void OnRestart(const std::string& cause) { ++restarts_[cause]; }
   void OnHang() { ++hangs_; }
+  // Returns how many values of the field were out of bounds so far.
+  uint64_t OnQuarantined(const std::string& field) { return ++quarantined_[field]; }
+  void OnUnkillable() { ++unkillable_; }
+  void OnCheckpointFailures(uint64_t count) { checkpoint_failures_ += count; }
   void OnQueueWait(absl::Duration wait) { Add(samples_.queue_wait_seconds, wait); }
   void OnRendezvous(const std::string& phase, absl::Duration took) {
     Add(rendezvous_[phase], took);
@@ -69,8 +76,11 @@ class StatsCollector {
 
   uint64_t submitted_ = 0;
   uint64_t hangs_ = 0;
+  uint64_t unkillable_ = 0;
+  uint64_t checkpoint_failures_ = 0;
   std::map<std::pair<v1::JobState, std::string>, uint64_t> finished_;
   std::map<std::string, uint64_t> restarts_;
+  std::map<std::string, uint64_t> quarantined_;
   std::map<std::string, std::vector<double>> rendezvous_;
   Stats samples_;
 };

@@ -20,6 +20,7 @@ namespace muster::core {
 struct TimerKey {
   enum class Kind {
     kLease,       // a node's lease
+    kJobLease,    // the lease of a job's ranks on a node that is SUSPECT
     kCause,       // the cause of a job's failure may still arrive
     kRendezvous,  // a phase of a job's rendezvous
     kTimeLimit,   // a job's time limit
@@ -27,6 +28,9 @@ struct TimerKey {
     kPlacement,   // the queue has to be examined again
     kHang,        // all ranks of a job have been silent for too long, or were inspected
     kDelay,       // a delayed job joins the queue
+    kCoolDown,    // a node may have ranks again after failed launches
+    kStop,        // a stopping job's directives are repeated, or its ranks given up
+    kRecovery,    // workers have not sent their records
     kWait,        // a long wait for a job's ranks is to be announced
   };
   Kind kind;

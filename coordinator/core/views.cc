@@ -21,10 +21,9 @@ v1::Wait DelayWait(const Job& job, Time now) {
   wait.set_what("delay");
   *wait.mutable_since() = ToProto(now.steady - job.state_since);
   const absl::Duration left = std::max(*job.not_before - now.wall, absl::ZeroDuration());
-  wait.add_missing()->set_reason(absl::StrCat(
-      job.failed_attempts, " attempts in a row ended with a lost node or a failed launch; attempt ",
-      job.failed_attempts + 1, " of ", kMaxFailedAttempts, " follows in ",
-      absl::FormatDuration(absl::Ceil(left, absl::Seconds(1)))));
+  wait.add_missing()->set_reason(
+      absl::StrCat(DelayReason(job), "; ", NextAttempt(job), " follows in ",
+                   absl::FormatDuration(absl::Ceil(left, absl::Seconds(1)))));
   return wait;
 }
 
@@ -52,6 +51,7 @@ void AddRanks(const v1::GenerationRecord& record, const GenerationState* living,
       status.set_node(record.nodes(node_rank).node());
       *status.mutable_slots() = of_rank.slots();
       status.set_phase(v1::EXITED);
+      status.set_unkillable(of_rank.unkillable());
       if (of_rank.exited()) *status.mutable_exit() = FromRecord(of_rank.exit());
       if (living == nullptr) continue;
       const RankState& state = living->ranks[of_rank.rank()];
@@ -69,13 +69,16 @@ v1::Job Views::Summary(const Job& job) const {
   v1::Job view = job.status;
   if (view.state() != v1::SUCCEEDED) view.clear_summary();
   view.set_queue_position(scheduler_.queue().PositionOf(job.id()));
+  view.set_unplaceable(scheduler_.queue().UnplaceableReason(job.id()));
   view.clear_past_failures();
+  view.clear_warnings();
   return view;
 }
 
 v1::Job Views::Details(const Job& job, Time now) const {
   v1::Job view = Summary(job);
   *view.mutable_past_failures() = job.status.past_failures();
+  *view.mutable_warnings() = job.status.warnings();
   const GenerationState* const living = job.generation.has_value() ? &*job.generation : nullptr;
   const v1::GenerationRecord* const record = job.FindRecord(Generation(view.generation()));
   if (record != nullptr) AddRanks(*record, living, now, view);
@@ -83,8 +86,8 @@ v1::Job Views::Details(const Job& job, Time now) const {
     *view.add_waits() = DelayWait(job, now);
     *view.mutable_estimated_start_time() = ToProto(*job.not_before);
   } else if (job.state() == v1::QUEUED) {
-    *view.add_waits() =
-        ResourceWait(Blockers(job, scheduler_.queue(), nodes_.all()), now.steady - job.state_since);
+    *view.add_waits() = ResourceWait(Blockers(job, scheduler_.queue(), nodes_.all(), now.wall),
+                                     now.steady - job.state_since);
   }
   for (v1::RankInspection& rank : hangs_.Inspections(job.id())) {
     *view.mutable_hang()->add_ranks() = std::move(rank);

@@ -9,6 +9,7 @@
 #include "absl/algorithm/container.h"
 #include "absl/strings/ascii.h"
 #include "absl/strings/escaping.h"
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
@@ -50,10 +51,12 @@ constexpr MethodRole kMethodRoles[] = {
     {"/muster.v1.ClusterService/HoldJob", Role::kSubmit},
     {"/muster.v1.ClusterService/ReleaseJob", Role::kSubmit},
     {"/muster.v1.ClusterService/RequeueJob", Role::kSubmit},
+    {"/muster.v1.ClusterService/CheckpointJob", Role::kSubmit},
     {"/muster.v1.ClusterService/CordonNode", Role::kAdmin},
     {"/muster.v1.ClusterService/UncordonNode", Role::kAdmin},
     {"/muster.v1.ClusterService/DrainNode", Role::kAdmin},
     {"/muster.v1.ClusterService/RemoveNode", Role::kAdmin},
+    {"/muster.v1.ClusterService/RecoverJobs", Role::kAdmin},
     {"/muster.v1.WorkerService/Session", Role::kWorker},
     {"/muster.v1.WorkerService/SendLog", Role::kWorker},
     {"/muster.v1.WorkerService/ServeExec", Role::kWorker},
@@ -79,13 +82,18 @@ bool EqualDigests(absl::string_view a, absl::string_view b) {
 }
 
 absl::Status CheckVersion(const Authorizer::Caller& caller) {
-  if (caller.protocol_version.empty() || caller.protocol_version == absl::StrCat(kProtocolVersion))
-    return absl::OkStatus();
-  return absl::FailedPreconditionError(
-      absl::StrCat("client version ", absl::CHexEscape(caller.software_version.substr(0, 64)),
-                   " uses protocol ", absl::CHexEscape(caller.protocol_version.substr(0, 16)),
-                   ", but coordinator version ", kSoftwareVersion, " uses protocol ",
-                   kProtocolVersion, "; install version ", kSoftwareVersion, " on both sides"));
+  if (caller.protocol_version.empty()) return absl::OkStatus();
+  uint32_t oldest = 0;
+  uint32_t newest = 0;
+  const bool known = absl::SimpleAtoi(caller.protocol_version, &oldest) &&
+                     (caller.newest_protocol_version.empty() ||
+                      absl::SimpleAtoi(caller.newest_protocol_version, &newest));
+  if (known && CommonProtocolVersion(oldest, newest) != 0) return absl::OkStatus();
+  return absl::FailedPreconditionError(absl::StrCat(
+      "client version ", absl::CHexEscape(caller.software_version.substr(0, 64)), " uses protocol ",
+      absl::CHexEscape(caller.protocol_version.substr(0, 16)), ", but coordinator version ",
+      kSoftwareVersion, " uses protocols ", kOldestProtocolVersion, " to ", kProtocolVersion,
+      "; install version ", kSoftwareVersion, " on both sides"));
 }
 
 }  // namespace

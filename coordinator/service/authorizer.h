@@ -46,14 +46,15 @@ class Authorizer {
 
   struct Caller {
     std::optional<std::string> token;  // the metadata value as sent: "Bearer TOKEN"
-    std::string protocol_version;      // empty when the client did not send it
+    std::string protocol_version;      // the client's oldest; empty when it did not send it
+    std::string newest_protocol_version;
     std::string software_version;
   };
 
-  // Errors: FAILED_PRECONDITION for a client with another protocol version, UNAUTHENTICATED without
-  // a valid token, PERMISSION_DENIED when the token's role may not call the method (or RoleFor
-  // knows no role for it). Reloads the tokens file when it has changed, which is checked at most
-  // once a second; if the reload fails, the previous tokens stay valid.
+  // Errors: FAILED_PRECONDITION for a client without a common protocol version, UNAUTHENTICATED
+  // without a valid token, PERMISSION_DENIED when the token's role may not call the method (or
+  // RoleFor knows no role for it). Reloads the tokens file when it has changed, which is checked at
+  // most once a second; if the reload fails, the previous tokens stay valid.
   absl::Status Check(absl::string_view method, const Caller& caller);
 
   // The user of a call that Check allowed. Tokens without a NAME have no name, and the local token

@@ -23,13 +23,10 @@ constexpr char kLocalToken[] = "local-token-of-a-test";
 
 std::vector<const google::protobuf::MethodDescriptor*> AllMethods() {
   std::vector<const google::protobuf::MethodDescriptor*> methods;
-  for (const auto* file :
-       {v1::SubmitJobRequest::descriptor()->file(), v1::WorkerMessage::descriptor()->file()}) {
-    for (int i = 0; i < file->service_count(); ++i) {
-      for (int j = 0; j < file->service(i)->method_count(); ++j) {
-        methods.push_back(file->service(i)->method(j));
-      }
-    }
+  const auto& pool = *google::protobuf::DescriptorPool::generated_pool();
+  for (const char* name : {"muster.v1.ClusterService", "muster.v1.WorkerService"}) {
+    const google::protobuf::ServiceDescriptor& service = *pool.FindServiceByName(name);
+    for (int i = 0; i < service.method_count(); ++i) methods.push_back(service.method(i));
   }
   return methods;
 }
@@ -152,13 +149,19 @@ TEST_F(AuthorizerTest, ProtocolMismatchNamesBothVersions) {
   Authorizer::Caller caller;
   caller.protocol_version = absl::StrCat(kProtocolVersion);
   EXPECT_TRUE((*authorizer)->Check("/any", caller).ok());
+  caller.protocol_version = absl::StrCat(kProtocolVersion - 1);
+  EXPECT_TRUE((*authorizer)->Check("/any", caller).ok()) << "the version before";
+  caller.protocol_version = absl::StrCat(kProtocolVersion);
+  caller.newest_protocol_version = absl::StrCat(kProtocolVersion + 1);
+  EXPECT_TRUE((*authorizer)->Check("/any", caller).ok()) << "the version after";
+  caller.newest_protocol_version.clear();
   caller.protocol_version = "77";
   caller.software_version = "9.9.9";
   const absl::Status status = (*authorizer)->Check("/any", caller);
   EXPECT_TRUE(absl::IsFailedPrecondition(status));
   for (const std::string& part :
        {std::string("9.9.9"), std::string("77"), std::string(kSoftwareVersion),
-        absl::StrCat("protocol ", kProtocolVersion)}) {
+        absl::StrCat("protocols ", kOldestProtocolVersion, " to ", kProtocolVersion)}) {
     EXPECT_THAT(std::string(status.message()), HasSubstr(part));
   }
 }
@@ -284,11 +287,11 @@ TEST_F(GuardTest, VersionMismatchNamesVersionToInstall) {
   security.software_version = "9.9.9";
   const grpc::Status status = get_version();
   EXPECT_EQ(status.error_code(), grpc::StatusCode::FAILED_PRECONDITION);
-  EXPECT_EQ(
-      status.error_message(),
-      absl::StrCat("client version 9.9.9 uses protocol ", kProtocolVersion + 1,
-                   ", but coordinator version ", kSoftwareVersion, " uses protocol ",
-                   kProtocolVersion, "; install version ", kSoftwareVersion, " on both sides"));
+  EXPECT_EQ(status.error_message(),
+            absl::StrCat("client version 9.9.9 uses protocol ", kProtocolVersion + 1,
+                         ", but coordinator version ", kSoftwareVersion, " uses protocols ",
+                         kOldestProtocolVersion, " to ", kProtocolVersion, "; install version ",
+                         kSoftwareVersion, " on both sides"));
 }
 
 TEST_F(GuardTest, DefaultCoordinatorRefusesAllCalls) {

@@ -21,6 +21,7 @@ Authorizer::Caller CallerOf(const grpc::CallbackServerContext& context) {
     caller.token = MetadataOf(context, security::kTokenKey);
   }
   caller.protocol_version = MetadataOf(context, security::kProtocolVersionKey);
+  caller.newest_protocol_version = MetadataOf(context, security::kNewestProtocolVersionKey);
   caller.software_version = MetadataOf(context, security::kSoftwareVersionKey);
   return caller;
 }

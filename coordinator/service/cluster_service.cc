@@ -79,6 +79,12 @@ absl::StatusOr<core::Actor> ClusterServiceImpl::ActorOf(
   return authorizer_.Identify(CallerOf(context));
 }
 
+absl::StatusOr<AdmittedCaller> ClusterServiceImpl::Admit(const grpc::CallbackServerContext& context,
+                                                         CallerLimit& limit) {
+  ASSIGN_OR_RETURN(core::Actor actor, ActorOf(context));
+  return limit.Admit(std::move(actor));
+}
+
 template <typename Make>
 grpc::ServerUnaryReactor* ClusterServiceImpl::Change(grpc::CallbackServerContext* context,
                                                      const std::string& job, v1::Job* response,
@@ -128,7 +134,7 @@ grpc::ServerUnaryReactor* ClusterServiceImpl::SubmitJob(grpc::CallbackServerCont
   grpc::ServerUnaryReactor* const reactor = context->DefaultReactor();
   v1::JobSpec spec = request->spec();
   const absl::Status valid = [&] {
-    RETURN_IF_ERROR(CheckProtocolVersion(request->protocol_version(), "client"));
+    RETURN_IF_ERROR(CheckProtocolVersion(request->protocol_version(), 0, "client"));
     RETURN_IF_ERROR(ValidateSubmit(*request));
     spec::ApplyDefaults(spec);
     RETURN_IF_ERROR(spec::Validate(spec));
@@ -209,10 +215,12 @@ grpc::ServerUnaryReactor* ClusterServiceImpl::ListJobs(grpc::CallbackServerConte
 }
 
 grpc::ServerWriteReactor<v1::Job>* ClusterServiceImpl::WatchJob(
-    grpc::CallbackServerContext* /*context*/, const v1::WatchJobRequest* request) {
+    grpc::CallbackServerContext* context, const v1::WatchJobRequest* request) {
   const absl::Status valid = ValidateJobName(request->job_id());
   if (!valid.ok()) return new RefusedStream<v1::Job>(valid);
-  return WatchJobCall::Start(request->job_id(), loop_, watchers_);
+  absl::StatusOr<AdmittedCaller> caller = Admit(*context, watches_);
+  if (!caller.ok()) return new RefusedStream<v1::Job>(caller.status());
+  return WatchJobCall::Start(*std::move(caller), request->job_id(), loop_, watchers_);
 }
 
 grpc::ServerUnaryReactor* ClusterServiceImpl::ListEvents(grpc::CallbackServerContext* context,
@@ -276,11 +284,22 @@ grpc::ServerUnaryReactor* ClusterServiceImpl::RequeueJob(grpc::CallbackServerCon
                 });
 }
 
+grpc::ServerUnaryReactor* ClusterServiceImpl::CheckpointJob(grpc::CallbackServerContext* context,
+                                                            const v1::CheckpointJobRequest* request,
+                                                            v1::Job* response) {
+  return Change(context, request->job_id(), response,
+                [](RequestId id, const JobId& job, const core::Actor& actor) {
+                  return core::CheckpointJob{id, job, actor};
+                });
+}
+
 grpc::ServerWriteReactor<v1::LogChunk>* ClusterServiceImpl::ReadLog(
-    grpc::CallbackServerContext* /*context*/, const v1::ReadLogRequest* request) {
+    grpc::CallbackServerContext* context, const v1::ReadLogRequest* request) {
   const absl::Status valid = ValidateReadLog(*request);
   if (!valid.ok()) return new RefusedStream<v1::LogChunk>(valid);
-  return ReadLogCall::Start(*request, loop_, watchers_, logs_);
+  absl::StatusOr<AdmittedCaller> caller = Admit(*context, log_streams_);
+  if (!caller.ok()) return new RefusedStream<v1::LogChunk>(caller.status());
+  return ReadLogCall::Start(*std::move(caller), *request, loop_, watchers_, logs_);
 }
 
 grpc::ServerUnaryReactor* ClusterServiceImpl::ListNodes(grpc::CallbackServerContext* context,
@@ -372,6 +391,29 @@ grpc::ServerUnaryReactor* ClusterServiceImpl::RemoveNode(grpc::CallbackServerCon
   return reactor;
 }
 
+grpc::ServerUnaryReactor* ClusterServiceImpl::RecoverJobs(grpc::CallbackServerContext* context,
+                                                          const v1::RecoverJobsRequest* request,
+                                                          v1::RecoverJobsResponse* response) {
+  grpc::ServerUnaryReactor* const reactor = context->DefaultReactor();
+  const absl::StatusOr<core::Actor> actor = ActorOf(*context);
+  if (!actor.ok()) return Finish(reactor, actor.status());
+  core::RecoverJobs event;
+  event.discard = request->discard();
+  event.actor = *actor;
+  for (const std::string& name : request->nodes()) {
+    const absl::Status valid = ValidateNodeName(name);
+    if (!valid.ok()) return Finish(reactor, valid);
+    event.nodes.emplace_back(name);
+  }
+  event.request = requests_.Add([reactor, response](core::Reply reply) {
+    *response = std::move(reply.recovered);
+    Finish(reactor, reply.job.status());
+  });
+  const RequestId id = event.request;
+  if (!loop_.Push(std::move(event))) requests_.Complete({id, ShuttingDown(), false});
+  return reactor;
+}
+
 grpc::ServerUnaryReactor* ClusterServiceImpl::RemoveJob(grpc::CallbackServerContext* context,
                                                         const v1::RemoveJobRequest* request,
                                                         v1::RemoveJobResponse* /*response*/) {
@@ -383,14 +425,14 @@ grpc::ServerUnaryReactor* ClusterServiceImpl::RemoveJob(grpc::CallbackServerCont
 
 grpc::ServerBidiReactor<v1::ExecInput, v1::ExecOutput>* ClusterServiceImpl::Exec(
     grpc::CallbackServerContext* context) {
-  return ExecCall::Start(ActorOf(*context), loop_, transfers_.exec);
+  return ExecCall::Start(Admit(*context, execs_), loop_, transfers_.exec);
 }
 
 grpc::ServerWriteReactor<v1::ArchiveChunk>* ClusterServiceImpl::ReadFiles(
     grpc::CallbackServerContext* context, const v1::ReadFilesRequest* request) {
   const absl::Status valid = ValidateReadFiles(*request);
   if (!valid.ok()) return new RefusedStream<v1::ArchiveChunk>(valid);
-  return ReadFilesCall::Start(ActorOf(*context), *request, loop_, transfers_.files);
+  return ReadFilesCall::Start(Admit(*context, copies_), *request, loop_, transfers_.files);
 }
 
 grpc::ServerUnaryReactor* ClusterServiceImpl::GetVersion(grpc::CallbackServerContext* context,
@@ -398,7 +440,11 @@ grpc::ServerUnaryReactor* ClusterServiceImpl::GetVersion(grpc::CallbackServerCon
                                                          v1::GetVersionResponse* response) {
   response->set_software_version(kSoftwareVersion);
   response->set_protocol_version(kProtocolVersion);
-  return Finish(context->DefaultReactor(), absl::OkStatus());
+  return Answer(context->DefaultReactor(), [=](core::Core& core, const Time&) {
+    response->set_cluster_id(core.store().cluster_id);
+    response->set_commit_index(core.store().commit_index);
+    return absl::OkStatus();
+  });
 }
 
 }  // namespace muster::service

@@ -8,7 +8,9 @@
 #include "absl/base/thread_annotations.h"
 #include "absl/functional/any_invocable.h"
 #include "absl/synchronization/mutex.h"
+#include "common/limits.h"
 #include "coordinator/service/authorizer.h"
+#include "coordinator/service/caller_limit.h"
 #include "coordinator/service/core_loop.h"
 #include "coordinator/service/file_calls.h"
 #include "coordinator/service/job_watchers.h"
@@ -57,6 +59,9 @@ class ClusterServiceImpl : public v1::ClusterService::CallbackService {
   grpc::ServerUnaryReactor* RequeueJob(grpc::CallbackServerContext* context,
                                        const v1::RequeueJobRequest* request,
                                        v1::Job* response) override;
+  grpc::ServerUnaryReactor* CheckpointJob(grpc::CallbackServerContext* context,
+                                          const v1::CheckpointJobRequest* request,
+                                          v1::Job* response) override;
   grpc::ServerWriteReactor<v1::LogChunk>* ReadLog(grpc::CallbackServerContext* context,
                                                   const v1::ReadLogRequest* request) override;
   grpc::ServerUnaryReactor* ListNodes(grpc::CallbackServerContext* context,
@@ -88,6 +93,9 @@ class ClusterServiceImpl : public v1::ClusterService::CallbackService {
       grpc::CallbackServerContext* context) override;
   grpc::ServerWriteReactor<v1::ArchiveChunk>* ReadFiles(
       grpc::CallbackServerContext* context, const v1::ReadFilesRequest* request) override;
+  grpc::ServerUnaryReactor* RecoverJobs(grpc::CallbackServerContext* context,
+                                        const v1::RecoverJobsRequest* request,
+                                        v1::RecoverJobsResponse* response) override;
   grpc::ServerUnaryReactor* GetVersion(grpc::CallbackServerContext* context,
                                        const v1::GetVersionRequest* request,
                                        v1::GetVersionResponse* response) override;
@@ -98,6 +106,9 @@ class ClusterServiceImpl : public v1::ClusterService::CallbackService {
   grpc::ServerUnaryReactor* Answer(grpc::ServerUnaryReactor* reactor, Read read);
   // The user of the call.
   absl::StatusOr<core::Actor> ActorOf(const grpc::CallbackServerContext& context);
+  // The user of the call, whose stream counts against the limit.
+  absl::StatusOr<AdmittedCaller> Admit(const grpc::CallbackServerContext& context,
+                                       CallerLimit& limit);
   // Finds the job by id or unique prefix, pushes the event that `make` creates for it and the
   // caller, and finishes the call with the reply. A null `response` leaves out the job.
   template <typename Make>
@@ -118,6 +129,10 @@ class ClusterServiceImpl : public v1::ClusterService::CallbackService {
   FileAccess& files_;
   Transfers& transfers_;
   Authorizer& authorizer_;
+  CallerLimit watches_{"watches of jobs", limits::kWatchersPerCaller};
+  CallerLimit log_streams_{"log streams", limits::kLogTransfersPerCaller};
+  CallerLimit execs_{"execs", limits::kTransfersPerCaller};
+  CallerLimit copies_{"copies of files", limits::kTransfersPerCaller};
 };
 
 }  // namespace muster::service

@@ -127,7 +127,11 @@ absl::Status Coordinator::Impl::Serve() {
 
 void Coordinator::Impl::HandleHttp() {
   http::HandleMetrics(*http_, {metrics_.registry(), snapshot_metrics_});
-  http::HandleVersion(*http_);
+  http::HandleVersion(*http_, [this] {
+    const std::shared_ptr<const Snapshot> snapshot = snapshots_.Get();
+    return nlohmann::json{{"cluster_id", snapshot->store.cluster_id},
+                          {"commit_index", snapshot->store.commit_index}};
+  });
   const http::HealthCheck core = {"core", [this] {
                                     const absl::Duration delay = loop_.Delay();
                                     if (delay < kStuck) return absl::OkStatus();
@@ -203,6 +207,7 @@ absl::StatusOr<std::unique_ptr<Coordinator>> Coordinator::Start(const Coordinato
   if (complete.core.incarnation.value() == 0) {
     complete.core.incarnation = Incarnation(RandomId());
   }
+  complete.core.new_cluster_id = RandomHexId(128);
   ASSIGN_OR_RETURN(std::unique_ptr<files::FileStore> files,
                    files::FileStore::Open(complete.files_dir));
   auto core = std::make_unique<core::Core>(complete.core);
@@ -212,7 +217,8 @@ absl::StatusOr<std::unique_ptr<Coordinator>> Coordinator::Start(const Coordinato
     RETURN_IF_ERROR(Annotate(store.Commit(effects.writes), "recovery"));
   }
   for (const std::string& line : effects.logs) LOG(INFO) << line;
-  LOG(INFO) << "recovered " << records.size() << " records";
+  LOG(INFO) << "recovered " << records.size() << " records of cluster " << core->store().cluster_id
+            << ", commit " << core->store().commit_index;
   ASSIGN_OR_RETURN(auto authorizer, Authorizer::Create(complete.access, complete.clock));
   auto impl = std::make_unique<Impl>(complete, store, std::move(core), std::move(files),
                                      std::move(authorizer));

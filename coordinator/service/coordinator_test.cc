@@ -301,7 +301,7 @@ TEST_F(SessionsTest, WelcomesWorkersAndListsNodes) {
   EXPECT_EQ(nodes.nodes(0).slots_size(), 2);
 }
 
-TEST_F(SessionsTest, MalformedMessagesEndSessionWithStatus) {
+TEST_F(SessionsTest, MessagesWithoutIdentityEndSessionWithStatus) {
   const auto ends_with = [this](const std::function<void(RawWorker&)>& speak) {
     RawWorker worker(channel_);
     speak(worker);
@@ -319,17 +319,6 @@ TEST_F(SessionsTest, MalformedMessagesEndSessionWithStatus) {
   EXPECT_EQ(status.error_code(), grpc::StatusCode::FAILED_PRECONDITION);
   EXPECT_THAT(status.error_message(), HasSubstr("uses protocol 99"));
 
-  status = ends_with([&](RawWorker& w) {
-    w.SendHello(RawWorker::HelloOf("node-1"));
-    w.SendHello(RawWorker::HelloOf("node-1"));
-  });
-  EXPECT_EQ(status.error_code(), grpc::StatusCode::INVALID_ARGUMENT);
-
-  status = ends_with([&](RawWorker& w) {
-    w.SendHello(RawWorker::HelloOf("node-2"));
-    w.Send(v1::WorkerMessage());
-  });
-  EXPECT_EQ(status.error_code(), grpc::StatusCode::INVALID_ARGUMENT);
   // The coordinator keeps serving.
   EXPECT_NE(Submit("hello"), "");
 }
@@ -385,13 +374,28 @@ TEST_F(JobsTest, RequeueStopsAndRestartsRanks) {
   EXPECT_EQ(job.state(), v1::STOPPING);
   EXPECT_EQ(job.reason(), "RequeuedByUser");
   EXPECT_EQ(worker->Next(v1::CoordinatorMessage::kStop).stop().job_id(), id);
-  worker->Report(launch, v1::EXITED);
+  worker->Report(launch, v1::EXITED, /*exit_code=*/143);
   EXPECT_EQ(worker->Next(v1::CoordinatorMessage::kLaunch).launch().generation(), 2);
   v1::CancelJobRequest cancel;
   cancel.set_job_id(id);
   ASSERT_TRUE(Call(*cluster_, &Stub::CancelJob, cancel, &job).ok());
   EXPECT_EQ(Call(*cluster_, &Stub::RequeueJob, requeue, &job).error_code(),
             grpc::StatusCode::FAILED_PRECONDITION);
+}
+
+TEST_F(JobsTest, CheckpointNeedsARunningTraining) {
+  const auto worker = Connect("node-1");
+  Submit("hello");
+  worker->Next(v1::CoordinatorMessage::kLaunch);
+  v1::CheckpointJobRequest request;
+  request.set_job_id("hello");
+  v1::Job job;
+  const grpc::Status refused = Call(*cluster_, &Stub::CheckpointJob, request, &job);
+  EXPECT_EQ(refused.error_code(), grpc::StatusCode::FAILED_PRECONDITION);
+  EXPECT_THAT(refused.error_message(), HasSubstr("runs a command"));
+  request.set_job_id("unknown");
+  EXPECT_EQ(Call(*cluster_, &Stub::CheckpointJob, request, &job).error_code(),
+            grpc::StatusCode::NOT_FOUND);
 }
 
 TEST_F(SessionsTest, CordonDrainAndUncordonReturnNode) {
@@ -410,7 +414,7 @@ TEST_F(SessionsTest, CordonDrainAndUncordonReturnNode) {
   drain.set_name("node-1");
   ASSERT_TRUE(Call(*cluster_, &Stub::DrainNode, drain, &node).ok());
   worker->Next(v1::CoordinatorMessage::kStop);
-  worker->Report(launch, v1::EXITED);
+  worker->Report(launch, v1::EXITED, /*exit_code=*/143);
   EXPECT_EQ(AwaitState(id, v1::QUEUED).reason(), "NodeDrained");
   StopCoordinator();
   StartCoordinator();

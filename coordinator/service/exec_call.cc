@@ -1,6 +1,7 @@
 #include "coordinator/service/exec_call.h"
 
-#include <string>
+#include <memory>
+#include <optional>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -10,17 +11,16 @@
 
 namespace muster::service {
 
-ExecCall* ExecCall::Start(absl::StatusOr<core::Actor> actor, CoreLoop& loop,
+ExecCall* ExecCall::Start(absl::StatusOr<AdmittedCaller> caller, CoreLoop& loop,
                           TransferTable<v1::ExecOutput>& transfers) {
-  const absl::Status status = actor.status();
+  const absl::Status status = caller.status();
   std::shared_ptr<ExecCall> call(
-      new ExecCall(actor.ok() ? *std::move(actor) : core::Actor(), loop, transfers));
-  absl::MutexLock lock(&call->mutex_);
-  call->self_ = call;
+      new ExecCall(caller.ok() ? *std::move(caller) : AdmittedCaller(), loop, transfers));
+  call->Own();
   if (status.ok()) {
     call->StartRead(&call->incoming_);
   } else {
-    call->writer_.End(status);
+    call->End(status);
   }
   return call.get();
 }
@@ -45,70 +45,42 @@ void ExecCall::OnReadDone(bool ok) {
     Forward(std::move(end));
     return;
   }
-  const absl::Status status = started ? ValidateExecInput(incoming_) : Begin();
+  const absl::Status status = started ? ValidateExecInput(incoming_) : ReadStart();
   if (!status.ok()) return End(status);
   if (started) Forward(std::move(incoming_));
 }
 
-absl::Status ExecCall::Begin() {
+absl::Status ExecCall::ReadStart() {
   RETURN_IF_ERROR(ValidateExecStart(incoming_));
   start_ = std::move(*incoming_.mutable_start());
-  auto locate = [self = shared_from_this()](core::Core& core, const Time& now) {
-    return self->Locate(core, now);
-  };
-  if (loop_.PushQuery(std::move(locate))) return absl::OkStatus();
-  return absl::UnavailableError("the coordinator is shutting down");
+  return Begin();
 }
 
-Release ExecCall::Locate(core::Core& core, const Time& now) {
-  const auto locate = [&]() -> absl::StatusOr<core::Core::RankLocation> {
-    ASSIGN_OR_RETURN(const JobId id, core.ResolveJob(start_.job_id()));
-    ASSIGN_OR_RETURN(const v1::Job job, core.GetJob(id, /*detailed=*/false, now));
-    RETURN_IF_ERROR(core::CheckOwner(job, actor_));
-    if (!core::IsActive(job.state())) {
-      return absl::FailedPreconditionError(absl::StrCat("job ", id.value(), " is ",
-                                                        v1::JobState_Name(job.state()),
-                                                        "; a command needs a running rank"));
-    }
-    ASSIGN_OR_RETURN(const auto location, core.FindRank(id, Generation(0), Rank(start_.rank())));
-    if (location.over) {
-      return absl::FailedPreconditionError(
-          absl::StrCat("rank ", start_.rank(), " of job ", id.value(), " has exited"));
-    }
-    start_.set_job_id(id.value());
-    return location;
-  };
-  const absl::StatusOr<core::Core::RankLocation> location = locate();
-  return [self = shared_from_this(), location] {
-    if (location.ok()) {
-      self->Transfer(*location);
-    } else {
-      self->End(location.status());
-    }
-  };
-}
-
-void ExecCall::Transfer(const core::Core::RankLocation& location) {
-  v1::CoordinatorMessage message;
-  TransferId id;
-  {
-    absl::MutexLock lock(&mutex_);
-    if (writer_.ending()) return;
-    const absl::StatusOr<TransferId> opened =
-        transfers_.Open(location.session, location.node.value(), shared_from_this());
-    if (!opened.ok()) {
-      writer_.End(opened.status());
-      return;
-    }
-    id = *opened;
-    transfer_ = id;
+absl::StatusOr<ExecCall::Location> ExecCall::Locate(const core::Core& core, const Time& now) {
+  ASSIGN_OR_RETURN(const v1::Job job, FindJob(core, start_.job_id(), now));
+  if (!core::IsActive(job.state())) {
+    return absl::FailedPreconditionError(absl::StrCat("job ", job.job_id(), " is ",
+                                                      v1::JobState_Name(job.state()),
+                                                      "; a command needs a running rank"));
   }
+  ASSIGN_OR_RETURN(Location location,
+                   core.FindRank(JobId(job.job_id()), Generation(0), Rank(start_.rank())));
+  if (location.over) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("rank ", start_.rank(), " of job ", job.job_id(), " has exited"));
+  }
+  start_.set_job_id(job.job_id());
+  return location;
+}
+
+v1::CoordinatorMessage ExecCall::Request(TransferId id, const Location& location) {
+  v1::CoordinatorMessage message;
   v1::OpenExec& open = *message.mutable_open_exec();
   open.set_transfer(id.value());
   open.set_job_id(start_.job_id());
   open.set_generation(location.generation.value());
   *open.mutable_start() = start_;
-  transfers_.Start(id, std::move(message));
+  return message;
 }
 
 void ExecCall::Forward(v1::ExecInput input) {
@@ -126,41 +98,14 @@ void ExecCall::OnOutput(v1::ExecOutput output) {
   writer_.Write(std::move(output));
 }
 
-void ExecCall::OnWriteDone(bool ok) {
-  std::optional<TransferId> transfer;
-  {
-    absl::MutexLock lock(&mutex_);
-    if (!writer_.OnWriteDone(ok)) return;
-    transfer = transfer_;
-  }
-  if (transfer.has_value()) transfers_.NextOutput(*transfer);
-}
-
 void ExecCall::OnEnd(absl::Status status) {
-  absl::MutexLock lock(&mutex_);
-  transfer_.reset();
-  if (status.ok() && !exited_) {
-    status = absl::UnavailableError("the node closed the stream before the command's end");
-  }
-  writer_.End(std::move(status));
-}
-
-void ExecCall::OnCancel() { End(absl::CancelledError("the client has disconnected")); }
-
-void ExecCall::End(absl::Status status) {
-  std::optional<TransferId> transfer;
   {
     absl::MutexLock lock(&mutex_);
-    if (!writer_.End(std::move(status))) return;
-    transfer = std::exchange(transfer_, std::nullopt);
+    if (status.ok() && !exited_) {
+      status = absl::UnavailableError("the node closed the stream before the command's end");
+    }
   }
-  if (transfer.has_value()) transfers_.Cancel(*transfer);
-}
-
-void ExecCall::OnDone() {
-  std::shared_ptr<ExecCall> self;
-  absl::MutexLock lock(&mutex_);
-  self.swap(self_);
+  TransferCall::OnEnd(std::move(status));
 }
 
 }  // namespace muster::service

@@ -4,8 +4,6 @@
 #include <grpcpp/ext/proto_server_reflection_plugin.h>
 #include <grpcpp/grpcpp.h>
 #include <grpcpp/health_check_service_interface.h>
-#include <grpcpp/security/tls_certificate_provider.h>
-#include <grpcpp/security/tls_credentials_options.h>
 #include <grpcpp/support/server_interceptor.h>
 
 #include <utility>
@@ -14,6 +12,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/grpc_log.h"
 #include "common/limits.h"
+#include "common/security/server_credentials.h"
 #include "common/status.h"
 #include "coordinator/service/guarded_service.h"
 
@@ -28,22 +27,6 @@ constexpr int kLeastPingIntervalMs = 5000;
 
 // Rate limit, so that a peer cannot fill the disk with log lines.
 constexpr int kSecondsBetweenLogLines = 5;
-constexpr unsigned kCertificateRefreshSeconds = 10;
-
-// The only place where server credentials are created.
-std::shared_ptr<grpc::ServerCredentials> ServerCredentials(const security::TlsFiles& tls) {
-  if (tls.cert.empty()) return grpc::InsecureServerCredentials();
-  using grpc::experimental::FileWatcherCertificateProvider;
-  grpc::experimental::TlsServerCredentialsOptions options(
-      std::make_shared<FileWatcherCertificateProvider>(tls.key, tls.cert, tls.ca,
-                                                       kCertificateRefreshSeconds));
-  options.watch_identity_key_cert_pairs();
-  if (!tls.ca.empty()) {
-    options.watch_root_certs();
-    options.set_cert_request_type(GRPC_SSL_REQUEST_AND_REQUIRE_CLIENT_CERTIFICATE_AND_VERIFY);
-  }
-  return grpc::experimental::TlsServerCredentials(options);
-}
 
 }  // namespace
 
@@ -54,8 +37,9 @@ absl::StatusOr<std::unique_ptr<GrpcServer>> GrpcServer::Start(
   auto server = absl::WrapUnique(new GrpcServer);
   RETURN_IF_ERROR(security::CheckTlsFiles(tls));
   ASSIGN_OR_RETURN(server->address_, ParseAddress(address));
-  // Checked here for a usable error: gRPC would only log the reason.
-  RETURN_IF_ERROR(CheckListen(server->address_));
+  ASSIGN_OR_RETURN(server->listener_, GrpcListener::Open(server->address_));
+  server->address_.port = server->listener_->port();
+  server->listener_->SetUserTimeout(std::chrono::milliseconds(kKeepaliveTimeoutMs));
 
   // Mostly failed TLS handshakes.
   TakeGrpcLog([](const std::string& line) {
@@ -64,8 +48,7 @@ absl::StatusOr<std::unique_ptr<GrpcServer>> GrpcServer::Start(
   grpc::EnableDefaultHealthCheckService(true);
   grpc::reflection::InitProtoReflectionServerBuilderPlugin();
   grpc::ServerBuilder builder;
-  int port = 0;
-  builder.AddListeningPort(server->address_.ToString(), ServerCredentials(tls), &port);
+  server->listener_->AddTo(builder, security::ServerCredentials(tls));
   for (const Served& served : services) {
     server->guarded_.push_back(std::make_unique<GuardedService>(
         *google::protobuf::DescriptorPool::generated_pool()->FindServiceByName(served.name),
@@ -74,8 +57,6 @@ absl::StatusOr<std::unique_ptr<GrpcServer>> GrpcServer::Start(
   }
   builder.SetMaxReceiveMessageSize(limits::kMessageBytes);
   builder.SetMaxSendMessageSize(limits::kMessageBytes);
-  // Without this, a second coordinator on the same port would receive half of the connections.
-  builder.AddChannelArgument(GRPC_ARG_ALLOW_REUSEPORT, 0);
   builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIME_MS, kKeepaliveTimeMs);
   builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, kKeepaliveTimeoutMs);
   builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_PERMIT_WITHOUT_CALLS, 1);
@@ -86,11 +67,11 @@ absl::StatusOr<std::unique_ptr<GrpcServer>> GrpcServer::Start(
   interceptors.push_back(std::move(interceptor));
   builder.experimental().SetInterceptorCreators(std::move(interceptors));
   server->server_ = builder.BuildAndStart();
-  if (server->server_ == nullptr || port == 0) {
+  if (server->server_ == nullptr) {
     return absl::UnavailableError(
         absl::StrCat("listen on ", address, ": failed to start the gRPC server"));
   }
-  server->address_.port = static_cast<uint16_t>(port);
+  server->listener_->Start();
   server->server_->GetHealthCheckService()->SetServingStatus(true);
   return server;
 }
@@ -99,6 +80,7 @@ GrpcServer::~GrpcServer() { Shutdown(std::chrono::milliseconds(0)); }
 
 void GrpcServer::Shutdown(std::chrono::milliseconds patience) {
   if (server_ == nullptr) return;
+  listener_->Stop();
   server_->GetHealthCheckService()->Shutdown();
   server_->Shutdown(std::chrono::system_clock::now() + patience);
   server_.reset();

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "common/grpc_listener.h"
 #include "common/http/address.h"
 #include "common/security/tls.h"
 #include "coordinator/service/authorizer.h"
@@ -52,6 +53,7 @@ class GrpcServer {
   GrpcServer() = default;
   Address address_;
   std::vector<std::unique_ptr<grpc::Service>> guarded_;
+  std::unique_ptr<GrpcListener> listener_;
   std::unique_ptr<grpc::Server> server_;
 };
 

@@ -12,6 +12,7 @@
 #include "coordinator/core/records.h"
 #include "coordinator/service/coordinator_fixture.h"
 #include "coordinator/service/job_watchers.h"
+#include "coordinator/service/log_relay.h"
 #include "coordinator/service/worker_sessions.h"
 #include "gmock/gmock.h"
 
@@ -189,238 +190,24 @@ TEST_F(LimitsTest, LimitsLogTransfers) {
     readings.back()->stream = cluster_->ReadLog(&readings.back()->context, request);
     return *readings.back();
   };
-  for (size_t i = 0; i < limits::kLogTransfers; ++i) read();
-  AwaitCondition([&] { return coordinator_->log_transfer_count() == limits::kLogTransfers; });
+  constexpr size_t kMax = limits::kLogTransfersPerCaller;
+  for (size_t i = 0; i < kMax; ++i) read();
+  AwaitCondition([&] { return coordinator_->log_transfer_count() == kMax; });
   const grpc::Status refused = read().stream->Finish();
   EXPECT_EQ(refused.error_code(), grpc::StatusCode::RESOURCE_EXHAUSTED);
-  EXPECT_THAT(refused.error_message(), HasSubstr("1024 log transfers are in progress"));
+  EXPECT_THAT(refused.error_message(), HasSubstr("has 512 open log streams, the limit"));
   for (const auto& reading : readings) reading->context.TryCancel();
   AwaitCondition([&] { return coordinator_->log_transfer_count() == 0; });
+  read();
+  AwaitCondition([&] { return coordinator_->log_transfer_count() == 1; });
+  readings.back()->context.TryCancel();
 }
 
 // -------------------------------------------------------------------------------------------------
 // Worker sessions.
 
-TEST_F(LimitsTest, LimitsHellos) {
-  const auto refusal = [this](const std::function<void(v1::Hello&)>& change) {
-    v1::Hello hello = RawWorker::HelloOf("node-1");
-    change(hello);
-    RawWorker worker(channel_);
-    worker.SendHello(hello);
-    const grpc::Status status = worker.Finish();
-    EXPECT_EQ(status.error_code(), grpc::StatusCode::INVALID_ARGUMENT);
-    return status.error_message();
-  };
-  const std::string word = Beyond(limits::kLabelBytes);
-  EXPECT_THAT(refusal([](auto& hello) { hello.set_node_name(Beyond(limits::kNameLength)); }),
-              HasSubstr("node_name is 64 bytes long; the limit is 63"));
-  EXPECT_THAT(refusal([&](auto& hello) { hello.set_software_version(word); }),
-              HasSubstr("software_version"));
-  EXPECT_THAT(refusal([&](auto& hello) { hello.set_advertise_address(word); }),
-              HasSubstr("advertise_address"));
-  EXPECT_THAT(refusal([&](auto& hello) { hello.set_metrics_address(word); }),
-              HasSubstr("metrics_address"));
-  EXPECT_THAT(refusal([&](auto& hello) { hello.mutable_slots(0)->set_kind(word); }),
-              HasSubstr("slot.kind"));
-  EXPECT_THAT(refusal([&](auto& hello) { hello.mutable_slots(0)->set_uuid(word); }),
-              HasSubstr("slot.uuid"));
-  EXPECT_THAT(refusal([&](auto& hello) {
-                hello.mutable_slots(0)->set_unavailable(Beyond(limits::kSlotReasonBytes));
-              }),
-              HasSubstr("slot.unavailable"));
-  EXPECT_THAT(
-      refusal([&](auto& hello) { hello.mutable_slots(0)->mutable_device()->set_name(word); }),
-      HasSubstr("slot.device"));
-  EXPECT_THAT(refusal([](auto& hello) {
-                v1::Device& device = *hello.mutable_slots(0)->mutable_device();
-                for (size_t i = 0; i <= limits::kLinksPerDevice; ++i) device.add_links();
-              }),
-              HasSubstr("the links of a device: 65 entries; the limit is 64"));
-  EXPECT_THAT(refusal([](auto& hello) {
-                for (uint32_t i = 2; i <= limits::kSlotsPerNode; ++i) {
-                  hello.add_slots()->set_index(i);
-                }
-              }),
-              HasSubstr("the slots of a node: 1025 entries; the limit is 1024"));
-  EXPECT_THAT(refusal([](auto& hello) {
-                for (size_t i = 0; i <= limits::kLabels; ++i) {
-                  (*hello.mutable_labels())[absl::StrCat(i)] = "x";
-                }
-              }),
-              HasSubstr("the labels of a node: 65 entries; the limit is 64"));
-  EXPECT_THAT(refusal([&](auto& hello) { (*hello.mutable_labels())[word] = "x"; }),
-              HasSubstr("a label's name"));
-  EXPECT_THAT(refusal([&](auto& hello) { (*hello.mutable_labels())["x"] = word; }),
-              HasSubstr("a label's value"));
-  EXPECT_THAT(refusal([](auto& hello) {
-                for (size_t i = 0; i <= limits::kGenerationsPerNode; ++i) {
-                  hello.add_inventory()->set_job_id("job");
-                }
-              }),
-              HasSubstr("the generations of a node: 16385 entries; the limit is 16384"));
-  EXPECT_THAT(refusal([](auto& hello) {
-                for (uint32_t i = 0; i <= limits::kSlotsPerNode; ++i) {
-                  v1::GenerationReport& report = *hello.add_inventory();
-                  report.set_job_id("job");
-                  report.set_generation(i);
-                  report.add_ranks()->set_phase(v1::STARTED);
-                }
-              }),
-              HasSubstr("the ranks that run on a node: 1025 entries; the limit is 1024"));
-}
-
-// Messages after the Hello.
-class MessageLimitsTest : public LimitsTest {
- protected:
-  std::string Refusal(const v1::WorkerMessage& message) {
-    RawWorker worker(channel_);
-    worker.SendHello(RawWorker::HelloOf("node-1"));
-    worker.Next(v1::CoordinatorMessage::kWelcome);
-    worker.Send(message);
-    const grpc::Status status = worker.Finish();
-    EXPECT_EQ(status.error_code(), grpc::StatusCode::INVALID_ARGUMENT)
-        << message.ShortDebugString().substr(0, 200);
-    return status.error_message();
-  }
-  std::string RefusalOfReport(const std::function<void(v1::GenerationReport&)>& change) {
-    v1::WorkerMessage message;
-    message.mutable_report()->set_job_id("job-abcde");
-    change(*message.mutable_report());
-    v1::WorkerMessage heartbeat;
-    *heartbeat.mutable_heartbeat()->add_progress() = message.report();
-    EXPECT_EQ(Refusal(heartbeat), Refusal(message));
-    return Refusal(message);
-  }
-  std::string RefusalOfRank(const std::function<void(v1::RankReport&)>& change) {
-    return RefusalOfReport([&](v1::GenerationReport& report) { change(*report.add_ranks()); });
-  }
-};
-
-TEST_F(MessageLimitsTest, LimitsReports) {
-  EXPECT_THAT(RefusalOfReport([](auto& report) { report.set_job_id(Beyond(100)); }),
-              HasSubstr("job_id"));
-  EXPECT_THAT(RefusalOfReport([](auto& report) {
-                for (uint32_t i = 0; i <= limits::kSlotsPerNode; ++i) report.add_ranks();
-              }),
-              HasSubstr("the ranks of a report: 1025 entries; the limit is 1024"));
-  EXPECT_THAT(RefusalOfReport([](auto& report) {
-                for (size_t i = 0; i <= limits::kBarriersPerGeneration; ++i) {
-                  report.add_passed_barriers();
-                }
-              }),
-              HasSubstr("the barriers of a report: 1025 entries; the limit is 1024"));
-  EXPECT_THAT(RefusalOfReport([](auto& report) {
-                report.add_passed_barriers()->set_group(Beyond(limits::kKeyBytes));
-              }),
-              HasSubstr("barrier.group"));
-  v1::WorkerMessage heartbeat;
-  for (size_t i = 0; i <= limits::kGenerationsPerNode; ++i) {
-    heartbeat.mutable_heartbeat()->add_progress()->set_job_id("job");
-  }
-  EXPECT_THAT(Refusal(heartbeat), HasSubstr("the limit is 16384"));
-}
-
-TEST_F(MessageLimitsTest, LimitsRanks) {
-  const std::string word = Beyond(limits::kLabelBytes);
-  const std::string text = Beyond(limits::kReportedTextBytes);
-  EXPECT_THAT(RefusalOfRank([](auto& rank) {
-                rank.mutable_exit()->set_stderr_tail(Beyond(limits::kStderrTailBytes));
-              }),
-              HasSubstr("exit.stderr_tail is 8193 bytes long; the limit is 8192"));
-  EXPECT_THAT(
-      RefusalOfRank([&](auto& rank) { rank.mutable_exit()->mutable_failure()->set_message(text); }),
-      HasSubstr("failure.message"));
-  EXPECT_THAT(RefusalOfRank([&](auto& rank) { rank.mutable_failure()->set_message(text); }),
-              HasSubstr("failure.message"));
-  EXPECT_THAT(RefusalOfRank([&](auto& rank) { rank.mutable_failure()->set_phase(word); }),
-              HasSubstr("failure.phase"));
-  EXPECT_THAT(RefusalOfRank([&](auto& rank) { rank.mutable_progress()->set_phase(word); }),
-              HasSubstr("progress.phase"));
-  EXPECT_THAT(RefusalOfRank([&](auto& rank) {
-                rank.mutable_progress()->mutable_precision()->set_level(word);
-              }),
-              HasSubstr("progress.precision"));
-  EXPECT_THAT(RefusalOfRank([&](auto& rank) {
-                rank.mutable_progress()->mutable_precision()->set_gradient_dtype(word);
-              }),
-              HasSubstr("progress.precision"));
-  EXPECT_THAT(RefusalOfRank([&](auto& rank) { rank.mutable_summary()->set_precision(word); }),
-              HasSubstr("summary.precision"));
-  EXPECT_THAT(RefusalOfRank([&](auto& rank) { rank.mutable_checkpoint()->set_dir(text); }),
-              HasSubstr("checkpoint.dir"));
-  EXPECT_THAT(RefusalOfRank([&](auto& rank) { rank.mutable_checkpoint()->set_node(word); }),
-              HasSubstr("checkpoint.node"));
-  EXPECT_THAT(RefusalOfRank([&](auto& rank) { rank.mutable_join()->set_layout_digest(word); }),
-              HasSubstr("join.layout_digest"));
-  EXPECT_THAT(RefusalOfRank([](auto& rank) {
-                for (size_t i = 0; i <= limits::kFingerprintEntries; ++i) {
-                  rank.mutable_join()->add_fingerprint();
-                }
-              }),
-              HasSubstr("join.fingerprint: 33 entries; the limit is 32"));
-  EXPECT_THAT(
-      RefusalOfRank([&](auto& rank) { rank.mutable_join()->add_fingerprint()->set_name(word); }),
-      HasSubstr("fingerprint.name"));
-  EXPECT_THAT(
-      RefusalOfRank([&](auto& rank) { rank.mutable_join()->add_fingerprint()->set_value(word); }),
-      HasSubstr("fingerprint.value"));
-  EXPECT_THAT(RefusalOfRank([&](auto& rank) { rank.mutable_summary()->set_weights_digest(word); }),
-              HasSubstr("summary.weights_digest"));
-  EXPECT_THAT(RefusalOfRank([](auto& rank) {
-                for (size_t i = 0; i <= limits::kRecordedLosses; ++i) {
-                  rank.mutable_summary()->add_losses(1);
-                }
-              }),
-              HasSubstr("summary.losses: 100001 entries; the limit is 100000"));
-  EXPECT_THAT(RefusalOfRank([](auto& rank) {
-                for (size_t i = 0; i <= limits::kRecordedEvaluations; ++i) {
-                  rank.mutable_summary()->add_evaluations()->set_step(i);
-                }
-              }),
-              HasSubstr("summary.evaluations: 10001 entries; the limit is 10000"));
-}
-
-TEST_F(MessageLimitsTest, RejectsInvalidTimes) {
-  constexpr int64_t kNever = int64_t{1} << 62;
-  EXPECT_THAT(
-      RefusalOfRank([](auto& rank) { rank.mutable_exit()->mutable_time()->set_seconds(kNever); }),
-      HasSubstr("exit.time is not a valid time"));
-  EXPECT_THAT(RefusalOfRank([](auto& rank) {
-                rank.mutable_progress()->mutable_first_step_time()->set_nanos(-1);
-              }),
-              HasSubstr("progress.first_step_time is not a valid time"));
-  EXPECT_THAT(RefusalOfRank([](auto& rank) {
-                rank.mutable_progress()->mutable_time_left()->set_seconds(kNever);
-              }),
-              HasSubstr("progress.time_left is not a valid time"));
-  EXPECT_THAT(RefusalOfRank([](auto& rank) {
-                rank.mutable_summary()->mutable_first_step_time()->set_seconds(kNever);
-              }),
-              HasSubstr("summary.first_step_time is not a valid time"));
-}
-
-TEST_F(MessageLimitsTest, LimitsKeysAndBarriers) {
-  v1::WorkerMessage message;
-  message.mutable_put_key()->set_job_id("job");
-  message.mutable_put_key()->set_key(Beyond(limits::kKeyBytes));
-  EXPECT_THAT(Refusal(message), HasSubstr("the key is 257 bytes long; the limit is 256"));
-  message.mutable_put_key()->set_key("key");
-  message.mutable_put_key()->set_value(Beyond(limits::kValueBytes));
-  EXPECT_THAT(Refusal(message), HasSubstr("the value is 65537 bytes long; the limit is 65536"));
-  message.mutable_get_key()->set_job_id("job");
-  message.mutable_get_key()->set_key(Beyond(limits::kKeyBytes));
-  EXPECT_THAT(Refusal(message), HasSubstr("the key"));
-  v1::ArriveBarrier& arrive = *message.mutable_arrive_barrier();
-  arrive.set_job_id("job");
-  arrive.mutable_barrier()->set_group(Beyond(limits::kKeyBytes));
-  EXPECT_THAT(Refusal(message), HasSubstr("the key"));
-  for (uint32_t i = 0; i <= limits::kSlotsPerNode; ++i) arrive.add_ranks(i);
-  EXPECT_THAT(Refusal(message), HasSubstr("the arrivals at a barrier: 1025 entries"));
-  message.mutable_log_unavailable()->set_message(Beyond(limits::kReportedTextBytes));
-  EXPECT_THAT(Refusal(message), HasSubstr("message is 8193 bytes long"));
-}
-
-TEST_F(MessageLimitsTest, RejectsMessageBeyondAllLimits) {
+// Smaller excesses do not end the session; see quarantine_test.
+TEST_F(LimitsTest, RejectsMessageBeyondAllLimits) {
   RawWorker worker(channel_);
   worker.SendHello(RawWorker::HelloOf("node-1"));
   worker.Next(v1::CoordinatorMessage::kWelcome);
@@ -460,6 +247,24 @@ TEST(WatcherLimits, LimitsWatchersPerJobAndInTotal) {
   EXPECT_THAT(std::string(refused.message()), HasSubstr("65536 watchers, the limit"));
   watchers.Remove(JobId("job-1"), watcher.get());
   EXPECT_TRUE(add(limits::kWatchers).ok());
+}
+
+class IdleReader : public LogReader {
+ public:
+  void OnChunk(v1::LogChunk /*chunk*/) override {}
+  void OnEnd(absl::Status /*status*/) override {}
+};
+
+TEST(LogTransferLimits, LimitsTransfersInTotal) {
+  WorkerSessions sessions;
+  LogRelay logs(sessions);
+  const auto reader = std::make_shared<IdleReader>();
+  for (size_t i = 0; i < limits::kLogTransfers; ++i) {
+    ASSERT_TRUE(logs.Open(SessionId(1), reader).ok());
+  }
+  const absl::Status refused = logs.Open(SessionId(1), reader).status();
+  EXPECT_TRUE(absl::IsResourceExhausted(refused));
+  EXPECT_THAT(std::string(refused.message()), HasSubstr("2048 log transfers are in progress"));
 }
 
 TEST(SessionLimits, LimitsSessions) {

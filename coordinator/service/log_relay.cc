@@ -14,7 +14,9 @@ absl::StatusOr<TransferId> LogRelay::Open(SessionId session, std::shared_ptr<Log
   if (shut_down_) return absl::UnavailableError("the coordinator is shutting down");
   if (transfers_.size() >= limits::kLogTransfers) {
     return absl::ResourceExhaustedError(
-        absl::StrCat(limits::kLogTransfers, " log transfers are in progress, the limit"));
+        absl::StrCat(limits::kLogTransfers,
+                     " log transfers are in progress, the limit of the "
+                     "coordinator; try again later"));
   }
   TransferId id;
   do {

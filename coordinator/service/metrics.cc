@@ -56,6 +56,12 @@ void GatherTotals(const core::Stats& totals, metrics::Collection& out) {
     out.Add(CoordinatorFamily("muster_job_restarts_total"), {cause}, count);
   }
   out.Add(CoordinatorFamily("muster_job_hangs_total"), {}, totals.job_hangs);
+  out.Add(CoordinatorFamily("muster_job_checkpoint_failures_total"), {},
+          totals.checkpoint_failures);
+  for (const auto& [field, count] : totals.quarantined_by_field) {
+    out.Add(CoordinatorFamily("muster_quarantined_reports_total"), {field}, count);
+  }
+  out.Add(CoordinatorFamily("muster_unkillable_ranks_total"), {}, totals.unkillable_ranks);
 }
 
 void GatherNodes(const Snapshot& snapshot, absl::Duration age, metrics::Collection& out) {
@@ -63,7 +69,11 @@ void GatherNodes(const Snapshot& snapshot, absl::Duration age, metrics::Collecti
   double slots = 0;
   double allocated = 0;
   double unhealthy = 0;
+  double cooling_down = 0;
+  double conflicts = 0;
   for (const v1::Node& node : snapshot.nodes) {
+    if (node.has_cool_down()) ++cooling_down;
+    if (!node.conflict().empty()) ++conflicts;
     ++states[absl::AsciiStrToLower(v1::NodeState_Name(node.state()))];
     for (const v1::Slot& slot : node.slots()) {
       if (node.state() != v1::LOST) ++slots;
@@ -79,6 +89,15 @@ void GatherNodes(const Snapshot& snapshot, absl::Duration age, metrics::Collecti
     out.Add(CoordinatorFamily("muster_node_heartbeat_age_seconds"), {node.name()},
             absl::ToDoubleSeconds(FromProto(node.heartbeat_age()) + age));
   }
+  for (const v1::Node& node : snapshot.nodes) {
+    out.Add(CoordinatorFamily("muster_node_failed_launches"), {node.name()},
+            node.failed_launches());
+  }
+  out.Add(CoordinatorFamily("muster_nodes_cooling_down"), {}, cooling_down);
+  out.Add(CoordinatorFamily("muster_nodes_in_conflict"), {}, conflicts);
+  out.Add(CoordinatorFamily("muster_store_info"), {snapshot.store.cluster_id}, 1);
+  out.Add(CoordinatorFamily("muster_store_commit_index"), {},
+          static_cast<double>(snapshot.store.commit_index));
   out.Add(CoordinatorFamily("muster_slots"), {}, slots);
   out.Add(CoordinatorFamily("muster_slots_allocated"), {}, allocated);
   out.Add(CoordinatorFamily("muster_slots_unhealthy"), {}, unhealthy);

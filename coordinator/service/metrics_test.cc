@@ -54,6 +54,8 @@ class SnapshotMetricsTest : public ::testing::Test {
     node.set_name("node-1");
     node.set_state(v1::READY);
     *node.mutable_heartbeat_age() = ToProto(absl::Milliseconds(500));
+    node.set_failed_launches(2);
+    *node.mutable_cool_down() = ToProto(absl::Seconds(30));
     node.add_slots()->set_job_id("job-1");
     node.add_slots()->set_unavailable("Xid 79");
     v1::Slot& returning = *node.add_slots();
@@ -67,6 +69,9 @@ class SnapshotMetricsTest : public ::testing::Test {
     snapshot_->totals.jobs_finished.push_back({v1::SUCCEEDED, "Completed", 2});
     snapshot_->totals.restarts_by_cause.emplace_back("NodeLost", 1);
     snapshot_->totals.job_hangs = 3;
+    snapshot_->totals.checkpoint_failures = 5;
+    snapshot_->totals.quarantined_by_field.emplace_back("progress.phase", 2);
+    snapshot_->totals.unkillable_ranks = 4;
   }
   std::string Collect() const {
     return Text(SnapshotMetrics([this] { return snapshot_; }, [this] { return now_; }));
@@ -82,7 +87,9 @@ TEST_F(SnapshotMetricsTest, ReportsValues) {
         "muster_jobs{state=\"queued\"} 0",
         "muster_jobs_finished_total{state=\"succeeded\",reason=\"Completed\"} 2",
         "muster_job_restarts_total{cause=\"NodeLost\"} 1", "muster_job_hangs_total 3",
-        "muster_nodes{state=\"ready\"} 1", "muster_slots 3", "muster_slots_allocated 1",
+        "muster_job_checkpoint_failures_total 5", "muster_nodes{state=\"ready\"} 1",
+        "muster_slots 3", "muster_slots_allocated 1", "muster_unkillable_ranks_total 4",
+        "muster_node_failed_launches{node=\"node-1\"} 2", "muster_nodes_cooling_down 1",
         "muster_slots_unhealthy 1", "muster_train_step{job_id=\"job-1\"} 12",
         "muster_train_loss{job_id=\"job-1\"} 0.5",
         "muster_train_accuracy_ratio{job_id=\"job-1\"} 0.75",

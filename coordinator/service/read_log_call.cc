@@ -4,6 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/grpc_status.h"
+#include "coordinator/service/log_tail_chunk.h"
 
 namespace muster::service {
 namespace {
@@ -12,13 +13,18 @@ absl::Status ShuttingDown() { return absl::UnavailableError("the coordinator is 
 
 }  // namespace
 
-ReadLogCall::ReadLogCall(const v1::ReadLogRequest& request, CoreLoop& loop, JobWatchers& watchers,
-                         LogRelay& logs)
-    : loop_(loop), watchers_(watchers), logs_(logs), request_(request) {}
+ReadLogCall::ReadLogCall(AdmittedCaller caller, const v1::ReadLogRequest& request, CoreLoop& loop,
+                         JobWatchers& watchers, LogRelay& logs)
+    : caller_(std::move(caller)),
+      loop_(loop),
+      watchers_(watchers),
+      logs_(logs),
+      request_(request) {}
 
-ReadLogCall* ReadLogCall::Start(const v1::ReadLogRequest& request, CoreLoop& loop,
-                                JobWatchers& watchers, LogRelay& logs) {
-  std::shared_ptr<ReadLogCall> call(new ReadLogCall(request, loop, watchers, logs));
+ReadLogCall* ReadLogCall::Start(AdmittedCaller caller, const v1::ReadLogRequest& request,
+                                CoreLoop& loop, JobWatchers& watchers, LogRelay& logs) {
+  std::shared_ptr<ReadLogCall> call(
+      new ReadLogCall(std::move(caller), request, loop, watchers, logs));
   {
     absl::MutexLock lock(&call->mutex_);
     call->self_ = call;
@@ -48,10 +54,33 @@ Release ReadLogCall::Locate(core::Core& core, const Time& now) {
   if (request_.generation() == 0 && job->generation() <= read_generation_) {
     return WaitForGeneration(*job);
   }
+  if (!missing_.ok()) return SendTail(core, missing_);
   const auto location =
       core.FindRank(*id, Generation(request_.generation()), Rank(request_.rank()));
+  if (AcceptsTailFor(location.status())) return SendTail(core, location.status());
   if (!location.ok()) return end(location.status());
   return [self = shared_from_this(), location = *location] { self->Transfer(location); };
+}
+
+bool ReadLogCall::AcceptsTailFor(const absl::Status& status) const {
+  return request_.accept_tail() && !Follows() &&
+         (absl::IsUnavailable(status) || absl::IsNotFound(status));
+}
+
+Release ReadLogCall::SendTail(const core::Core& core, const absl::Status& status) {
+  const absl::StatusOr<core::Core::KeptLog> kept = core.FindLogTail(
+      JobId(request_.job_id()), Generation(request_.generation()), Rank(request_.rank()));
+  if (!kept.ok()) return [self = shared_from_this(), status] { self->End(status); };
+  const std::string reason = absl::StrCat(
+      "node ", kept->node.value(), missing_.ok() ? " is not connected" : " no longer has the log");
+  return [self = shared_from_this(), chunk = LogTailChunk(request_, kept->tail, reason)]() mutable {
+    absl::MutexLock lock(&self->mutex_);
+    if (self->finished_ || self->end_status_.has_value()) return;
+    self->writing_ = std::move(chunk);
+    self->write_under_way_ = true;
+    self->end_status_ = absl::OkStatus();
+    self->StartWrite(&self->writing_);
+  };
 }
 
 Release ReadLogCall::WaitForGeneration(const v1::Job& job) {
@@ -128,16 +157,21 @@ void ReadLogCall::OnEnd(absl::Status status) {
     absl::MutexLock lock(&mutex_);
     if (finished_) return;
     transfer_.reset();
-    if (status.ok() && request_.follow() && !drained_) {
-      status = absl::UnavailableError("the node closed the log stream early");
+    if (absl::IsNotFound(status) && AcceptsTailFor(status)) {
+      missing_ = std::move(status);
+      request_.set_generation(read_generation_);
+    } else {
+      if (status.ok() && request_.follow() && !drained_) {
+        status = absl::UnavailableError("the node closed the log stream early");
+      }
+      if (!status.ok() || !Follows()) {
+        FinishLocked(std::move(status));
+        return;
+      }
+      // Continues with the next generation's log, from its beginning.
+      request_.set_offset(0);
+      request_.set_tail_lines(0);
     }
-    if (!status.ok() || !Follows()) {
-      FinishLocked(std::move(status));
-      return;
-    }
-    // Continues with the next generation's log, from its beginning.
-    request_.set_offset(0);
-    request_.set_tail_lines(0);
   }
   Find();
 }

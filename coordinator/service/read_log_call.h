@@ -6,7 +6,8 @@
 //    │ ▼        ▼
 //   wait for the next generation          with follow and generation 0, until the job ends
 //
-// No thread is blocked in any of these states.
+// A node that has lost the log, or is not connected, is replaced by the end of the log that the
+// coordinator kept, if the request accepts it. No thread is blocked in any of these states.
 #ifndef MUSTER_COORDINATOR_SERVICE_READ_LOG_CALL_H_
 #define MUSTER_COORDINATOR_SERVICE_READ_LOG_CALL_H_
 
@@ -16,6 +17,7 @@
 #include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
 #include "absl/synchronization/mutex.h"
+#include "coordinator/service/caller_limit.h"
 #include "coordinator/service/core_loop.h"
 #include "coordinator/service/job_watchers.h"
 #include "coordinator/service/log_relay.h"
@@ -31,8 +33,8 @@ class ReadLogCall final : public grpc::ServerWriteReactor<v1::LogChunk>,
                           public std::enable_shared_from_this<ReadLogCall> {
  public:
   // `request` must be valid.
-  static ReadLogCall* Start(const v1::ReadLogRequest& request, CoreLoop& loop,
-                            JobWatchers& watchers, LogRelay& logs);
+  static ReadLogCall* Start(AdmittedCaller caller, const v1::ReadLogRequest& request,
+                            CoreLoop& loop, JobWatchers& watchers, LogRelay& logs);
 
   // LogReader.
   void OnChunk(v1::LogChunk chunk) override ABSL_LOCKS_EXCLUDED(mutex_);
@@ -47,13 +49,19 @@ class ReadLogCall final : public grpc::ServerWriteReactor<v1::LogChunk>,
   void OnDone() override;
 
  private:
-  ReadLogCall(const v1::ReadLogRequest& request, CoreLoop& loop, JobWatchers& watchers,
-              LogRelay& logs);
+  ReadLogCall(AdmittedCaller caller, const v1::ReadLogRequest& request, CoreLoop& loop,
+              JobWatchers& watchers, LogRelay& logs);
   // Queries the core for the location of the log, or for the generation after `read_generation_`.
   void Find() ABSL_LOCKS_EXCLUDED(mutex_);
   Release Locate(core::Core& core, const Time& now) ABSL_LOCKS_EXCLUDED(mutex_);
   Release WaitForGeneration(const v1::Job& job) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void Transfer(const core::Core::RankLocation& location) ABSL_LOCKS_EXCLUDED(mutex_);
+  // Whether the request accepts the end of the log that the coordinator kept, instead of this
+  // error.
+  bool AcceptsTailFor(const absl::Status& status) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Answers with the end of the log, or with `status` if the coordinator has none.
+  Release SendTail(const core::Core& core, const absl::Status& status)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Ends the call when no write is in progress, and releases its transfer and watch.
   void End(absl::Status status) ABSL_LOCKS_EXCLUDED(mutex_);
   void FinishLocked(absl::Status status) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
@@ -61,6 +69,7 @@ class ReadLogCall final : public grpc::ServerWriteReactor<v1::LogChunk>,
     return request_.follow() && request_.generation() == 0;
   }
 
+  const AdmittedCaller caller_;
   CoreLoop& loop_;
   JobWatchers& watchers_;
   LogRelay& logs_;
@@ -71,6 +80,7 @@ class ReadLogCall final : public grpc::ServerWriteReactor<v1::LogChunk>,
   bool watching_ ABSL_GUARDED_BY(mutex_) = false;
   std::optional<TransferId> transfer_ ABSL_GUARDED_BY(mutex_);
   uint64_t read_generation_ ABSL_GUARDED_BY(mutex_) = 0;  // generation of the newest transfer
+  absl::Status missing_ ABSL_GUARDED_BY(mutex_);          // the node's error, if it has no such log
   v1::LogChunk writing_ ABSL_GUARDED_BY(mutex_);
   bool write_under_way_ ABSL_GUARDED_BY(mutex_) = false;
   bool drained_ ABSL_GUARDED_BY(mutex_) = false;  // the last chunk had the end marker

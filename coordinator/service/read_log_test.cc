@@ -17,7 +17,7 @@ using ::testing::HasSubstr;
 class LogReading {
  public:
   LogReading(v1::ClusterService::Stub& stub, const std::string& job, bool follow,
-             uint64_t offset = 0) {
+             uint64_t offset = 0, bool accept_tail = false) {
     context_.set_deadline(TestDeadline());
     v1::ReadLogRequest request;
     request.set_job_id(job);
@@ -25,6 +25,7 @@ class LogReading {
     request.set_rank(1);
     request.set_follow(follow);
     request.set_offset(offset);
+    request.set_accept_tail(accept_tail);
     stream_ = stub.ReadLog(&context_, request);
   }
   v1::LogChunk Next() {
@@ -86,6 +87,14 @@ class ReadLogTest : public CoordinatorFixture {
     launch_ = worker_->Next(v1::CoordinatorMessage::kLaunch).launch();
     worker_->Report(launch_, v1::STARTED);
     AwaitState(job_, v1::RUNNING);
+  }
+  void RefuseLog(uint64_t transfer, grpc::StatusCode code, const std::string& text) {
+    v1::WorkerMessage message;
+    v1::LogUnavailable& refusal = *message.mutable_log_unavailable();
+    refusal.set_transfer(transfer);
+    refusal.set_code(static_cast<int>(code));
+    refusal.set_message(text);
+    worker_->Send(message);
   }
   v1::OpenLog NextOpenLog() { return worker_->Next(v1::CoordinatorMessage::kOpenLog).open_log(); }
   void EndJob() {
@@ -234,15 +243,51 @@ TEST_F(ReadLogTest, ReturnsUnavailableForLostWorker) {
 TEST_F(ReadLogTest, ReturnsErrorOfWorker) {
   StartJob();
   LogReading reading(*cluster_, job_, /*follow=*/false);
-  v1::WorkerMessage message;
-  v1::LogUnavailable& refusal = *message.mutable_log_unavailable();
-  refusal.set_transfer(NextOpenLog().transfer());
-  refusal.set_code(static_cast<int>(grpc::StatusCode::NOT_FOUND));
-  refusal.set_message("no such log");
-  worker_->Send(message);
+  RefuseLog(NextOpenLog().transfer(), grpc::StatusCode::NOT_FOUND, "no such log");
   const grpc::Status status = reading.Finish();
   EXPECT_EQ(status.error_code(), grpc::StatusCode::NOT_FOUND);
   EXPECT_EQ(status.error_message(), "no such log");
+}
+
+TEST_F(ReadLogTest, SendsTheKeptEndOfALostLogIfAccepted) {
+  StartJob();
+  const auto read = [&](bool accept_tail, bool follow = false) {
+    return LogReading(*cluster_, job_, follow, /*offset=*/0, accept_tail);
+  };
+  // Without an end of this log, the node's error is passed on.
+  LogReading before = read(/*accept_tail=*/true);
+  RefuseLog(NextOpenLog().transfer(), grpc::StatusCode::NOT_FOUND, "no such log");
+  EXPECT_EQ(before.Finish().error_message(), "no such log");
+
+  v1::WorkerMessage message;
+  v1::LogTail& tail = *message.mutable_log_tail();
+  tail.set_job_id(job_);
+  tail.set_generation(1);
+  tail.set_rank(1);
+  tail.mutable_stdout_end()->set_offset(900);
+  tail.mutable_stdout_end()->set_data("the end\n");
+  worker_->Send(message);
+  LogReading refused = read(/*accept_tail=*/false);
+  RefuseLog(NextOpenLog().transfer(), grpc::StatusCode::NOT_FOUND, "no such log");
+  EXPECT_EQ(refused.Finish().error_code(), grpc::StatusCode::NOT_FOUND);
+  LogReading deleted = read(/*accept_tail=*/true);
+  RefuseLog(NextOpenLog().transfer(), grpc::StatusCode::NOT_FOUND, "no such log");
+  v1::LogChunk chunk = deleted.Next();
+  EXPECT_EQ(chunk.offset(), 900u);
+  EXPECT_EQ(chunk.data(), "the end\n");
+  EXPECT_EQ(chunk.generation(), 1u);
+  EXPECT_TRUE(chunk.end());
+  EXPECT_THAT(chunk.notice(), HasSubstr("node node-1 no longer has the log"));
+  EXPECT_TRUE(deleted.Finish().ok());
+
+  worker_->Cancel();
+  EXPECT_EQ(read(/*accept_tail=*/false).Finish().error_code(), grpc::StatusCode::UNAVAILABLE);
+  LogReading gone = read(/*accept_tail=*/true);
+  chunk = gone.Next();
+  EXPECT_EQ(chunk.data(), "the end\n");
+  EXPECT_THAT(chunk.notice(), HasSubstr("node node-1 is not connected"));
+  EXPECT_TRUE(gone.Finish().ok());
+  AwaitNoTransfers();
 }
 
 TEST_F(ReadLogTest, RejectsUnrequestedStreams) {

@@ -8,6 +8,7 @@
 #include "common/grpc_status.h"
 #include "common/limits.h"
 #include "common/status.h"
+#include "coordinator/service/quarantine.h"
 #include "coordinator/service/validate.h"
 
 namespace muster::service {
@@ -74,9 +75,11 @@ absl::Status SessionCall::Open() {
     return absl::InvalidArgumentError("the first message of the session is not Hello");
   }
   RETURN_IF_ERROR(ValidateHello(incoming_.hello()));
+  Corrections corrections = Quarantine(*incoming_.mutable_hello());
   ASSIGN_OR_RETURN(const SessionId id, sessions_.Add(shared_from_this()));
   const std::string node_name = incoming_.hello().node_name();
-  core::SessionOpened opened{id, std::move(*incoming_.mutable_hello()), PeerHost(peer_)};
+  core::SessionOpened opened{id, std::move(*incoming_.mutable_hello()), PeerHost(peer_),
+                             std::move(corrections)};
   incoming_.Clear();
   // Holds the lock, so that neither the next message nor the end of the session can reach the core
   // first.
@@ -92,20 +95,16 @@ absl::Status SessionCall::Open() {
 }
 
 absl::Status SessionCall::Forward(SessionId id) {
-  RETURN_IF_ERROR(ValidateWorkerMessage(incoming_));
+  Quarantined quarantined = Quarantine(incoming_);
+  if (quarantined.refusal.has_value()) Send(*std::move(quarantined.refusal));
   if (incoming_.has_log_unavailable()) {
     const v1::LogUnavailable& report = incoming_.log_unavailable();
     logs_.Unavailable(id, TransferId(report.transfer()), StatusIn(report));
-    ReadOn();
-    return absl::OkStatus();
-  }
-  if (incoming_.has_transfer_unavailable()) {
+  } else if (incoming_.has_transfer_unavailable()) {
     const v1::TransferUnavailable& report = incoming_.transfer_unavailable();
     transfers_.Unavailable(id, TransferId(report.transfer()), StatusIn(report));
-    ReadOn();
-    return absl::OkStatus();
   }
-  core::SessionMessage message{id, std::move(incoming_)};
+  core::SessionMessage message{id, std::move(incoming_), std::move(quarantined.corrections)};
   incoming_.Clear();
   if (!loop_.Push(std::move(message), [self = shared_from_this()] { self->ReadOn(); })) {
     return absl::UnavailableError("the coordinator is shutting down");

@@ -76,6 +76,7 @@ void SnapshotPublisher::Publish(core::Core& core, const Time& now) {
     return FromProto(a->submit_time()) > FromProto(b->submit_time());
   });
   snapshot->waits = core.ListWaits();
+  snapshot->store = core.store();
   snapshot->totals = core.TakeStats();
   on_stats_(snapshot->totals);
   absl::MutexLock lock(&mutex_);

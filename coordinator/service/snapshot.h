@@ -29,6 +29,7 @@ struct Snapshot {
   // failures.
   std::vector<std::shared_ptr<const v1::Job>> jobs;
   std::vector<core::LiveWait> waits;
+  core::StoreIdentity store;
   // Totals only; samples go to the publisher's `on_stats`.
   core::Stats totals;
 };

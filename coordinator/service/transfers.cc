@@ -12,8 +12,9 @@ absl::StatusOr<TransferId> TransferTable<Output>::Open(
   absl::MutexLock lock(&mutex_);
   if (shut_down_) return absl::UnavailableError("the coordinator is shutting down");
   if (transfers_.size() >= limits::kTransfers) {
-    return absl::ResourceExhaustedError(
-        absl::StrCat(limits::kTransfers, " transfers are in progress, the limit"));
+    return absl::ResourceExhaustedError(absl::StrCat(limits::kTransfers,
+                                                     " transfers are in progress, the limit of the "
+                                                     "coordinator; try again later"));
   }
   TransferId id;
   do {

@@ -3,6 +3,7 @@
 
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "common/limits.h"
 #include "coordinator/service/coordinator_fixture.h"
@@ -301,6 +302,30 @@ TEST_F(TransfersTest, CopyEndsWithTheWorkersError) {
   const grpc::Status status = reader->Finish();
   EXPECT_EQ(status.error_code(), grpc::StatusCode::NOT_FOUND);
   EXPECT_EQ(status.error_message(), "node node-1: missing");
+}
+
+TEST_F(TransfersTest, LimitsExecsAndCopiesPerCaller) {
+  StartJob();
+  std::vector<std::unique_ptr<ExecClient>> execs;
+  for (size_t i = 0; i < limits::kTransfersPerCaller; ++i) {
+    execs.push_back(std::make_unique<ExecClient>(*cluster_, Start("hello")));
+    NextOpenExec();
+  }
+  const grpc::Status refused = ExecClient(*cluster_, Start("hello")).Finish();
+  EXPECT_EQ(refused.error_code(), grpc::StatusCode::RESOURCE_EXHAUSTED);
+  EXPECT_THAT(refused.error_message(), HasSubstr("has 64 open execs, the limit for one caller"));
+  // Copies are counted apart.
+  std::vector<std::unique_ptr<grpc::ClientContext>> contexts;
+  std::vector<std::unique_ptr<grpc::ClientReader<v1::ArchiveChunk>>> copies;
+  for (size_t i = 0; i <= limits::kTransfersPerCaller; ++i) {
+    contexts.push_back(std::make_unique<grpc::ClientContext>());
+    copies.push_back(ReadFiles(*contexts.back(), "out"));
+    if (i < limits::kTransfersPerCaller) worker_->Next(v1::CoordinatorMessage::kOpenFiles);
+  }
+  EXPECT_THAT(copies.back()->Finish().error_message(), HasSubstr("64 open copies of files"));
+  for (const auto& exec : execs) exec->Cancel();
+  for (const auto& context : contexts) context->TryCancel();
+  AwaitNoTransfers();
 }
 
 TEST_F(TransfersTest, ShutdownEndsTransfers) {

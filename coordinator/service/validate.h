@@ -12,9 +12,10 @@
 
 namespace muster::service {
 
-// Errors: INVALID_ARGUMENT without a version, FAILED_PRECONDITION for a version other than this
-// build's. `who` names the caller in the message.
-absl::Status CheckProtocolVersion(uint32_t version, absl::string_view who);
+// Checks that this build and a peer that speaks `oldest` to `newest` (0: only `oldest`) have a
+// common protocol version. `who` names the peer in the message. Errors: INVALID_ARGUMENT without a
+// version, FAILED_PRECONDITION.
+absl::Status CheckProtocolVersion(uint32_t oldest, uint32_t newest, absl::string_view who);
 
 // Checks a submission, except for its protocol version and the contents of its spec.
 absl::Status ValidateSubmit(const v1::SubmitJobRequest& request);
@@ -39,12 +40,9 @@ absl::Status ValidateExecOutput(const v1::ExecOutput& output);
 
 absl::Status ValidateReadFiles(const v1::ReadFilesRequest& request);
 
-// Checks the first message of a session. Errors: FAILED_PRECONDITION for another protocol version,
-// otherwise INVALID_ARGUMENT.
+// Checks what identifies the worker in the first message of a session; see quarantine.h for the
+// rest. Errors: FAILED_PRECONDITION for another protocol version, otherwise INVALID_ARGUMENT.
 absl::Status ValidateHello(const v1::Hello& hello);
-
-// Checks a later message of a session. Errors: INVALID_ARGUMENT, also for a second Hello.
-absl::Status ValidateWorkerMessage(const v1::WorkerMessage& message);
 
 // The IP address in grpc::ServerContext::peer(), e.g. "ipv4:127.0.0.1:4711"; empty for other kinds
 // of peer.

@@ -6,8 +6,9 @@
 
 namespace muster::service {
 
-WatchJobCall* WatchJobCall::Start(std::string job, CoreLoop& loop, JobWatchers& watchers) {
-  std::shared_ptr<WatchJobCall> call(new WatchJobCall(watchers));
+WatchJobCall* WatchJobCall::Start(AdmittedCaller caller, std::string job, CoreLoop& loop,
+                                  JobWatchers& watchers) {
+  std::shared_ptr<WatchJobCall> call(new WatchJobCall(std::move(caller), watchers));
   {
     absl::MutexLock lock(&call->mutex_);
     call->self_ = call;

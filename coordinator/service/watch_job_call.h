@@ -4,10 +4,12 @@
 
 #include <memory>
 #include <string>
+#include <utility>
 
 #include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
 #include "absl/synchronization/mutex.h"
+#include "coordinator/service/caller_limit.h"
 #include "coordinator/service/core_loop.h"
 #include "coordinator/service/job_watchers.h"
 #include "grpcpp/grpcpp.h"
@@ -21,7 +23,8 @@ class WatchJobCall final : public grpc::ServerWriteReactor<v1::Job>,
                            public std::enable_shared_from_this<WatchJobCall> {
  public:
   // `job` is an id or a unique prefix.
-  static WatchJobCall* Start(std::string job, CoreLoop& loop, JobWatchers& watchers);
+  static WatchJobCall* Start(AdmittedCaller caller, std::string job, CoreLoop& loop,
+                             JobWatchers& watchers);
 
   void OnJob(std::shared_ptr<const v1::Job> job) override ABSL_LOCKS_EXCLUDED(mutex_);
   void OnShutdown() override;
@@ -31,12 +34,14 @@ class WatchJobCall final : public grpc::ServerWriteReactor<v1::Job>,
   void OnDone() override;
 
  private:
-  explicit WatchJobCall(JobWatchers& watchers) : watchers_(watchers) {}
+  WatchJobCall(AdmittedCaller caller, JobWatchers& watchers)
+      : caller_(std::move(caller)), watchers_(watchers) {}
   Release Watch(const std::string& name, core::Core& core, const Time& now);
   void End(absl::Status status) ABSL_LOCKS_EXCLUDED(mutex_);
   // Writes the newest job, or finishes the call, unless a write is in progress.
   void Proceed() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
+  const AdmittedCaller caller_;
   JobWatchers& watchers_;
 
   absl::Mutex mutex_;

@@ -47,6 +47,16 @@ IMPURE = re.compile(
     r"common/now\.h)"
 )
 
+# Ranks measure timeouts on the steady clock (common/deadline.h): setting the wall clock must not end a collective. The
+# timed waits of absl::Mutex and absl::CondVar end by the wall clock, too.
+WALL_CLOCK = re.compile(r"absl::Now\b|system_clock|CLOCK_REALTIME|\b(?:Await|Wait)WithDeadline\(|\bAwaitWithTimeout\(")
+STEADY_FOLDERS = ("collectives", "process_group", "trainer")
+MAY_READ_WALL_CLOCK = {
+    "trainer/tensorboard/tensorboard.h": "times of events",
+    "trainer/data/folder_index.cc": "compared with modification times of files",
+    "trainer/rank/control_plane.cc": "intervals of reports for people",
+}
+
 
 def is_test(path):
     return bool(re.search(r"(_test|_bench)\.\w+$", path.name)) or path.stem == "testing" or "testing" in path.parts
@@ -74,6 +84,19 @@ def violations(root):
     return found
 
 
+def wall_clock_uses(root):
+    """Lines `FILE uses NAME` for all uses of the wall clock by ranks under `root`."""
+    found = []
+    for path in sorted(root.rglob("*")):
+        file = path.relative_to(root)
+        skipped = file.parts[0] not in STEADY_FOLDERS or path.suffix not in SOURCES or is_test(file)
+        if skipped or str(file) in MAY_READ_WALL_CLOCK:
+            continue
+        code = re.sub(r"//.*", "", path.read_text(encoding="utf-8", errors="replace"))
+        found.extend(f"{file} uses {use}" for use in WALL_CLOCK.findall(code))
+    return found
+
+
 def reason_against(file, folder, kind, header):
     target = header.split("/")[0]
     if kind == '"' and "/" in header and target in FOLDERS and target != folder and target not in ALLOWED[folder]:
@@ -97,6 +120,21 @@ class ArchitectureTest(unittest.TestCase):
         for folder in ALLOWED:
             self.assertTrue((root / folder).is_dir(), f"there is no {folder}/")
         self.assertEqual(violations(root), [])
+
+    def test_ranks_measure_timeouts_on_steady_clock(self):
+        root = pathlib.Path(__file__).resolve().parents[2]
+        for file in MAY_READ_WALL_CLOCK:
+            self.assertRegex((root / file).read_text(encoding="utf-8"), WALL_CLOCK)
+        self.assertEqual(wall_clock_uses(root), [])
+
+    def test_reports_use_of_wall_clock(self):
+        with tempfile.TemporaryDirectory(prefix="muster-architecture.") as folder:
+            root = pathlib.Path(folder)
+            (root / "collectives").mkdir()
+            (root / "collectives/a.cc").write_text("x = absl::Now() + t;\nm.AwaitWithTimeout(c, t);  // absl::Now\n")
+            (root / "collectives/a_test.cc").write_text("absl::Now()")
+            self.assertEqual(wall_clock_uses(root),
+                             ["collectives/a.cc uses absl::Now", "collectives/a.cc uses AwaitWithTimeout("])
 
     def test_reports_forbidden_includes(self):
         cases = {

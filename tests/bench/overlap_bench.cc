@@ -36,6 +36,7 @@
 #include "collectives/factory.h"
 #include "collectives/testing.h"
 #include "collectives/token_bucket.h"
+#include "common/now.h"
 #include "common/status.h"
 #include "kernels/aligned_floats.h"
 #include "nlohmann/json.hpp"
@@ -214,7 +215,7 @@ absl::StatusOr<double> Rank::Largest(double value) {
 }
 
 void Rank::Limit(const Configuration& configuration) {
-  limit_->SetRate(configuration.network == "limited" ? rate_ : 0, absl::Now());
+  limit_->SetRate(configuration.network == "limited" ? rate_ : 0, SteadyNow());
 }
 
 absl::Status Rank::Step(Configuration& configuration, bool communicate, Times& times) {

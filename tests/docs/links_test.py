@@ -8,7 +8,7 @@ import tempfile
 import unittest
 import urllib.parse
 
-from tests.docs.page import blocks
+from tests.support.page import blocks
 from tests.support.daemon import ROOT
 
 _INLINE = re.compile(r"!?\[(?:[^\[\]]|\[[^\]]*\])*\]\(\s*<?([^)<>\s]+)>?(?:\s+\"[^\"]*\")?\s*\)")

@@ -148,7 +148,7 @@ class BadInputTest(unittest.TestCase):
     def test_corrupt_checkpoints(self):
         """Training resumes from the newest valid checkpoint, and the log names the corrupt ones."""
         self.checkpointed("first", 80)
-        steps = {step: self.directory / f"step-{step:08}" for step in (20, 40, 60, 80)}
+        steps = {step: self.directory / f"step-{step:08}.g1" for step in (20, 40, 60, 80)}
         with open(steps[80] / "model.safetensors", "r+b") as model:  # one bit, far from the header
             model.seek(-1000, os.SEEK_END)
             byte = model.read(1)
@@ -158,33 +158,40 @@ class BadInputTest(unittest.TestCase):
         resumed, logs = self.checkpointed("second", 100, resume_from=str(self.directory))
         self.assertEqual(resumed, 40)
         for step in (80, 60):
-            self.assertRegex(logs, f"skipping invalid checkpoint, falling back to the previous one: .*step-{step:08}")
+            self.assertRegex(logs, f"skipping invalid checkpoint: .*step-{step:08}.g1")
         self.assertIn(f"resumed from {steps[40]}", logs)
 
     def test_no_valid_checkpoint(self):
         self.checkpointed("first", 40)
-        (self.directory / "step-00000040/state.json").write_text("{}")
-        (self.directory / "step-00000020/model.safetensors").unlink()
+        (self.directory / "step-00000040.g1/state.json").write_text("{}")
+        (self.directory / "step-00000020.g1/model.safetensors").unlink()
         job = self.check_fails(self.checkpointed_spec("second", 60, resume_from=str(self.directory)), NO_INPUT,
                                f"no rank found a valid checkpoint in {self.directory}")
         logs = self.cluster.muster("logs", job["job_id"]).stdout
-        self.assertRegex(logs, "skipping invalid checkpoint, falling back to the previous one: .*step-00000040")
-        self.assertRegex(logs, "skipping invalid checkpoint, no earlier one exists: .*step-00000020")
+        self.assertRegex(logs, "skipping checkpoint without a valid state.*step-00000040.g1")
+        self.assertRegex(logs, "skipping invalid checkpoint: .*step-00000020.g1")
 
     # ---- jobs that do not fit
 
     def test_job_larger_than_cluster(self):
         for shape, expected in (
                 ({"nodes": 3}, "needs 3 nodes with 1 free slot; 2 available; "
-                               "the cluster has 2 nodes of that size; at least 1 more must join"),
+                               "the cluster has 2 usable nodes of that size, 1 too few"),
                 ({"ranks": 2}, "needs 1 node with 2 free slots; 0 available; "
-                               "the cluster has 0 nodes of that size; at least 1 more must join")):
-            job = self.cluster.submit(command_spec("large", "/bin/true", **shape))
+                               "the cluster has 0 usable nodes of that size, 1 too few")):
+            spec = self.cluster.write_spec(command_spec("large", "/bin/true", **shape))
+            submitted = self.cluster.muster("submit", spec, "-o", "name")
+            job = submitted.stdout.strip()
             self.addCleanup(self.cluster.muster, "cancel", job)
+            self.assertIn(f"warning: {job} does not fit on the cluster: needs", submitted.stderr)
+            self.assertIn("QUEUED,UNPLACEABLE", self.cluster.muster("list").stdout)
+            behind = self.cluster.submit(command_spec("behind", "/bin/true"))
+            self.assertEqual(self.cluster.wait(behind)["state"], "SUCCEEDED")
             queued = self.cluster.get(job)
             self.assertEqual((queued["state"], queued["reason"]), ("QUEUED", "WaitingForResources"))
             self.assertIn(expected, self.cluster.muster("describe", job).stdout)
-            self.assertIn(expected, self.cluster.muster("why", job).stdout)
+            lacks = expected.replace(expected.split("; ")[1] + "; ", "")
+            self.assertIn(f"does not fit on the cluster: {lacks}.", self.cluster.muster("why", job).stdout)
             self.cluster.muster("cancel", job)
             self.assertEqual(self.cluster.get(job)["state"], "CANCELLED")
 

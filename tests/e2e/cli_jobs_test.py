@@ -1,6 +1,7 @@
 """Commands that queue, follow, explain and end jobs, from a user's perspective."""
 
 import json
+import os
 import signal
 import subprocess
 import time
@@ -39,6 +40,13 @@ class CliJobsTest(unittest.TestCase):
         self.assertEqual(spec["failure_timeout"], "30s")  # defaults are filled in
         names = self.cluster.muster("list", "-a", "-o", "name").stdout
         self.assertNotIn("other", names)  # nothing was queued
+        # The file may follow the options.
+        file = self.cluster.write_spec(training_spec("changed"))
+        for option in (["--set", "train.seed=2"], ["-e", "A=1"], ["--env-file", os.devnull]):
+            self.assertEqual(self.cluster.muster("submit", "--dry-run", "-o", "name", *option, file).stdout, "changed\n")
+        result = self.cluster.muster("submit", "--files", "conf", file, check=False)
+        self.assertEqual(result.returncode, 2)
+        self.assertIn("FILE before --files", result.stderr)
 
     def test_flags_of_torchrun_and_slurm(self):
         spec = json.loads(self.cluster.muster("submit", "--dry-run", "-o", "json", "--restarts", "2", "--time", "2h",
@@ -216,6 +224,9 @@ class CliJobsTest(unittest.TestCase):
         run = self.cluster.muster("run", "--set", "restart.max=0", "--", "/bin/sh", "-c", script, check=False)
         self.assertEqual((run.stdout + run.stderr).count("unlucky-mark"), 1, run.stderr)
         job = self.cluster.muster("list", "-a", "-o", "name").stdout.split()[0]
+        no_data = training_spec("no-data", dataset={"name": "fashion_mnist", "path": "/no/such-data"})
+        run = self.cluster.muster("run", self.cluster.write_spec(no_data), check=False)
+        self.assertEqual(run.stderr.count("neither /no/such-data"), 1, run.stderr)
 
         def assert_once():
             text = self.cluster.muster("describe", job, "--events").stdout

@@ -101,7 +101,7 @@ class LocalTest(unittest.TestCase):
         folder, results = self.run_in_folder("some", (training,), writes, ("--", "/bin/true"))
         (job, err), (command, _), _ = results
         checkpoints = folder / "muster-checkpoints"
-        path = checkpoints / job["job_id"] / "step-00000005"
+        path = checkpoints / job["job_id"] / "step-00000005.g1"
         self.assertEqual(job["summary"]["checkpoint"], str(path))
         self.assertIn(f"\ncheckpoint: {path}\n", err)
         self.assertNotIn("warning", err)
@@ -117,7 +117,10 @@ class LocalTest(unittest.TestCase):
                 for i in range(1, 5)]
         for i, run in enumerate(runs, 1):
             out, err = run.communicate(timeout=120)
-            self.assertEqual((run.returncode, set(out.splitlines())), (i, {f"0| {i}", f"1| {i}"}), err)
+            self.assertEqual(run.returncode, i, err)
+            lines = set(out.splitlines())
+            # The rank that fails second may be stopped before it prints.
+            self.assertTrue(lines and lines <= {f"0| {i}", f"1| {i}"}, out + err)
 
     def test_signal_cancels_job(self):
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):

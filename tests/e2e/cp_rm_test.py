@@ -4,7 +4,7 @@ import json
 import unittest
 import urllib.request
 
-from tests.support.cluster import Cluster, shell_spec, wait_until
+from tests.support.cluster import Cluster, shell_spec, training_spec, wait_until
 from tests.support.users import UsersCluster
 
 
@@ -35,7 +35,7 @@ class CopyTest(unittest.TestCase):
             self.assertEqual((here / "copy" / "deep" / "x").read_text(), "x")
             self.assertEqual(self.copy(cluster, f"{job}:out/model.pt", "-").stdout, "0-weights")
             absolute = (f"{job}:{work}/out/model.pt", here / "absolute")
-            self.assertEqual(self.copy(cluster, *absolute).returncode, 77)  # of another rank
+            self.assertEqual(self.copy(cluster, *absolute).returncode, 1)  # of another rank
             self.assertEqual(self.copy(cluster, *absolute, "--rank", "1").returncode, 0)
             # The rest of what the rank wrote; a link leads outside but is not followed.
             self.assertEqual(self.copy(cluster, f"{job}:.", here, "--rank", "1").stdout, f"{here}/rank-0001\n")
@@ -53,8 +53,9 @@ class CopyTest(unittest.TestCase):
             cluster.wait(job)
             for path in ("/etc/hostname", "../../../../../../../../../../etc/hostname", "escape"):
                 result = self.copy(cluster, f"{job}:{path}", cluster.directory / "stolen")
-                self.assertEqual(result.returncode, 77, result.stderr)
-                self.assertRegex(result.stderr, r"node node-1: /etc/hostname is outside of .*/work/rank-0000")
+                self.assertEqual(result.returncode, 1, result.stderr)
+                self.assertRegex(result.stderr, r"node node-1: /etc/hostname is outside of \S+/work/rank-0000 and "
+                                                rf"\S+/{job}/checkpoint\n$")
             missing = self.copy(cluster, f"{job}:out/none", cluster.directory / "none")
             self.assertEqual(missing.returncode, 1)
             self.assertRegex(missing.stderr, r"node node-1: \S+/rank-0000/out/none: No such file or directory")
@@ -125,6 +126,19 @@ class RemoveTest(unittest.TestCase):
             wrong = cluster.muster("rerun", job, "--set", "resources.nodes=0", check=False)
             self.assertEqual(wrong.returncode, 78, wrong.stderr)
             self.assertEqual(cluster.muster("rerun", "no-job", check=False).returncode, 1)
+
+    def test_rerun_continues_from_named_checkpoints(self):
+        with Cluster(nodes=1) as cluster:
+            job = cluster.submit(training_spec("first", max_steps=10,
+                                               checkpoint={"dir": str(cluster.directory / "{node}" / "checkpoints")}))
+            cluster.wait(job)
+            again = cluster.muster("rerun", job, "--set", "train.max_steps=20", "-o", "name").stdout.strip()
+            summary = cluster.wait(again)["summary"]
+            self.assertEqual((summary["resumed_from_step"], summary["resumed_job_id"]), (10, job))
+            self.assertEqual(summary["steps"], 20)
+            other = cluster.muster("rerun", again, "--set", f"train.checkpoint.dir={cluster.directory / 'other'}",
+                                   "-o", "name").stdout.strip()
+            self.assertEqual(cluster.wait(other)["summary"]["resumed_from_step"], 0)
 
     def test_removes_disconnected_nodes(self):
         with Cluster(nodes=2, slots=2, coordinator_flags=["--lease=3s"]) as cluster:

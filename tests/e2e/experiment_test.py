@@ -106,6 +106,49 @@ class TrainTest(Case):
             self.assertEqual(len(self.jobs(cluster)), 7)
 
 
+class FilesTest(Case):
+    def test_uploads_files_and_tabulates_progress(self):
+        base = {"command": ["/bin/sh", "run.sh"], "files": ["run.sh", "conf"]}
+        value = experiment(base, {"rate": {"field": "env.RATE", "values": ["1", "2"]}})
+        with Cluster(nodes=1) as cluster:
+            (cluster.directory / "conf").mkdir()
+            (cluster.directory / "conf/name").write_text("loss")
+            script = cluster.directory / "run.sh"
+            script.write_text('echo "step=3 $(cat conf/name)=0.$RATE" >> $MUSTER_PROGRESS\n')
+            result = self.run_it(cluster, value)
+            self.assertEqual(result.stderr.count("uploading 2 files"), 1, result.stderr)
+            self.assertRegex(result.stdout, r"(?m)^RATE +STATE +DEVICES +JOB TIME +LOSS +STEPS")
+            self.assertRegex(result.stdout, r"(?m)^2 +succeeded +1 .* 0\.2 +3$")
+            self.assertIn("0 jobs to run", self.run_it(cluster, value).stderr)
+            script.write_text(script.read_text() + "exit 3\n")
+            self.assertIn("2 jobs to run", self.run_it(cluster, value, status=1).stderr)
+
+
+class ParallelTest(Case):
+    def test_runs_cells_at_the_same_time(self):
+        """Each cell waits for the other one."""
+        meet = "touch {mine}; until [ -e {other} ]; do sleep 0.05; done"
+        with Cluster(nodes=1, slots=2) as cluster:
+            paths = [cluster.directory / name for name in ("left", "right")]
+            value = experiment(shell("true"), scripts(
+                left=meet.format(mine=paths[0], other=paths[1]), right=meet.format(mine=paths[1], other=paths[0]),
+                bad="exit 7"))
+            self.run_it(cluster, value, "--parallel", "2", status=1)
+            self.assertEqual(self.states(cluster), ["succeeded", "succeeded", "failed"])
+
+    def test_interrupt_cancels_all_running_jobs(self):
+        value = experiment(shell("true"), scripts(one="sleep 1000", two="exec sleep 1000", three="true"))
+        with Cluster(nodes=1, slots=2) as cluster:
+            process = cluster.popen(*self.arguments(cluster, value, "--parallel", "2"))
+            wait_until(lambda: [cluster.get(job)["state"] for job in self.jobs(cluster)] == ["RUNNING"] * 2, 20,
+                       "two jobs run")
+            process.send_signal(signal.SIGINT)
+            _, err = process.communicate(timeout=30)
+            self.assertEqual(process.returncode, 130, err)
+            self.assertIn("cancelling the running jobs", err)
+            self.assertEqual([cluster.get(job)["state"] for job in self.jobs(cluster)], ["CANCELLED"] * 2)
+
+
 class FailureTest(Case):
     def test_reports_failed_cell_and_runs_others(self):
         value = experiment(shell("true"), scripts(good="true", bad="echo no such luck >&2; exit 7", last="exit 0"),

@@ -57,6 +57,8 @@ class GpuTrainTest(unittest.TestCase):
         with Cluster() as cluster:
             programs = copied(cluster.directory / "programs", ("muster-rank", binary("trainer/muster-rank")),
                               ("libmuster-cuda.so", binary("kernels/cuda/testing/libmuster-cuda-on-host.so")))
+            libraries = copied(cluster.directory / "nvidia",
+                               ("libnccl.so.2", binary("collectives/nccl/testing/libfake_nccl.so")))
             for name, driver, variables in (("a", "580.65.06", {"NCCL_ALGO": "Ring"}), ("b", "570.86.10", {})):
                 machine = cluster.directory / f"machine-{name}"
                 machine.mkdir()
@@ -65,7 +67,8 @@ class GpuTrainTest(unittest.TestCase):
                 gpus.more = [f"driver {driver}"]
                 gpus.save()
                 cluster.start_worker(name, 1, [*gpus.flags(), f"--rank-binary={programs}/muster-rank"],
-                                     env=dict(gpus.environment(cluster.environment()), **variables))
+                                     env=dict(gpus.environment(cluster.environment()), **variables,
+                                              MUSTER_CUDA_LIBRARY_PATH=str(libraries)))
             cluster.wait_for_nodes(2)
             folder = cluster.directory / "images"
             make_images(folder)

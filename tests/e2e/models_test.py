@@ -86,8 +86,8 @@ class ResumeTest(unittest.TestCase):
         self.assertGreaterEqual(int(killed["summary"]["resumed_from_step"]), 50)
         self.assertEqual(killed["summary"]["weights_digest"], whole["summary"]["weights_digest"])
         for file in ("model.safetensors", "optimizer.safetensors", "ema.safetensors"):
-            digests = [hashlib.sha256((cluster.directory / name / "step-00000400" / file).read_bytes()).hexdigest()
-                       for name in ("whole", "killed")]
+            digests = [hashlib.sha256((cluster.directory / name / folder / file).read_bytes()).hexdigest()
+                       for name, folder in (("whole", "step-00000400.g1"), ("killed", "step-00000400.g2"))]
             self.assertEqual(digests[0], digests[1], file)
 
 

@@ -91,9 +91,12 @@ class PipelineTest(unittest.TestCase):
     def test_checkpoints_contain_whole_model(self):
         """Training resumes with another strategy from a pipeline's checkpoint, and vice versa."""
         with Cluster(nodes=1, slots=4) as cluster:
-            ways = {"pipeline": pipeline(2, micro_batches=4), "one rank": {}, "replicas": pipeline(2, replicas=2)}
+            sharded = {"strategy": {"name": "ddp", "shard_optimizer": True}, "resources": {"ranks_per_node": 3}}
+            ways = {"pipeline": pipeline(2, micro_batches=4), "one rank": {}, "replicas": pipeline(2, replicas=2),
+                    "sharded": sharded}
             whole = self.train(cluster, **PLAIN, max_steps=20, ema={"decay": 0.9})
-            for first, second in (("pipeline", "one rank"), ("one rank", "pipeline"), ("replicas", "pipeline")):
+            for first, second in (("pipeline", "sharded"), ("sharded", "one rank"), ("one rank", "pipeline"),
+                                  ("replicas", "pipeline")):
                 directory = cluster.directory / f"{first} {second}"
                 train = {**PLAIN, "ema": {"decay": 0.9}}
                 self.train(cluster, **train, max_steps=10, checkpoint={"dir": str(directory)}, **ways[first])
@@ -104,13 +107,16 @@ class PipelineTest(unittest.TestCase):
                 worst = max(abs(a - b) for a, b in zip(resumed["losses"], whole["losses"][10:]))
                 self.assertLess(worst, 1e-4, what)
                 self.assertAlmostEqual(resumed["test_accuracy"], whole["test_accuracy"], places=2)
-            # Initialization from weights only.
-            model = directory / "step-00000010" / "model.safetensors"
-            start = self.train(cluster, **PLAIN, max_steps=2, init_from=str(model), **ways["replicas"])
-            alone = self.train(cluster, **PLAIN, max_steps=2, init_from=str(model))
+            # Initialization from weights only, which two stages have written.
+            folder = directory / "step-00000010.g1"
+            self.assertEqual([file.name for file in sorted(folder.glob("model*"))],
+                             ["model-00001-of-00002.safetensors", "model-00002-of-00002.safetensors",
+                              "model.safetensors.index.json"])
+            start = self.train(cluster, **PLAIN, max_steps=2, init_from=str(folder), **ways["replicas"])
+            alone = self.train(cluster, **PLAIN, max_steps=2, init_from=str(folder / "model.safetensors.index.json"))
             self.assert_same_curve(start, alone, 1e-5, "init_from")
             damaged = cluster.directory / "damaged.safetensors"
-            damaged.write_bytes(model.read_bytes()[:1000])
+            damaged.write_bytes((folder / "model-00001-of-00002.safetensors").read_bytes()[:1000])
             failed = cluster.run(spec(**PLAIN, max_steps=2, init_from=str(damaged), **ways["pipeline"]), check=False)
             self.assertEqual(failed["first_failure"]["exit"]["exit_code"], 66)
             self.assertIn("damaged.safetensors", failed["first_failure"]["message"])

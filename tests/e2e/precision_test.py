@@ -104,7 +104,7 @@ class PrecisionTest(unittest.TestCase):
         spec = training_spec("first", max_steps=12, precision="O2", mixed_precision=FLOAT16_TOO_LARGE,
                              checkpoint={"dir": str(directory)})
         first = self.cluster.run(spec)["summary"]
-        state = json.loads((directory / "step-00000012" / "state.json").read_text())
+        state = json.loads((directory / "step-00000012.g1" / "state.json").read_text())
         self.assertEqual(state["loss_scale"]["scale"], first["loss_scale"])
         self.assertEqual(state["loss_scale"]["skipped_steps"], int(first["skipped_steps"]))
 

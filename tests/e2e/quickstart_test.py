@@ -8,8 +8,8 @@ import subprocess
 import time
 import unittest
 
-from tests.docs.page import blocks
-from tests.docs.transcript import difference
+from tests.support.page import blocks
+from tests.support.transcript import difference
 from tests.support.cluster import ROOT
 
 FIRST_LINE = "coordinator: listening"

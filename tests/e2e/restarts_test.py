@@ -45,7 +45,7 @@ class RestartsTest(unittest.TestCase):
 
 class LostNodeTest(unittest.TestCase):
     def test_lost_node_uses_up_no_restart(self):
-        with Cluster(coordinator_flags=["--lease=3s"]) as cluster:
+        with Cluster(coordinator_flags=["--lease=3s", "--job-lease=3s"]) as cluster:
             cluster.start_worker("node-1")
             job = cluster.submit(shell_spec("moves", "[ $MUSTER_NODE_NAME = node-2 ] || exec sleep 600",
                                             failure_timeout="1s"))

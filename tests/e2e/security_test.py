@@ -35,6 +35,18 @@ class Certificates:
         self.expired = show(ours, "expired", "127.0.0.1", days=-1)
         self.client = show(ours, "client")
         self.foreign_client = show(theirs, "client")
+        self.foreign_server = show(theirs, "coordinator", "127.0.0.1")
+
+
+def install(directory, flags):
+    """Copies the files of these flags to `directory`/ca, cert and key. Each is written to a temporary file and renamed,
+    the key last, so that no program reads a partial file."""
+    for flag in flags:
+        name, source = flag.split("=")
+        beside = pathlib.Path(directory) / "new"
+        beside.write_bytes(pathlib.Path(source).read_bytes())
+        beside.chmod(0o600)
+        beside.rename(f"{directory}/{name[6:]}")
 
 
 class TlsCluster(Cluster):
@@ -232,26 +244,47 @@ class SecurityTest(unittest.TestCase):
         """The coordinator reloads new files without a restart, valid or expired; clients report the problem."""
         own = self.certificates
         with tempfile.TemporaryDirectory(prefix="muster-tls.") as directory:
-            def put(flags):
-                # Written to temporary files and renamed, the key last, so that the coordinator
-                # never reads a partial file.
-                for flag in flags:
-                    name, source = flag.split("=")
-                    beside = pathlib.Path(directory) / "new"
-                    beside.write_bytes(pathlib.Path(source).read_bytes())
-                    beside.chmod(0o600)
-                    beside.rename(f"{directory}/{name[6:]}")
-
-            put(own.server)
+            install(directory, own.server)
             with TlsCluster([f"--tls-cert={directory}/cert", f"--tls-key={directory}/key"], [own.ca]) as cluster:
                 cluster.muster("list")
-                put(own.expired)
+                install(directory, own.expired)
                 line = wait_until(lambda: (r := cluster.muster("list", check=False)).returncode and r, 40,
                                   "the expired certificate in use")
                 self.assertEqual(line.returncode, NOT_ALLOWED, line.stderr)
                 self.assertRegex(line.stderr, r"certificate of the coordinator at \S+ expired on \d{4}-")
-                put(own.server)
+                install(directory, own.server)
                 wait_until(lambda: cluster.muster("list", check=False).returncode == 0, 40, "the new one in use")
+
+    def test_logs_execs_and_copies_after_all_certificates_were_replaced(self):
+        """A worker uses the new files for every connection, also for those that it opened with the old ones."""
+        own = self.certificates
+        with tempfile.TemporaryDirectory(prefix="muster-tls.") as directory:
+            server, client = pathlib.Path(directory) / "server", pathlib.Path(directory) / "client"
+            server.mkdir()
+            client.mkdir()
+
+            def flags(folder):
+                return [f"--tls-ca={folder}/ca", f"--tls-cert={folder}/cert", f"--tls-key={folder}/key"]
+
+            install(server, [own.ca, *own.server])
+            install(client, [own.ca, *own.client])
+            with TlsCluster(flags(server), flags(client), nodes=1) as cluster:
+                job = cluster.submit(shell_spec("waits", "echo written; echo data > file; sleep 600"))
+
+                def check():
+                    wait_until(lambda: "written" in cluster.muster("logs", job, timeout=30).stdout, 30, "the log")
+                    self.assertEqual(cluster.muster("exec", job, "--", "echo", "hello", timeout=30).stdout, "hello\n")
+                    self.assertEqual(cluster.muster("cp", f"{job}:file", "-", timeout=30).stdout, "data\n")
+
+                cluster.wait_for_state(job, "RUNNING")
+                check()
+                install(server, [own.other_ca, *own.foreign_server])
+                install(client, [own.other_ca, *own.foreign_client])
+                cluster.coordinator.kill()
+                cluster.start_coordinator()
+                cluster.wait_for_nodes(1)
+                check()
+                cluster.muster("cancel", job, "--grace", "0s")
 
     def test_plaintext_and_unreachable_coordinator(self):
         own = self.certificates

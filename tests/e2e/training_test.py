@@ -41,7 +41,7 @@ class TrainingTest(unittest.TestCase):
                     self.assertEqual(int(summary["steps"]), 50)
                     self.assertEqual(len(summary["losses"]), 50)
                     losses[nodes, ranks] = summary["losses"]
-                    model = (checkpoints / "step-00000050" / "model.safetensors").read_bytes()
+                    model = (checkpoints / "step-00000050.g1" / "model.safetensors").read_bytes()
                     digests.setdefault((nodes, ranks), []).append(
                         (summary["weights_digest"], hashlib.sha256(model).hexdigest()))
         for shape in SHAPES:
@@ -86,7 +86,7 @@ class CheckpointTest(unittest.TestCase):
         text, job = self.run_text(training_spec("default", max_steps=20))
         checkpoint = pathlib.Path(job["summary"]["checkpoint"])
         self.assertEqual(checkpoint, self.cluster.directory / job["checkpoint"]["node"] / "jobs" / job["job_id"] /
-                         "checkpoint" / "step-00000020")
+                         "checkpoint" / "step-00000020.g1")
         self.assertIn(f"\ncheckpoint: {checkpoint} on {job['checkpoint']['node']}\n", text)
         self.assertEqual((job["checkpoint"]["dir"], int(job["checkpoint"]["step"])), (str(checkpoint.parent), 20))
         state = safetensors.load(checkpoint / "model.safetensors")
@@ -141,19 +141,19 @@ class CheckpointTest(unittest.TestCase):
         text, second = self.run_text(training_spec("second", max_steps=50, checkpoint=other))
         self.assertEqual(int(second["summary"]["resumed_from_step"]), 30)
         self.assertEqual(int(second["summary"]["steps"]), 50)
-        self.assertEqual(second["summary"]["resumed_from"], str(directory / "step-00000030"))
+        self.assertEqual(second["summary"]["resumed_from"], str(directory / "step-00000030.g1"))
         self.assertEqual(second["summary"]["resumed_job_id"], first["job_id"])
         self.assertEqual(int(second["checkpoint"]["resumed_step"]), 30)
-        self.assertIn(f"resumes from step 30 of job {first['job_id']}, {directory}/step-00000030\n", text)
-        self.assertIn(f"continued job {first['job_id']} from {directory}/step-00000030\n", text)
-        self.assertEqual(os.listdir(other["dir"]).count("step-00000050"), 1)
-        self.assertFalse((directory / "step-00000050").exists())
+        self.assertIn(f"resumes from step 30 of job {first['job_id']}, {directory}/step-00000030.g1\n", text)
+        self.assertIn(f"continued job {first['job_id']} from {directory}/step-00000030.g1\n", text)
+        self.assertEqual(os.listdir(other["dir"]).count("step-00000050.g1"), 1)
+        self.assertFalse((directory / "step-00000050.g1").exists())
 
         # In the same directory, which it takes over.
         adopted = self.cluster.run(training_spec("adopted", max_steps=40,
                                                  checkpoint={**checkpoint, "resume_from": str(directory)}))
         self.assertEqual(int(adopted["summary"]["resumed_from_step"]), 30)
-        self.assertTrue((directory / "step-00000040").is_dir())
+        self.assertTrue((directory / f"step-00000040.g1-{adopted['job_id']}").is_dir())
 
     def test_reports_training_that_is_already_complete(self):
         first = self.cluster.run(training_spec("whole", max_steps=12))

@@ -4,14 +4,14 @@ import os
 import unittest
 
 from tests.support import namespaces
-from tests.support.cluster import Cluster, shell_spec, wait_until
+from tests.support.cluster import Cluster, shell_spec, training_spec, wait_until
 
 WHY_NOT = namespaces.why_not()
 
 
 def fill(folder):
-    """Write to a file in `folder` until the disk is full."""
-    with open(folder / "filler", "wb", buffering=0) as filler:
+    """Append to a file in `folder` until the disk is full."""
+    with open(folder / "filler", "ab", buffering=0) as filler:
         for size in (1 << 16, 1 << 10, 1):
             try:
                 while True:
@@ -92,13 +92,64 @@ class DiskTest(unittest.TestCase):
             failure = cluster.get(late)["first_failure"]
             self.assertEqual((failure["reason"], failure["node"]), ("LaunchFailed", "node-1"))
             self.assertIn("No space left on device", failure["message"])
+            self.assertEqual(cluster.nodes()[0]["failed_launches"], 2)
+            self.assertIn("READY,COOLING_DOWN", cluster.muster("node", "list").stdout)
 
             (folder / "filler").unlink()
             for log in folder.glob(f"jobs/{finished['job_id']}/logs/*/*.stdout"):
                 os.truncate(log, 0)
+            cluster.muster("node", "uncordon", "node-1")
             self.assertEqual(cluster.wait(late)["state"], "SUCCEEDED")
             self.assertEqual([n["state"] for n in cluster.nodes()], ["READY"])
             worker.stop()
+
+    def start_training(self, cluster, ranks=1, checkpoint=(), **train):
+        """Start a job that writes checkpoints to a small disk. Return it and the disk's folder."""
+        mounts, folder = self.disk(cluster, "small", "24m")
+        cluster.start_worker("node-1", slots=ranks, prefix=mounts.prefix())
+        cluster.wait_for_nodes(1)
+        job = cluster.submit(training_spec(
+            "train", max_steps=1000000, restart={"max": 0}, resources={"ranks_per_node": ranks},
+            checkpoint={"dir": str(cluster.directory / "small" / "checkpoints"), "every_steps": 20, **dict(checkpoint)},
+            **train))
+        wait_until(lambda: int(cluster.get(job).get("checkpoint", {}).get("step", 0)) > 0, 60, "a checkpoint")
+        return job, folder
+
+    def check_training_goes_on(self, **train):
+        """Failures are shown; with space, the next checkpoint is written."""
+        with Cluster() as cluster:
+            job, folder = self.start_training(cluster, **train)
+
+            def status():
+                return cluster.get(job)["checkpoint"]
+
+            def fails():
+                fill(folder)  # also what a failed checkpoint has left
+                return int(status().get("failures", 0)) > 1
+            wait_until(fails, 60, "checkpoints to fail")
+            failed = status()
+            self.assertIn("No space left on device", failed["failure"])
+            self.assertGreater(int(failed["failed_step"]), int(failed["step"]))
+            self.assertEqual(cluster.get(job)["state"], "RUNNING")
+
+            (folder / "filler").unlink()
+            wait_until(lambda: int(status()["step"]) > int(failed["failed_step"]), 60, "a later checkpoint")
+            cluster.muster("cancel", job)
+            self.assertEqual(cluster.wait(job, check=False)["state"], "CANCELLED")
+
+    def test_training_goes_on_without_checkpoints_on_full_disk(self):
+        self.check_training_goes_on()
+
+    def test_training_goes_on_without_parts_of_checkpoints_on_full_disk(self):
+        self.check_training_goes_on(ranks=2, strategy={"name": "ddp", "shard_optimizer": True})
+
+    def test_full_disk_ends_training_that_requires_checkpoints(self):
+        with Cluster() as cluster:
+            job, folder = self.start_training(cluster, checkpoint={"required": True})
+            wait_until(lambda: fill(folder) or cluster.get(job)["state"] == "FAILED", 60, "the job to fail")
+            failed = cluster.get(job)
+            self.assertEqual((failed["state"], failed["exit_code"]), ("FAILED", 73), failed)
+            self.assertIn("No space left on device", failed["first_failure"]["message"])
 
 
 if __name__ == "__main__":

@@ -29,6 +29,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "common/security/private_file.h"
+#include "common/version.h"
 #include "gtest/gtest.h"
 #include "proto/muster/v1/cluster.grpc.pb.h"
 #include "proto/muster/v1/rank.grpc.pb.h"
@@ -50,6 +51,7 @@ constexpr size_t kGrowthBytes = 64 << 20;
 constexpr size_t kGrowthDescriptors = 32;
 constexpr seconds kCallTimeout(10);
 constexpr int kSlowRequests = 32;
+constexpr int kReports = 60;  // of a rank, of each kind
 // The longest time that slow clients may delay others.
 constexpr seconds kSlowPatience(10);
 
@@ -167,7 +169,8 @@ class GarbageTest : public ::testing::Test {
         absl::StrCat("--data-dir=", directory_, "/c")});
     worker_ = std::make_unique<Daemon>(std::vector<std::string>{
         Program("worker/muster-worker"), "--coordinator=" + coordinator_->address("grpc"),
-        "--name=node-1", "--http=127.0.0.1:0", absl::StrCat("--data-dir=", directory_, "/w")});
+        "--name=node-1", "--http=127.0.0.1:0", "--slots=2",
+        absl::StrCat("--data-dir=", directory_, "/w")});
     rank_socket_ = directory_ + "/w/run/rank.sock";
     std::ifstream(directory_ + "/c/token") >> token_;
     channel_ =
@@ -407,6 +410,107 @@ class GarbageTest : public ::testing::Test {
     return answer;
   }
 
+  // ---- Jobs
+
+  template <typename Request, typename Response>
+  Response CallCluster(grpc::Status (v1::ClusterService::Stub::*method)(grpc::ClientContext*,
+                                                                        const Request&, Response*),
+                       const Request& request) {
+    const auto stub = v1::ClusterService::NewStub(channel_);
+    grpc::ClientContext context;
+    context.set_deadline(system_clock::now() + kCallTimeout);
+    context.AddMetadata("authorization", "Bearer " + token_);
+    Response response;
+    const grpc::Status status = ((*stub).*method)(&context, request, &response);
+    EXPECT_TRUE(status.ok()) << status.error_message();
+    return response;
+  }
+
+  std::string Submit(const std::vector<std::string>& command) {
+    v1::SubmitJobRequest request;
+    request.set_protocol_version(kProtocolVersion);
+    request.mutable_spec()->set_name("job");
+    for (const std::string& word : command) request.mutable_spec()->add_command(word);
+    return CallCluster<v1::SubmitJobRequest, v1::SubmitJobResponse>(
+               &v1::ClusterService::Stub::SubmitJob, request)
+        .job()
+        .job_id();
+  }
+  v1::JobState StateOf(const std::string& job) {
+    v1::GetJobRequest request;
+    request.set_job_id(job);
+    return CallCluster<v1::GetJobRequest, v1::Job>(&v1::ClusterService::Stub::GetJob, request)
+        .state();
+  }
+  void Cancel(const std::string& job) {
+    v1::CancelJobRequest request;
+    request.set_job_id(job);
+    request.mutable_grace_period();
+    CallCluster<v1::CancelJobRequest, v1::Job>(&v1::ClusterService::Stub::CancelJob, request);
+  }
+  template <typename Condition>
+  static bool Await(const Condition& condition) {
+    const auto deadline = system_clock::now() + seconds(20);
+    while (!condition()) {
+      if (system_clock::now() > deadline) return false;
+      poll(nullptr, 0, 20);
+    }
+    return true;
+  }
+  static std::map<std::string, std::string> ReadVariables(const std::string& path) {
+    std::map<std::string, std::string> variables;
+    std::ifstream file(path);
+    for (std::string line; std::getline(file, line);) {
+      const std::pair<std::string, std::string> pair =
+          absl::StrSplit(line, absl::MaxSplits('=', 1));
+      variables.insert(pair);
+    }
+    return variables;
+  }
+
+  // Calls a method of the rank's service with random values. Some of the calls wait.
+  template <typename Request, typename Response>
+  void CallWith(v1::RankService::Stub& stub,
+                grpc::Status (v1::RankService::Stub::*method)(grpc::ClientContext*, const Request&,
+                                                              Response*),
+                const v1::RankIdentity& identity) {
+    Request request;
+    Fill(request, 4);
+    *request.mutable_identity() = identity;
+    // A failure would end the job.
+    if constexpr (std::is_same_v<Request, v1::ReportRequest>) request.clear_failure();
+    grpc::ClientContext context;
+    context.set_deadline(system_clock::now() + std::chrono::milliseconds(50));
+    Response response;
+    const grpc::Status status = (stub.*method)(&context, request, &response);
+    EXPECT_NE(status.error_code(), grpc::StatusCode::UNAVAILABLE) << status.error_message();
+    EXPECT_NE(status.error_code(), grpc::StatusCode::UNAUTHENTICATED) << status.error_message();
+  }
+
+  std::string RandomProgress() {
+    const char* const keys[] = {"step", "total_steps", "samples", "epoch", "loss", "phase"};
+    const char* const values[] = {"0",
+                                  "1",
+                                  "9223372036854775807",
+                                  "18446744073709551615",
+                                  "-1",
+                                  "nan",
+                                  "inf",
+                                  "1e308",
+                                  "\xff",
+                                  "",
+                                  "0.5"};
+    const bool json = Below(2) == 0;
+    std::string line = json ? "{" : "";
+    for (size_t n = 1 + Below(4); n > 0; --n) {
+      const std::string key = keys[Below(std::size(keys))];
+      const std::string value = values[Below(std::size(values))];
+      absl::StrAppend(&line, json ? absl::StrCat("\"", key, "\": ", value, n > 1 ? ", " : "}")
+                                  : absl::StrCat(key, "=", value, " "));
+    }
+    return line;
+  }
+
   std::vector<std::string> Ports() const {
     return {coordinator_->address("grpc"), coordinator_->address("http"), worker_->address("http"),
             rank_socket_};
@@ -427,6 +531,44 @@ TEST_F(GarbageTest, SurvivesMalformedMessages) {
   Calls(channel_, Worker());
   Calls(grpc::CreateChannel("unix:" + rank_socket_, grpc::InsecureChannelCredentials()),
         *v1::JoinRequest::descriptor()->file()->service(0));
+}
+
+// A rank that calls its worker with a valid token and random values, and appends random lines to
+// its progress file, does not cost the worker its session, and other jobs run.
+TEST_F(GarbageTest, SurvivesRandomReportsOfARank) {
+  const std::string variables = directory_ + "/environment";
+  const std::string job = Submit({"/bin/sh", "-c",
+                                  absl::StrCat("env > ", variables, ".part; mv ", variables,
+                                               ".part ", variables, "; exec sleep 600")});
+  ASSERT_TRUE(Await([&] { return std::filesystem::exists(variables); }));
+  const std::map<std::string, std::string> environment = ReadVariables(variables);
+  v1::RankIdentity identity;
+  identity.set_job_id(job);
+  identity.set_generation(1);
+  identity.set_token(environment.at("MUSTER_RANK_TOKEN"));
+  const auto stub = v1::RankService::NewStub(
+      grpc::CreateChannel("unix:" + rank_socket_, grpc::InsecureChannelCredentials()));
+  std::ofstream progress(environment.at("MUSTER_PROGRESS"), std::ios::app);
+  for (int n = 0; n < kReports; ++n) {
+    CallWith<v1::ReportRequest, v1::ReportResponse>(*stub, &v1::RankService::Stub::Report,
+                                                    identity);
+    CallWith<v1::JoinRequest, v1::JoinResponse>(*stub, &v1::RankService::Stub::Join, identity);
+    CallWith<v1::PutRankKeyRequest, v1::PutRankKeyResponse>(*stub, &v1::RankService::Stub::PutKey,
+                                                            identity);
+    CallWith<v1::GetRankKeyRequest, v1::GetRankKeyResponse>(*stub, &v1::RankService::Stub::GetKey,
+                                                            identity);
+    CallWith<v1::BarrierRequest, v1::BarrierResponse>(*stub, &v1::RankService::Stub::Barrier,
+                                                      identity);
+    progress << (Below(2) == 0 ? Bytes(Below(300)) : RandomProgress()) << '\n' << std::flush;
+  }
+  const std::string other = Submit({"/bin/true"});
+  EXPECT_TRUE(Await([&] { return StateOf(other) == v1::SUCCEEDED; }));
+  EXPECT_EQ(StateOf(job), v1::RUNNING);
+  EXPECT_TRUE(absl::StrContains(Get(worker_->address("http"), "GET /metrics HTTP/1.1\r\n\r\n"),
+                                "muster_worker_sessions_total 1\n"))
+      << "the worker lost its session";
+  Cancel(job);
+  EXPECT_TRUE(Await([&] { return StateOf(job) == v1::CANCELLED; }));
 }
 
 TEST_F(GarbageTest, SurvivesRandomBytesAndTruncatedHttp2) {

@@ -56,9 +56,9 @@ class Programs(unittest.TestCase):
 
 
 class HangTest(Programs):
-    def test_names_rank_of_each_kind(self):
+    def test_names_rank(self):
         self.start()
-        for index, kind in enumerate(HANGS):
+        for index, kind in enumerate(("broadcast", "deadlock", "loader")):
             with self.subTest(kind):
                 suspect = (index + 1) % RANKS
                 job = self.submit(kind, suspect, 4)

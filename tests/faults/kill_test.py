@@ -54,7 +54,7 @@ class KillTest(unittest.TestCase):
             self.assertGreaterEqual(int(finished["summary"]["resumed_from_step"]), 200)
             ranks = {int(r.get("rank", 0)): r["node"] for r in cluster.describe(job)["ranks"]}
             self.assertEqual(ranks, {0: "node-0", 1: "node-1"})
-            last = f"step-{STEPS:08d}"
+            last = f"step-{STEPS:08d}.g2"
             self.assertTrue((cluster.directory / "ckpt-node-0" / last).is_dir())
             self.assertFalse((cluster.directory / "ckpt-node-1" / last).exists())
 

@@ -7,9 +7,9 @@ import unittest
 
 from tests.support.cluster import Cluster, shell_spec, training_spec, wait_until
 
-LEASE = 3
-SHORT, LONG = 1.5, 5  # more than a heartbeat and less than the lease; more than the lease
-FLAGS = [f"--lease={LEASE}s", "--heartbeat-interval=300ms"]
+LEASE = 4
+SHORT, LONG = 1.5, 6  # more than a heartbeat and less than the leases; more than the leases
+FLAGS = ["--lease=3s", f"--job-lease={LEASE}s", "--heartbeat-interval=300ms"]
 
 
 class Stopped:
@@ -39,7 +39,9 @@ class StopTest(unittest.TestCase):
     def start(self, **top):
         """Start two long-running jobs, each with a rank on both nodes."""
         self.cluster = self.enterContext(Cluster(nodes=2, slots=2, coordinator_flags=FLAGS))
-        self.command = self.cluster.submit(shell_spec("command", "exec sleep 1000", nodes=2, restart={"max": 3}))
+        top = {"failure_timeout": f"{LEASE}s", **top}
+        self.command = self.cluster.submit(shell_spec("command", "exec sleep 1000", nodes=2, restart={"max": 3},
+                                                      failure_timeout=f"{LEASE}s"))
         self.train = self.cluster.submit(training_spec(
             "train", max_steps=1000000, resources={"nodes": 2, "ranks_per_node": 1}, restart={"max": 3},
             grace_period="1s", **top))

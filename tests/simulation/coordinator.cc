@@ -4,21 +4,45 @@
 #include <utility>
 #include <vector>
 
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "coordinator/core/records.h"
+#include "coordinator/service/quarantine.h"
+#include "coordinator/service/validate.h"
+#include "proto/muster/v1/store.pb.h"
+
 namespace muster::simulation {
+namespace {
+
+// Comparisons take time: they repeat all steps since the process started.
+constexpr int kComparisons = 3;
+constexpr double kComparedShare = 0.1;
+constexpr char kAddress[] = "10.0.0.1";
+
+}  // namespace
+
+Coordinator::Coordinator(World& world) : world_(world) {
+  if (world_.garbles_reports) comparisons_left_ = kComparisons;
+}
 
 void Coordinator::Start() {
   if (up()) return;
   core::Options options;
   options.incarnation = Incarnation(++process_);
+  options.job_lease = world_.job_lease;
+  options.new_cluster_id = absl::StrCat("cluster-", process_);
   auto core = std::make_unique<core::Core>(options);
   std::vector<store::Record> records;
-  for (const auto& [key, value] : disk_) records.push_back({key, value});
+  for (const auto& [key, value] : disk_.records) records.push_back({key, value});
   absl::StatusOr<core::Effects> loaded = core->Load(records, world_.scheduler.now());
   if (!loaded.ok()) {
     world_.violations.Add(absl::StrCat("recovery failed: ", loaded.status().ToString()));
     return;
   }
   core_ = std::move(core);
+  if (comparisons_left_ > 0) {
+    history_ = std::make_unique<CoreHistory>(options, std::move(records), world_.scheduler.now());
+  }
   paused_until_ = SteadyTime();
   armed_ = SteadyTime::Infinite();
   world_.Note("coordinator starts");
@@ -38,6 +62,7 @@ void Coordinator::Crash() {
   turns_.clear();
   ++process_;
   core_.reset();
+  history_.reset();
   requests_.clear();
   for (auto& [id, session] : std::exchange(sessions_, {})) {
     session.stream->coordinator_end = nullptr;
@@ -45,7 +70,21 @@ void Coordinator::Crash() {
   }
 }
 
-void Coordinator::Open(const std::shared_ptr<Stream>& stream, const v1::Hello& hello,
+uint64_t Coordinator::CopyStore() {
+  const uint64_t copy = copies_.size() + 1;
+  copies_[copy] = disk_;
+  world_.NotifyCheckers(&Checker::OnStoreCopied, copy);
+  return copy;
+}
+
+void Coordinator::ReplaceStore(uint64_t copy) {
+  disk_ = copy == 0 ? Disk() : copies_.at(copy);
+  accepted_.clear();
+  world_.NotifyCheckers(&Checker::OnStoreReplaced, copy);
+}
+
+void Coordinator::Open(const std::shared_ptr<Stream>& stream, v1::Hello hello,
+                       std::optional<v1::Hello> used,
                        std::function<void(const v1::CoordinatorMessage&)> deliver,
                        std::function<void(const absl::Status&)> closed) {
   if (!up()) {
@@ -59,13 +98,31 @@ void Coordinator::Open(const std::shared_ptr<Stream>& stream, const v1::Hello& h
   };
   sessions_[id] = {stream, std::move(deliver), std::move(closed)};
   workers_[id] = {hello.node_name(), hello.incarnation()};
-  Handle(core::SessionOpened{id, hello, "10.0.0.1"});
+  const absl::Status valid = service::ValidateHello(hello);
+  if (!valid.ok()) world_.violations.Add(absl::StrCat("a Hello was refused: ", valid.ToString()));
+  Corrections corrections = service::Quarantine(hello);
+  if (!corrections.empty()) world_.CountFault("quarantined Hellos");
+  std::optional<core::Event> same;
+  if (used.has_value()) same = core::SessionOpened{id, *std::move(used), kAddress};
+  Handle(core::SessionOpened{id, std::move(hello), kAddress, std::move(corrections)},
+         std::move(same));
 }
 
-void Coordinator::Receive(const std::shared_ptr<Stream>& stream, const v1::WorkerMessage& message) {
-  if (up() && sessions_.count(stream->session) != 0) {
-    Handle(core::SessionMessage{stream->session, message});
+void Coordinator::Receive(const std::shared_ptr<Stream>& stream, v1::WorkerMessage message,
+                          std::optional<v1::WorkerMessage> used) {
+  const auto session = sessions_.find(stream->session);
+  if (!up() || session == sessions_.end()) return;
+  service::Quarantined quarantined = service::Quarantine(message);
+  if (!quarantined.corrections.empty()) world_.CountFault("quarantined messages");
+  if (quarantined.refusal.has_value()) {
+    stream->ToWorker(
+        [deliver = session->second.deliver, refusal = *quarantined.refusal] { deliver(refusal); });
   }
+  std::optional<core::Event> same;
+  if (used.has_value()) same = core::SessionMessage{stream->session, *std::move(used)};
+  Handle(
+      core::SessionMessage{stream->session, std::move(message), std::move(quarantined.corrections)},
+      std::move(same));
 }
 
 void Coordinator::Request(core::Event event, std::function<void(const core::Reply&)> done) {
@@ -78,15 +135,16 @@ void Coordinator::Request(core::Event event, std::function<void(const core::Repl
   Handle(std::move(event));
 }
 
-void Coordinator::Handle(core::Event event) {
+void Coordinator::Handle(core::Event event, std::optional<core::Event> same) {
   // A paused process handles its events when it continues.
   if (paused_until_ > world_.scheduler.now().steady) {
-    world_.scheduler.At(paused_until_, [this, event = std::move(event), process = process_] {
-      if (process == process_ && up()) Step(event);
+    world_.scheduler.At(paused_until_, [this, event = std::move(event), same = std::move(same),
+                                        process = process_] {
+      if (process == process_ && up()) Step(event, same);
     });
     return;
   }
-  Step(event);
+  Step(event, same);
 }
 
 bool Coordinator::IsStale(const core::Event& event) const {
@@ -97,9 +155,30 @@ bool Coordinator::IsStale(const core::Event& event) const {
   return accepted != accepted_.end() && accepted->second != incarnation;
 }
 
-void Coordinator::Step(const core::Event& event) {
-  core::Effects effects = core_->Step(event, world_.scheduler.now());
-  world_.NotifyCheckers(&Checker::OnStep, event, effects, IsStale(event));
+core::Effects Coordinator::StepAndCompare(const core::Event& event,
+                                          const std::optional<core::Event>& same) {
+  const Time now = world_.scheduler.now();
+  std::unique_ptr<core::Core> twin;
+  if (same.has_value() && history_ != nullptr && world_.random.Chance(kComparedShare)) {
+    twin = history_->Replay();
+  }
+  core::Effects effects = core_->Step(event, now);
+  if (history_ != nullptr) history_->Add(event, now);
+  if (twin == nullptr) return effects;
+  world_.CountFault("compared garbage");
+  const std::string difference =
+      FindDifference(*core_, effects, *twin, twin->Step(*same, now), now);
+  if (!difference.empty()) {
+    world_.violations.Add(
+        absl::StrCat("something out of bounds in a message changed something else: ", difference));
+  }
+  if (--comparisons_left_ == 0) history_.reset();
+  return effects;
+}
+
+void Coordinator::Step(const core::Event& event, const std::optional<core::Event>& same) {
+  core::Effects effects = StepAndCompare(event, same);
+  world_.NotifyCheckers(&Checker::OnStep, *core_, event, effects, IsStale(event));
   for (const core::Send& send : effects.sends) {
     if (send.message.has_welcome()) {
       const auto& [node, incarnation] = workers_.at(send.session);
@@ -127,14 +206,29 @@ void Coordinator::Step(const core::Event& event) {
 }
 
 void Coordinator::Commit(const core::Effects& effects) {
+  const std::set<std::string> recovered = RecoveredJobs(effects);
+  disk_.recovered.insert(recovered.begin(), recovered.end());
   for (const store::Mutation& write : effects.writes) {
-    if (write.value.has_value()) {
-      disk_[write.key] = *write.value;
-    } else {
-      disk_.erase(write.key);
+    if (!write.value.has_value()) {
+      disk_.records.erase(write.key);
+      continue;
+    }
+    disk_.records[write.key] = *write.value;
+    if (absl::StartsWith(write.key, core::kPlacementPrefix)) {
+      NameInstance(write, !recovered.empty());
     }
   }
   world_.NotifyCheckers(&Checker::OnCommit, effects.writes);
+}
+
+void Coordinator::NameInstance(const store::Mutation& placement, bool recovers) {
+  v1::PlacementRecord record;
+  record.ParseFromString(*placement.value);
+  const std::pair<std::string, uint64_t> generation(record.job_id(), record.generation());
+  if (disk_.instances.count(generation) != 0) return;
+  // A generation that is recovered from the workers is the one that they run.
+  uint64_t& newest = newest_instances_[generation];
+  disk_.instances[generation] = recovers && newest > 0 ? newest : ++newest;
 }
 
 void Coordinator::ReleaseCommitted() {
@@ -148,15 +242,12 @@ void Coordinator::ReleaseCommitted() {
 
 void Coordinator::Release(const core::Effects& effects) {
   for (const core::Send& send : effects.sends) {
-    world_.NotifyCheckers(&Checker::OnSend, send.message, disk_);
+    world_.NotifyCheckers(&Checker::OnSend, send.message, disk_.records);
     if (send.message.has_welcome()) {
       const auto& [node, incarnation] = workers_.at(send.session);
       world_.NotifyCheckers(&Checker::OnWelcome, node, incarnation);
     }
-    const auto session = sessions_.find(send.session);
-    if (session == sessions_.end()) continue;
-    session->second.stream->ToWorker(
-        [deliver = session->second.deliver, message = send.message] { deliver(message); });
+    Deliver(send);
   }
   for (const core::Reply& reply : effects.replies) {
     world_.NotifyCheckers(&Checker::OnReply, reply);
@@ -176,6 +267,19 @@ void Coordinator::Release(const core::Effects& effects) {
       stream->Break();
     });
   }
+}
+
+void Coordinator::Deliver(const core::Send& send) {
+  const auto session = sessions_.find(send.session);
+  if (session == sessions_.end()) return;
+  v1::CoordinatorMessage message = send.message;
+  if (message.has_launch()) {
+    v1::Launch& launch = *message.mutable_launch();
+    const uint64_t instance = disk_.instances.at({launch.job_id(), launch.generation()});
+    (*launch.mutable_spec()->mutable_env())[kInstanceVariable] = absl::StrCat(instance);
+  }
+  session->second.stream->ToWorker(
+      [deliver = session->second.deliver, message = std::move(message)] { deliver(message); });
 }
 
 void Coordinator::ArmTick() {

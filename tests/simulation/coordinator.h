@@ -9,17 +9,25 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
+#include <set>
 #include <string>
+#include <utility>
 
 #include "coordinator/core/core.h"
 #include "coordinator/core/event.h"
+#include "tests/simulation/core_twin.h"
 #include "tests/simulation/world.h"
 
 namespace muster::simulation {
 
+// Tells apart generations of a job to which several stores gave the same number; in the environment
+// of ranks.
+inline constexpr char kInstanceVariable[] = "SIMULATED_INSTANCE";
+
 class Coordinator {
  public:
-  explicit Coordinator(World& world) : world_(world) {}
+  explicit Coordinator(World& world);
 
   bool up() const { return core_ != nullptr; }
   core::Core* core() { return core_.get(); }
@@ -28,16 +36,26 @@ class Coordinator {
   // Ends the process. Some of the steps not yet committed reach the disk and the others do not;
   // effects that wait for them are lost.
   void Crash();
+  // ---- The store
+  // Copies the committed records, as a backup does. Returns the number of the copy, from 1.
+  uint64_t CopyStore();
+  // Replaces the store by a copy, or by an empty one (0). The process must be down.
+  void ReplaceStore(uint64_t copy);
+  // Whether an operator has recovered the job, so that this store decides on all of its ranks.
+  bool HasRecovered(const std::string& job) const { return disk_.recovered.count(job) != 0; }
+
   // Handles no events for a while, as if the process were stopped.
   void Pause(absl::Duration by) {
     paused_until_ = std::max(paused_until_, world_.scheduler.now().steady + by);
   }
 
-  // Opens a worker's stream with its Hello.
-  void Open(const std::shared_ptr<Stream>& stream, const v1::Hello& hello,
+  // Opens a worker's stream with its Hello. `used`, here and in Receive, is what the coordinator
+  // may use of a message with something out of bounds.
+  void Open(const std::shared_ptr<Stream>& stream, v1::Hello hello, std::optional<v1::Hello> used,
             std::function<void(const v1::CoordinatorMessage&)> deliver,
             std::function<void(const absl::Status&)> closed);
-  void Receive(const std::shared_ptr<Stream>& stream, const v1::WorkerMessage& message);
+  void Receive(const std::shared_ptr<Stream>& stream, v1::WorkerMessage message,
+               std::optional<v1::WorkerMessage> used);
   // Sends a client's request; `event` carries the request id. The reply is lost if the process
   // ends.
   RequestId NewRequest() { return RequestId(next_request_++); }
@@ -48,23 +66,36 @@ class Coordinator {
     core::Effects effects;
     bool committed = false;
   };
+  struct Disk {
+    Store records;
+    std::map<std::pair<std::string, uint64_t>, uint64_t> instances;  // of the generations on it
+    std::set<std::string> recovered;                                 // jobs, from workers' records
+  };
   struct Session {
     std::shared_ptr<Stream> stream;
     std::function<void(const v1::CoordinatorMessage&)> deliver;
     std::function<void(const absl::Status&)> closed;
   };
 
-  void Handle(core::Event event);
-  void Step(const core::Event& event);
+  // `same` must have the same effects, apart from warnings.
+  void Handle(core::Event event, std::optional<core::Event> same = std::nullopt);
+  void Step(const core::Event& event, const std::optional<core::Event>& same = std::nullopt);
+  core::Effects StepAndCompare(const core::Event& event, const std::optional<core::Event>& same);
   void Commit(const core::Effects& effects);
+  void NameInstance(const store::Mutation& placement, bool recovers);
   void ReleaseCommitted();
   void Release(const core::Effects& effects);
+  void Deliver(const core::Send& send);
   void ArmTick();
   bool IsStale(const core::Event& event) const;
 
   World& world_;
-  Store disk_;
+  Disk disk_;
+  std::map<uint64_t, Disk> copies_;
+  std::map<std::pair<std::string, uint64_t>, uint64_t> newest_instances_;  // over all stores
   std::unique_ptr<core::Core> core_;
+  std::unique_ptr<CoreHistory> history_;  // null while no steps will be compared
+  int comparisons_left_ = 0;
   uint64_t process_ = 0;  // number of starts: actions scheduled by an earlier process are void
   std::deque<Turn> turns_;
   uint64_t first_turn_ = 0;

@@ -1,5 +1,6 @@
 // A machine with its worker and the ranks that run on it. Ranks outlive the worker; nothing
-// outlives the machine.
+// outlives the machine. The worker's decisions on leases and on the coordinator's store are the
+// product's: LeaseKeeper and Membership.
 //
 // A rank joins, fetches the unique id of its generation, passes a few barriers and exits, unless it
 // is stopped, fails or loses a peer. The machine keeps the state of its ranks, so that a restarted
@@ -15,27 +16,34 @@
 #include <set>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "proto/muster/v1/worker.pb.h"
 #include "tests/simulation/coordinator.h"
 #include "tests/simulation/world.h"
+#include "worker/agent/lease/lease_keeper.h"
+#include "worker/agent/membership.h"
 
 namespace muster::simulation {
 
 class Machine {
  public:
+  using Reply = std::function<void(const v1::LeaseAnswer&)>;
   struct Options {
     std::string node;
     uint64_t id = 0;
     uint32_t slots = 1;
     // Called when a rank has failed by itself.
     std::function<void(const Process&)> on_death;
+    // Asks other machines' workers; returns false if none forwards the question.
+    std::function<bool(const v1::LeaseQuestion&, const Reply&)> ask;
   };
   Machine(World& world, Coordinator& coordinator, Options options);
 
   const std::string& node() const { return options_.node; }
   uint64_t id() const { return options_.id; }
-  bool welcomed() const { return welcomed_; }
+  // Whether it has a session with a coordinator that it obeys.
+  bool welcomed() const { return welcomed_ && Obeys(); }
   bool refused() const { return refused_; }
   bool retired() const { return retired_; }
   bool worker_up() const { return worker_up_; }
@@ -45,6 +53,8 @@ class Machine {
 
   void StartWorker();
   void CrashWorker();
+  // Replaces a worker of the previous protocol version; returns false if it is of the newest.
+  bool UpgradeWorker();
   // The worker reports that it is leaving, and exits when its ranks have exited; after a while it
   // stops them itself.
   void Leave();
@@ -55,17 +65,39 @@ class Machine {
   void BreakStream();
   void CutNetwork(absl::Duration how_long);
 
+  // ---- Stopped processes, which continue after the time `by`. The methods for one rank return
+  // false if there is none.
+  void PauseWorker(absl::Duration by);
+  bool PauseSomeRank(absl::Duration by);
+  bool PauseSomeShim(absl::Duration by);
+  void PauseMachine(absl::Duration by);
+
   // Makes one of the live ranks fail; returns false if there is none.
   bool FailSomeRank();
   void PeerDied(const Process& peer);
+  // Forwards another worker's question to the coordinator; returns false if it has not acknowledged
+  // this worker recently.
+  bool Forward(v1::LeaseQuestion question, Reply reply);
 
  private:
-  enum class Stage { kLaunched, kRunning, kWaitsForWorld, kWaitsForKey, kWaitsAtBarrier, kEnded };
+  enum class Stage {
+    kLaunched,
+    kRunning,
+    kWaitsForWorld,
+    kWaitsForKey,
+    kWaitsAtBarrier,
+    kGone,  // its stopped shim has not noticed yet
+    kEnded
+  };
   struct Rank {
     Process process;
     v1::RankReport report;
     Stage stage = Stage::kLaunched;
     uint64_t barrier = 0;  // the newest one that it arrived at
+    uint64_t step = 0;     // of rank 0's newest checkpoint
+    bool unkillable = false;
+    SteadyTime paused_until;
+    SteadyTime shim_paused_until;
   };
   struct Holding {
     v1::Launch launch;
@@ -73,38 +105,96 @@ class Machine {
     std::optional<v1::World> world;  // known to this worker
     std::string put;                 // the unique id created by rank 0
     uint64_t passed = 0;
+    SteadyTime deadline = SteadyTime::Infinite();  // of its lease, held by its shims
   };
   using Key = std::pair<std::string, uint64_t>;
 
+  // Whether the worker acts on the coordinator's messages.
+  bool Obeys() const { return is_old_ || !membership_->in_conflict(); }
+
+  bool IsWorkerPaused() const { return worker_paused_until_ > world_.scheduler.now().steady; }
+  // Runs the action when the worker is not stopped.
+  void WhenWorkerRuns(std::function<void()> action);
+
+  // ---- Session
   void Connect();
-  v1::Hello MakeHello() const;
+  v1::Hello MakeHello();
+  // Repeats what the coordinator may have missed before this session, and unanswered calls.
   void ReportAgain();
+  void SendCalls(const Key& key, const Holding& holding);
+  // Drops the message unless the coordinator has welcomed this worker and is obeyed.
   void Send(const v1::WorkerMessage& message);
+  void SendNow(const v1::WorkerMessage& message);
+  // Sends a copy of the message with something out of bounds, or something else that is.
+  void SendGarbage(v1::WorkerMessage message);
+  void Transmit(const v1::WorkerMessage& message, const std::optional<v1::WorkerMessage>& used);
   void SendHeartbeat();
   void SendReport(const Holding& holding, const Rank& rank);
   void SendLeaving();
   void EndIfIdle();
   bool HasLiveRanks() const;
   void SendArrivals(const Key& key, const Holding& holding, uint64_t sequence);
+  void SendJobRecords();
+  v1::GenerationReport Inventory(const Key& key, const Holding& holding) const;
 
+  // ---- Messages from the coordinator
   void Receive(const v1::CoordinatorMessage& message);
+  // Adds a violation for what a worker of an older version does not understand.
+  void CheckVersion(const v1::CoordinatorMessage& message);
+  void OnWelcome(const v1::Welcome& welcome);
+  void OnHeartbeatAck(const v1::HeartbeatAck& ack);
+  void OnJoinCluster(const v1::JoinCluster& join);
   void OnLaunch(const v1::Launch& launch);
+  // Adds a violation unless a repetition of the launch is the reason for refusing it.
+  void RefuseLaunch(const v1::Launch& launch);
   void OnWorld(const v1::World& world);
   void OnStop(const v1::StopGeneration& stop);
   void OnKeyValue(const v1::KeyValue& value);
   void OnReleaseBarrier(const v1::ReleaseBarrier& release);
   void OnForget(const v1::ForgetGeneration& forget);
 
+  // ---- Ranks
   // Runs `step` on the rank after a delay, if the rank still runs then.
   void Later(const Key& key, uint32_t rank, absl::Duration least, absl::Duration most,
              std::function<void(Holding&, Rank&)> step);
+  // The same for what the rank itself does, which a stopped rank does when it continues.
+  void Act(const Holding& holding, const Rank& rank, absl::Duration least, absl::Duration most,
+           std::function<void(Holding&, Rank&)> step);
+  std::vector<std::pair<Holding*, Rank*>> LiveRanks();
+  void OutliveKill(const Key& key, Rank& rank);
   void Start(Holding& holding, Rank& rank);
   void Join(Holding& holding, Rank& rank);
   void FetchUniqueId(Holding& holding, Rank& rank);
   void SetConnected(Holding& holding, Rank& rank);
   void Work(Holding& holding, Rank& rank);
   void Arrive(Holding& holding, Rank& rank);
+  // ---- Checkpoints of rank 0
+  bool SavesCheckpoints(const Holding& holding, const Rank& rank) const;
+  void ContinueFromCheckpoint(Rank& rank);
+  void SaveCheckpoint(const Holding& holding, Rank& rank);
+  void RemoveOldCheckpoints(const Holding& holding, const Rank& rank);
+
   void End(Holding& holding, Rank& rank, v1::ExitInfo exit);
+  // The rank ends by itself, but its shim does not notice, or the shim is to kill it and cannot.
+  void EndWhenShimContinues(Holding& holding, Rank& rank, v1::ExitInfo exit);
+  static v1::ExitInfo StoppedByWorker(int signal);
+
+  // ---- Leases and the coordinator's store
+  agent::LeaseKeeper::Outside MakeLeaseOutside();
+  void SetDeadline(const Key& key, SteadyTime deadline);
+  void AskPeers(v1::LeaseQuestion question, absl::Duration patience,
+                std::function<void(std::optional<v1::LeaseAnswer>)> done);
+  // Without an answer of the coordinator, the ranks go on while it may start them elsewhere.
+  void UnfenceUnanswered(const v1::LeaseQuestion& question,
+                         const std::optional<v1::LeaseAnswer>& answer);
+  // Looks after leases and conflicts, as the worker does twice a second.
+  void Tick();
+  // Keeps the worker's identity for its successor.
+  void StoreIdentity();
+  // Whether the store is not the one that the live ranks belong to, as far as the worker knows.
+  bool IsWrongStore(const std::string& cluster_id, uint64_t commit_index);
+  // A rank is to be ended because of `why`: adds a violation if a wrong store decided it.
+  void CheckMayEnd(const Key& key, bool wrong_store, const std::string& why);
   static Key KeyOf(const Holding& holding) {
     return {holding.launch.job_id(), holding.launch.generation()};
   }
@@ -117,13 +207,28 @@ class Machine {
       0;  // number of starts and crashes of the worker: actions scheduled before are void
   uint64_t incarnation_ = 0;
   bool worker_up_ = false;
+  // The worker speaks the previous protocol version: it does not know of stores, machine ids,
+  // leases of ranks, or ranks that cannot be killed.
+  bool is_old_ = false;
   bool leaving_ = false;
   bool welcomed_ = false;
   bool refused_ = false;
   bool retired_ = false;
   SteadyTime cut_until_;
+  SteadyTime worker_paused_until_;
+  SteadyTime hello_sent_;
+  uint64_t sequence_ = 0;
+  std::map<uint64_t, SteadyTime> sent_;
+  uint64_t next_question_ = 1;
+  std::map<uint64_t, Reply> forwarded_;
   std::shared_ptr<Stream> stream_;
   std::map<Key, Holding> holdings_;
+  std::optional<agent::LeaseKeeper> keeper_;
+  std::optional<agent::Membership> membership_;
+  v1::JoinCluster stored_identity_;  // on disk
+  SteadyTime identity_stored_;
+  bool session_of_wrong_store_ = false;
+  bool answered_by_wrong_store_ = false;  // the latest question
 };
 
 }  // namespace muster::simulation

@@ -5,7 +5,9 @@
 
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -20,12 +22,18 @@
 namespace muster::simulation {
 
 struct World {
-  explicit World(uint64_t seed) : random(seed), checkers(MakeCheckers(violations)) {}
+  explicit World(uint64_t seed) : random(seed) {
+    AddRankCheckers(violations, checkers);
+    AddCheckpointCheckers(violations, checkers);
+    AddStoreCheckers(violations, checkers);
+  }
 
   template <typename Method, typename... Arguments>
   void NotifyCheckers(Method method, const Arguments&... arguments) {
     for (const auto& checker : checkers) ((*checker).*method)(arguments...);
   }
+  // Counts a fault that was injected, or a rare situation that was reached.
+  void CountFault(const std::string& kind) { ++faults[kind]; }
   void Note(const std::string& text) {
     if (!tracing) return;
     trace.push_back(
@@ -38,9 +46,20 @@ struct World {
   bool forgetful = false;
   // Whether the only faults are workers that leave in order and an absent coordinator.
   bool orderly = false;
-  uint64_t wait_notices = 0;  // number that arrived
+  // Whether the coordinator may start with another store than its own.
+  bool loses_stores = false;
+  // Whether ranks and workers report things that are out of bounds.
+  bool garbles_reports = false;
+  // Whether some workers speak the previous protocol version, until they are upgraded.
+  bool mixes_versions = false;
+  // Whether ranks, shims, workers and whole machines may be stopped for a while.
+  bool pauses = false;
+  absl::Duration job_lease = absl::Seconds(30);
+  std::map<std::string, std::set<std::string>> checkpoints;  // names by job, on a shared disk
+  uint64_t wait_notices = 0;                                 // number that arrived
+  std::map<std::string, uint64_t> faults;
   Violations violations;
-  std::vector<std::unique_ptr<Checker>> checkers;
+  Checkers checkers;
   bool tracing = false;
   std::vector<std::string> trace;
 };

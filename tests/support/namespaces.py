@@ -14,6 +14,7 @@ import subprocess
 from tests.support.daemon import child_of
 
 SUBNET = "10.77.0"
+NOBODY = "02:00:00:00:00:01"  # hardware address of no machine
 # Waits on the pipe; as init of its pid namespace, bash reaps orphaned processes.
 HOLD = "read -r _"
 
@@ -127,6 +128,14 @@ class Machine(Holder):
 
     def heal(self):
         self._lab.run("ip", "link", "set", self._port, "master", "bridge0")
+
+    def drop_to(self, other):
+        """Drops the packets from this machine to the other one from now on; those from there still arrive."""
+        self.run("ip", "neigh", "replace", other.address, "lladdr", NOBODY, "dev", "eth0", "nud", "permanent")
+
+    def deliver_to(self, other):
+        """Ends drop_to."""
+        self.run("ip", "neigh", "del", other.address, "dev", "eth0")
 
     def isolate(self):
         """Drops packets between this and other isolated machines from now on; all other machines stay reachable."""

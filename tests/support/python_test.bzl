@@ -21,3 +21,15 @@ def muster_python_test(name, src, cases = [], binaries = BINARIES, data = [], ta
         data = binaries + data + [src, "//tests/support:support"],
         tags = tags + (["exclusive"] if exclusive else []),
     )
+
+def muster_python_test_pair(name, src, cases, long_cases, long_size = "medium", **kwargs):
+    """NAME_test runs `cases`; NAME_long_test runs `long_cases` and is left out of ordinary test runs."""
+    muster_python_test(name = name + "_test", src = src, cases = cases, **kwargs)
+    muster_python_test(
+        name = name + "_long_test",
+        src = src,
+        cases = long_cases,
+        size = long_size,
+        tags = ["long"],
+        **kwargs
+    )

@@ -1,58 +1,36 @@
 #include "trainer/checkpoint/checkpoint.h"
 
-#include <algorithm>
+#include <unistd.h>
+
 #include <cerrno>
-#include <cstdio>
 #include <filesystem>
-#include <functional>
+#include <set>
 #include <system_error>
 #include <utility>
 
-#include "absl/strings/match.h"
-#include "absl/strings/numbers.h"
+#include "absl/algorithm/container.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_format.h"
-#include "absl/strings/strip.h"
 #include "common/status.h"
 #include "glog/logging.h"
-#include "trainer/checkpoint/durable_file.h"
+#include "trainer/checkpoint/finite.h"
+#include "trainer/checkpoint/tensor_set.h"
 
 namespace muster::train {
 namespace {
 
 namespace fs = std::filesystem;
 
-constexpr absl::string_view kStepPrefix = "step-";
-constexpr absl::string_view kUnfinishedPrefix = ".unfinished-";
+// Scans of a directory whose folders are claimed or removed in the meantime.
+constexpr int kMaxScans = 100;
 
-std::optional<uint64_t> StepOfName(absl::string_view name) {
-  uint64_t step = 0;
-  if (!absl::ConsumePrefix(&name, kStepPrefix) || name.size() < 8 ||
-      !absl::SimpleAtoi(name, &step)) {
-    return std::nullopt;
-  }
-  return step;
-}
-
-std::vector<fs::path> Entries(const std::string& directory) {
-  std::vector<fs::path> entries;
-  std::error_code error;
-  for (fs::directory_iterator it(directory, error), end; !error && it != end; it.increment(error)) {
-    entries.push_back(it->path());
-  }
-  return entries;
-}
-
-void RemoveTree(const fs::path& path) {
-  std::error_code error;
-  fs::remove_all(path, error);
-  if (error) LOG(WARNING) << "cannot remove " << path.string() << ": " << error.message();
-}
+bool IsGone(int error) { return error == ENOENT || error == ESTALE; }
+bool IsOccupied(int error) { return error == ENOTEMPTY || error == EEXIST; }
+bool IsDenied(int error) { return error == EROFS || error == EACCES || error == EPERM; }
 
 }  // namespace
 
-CheckpointDirectory::CheckpointDirectory(const CheckpointOptions& options)
-    : options_(options), fence_(options.path, options.job_id, options.generation) {}
+CheckpointDirectory::CheckpointDirectory(const CheckpointOptions& options, bool read_only)
+    : options_(options), owner_{options.job_id, options.generation}, read_only_(read_only) {}
 
 absl::StatusOr<CheckpointDirectory> CheckpointDirectory::OpenForWriting(
     const CheckpointOptions& options) {
@@ -68,147 +46,280 @@ absl::StatusOr<CheckpointDirectory> CheckpointDirectory::OpenForWriting(
         absl::StrCat("create checkpoint directory ", options.path,
                      options.create_parents ? "" : ", whose parent must exist on every node"));
   }
-  CheckpointDirectory directory(options);
-  RETURN_IF_ERROR(directory.fence_.Raise());
-  directory.RemoveLeftovers();
+  // A checkpoint that cannot be written later may be tolerated; a wrong directory is not.
+  if (access(options.path.c_str(), W_OK | X_OK) != 0) {
+    return ErrnoStatus(errno, absl::StrCat("write to checkpoint directory ", options.path));
+  }
+  CheckpointDirectory directory(options, /*read_only=*/false);
+  ASSIGN_OR_RETURN(const Listing listing, directory.List());
+  RETURN_IF_ERROR(directory.CheckGeneration(listing));
+  RETURN_IF_ERROR(directory.DeleteLeftovers());
   return directory;
 }
 
-absl::StatusOr<CheckpointDirectory> CheckpointDirectory::OpenForReading(
-    const CheckpointOptions& options) {
-  CheckpointDirectory directory(options);
-  std::error_code error;
-  if (!fs::is_directory(options.path, error)) return directory;
-  const absl::Status raised = directory.fence_.Raise();
-  if (absl::IsAborted(raised)) return raised;
-  if (!raised.ok()) LOG(WARNING) << "cannot raise the checkpoint fence: " << raised.message();
-  return directory;
+CheckpointDirectory CheckpointDirectory::OpenForReading(const CheckpointOptions& options) {
+  return CheckpointDirectory(options, /*read_only=*/false);
 }
 
-CheckpointDirectory CheckpointDirectory::OpenUnfenced(const std::string& path) {
-  return CheckpointDirectory(CheckpointOptions{.path = path});
+CheckpointDirectory CheckpointDirectory::OpenReadOnly(const std::string& path) {
+  return CheckpointDirectory(CheckpointOptions{.path = path}, /*read_only=*/true);
 }
 
-std::string CheckpointDirectory::StepPath(uint64_t step) const {
-  return absl::StrFormat("%s/%s%08d", options_.path, kStepPrefix, step);
+std::string CheckpointDirectory::FolderPath(const std::string& name) const {
+  return absl::StrCat(options_.path, "/", name);
 }
 
-std::string CheckpointDirectory::ModelPath(uint64_t step) const {
-  return absl::StrCat(StepPath(step), "/", kModelFile);
+std::string CheckpointDirectory::ModelPath(const std::string& name) const {
+  return absl::StrCat(FolderPath(name), "/", kModelFile);
 }
 
-std::string CheckpointDirectory::OptimizerPath(uint64_t step) const {
-  return absl::StrCat(StepPath(step), "/", kOptimizerFile);
+std::string CheckpointDirectory::OptimizerPath(const std::string& name) const {
+  return absl::StrCat(FolderPath(name), "/", kOptimizerFile);
 }
 
-std::optional<std::string> CheckpointDirectory::AveragePath(uint64_t step) const {
-  std::string path = absl::StrCat(StepPath(step), "/", kAverageFile);
-  std::error_code error;
-  if (!fs::exists(path, error)) return std::nullopt;
+std::optional<std::string> CheckpointDirectory::AveragePath(const std::string& name) const {
+  std::string path = absl::StrCat(FolderPath(name), "/", kAverageFile);
+  if (!TensorsExist(path)) return std::nullopt;
   return path;
 }
 
-std::vector<uint64_t> CheckpointDirectory::Steps() const {
-  std::vector<uint64_t> steps;
-  for (const fs::path& path : Entries(options_.path)) {
-    if (const auto step = StepOfName(path.filename().string())) steps.push_back(*step);
+absl::StatusOr<CheckpointDirectory::Listing> CheckpointDirectory::List() const {
+  Listing listing;
+  bool complete = false;
+  for (int scan = 0; scan < kMaxScans && !complete; ++scan) {
+    ASSIGN_OR_RETURN(const auto names, options_.operations->List(options_.path));
+    listing = {};
+    complete = true;
+    for (const std::string& name : names) {
+      const auto parsed = ParseFolderName(name);
+      if (!parsed.has_value()) continue;
+      auto state = options_.operations->ReadState(FolderPath(name));
+      if (absl::IsNotFound(state.status())) {
+        complete = false;  // claimed, with a name that may not be in `names`, or removed
+        continue;
+      }
+      if (state.ok() && state->step != parsed->step) {
+        state = absl::DataLossError(
+            absl::StrCat(FolderPath(name), " contains the state of step ", state->step));
+      }
+      Folder folder{name, parsed->step, parsed->generation, std::nullopt, {}, {}};
+      if (state.ok()) {
+        folder.job_id = state->job_id;
+        folder.test_accuracy = state->test_accuracy;
+        folder.test_loss = state->test_loss;
+      }
+      listing.folders.push_back(std::move(folder));
+      listing.states.emplace(name, std::move(state));
+    }
   }
-  std::sort(steps.begin(), steps.end(), std::greater<>());
-  return steps;
+  SortNewestFirst(listing.folders, owner_.job_id);
+  return listing;
 }
 
-std::optional<CheckpointState> CheckpointDirectory::FindNewestValid() const {
-  const std::vector<uint64_t> steps = Steps();
-  for (const uint64_t step : steps) {
-    auto state = Verify(step);
-    if (state.ok()) return *std::move(state);
-    LOG(WARNING) << "skipping invalid checkpoint, "
-                 << (step == steps.back() ? "no earlier one exists: "
-                                          : "falling back to the previous one: ")
-                 << state.status().message();
-  }
-  return std::nullopt;
+absl::Status CheckpointDirectory::CheckGeneration(const Listing& listing) const {
+  if (read_only_) return absl::OkStatus();
+  const auto newer = NewerGeneration(listing.folders, owner_);
+  if (!newer.has_value()) return absl::OkStatus();
+  return absl::AbortedError(absl::StrCat(options_.path, " now belongs to generation ", *newer,
+                                         " of the job; generation ", owner_.generation,
+                                         " must not use it"));
 }
 
-std::optional<CheckpointState> CheckpointDirectory::PeekNewest() const {
-  for (const uint64_t step : Steps()) {
-    auto state = ReadState(StepPath(step));
-    if (state.ok() && state->step == step) return *std::move(state);
-  }
-  return std::nullopt;
+absl::Status CheckpointDirectory::Explain(const absl::Status& status) const {
+  if (status.ok()) return status;
+  ASSIGN_OR_RETURN(const Listing listing, List());
+  RETURN_IF_ERROR(CheckGeneration(listing));
+  return status;
 }
 
-absl::StatusOr<CheckpointState> CheckpointDirectory::Verify(uint64_t step) const {
-  RETURN_IF_ERROR(VerifyManifest(StepPath(step)));
-  ASSIGN_OR_RETURN(CheckpointState state, ReadState(StepPath(step)));
-  if (state.step != step) {
-    return absl::DataLossError(
-        absl::StrCat(StepPath(step), " contains the state of step ", state.step));
+absl::StatusOr<std::optional<FoundCheckpoint>> CheckpointDirectory::FindNewestValid(
+    const Verifier& verifier, const Accept& accept) const {
+  std::set<std::string> skipped;
+  const auto skip = [&](const std::string& name, absl::string_view message) {
+    if (skipped.insert(name).second) LOG(WARNING) << message;
+  };
+  for (int scan = 0; scan < kMaxScans; ++scan) {
+    ASSIGN_OR_RETURN(const Listing listing, List());
+    RETURN_IF_ERROR(CheckGeneration(listing));
+    bool changed = false;  // a folder of the listing is gone
+    for (const Folder& folder : listing.folders) {
+      if (skipped.contains(folder.name)) continue;
+      const absl::StatusOr<CheckpointState>& state = listing.states.at(folder.name);
+      if (!state.ok()) {
+        skip(folder.name, absl::StrCat("skipping checkpoint without a valid state, which will not "
+                                       "be removed: ",
+                                       state.status().message()));
+        continue;
+      }
+      if (accept) RETURN_IF_ERROR(accept(*state));
+      ASSIGN_OR_RETURN(const auto name, Claim(folder));
+      changed = !name.has_value();
+      if (changed) break;
+      auto verified = Verify(*name, verifier);
+      if (verified.ok()) return FoundCheckpoint{*name, *std::move(verified)};
+      if (absl::IsAborted(verified.status())) return verified.status();
+      changed = absl::IsNotFound(options_.operations->ReadState(FolderPath(*name)).status());
+      if (changed) break;
+      skip(*name, absl::StrCat("skipping invalid checkpoint: ", verified.status().message()));
+    }
+    if (!changed) return std::nullopt;
   }
+  return absl::UnavailableError(absl::StrCat(
+      options_.path, ": checkpoints were removed during each of ", kMaxScans, " scans"));
+}
+
+absl::StatusOr<std::optional<CheckpointRef>> CheckpointDirectory::FindBest() const {
+  if (options_.keep_best.empty()) return std::nullopt;
+  ASSIGN_OR_RETURN(const Listing listing, List());
+  const Folder* const best = BestFolder(listing.folders, owner_, options_.keep_best);
+  if (best == nullptr) return std::nullopt;
+  return CheckpointRef{best->name, best->step};
+}
+
+absl::StatusOr<std::optional<std::string>> CheckpointDirectory::Claim(const Folder& folder) const {
+  if (read_only_ || !MustClaim(folder, owner_)) return folder.name;
+  for (const std::string& job : JobsInNames()) {
+    const std::string name = FormatFolderName({folder.step, owner_.generation, job});
+    const int error = options_.operations->Rename(FolderPath(folder.name), FolderPath(name));
+    if (error == 0) return name;
+    if (IsGone(error)) return std::nullopt;
+    if (IsDenied(error)) return folder.name;
+    if (!IsOccupied(error)) {
+      return ErrnoStatus(error, absl::StrCat("rename ", FolderPath(folder.name), " to ", name));
+    }
+  }
+  return folder.name;
+}
+
+absl::StatusOr<CheckpointState> CheckpointDirectory::Verify(const std::string& name,
+                                                            const Verifier& verifier) const {
+  const absl::Status verified = verifier.Verify(FolderPath(name));
+  if (!verified.ok()) return Explain(verified);
+  auto state = options_.operations->ReadState(FolderPath(name));
+  if (!state.ok()) return Explain(state.status());
   return state;
 }
 
-absl::Status CheckpointDirectory::Write(const Checkpoint& checkpoint) const {
+absl::StatusOr<CheckpointRef> CheckpointDirectory::Write(const Checkpoint& checkpoint,
+                                                         const ByteProgress& progress) const {
   const uint64_t step = checkpoint.state.step;
-  const std::string unfinished =
-      absl::StrCat(options_.path, "/", kUnfinishedPrefix, options_.generation, "-", step);
-  RemoveTree(unfinished);
-  absl::Status status = WriteFiles(unfinished, checkpoint);
-  if (status.ok()) {
-    status = fence_.Publish([&] { return MoveIntoPlace(unfinished, step); });
+  RETURN_IF_ERROR(CheckFinite(kModelFile, checkpoint.model));
+  RETURN_IF_ERROR(CheckFinite(kOptimizerFile, checkpoint.optimizer));
+  RETURN_IF_ERROR(CheckFinite(kAverageFile, checkpoint.average));
+  ASSIGN_OR_RETURN(const std::string unfinished, CreateUnfinished(step));
+  const absl::Status written = WriteFiles(unfinished, checkpoint, progress);
+  if (!written.ok()) {
+    Discard(step);
+    return Annotate(Explain(written), "write checkpoint");
   }
-  if (!status.ok()) {
-    RemoveTree(unfinished);
-    return Annotate(status, "write checkpoint");
-  }
-  RemoveOld(step);
-  return absl::OkStatus();
+  return Publish(step);
 }
 
 absl::Status CheckpointDirectory::WriteFiles(const std::string& directory,
-                                             const Checkpoint& checkpoint) const {
-  std::error_code error;
-  fs::create_directory(directory, error);
-  if (error) return ErrnoStatus(error.value(), absl::StrCat("create ", directory));
+                                             const Checkpoint& checkpoint,
+                                             const ByteProgress& progress) const {
   Manifest manifest;
-  RETURN_IF_ERROR(WriteTensors(directory, kModelFile, checkpoint.model, manifest));
-  RETURN_IF_ERROR(WriteTensors(directory, kOptimizerFile, checkpoint.optimizer, manifest));
+  RETURN_IF_ERROR(WriteTensors(directory, kModelFile, checkpoint.model, progress, manifest));
+  RETURN_IF_ERROR(
+      WriteTensors(directory, kOptimizerFile, checkpoint.optimizer, progress, manifest));
   if (!checkpoint.average.empty()) {
-    RETURN_IF_ERROR(WriteTensors(directory, kAverageFile, checkpoint.average, manifest));
+    RETURN_IF_ERROR(WriteTensors(directory, kAverageFile, checkpoint.average, progress, manifest));
   }
   RETURN_IF_ERROR(WriteState(directory, checkpoint.state, manifest));
-  RETURN_IF_ERROR(WriteManifest(directory, manifest));
-  return SyncDirectory(directory);
+  return WriteManifest(directory, manifest);
 }
 
-absl::Status CheckpointDirectory::MoveIntoPlace(const std::string& from, uint64_t step) const {
-  const std::string target = StepPath(step);
-  // Moves aside a damaged checkpoint of this step, which an earlier resume has skipped.
-  const std::string replaced = from + "-replaced";
-  const bool make_room = rename(target.c_str(), replaced.c_str()) == 0;
-  if (rename(from.c_str(), target.c_str()) != 0) {
-    return ErrnoStatus(errno, absl::StrCat("rename ", from, " to ", target));
+std::string CheckpointDirectory::UnfinishedPath(uint64_t step) const {
+  return FolderPath(UnfinishedFolderName({step, owner_.generation, owner_.job_id}));
+}
+
+absl::StatusOr<std::string> CheckpointDirectory::CreateUnfinished(uint64_t step) const {
+  ASSIGN_OR_RETURN(const Listing listing, List());
+  RETURN_IF_ERROR(CheckGeneration(listing));
+  std::string path = UnfinishedPath(step);
+  RETURN_IF_ERROR(options_.operations->Delete(path));
+  RETURN_IF_ERROR(options_.operations->Create(path));
+  return path;
+}
+
+absl::StatusOr<CheckpointRef> CheckpointDirectory::Publish(uint64_t step) const {
+  const absl::StatusOr<std::string> name = MoveIntoPlace(step);
+  if (!name.ok()) {
+    Discard(step);
+    return Annotate(Explain(name.status()), "publish checkpoint");
   }
-  RETURN_IF_ERROR(SyncDirectory(options_.path));
-  if (make_room) RemoveTree(replaced);
-  return absl::OkStatus();
+  ASSIGN_OR_RETURN(const Listing listing, List());
+  RETURN_IF_ERROR(CheckGeneration(listing));
+  RemoveOld(listing, step);
+  return CheckpointRef{*name, step};
 }
 
-void CheckpointDirectory::RemoveOld(uint64_t newest_step) const {
-  uint32_t kept = 0;
-  for (const uint64_t step : Steps()) {
-    // Checkpoints of later steps are damaged; otherwise training would have resumed from them.
-    if (step <= newest_step && kept++ < std::max(1u, options_.keep)) continue;
-    RemoveTree(StepPath(step));
-  }
+void CheckpointDirectory::Discard(uint64_t step) const {
+  const absl::Status deleted = options_.operations->Delete(UnfinishedPath(step));
+  LOG_IF(WARNING, !deleted.ok()) << deleted.message();
 }
 
-void CheckpointDirectory::RemoveLeftovers() const {
-  for (const fs::path& path : Entries(options_.path)) {
-    if (absl::StartsWith(path.filename().string(), std::string(kUnfinishedPrefix))) {
-      RemoveTree(path);
+absl::StatusOr<std::string> CheckpointDirectory::MoveIntoPlace(uint64_t step) const {
+  const std::string unfinished = UnfinishedPath(step);
+  RETURN_IF_ERROR(options_.operations->Sync(unfinished));
+  int error = 0;
+  for (const std::string& job : JobsInNames()) {
+    std::string name = FormatFolderName({step, owner_.generation, job});
+    error = options_.operations->Rename(unfinished, FolderPath(name));
+    if (IsOccupied(error) && IsOwn(name)) {
+      RETURN_IF_ERROR(RemoveFolder(name));
+      error = options_.operations->Rename(unfinished, FolderPath(name));
     }
+    if (error == 0) {
+      RETURN_IF_ERROR(options_.operations->Sync(options_.path));
+      return name;
+    }
+    if (!IsOccupied(error)) break;
   }
+  return ErrnoStatus(error, absl::StrCat("rename ", unfinished));
+}
+
+std::vector<std::string> CheckpointDirectory::JobsInNames() const {
+  if (options_.shared) return {owner_.job_id};
+  return {"", owner_.job_id};
+}
+
+// Only this job's folders have its ID in the name.
+bool CheckpointDirectory::IsOwn(const std::string& name) const {
+  const auto parsed = ParseFolderName(name);
+  if (parsed.has_value() && !parsed->job_id.empty()) return parsed->job_id == owner_.job_id;
+  const auto state = options_.operations->ReadState(FolderPath(name));
+  return state.ok() && state->job_id == owner_.job_id;
+}
+
+absl::Status CheckpointDirectory::RemoveFolder(const std::string& name) const {
+  FolderName parsed = *ParseFolderName(name);
+  parsed.job_id = owner_.job_id;
+  const std::string removed = FolderPath(RemovedFolderName(parsed));
+  RETURN_IF_ERROR(options_.operations->Delete(removed));
+  const int error = options_.operations->Rename(FolderPath(name), removed);
+  if (IsGone(error)) return absl::OkStatus();  // claimed or removed by another process
+  if (error != 0) return ErrnoStatus(error, absl::StrCat("remove ", FolderPath(name)));
+  return options_.operations->Delete(removed);
+}
+
+void CheckpointDirectory::RemoveOld(const Listing& listing, uint64_t newest_step) const {
+  for (const std::string& name :
+       FoldersToRemove(listing.folders, owner_, newest_step,
+                       {.keep = options_.keep, .keep_best = options_.keep_best})) {
+    const absl::Status removed = RemoveFolder(name);
+    LOG_IF(WARNING, !removed.ok()) << removed.message();
+  }
+}
+
+absl::Status CheckpointDirectory::DeleteLeftovers() const {
+  ASSIGN_OR_RETURN(const auto names, options_.operations->List(options_.path));
+  for (const std::string& name : names) {
+    if (!IsLeftover(name, owner_)) continue;
+    const absl::Status deleted = options_.operations->Delete(FolderPath(name));
+    LOG_IF(WARNING, !deleted.ok()) << deleted.message();
+  }
+  return absl::OkStatus();
 }
 
 }  // namespace muster::train

@@ -1,5 +1,7 @@
 #include "trainer/checkpoint/checkpoint_files.h"
 
+#include <algorithm>
+#include <cmath>
 #include <memory>
 #include <type_traits>
 #include <utility>
@@ -17,6 +19,9 @@ namespace muster::train {
 namespace {
 
 using Json = nlohmann::ordered_json;
+
+// Bytes verified between two reports of progress.
+constexpr size_t kPieceBytes = 1 << 20;
 
 absl::Status FinishFile(const std::string& name, DurableFile& file, Manifest& manifest) {
   RETURN_IF_ERROR(file.Close());
@@ -52,7 +57,7 @@ Value Get(const Json& json, const char* key) {
 }
 
 // Checks a file against its entry in the manifest.
-absl::Status VerifyFile(const std::string& path, const Json& entry) {
+absl::Status VerifyFile(const std::string& path, const Json& entry, const ByteProgress& progress) {
   const auto file = data::MappedFile::Open(path);
   if (!file.ok()) return absl::DataLossError(file.status().message());
   const uint64_t expected_bytes = Get<uint64_t>(entry, "bytes");
@@ -61,21 +66,54 @@ absl::Status VerifyFile(const std::string& path, const Json& entry) {
                                             " bytes; expected by the manifest: ", expected_bytes));
   }
   Sha256 hasher;
-  hasher.Update(file->bytes().data(), file->bytes().size());
+  absl::Span<const uint8_t> left = file->bytes();
+  while (!left.empty()) {
+    const absl::Span<const uint8_t> piece = left.first(std::min(left.size(), kPieceBytes));
+    hasher.Update(piece.data(), piece.size());
+    if (progress) progress(piece.size());
+    left.remove_prefix(piece.size());
+  }
   if (hasher.HexDigest() != Get<std::string>(entry, "sha256")) {
     return absl::DataLossError(absl::StrCat(path, " does not match its SHA-256 in the manifest"));
   }
   return absl::OkStatus();
 }
 
+// The manifest's entries by file name. NOT_FOUND, DATA_LOSS.
+absl::StatusOr<Json> ReadManifest(const std::string& directory) {
+  const std::string path = absl::StrCat(directory, "/", kManifestFile);
+  ASSIGN_OR_RETURN(const Json manifest, ReadJson(path));
+  const auto files = manifest.find("files");
+  for (const std::string name : {kModelFile, kOptimizerFile, kStateFile}) {
+    if (files == manifest.end() || !files->is_object() ||
+        !(files->contains(name) || files->contains(name + kIndexSuffix))) {
+      return absl::DataLossError(absl::StrCat(path, " does not list ", name));
+    }
+  }
+  for (const auto& item : files->items()) {
+    if (!item.value().is_object() || absl::StrContains(item.key(), '/')) {
+      return absl::DataLossError(absl::StrCat(path, " has no size and SHA-256 for ", item.key()));
+    }
+  }
+  return *files;
+}
+
 }  // namespace
 
 absl::Status WriteTensors(const std::string& directory, const std::string& name,
-                          absl::Span<const Tensor> tensors, Manifest& manifest) {
-  ASSIGN_OR_RETURN(auto file, DurableFile::Create(absl::StrCat(directory, "/", name)));
+                          absl::Span<const Tensor> tensors, const ByteProgress& progress,
+                          Manifest& manifest) {
+  ASSIGN_OR_RETURN(auto file, DurableFile::Create(absl::StrCat(directory, "/", name), progress));
   RETURN_IF_ERROR(WriteSafetensors(
       tensors, [&file](absl::Span<const uint8_t> bytes) { return file->Append(bytes); }));
   return FinishFile(name, *file, manifest);
+}
+
+absl::Status WriteIndex(const std::string& directory, const std::string& name,
+                        const TensorIndex& index, Manifest& manifest) {
+  const Json json = {{"metadata", {{"total_size", index.total_bytes}}},
+                     {"weight_map", index.file_of}};
+  return WriteText(directory, absl::StrCat(name, kIndexSuffix), json.dump(2) + "\n", manifest);
 }
 
 absl::Status WriteState(const std::string& directory, const CheckpointState& state,
@@ -88,7 +126,7 @@ absl::Status WriteState(const std::string& directory, const CheckpointState& sta
       {"world_size", state.world_size},
       {"job_id", state.job_id},
       {"generation", state.generation},
-      {"training_digest", state.training_digest},
+      {"training", state.training},
   };
   if (state.loss_scale.has_value()) {
     json["loss_scale"] = {{"scale", state.loss_scale->scale},
@@ -96,6 +134,12 @@ absl::Status WriteState(const std::string& directory, const CheckpointState& sta
                           {"skipped_steps", state.loss_scale->skipped_steps},
                           {"overflows_in_row", state.loss_scale->overflows_in_row}};
   }
+  const auto add = [&json](const char* key, const std::optional<double>& value) {
+    // JSON has no NaN.
+    if (value.has_value() && std::isfinite(*value)) json[key] = *value;
+  };
+  add("test_accuracy", state.test_accuracy);
+  add("test_loss", state.test_loss);
   return WriteText(directory, kStateFile, json.dump(2) + "\n", manifest);
 }
 
@@ -108,26 +152,19 @@ absl::Status WriteManifest(const std::string& directory, const Manifest& manifes
   return WriteText(directory, kManifestFile, Json{{"files", files}}.dump(2) + "\n", itself);
 }
 
-absl::Status VerifyManifest(const std::string& directory) {
-  const std::string path = absl::StrCat(directory, "/", kManifestFile);
-  ASSIGN_OR_RETURN(const Json manifest, ReadJson(path));
-  const auto files = manifest.find("files");
-  for (const char* name : {kModelFile, kOptimizerFile, kStateFile}) {
-    if (files == manifest.end() || !files->is_object() || !files->contains(name)) {
-      return absl::DataLossError(absl::StrCat(path, " does not list ", name));
-    }
-  }
-  for (const auto& item : files->items()) {
-    if (!item.value().is_object() || absl::StrContains(item.key(), '/')) {
-      return absl::DataLossError(absl::StrCat(path, " has no size and SHA-256 for ", item.key()));
-    }
-    RETURN_IF_ERROR(VerifyFile(absl::StrCat(directory, "/", item.key()), item.value()));
+absl::Status VerifyManifest(const std::string& directory, const ByteProgress& progress) {
+  ASSIGN_OR_RETURN(const Json files, ReadManifest(directory));
+  for (const auto& item : files.items()) {
+    RETURN_IF_ERROR(VerifyFile(absl::StrCat(directory, "/", item.key()), item.value(), progress));
   }
   return absl::OkStatus();
 }
 
 absl::StatusOr<CheckpointState> ReadState(const std::string& directory) {
-  ASSIGN_OR_RETURN(const Json json, ReadJson(absl::StrCat(directory, "/", kStateFile)));
+  const std::string path = absl::StrCat(directory, "/", kStateFile);
+  ASSIGN_OR_RETURN(const Json files, ReadManifest(directory));
+  RETURN_IF_ERROR(VerifyFile(path, files.at(kStateFile), /*progress=*/{}));
+  ASSIGN_OR_RETURN(const Json json, ReadJson(path));
   CheckpointState state;
   state.step = Get<uint64_t>(json, "step");
   state.epoch = Get<double>(json, "epoch");
@@ -136,11 +173,18 @@ absl::StatusOr<CheckpointState> ReadState(const std::string& directory) {
   state.job_id = Get<std::string>(json, "job_id");
   state.generation = Get<uint64_t>(json, "generation");
   state.training_digest = Get<std::string>(json, "training_digest");
+  if (const auto training = json.find("training"); training != json.end()) {
+    for (const auto& field : training->items()) {
+      if (field.value().is_string()) state.training[field.key()] = field.value();
+    }
+  }
   const auto sampler = json.find("sampler");
   if (sampler != json.end() && sampler->is_object()) {
     state.seed = Get<uint64_t>(*sampler, "seed");
     state.epoch_samples = Get<uint64_t>(*sampler, "epoch_samples");
   }
+  if (json.contains("test_accuracy")) state.test_accuracy = Get<double>(json, "test_accuracy");
+  if (json.contains("test_loss")) state.test_loss = Get<double>(json, "test_loss");
   const auto loss_scale = json.find("loss_scale");
   if (loss_scale != json.end() && loss_scale->is_object()) {
     state.loss_scale =

@@ -1,6 +1,7 @@
 #include "trainer/checkpoint/checkpoint.h"
 
 #include <algorithm>
+#include <cmath>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
@@ -10,6 +11,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "trainer/data/testing.h"
+#include "trainer/exit_code.h"
 
 namespace muster::train {
 namespace {
@@ -24,7 +26,7 @@ Checkpoint AtStep(uint64_t step) {
   checkpoint.state.epoch = 0.5;
   checkpoint.state.seed = 3;
   checkpoint.state.job_id = "job";
-  checkpoint.state.training_digest = "digest";
+  checkpoint.state.training = {{"train.seed", "3"}};
   checkpoint.model = {{"w", {1}, std::vector<float>{static_cast<float>(step)}}};
   checkpoint.optimizer = {{"w.momentum", {1}, std::vector<float>{-static_cast<float>(step)}}};
   checkpoint.average = {{"w", {1}, std::vector<float>{static_cast<float>(step) / 2}}};
@@ -49,9 +51,16 @@ class CheckpointTest : public ::testing::Test {
     std::sort(names.begin(), names.end());
     return names;
   }
-  uint64_t NewestValid() const {
-    const auto state = CheckpointDirectory::OpenForReading(Options())->FindNewestValid();
-    return state.has_value() ? state->step : 0;
+  // Looks for a checkpoint as a rank of the generation does.
+  std::string Find(uint64_t generation) const {
+    const auto found = CheckpointDirectory::OpenForReading(Options(generation)).FindNewestValid();
+    if (!found.ok()) return std::string(found.status().message());
+    return found->has_value() ? (*found)->name : "none";
+  }
+  std::string Find() const { return Find(1); }
+  void Publish(uint64_t generation, uint64_t step) const {
+    const auto written = Writer(generation).Write(AtStep(step));
+    ASSERT_TRUE(written.ok()) << written.status();
   }
 
   data::TemporaryDirectory parent_;
@@ -60,21 +69,27 @@ class CheckpointTest : public ::testing::Test {
 
 TEST_F(CheckpointTest, FindsWrittenCheckpoint) {
   const CheckpointDirectory directory = Writer();
-  ASSERT_TRUE(directory.Write(AtStep(7)).ok());
-  const auto state = directory.FindNewestValid();
-  ASSERT_TRUE(state.has_value());
-  EXPECT_EQ(state->step, 7);
-  EXPECT_EQ(state->epoch, 0.5);
-  EXPECT_EQ(state->seed, 3);
-  EXPECT_EQ(state->job_id, "job");
-  EXPECT_EQ(state->training_digest, "digest");
-  EXPECT_THAT(*SafetensorsFile::Open(directory.ModelPath(7))->ReadFloats("w", {1}),
+  const auto written = directory.Write(AtStep(7));
+  ASSERT_TRUE(written.ok()) << written.status();
+  EXPECT_EQ(written->name, "step-00000007.g1");
+  EXPECT_EQ(written->step, 7);
+  const auto found = directory.FindNewestValid();
+  ASSERT_TRUE(found.ok() && found->has_value()) << found.status();
+  EXPECT_EQ((*found)->name, written->name);
+  const CheckpointState& state = (*found)->state;
+  EXPECT_EQ(state.step, 7);
+  EXPECT_EQ(state.epoch, 0.5);
+  EXPECT_EQ(state.seed, 3);
+  EXPECT_EQ(state.job_id, "job");
+  EXPECT_THAT(state.training, ElementsAre(::testing::Pair("train.seed", "3")));
+  EXPECT_THAT(*SafetensorsFile::Open(directory.ModelPath(written->name))->ReadFloats("w", {1}),
               ElementsAre(7.0f));
-  EXPECT_THAT(*SafetensorsFile::Open(directory.OptimizerPath(7))->ReadFloats("w.momentum", {1}),
-              ElementsAre(-7.0f));
-  EXPECT_THAT(*SafetensorsFile::Open(*directory.AveragePath(7))->ReadFloats("w", {1}),
+  EXPECT_THAT(
+      *SafetensorsFile::Open(directory.OptimizerPath(written->name))->ReadFloats("w.momentum", {1}),
+      ElementsAre(-7.0f));
+  EXPECT_THAT(*SafetensorsFile::Open(*directory.AveragePath(written->name))->ReadFloats("w", {1}),
               ElementsAre(3.5f));
-  EXPECT_THAT(Names(), ElementsAre("GENERATION", "step-00000007"));
+  EXPECT_THAT(Names(), ElementsAre("step-00000007.g1"));
 }
 
 TEST_F(CheckpointTest, KeepsNewestCheckpoints) {
@@ -82,35 +97,39 @@ TEST_F(CheckpointTest, KeepsNewestCheckpoints) {
   for (const uint64_t step : {9, 10, 100, 99999999}) {
     ASSERT_TRUE(directory.Write(AtStep(step)).ok());
   }
-  EXPECT_THAT(Names(), ElementsAre("GENERATION", "step-00000100", "step-99999999"));
+  EXPECT_THAT(Names(), ElementsAre("step-00000100.g1", "step-99999999.g1"));
   ASSERT_TRUE(directory.Write(AtStep(100000000)).ok());
-  EXPECT_EQ(NewestValid(), 100000000);
+  EXPECT_EQ(Find(), "step-100000000.g1");
 }
 
 TEST_F(CheckpointTest, SkipsDamagedCheckpoints) {
-  const CheckpointDirectory directory = Writer();
+  uint64_t generation = 0;
   for (const char* file : {"model.safetensors", "optimizer.safetensors", "ema.safetensors",
                            "state.json", "manifest.json"}) {
-    ASSERT_TRUE(directory.Write(AtStep(10)).ok());
-    ASSERT_TRUE(directory.Write(AtStep(20)).ok());
-    ASSERT_EQ(NewestValid(), 20);
-    const std::string newest = path_ + "/step-00000020/" + file;
+    fs::remove_all(path_);
+    Publish(++generation, 10);
+    Publish(generation, 20);
+    const std::string before = FormatFolderName({10, generation});
+    ASSERT_EQ(Find(generation), FormatFolderName({20, generation}));
+    const std::string newest = path_ + "/" + FormatFolderName({20, generation}) + "/" + file;
     std::string bytes;
     {
       std::ifstream in(newest, std::ios::binary);
       bytes.assign(std::istreambuf_iterator<char>(in), {});
     }
     data::WriteFile(newest, bytes.substr(0, bytes.size() - 3));
-    EXPECT_EQ(NewestValid(), 10) << file << " truncated";
+    EXPECT_EQ(Find(generation), before) << file << " truncated";
     std::string flipped = bytes;
     flipped[flipped.size() / 2] ^= 4;
     data::WriteFile(newest, flipped);
-    EXPECT_EQ(NewestValid(), 10) << file << " with a flipped bit";
+    EXPECT_EQ(Find(generation), before) << file << " with a flipped bit";
     fs::remove(newest);
-    EXPECT_EQ(NewestValid(), 10) << file << " missing";
-    // Training resumes from step 10 and reaches step 20 again.
-    ASSERT_TRUE(directory.Write(AtStep(20)).ok());
-    EXPECT_EQ(NewestValid(), 20);
+    EXPECT_EQ(Find(generation), before) << file << " missing";
+    // The next generation resumes from step 10 and reaches step 20 again.
+    ++generation;
+    EXPECT_EQ(Find(generation), FormatFolderName({10, generation}));
+    Publish(generation, 20);
+    EXPECT_EQ(Find(generation), FormatFolderName({20, generation}));
   }
 }
 
@@ -119,20 +138,20 @@ TEST_F(CheckpointTest, StoresAverageOnlyIfGiven) {
   Checkpoint checkpoint = AtStep(7);
   checkpoint.average.clear();
   ASSERT_TRUE(directory.Write(checkpoint).ok());
-  EXPECT_EQ(NewestValid(), 7);
-  EXPECT_FALSE(directory.AveragePath(7).has_value());
+  EXPECT_EQ(Find(), "step-00000007.g1");
+  EXPECT_FALSE(directory.AveragePath("step-00000007.g1").has_value());
 }
 
 TEST_F(CheckpointTest, StoresLossScaleOnlyIfGiven) {
   const CheckpointDirectory directory = Writer();
   Checkpoint checkpoint = AtStep(7);
   ASSERT_TRUE(directory.Write(checkpoint).ok());
-  EXPECT_FALSE(directory.Verify(7)->loss_scale.has_value());
+  EXPECT_FALSE(directory.Verify("step-00000007.g1")->loss_scale.has_value());
   checkpoint.state.step = 8;
   checkpoint.state.loss_scale = LossScaleState{
       .scale = 0x1p-3, .clean_steps = 1999, .skipped_steps = 1ull << 40, .overflows_in_row = 2};
   ASSERT_TRUE(directory.Write(checkpoint).ok());
-  const auto state = directory.Verify(8);
+  const auto state = directory.Verify("step-00000008.g1");
   ASSERT_TRUE(state.ok() && state->loss_scale.has_value()) << state.status();
   EXPECT_EQ(state->loss_scale->scale, 0x1p-3);
   EXPECT_EQ(state->loss_scale->clean_steps, 1999u);
@@ -140,58 +159,177 @@ TEST_F(CheckpointTest, StoresLossScaleOnlyIfGiven) {
   EXPECT_EQ(state->loss_scale->overflows_in_row, 2u);
 }
 
+TEST_F(CheckpointTest, KeepsBestCheckpoint) {
+  CheckpointOptions options = Options(1, /*keep=*/1);
+  options.keep_best = "test_loss";
+  const auto directory = CheckpointDirectory::OpenForWriting(options);
+  ASSERT_TRUE(directory.ok()) << directory.status();
+  EXPECT_FALSE(directory->FindBest()->has_value());
+  for (const uint64_t step : {1, 2, 3, 4}) {
+    Checkpoint checkpoint = AtStep(step);
+    if (step < 4) checkpoint.state.test_loss = step == 2 ? 0.25 : 0.5;
+    if (step < 4) checkpoint.state.test_accuracy = 1;
+    ASSERT_TRUE(directory->Write(checkpoint).ok());
+  }
+  EXPECT_THAT(Names(), ElementsAre("step-00000002.g1", "step-00000004.g1"));
+  const auto best = directory->FindBest();
+  ASSERT_TRUE(best.ok() && best->has_value()) << best.status();
+  EXPECT_EQ((*best)->name, "step-00000002.g1");
+  EXPECT_EQ((*best)->step, 2);
+  EXPECT_EQ(directory->Verify("step-00000002.g1")->test_loss, 0.25);
+  EXPECT_EQ(directory->Verify("step-00000002.g1")->test_accuracy, 1);
+  EXPECT_FALSE(directory->Verify("step-00000004.g1")->test_loss.has_value());
+}
+
 TEST_F(CheckpointTest, RejectsManifestWithPathsOutsideDirectory) {
   const CheckpointDirectory directory = Writer();
   ASSERT_TRUE(directory.Write(AtStep(7)).ok());
-  const std::string path = path_ + "/step-00000007/manifest.json";
+  const std::string path = path_ + "/step-00000007.g1/manifest.json";
   std::ifstream in(path);
   std::string manifest(std::istreambuf_iterator<char>(in), {});
-  ASSERT_TRUE(directory.Verify(7).ok());
+  ASSERT_TRUE(directory.Verify("step-00000007.g1").ok());
   const std::string name = "\"ema.safetensors\"";
-  manifest.replace(manifest.find(name), name.size(), "\"../step-00000007/ema.safetensors\"");
+  manifest.replace(manifest.find(name), name.size(), "\"../step-00000007.g1/ema.safetensors\"");
   data::WriteFile(path, manifest);
-  EXPECT_EQ(directory.Verify(7).status().code(), absl::StatusCode::kDataLoss);
+  EXPECT_EQ(directory.Verify("step-00000007.g1").status().code(), absl::StatusCode::kDataLoss);
 }
 
 TEST_F(CheckpointTest, KeepsValidCheckpointsBeforeDamagedLaterStep) {
-  const CheckpointDirectory directory = Writer(1, /*keep=*/1);
-  ASSERT_TRUE(directory.Write(AtStep(30)).ok());
-  fs::remove(path_ + "/step-00000030/state.json");
-  ASSERT_TRUE(directory.Write(AtStep(20)).ok());
-  EXPECT_THAT(Names(), ElementsAre("GENERATION", "step-00000020"));
+  Publish(1, 20);
+  Publish(1, 30);
+  fs::remove(path_ + "/step-00000030.g1/model.safetensors");
+  ASSERT_TRUE(Writer(2, /*keep=*/2).Write(AtStep(25)).ok());
+  EXPECT_THAT(Names(), ElementsAre("step-00000020.g1", "step-00000025.g2"));
 }
 
-TEST_F(CheckpointTest, RejectsWriterOfStaleGeneration) {
-  const CheckpointDirectory old_writer = Writer(1);
+TEST_F(CheckpointTest, ClaimsWhatItResumesFrom) {
+  Publish(1, 10);
+  Publish(1, 20);
+  EXPECT_EQ(Find(2), "step-00000020.g2");
+  EXPECT_EQ(Find(2), "step-00000020.g2");  // another rank
+  EXPECT_THAT(Names(), ElementsAre("step-00000010.g1", "step-00000020.g2"));
+}
+
+TEST_F(CheckpointTest, OlderGenerationNeitherRemovesNorReplaces) {
+  const CheckpointDirectory old_writer = Writer(1, /*keep=*/1);
   ASSERT_TRUE(old_writer.Write(AtStep(10)).ok());
-  // A rank of the next generation looks for a checkpoint, which fences off the old generation.
-  ASSERT_EQ(CheckpointDirectory::OpenForReading(Options(2))->FindNewestValid()->step, 10);
-  EXPECT_EQ(old_writer.Write(AtStep(20)).code(), absl::StatusCode::kAborted);
-  EXPECT_THAT(Names(), ElementsAre("GENERATION", "step-00000010"));
+  ASSERT_EQ(Find(2), "step-00000010.g2");
+  for (const uint64_t step : {10, 20}) {
+    EXPECT_EQ(old_writer.Write(AtStep(step)).status().code(), absl::StatusCode::kAborted);
+  }
+  EXPECT_THAT(Names(), ElementsAre("step-00000010.g2"));
+  EXPECT_EQ(Find(1),
+            path_ + " now belongs to generation 2 of the job; generation 1 must not use it");
   EXPECT_EQ(CheckpointDirectory::OpenForWriting(Options(1)).status().code(),
             absl::StatusCode::kAborted);
 }
 
-TEST_F(CheckpointTest, RemovesLeftoversOfKilledWriter) {
+// Its training had begun before the newer generation looked for a checkpoint.
+TEST_F(CheckpointTest, OlderGenerationStopsAfterPublishing) {
+  const CheckpointDirectory old_writer = Writer(1, /*keep=*/1);
+  ASSERT_TRUE(old_writer.Write(AtStep(10)).ok());
+  const auto unfinished = old_writer.CreateUnfinished(20);
+  ASSERT_TRUE(unfinished.ok()) << unfinished.status();
+  fs::copy(path_ + "/step-00000010.g1", *unfinished);
+  ASSERT_EQ(Find(2), "step-00000010.g2");
+  EXPECT_EQ(old_writer.Publish(20).status().code(), absl::StatusCode::kAborted);
+  EXPECT_EQ(Find(3), "step-00000010.g3");
+}
+
+TEST_F(CheckpointTest, ReadsAndClaimsCheckpointsOfEarlierReleases) {
+  Publish(1, 10);
+  Publish(1, 20);
+  fs::rename(path_ + "/step-00000010.g1", path_ + "/step-00000010");
+  fs::rename(path_ + "/step-00000020.g1", path_ + "/step-00000020");
+  data::WriteFile(path_ + "/GENERATION", "job 7");
+  EXPECT_EQ(Find(2), "step-00000020.g2");
+  ASSERT_TRUE(Writer(2, /*keep=*/1).Write(AtStep(30)).ok());
+  EXPECT_THAT(Names(), ElementsAre("GENERATION", "step-00000030.g2"));
+}
+
+TEST_F(CheckpointTest, LeavesOtherJobsCheckpointsAlone) {
+  CheckpointOptions other = Options();
+  other.job_id = "other";
+  const auto theirs = CheckpointDirectory::OpenForWriting(other);
+  Checkpoint checkpoint = AtStep(10);
+  checkpoint.state.job_id = "other";
+  ASSERT_TRUE(theirs->Write(checkpoint).ok());
+  const CheckpointDirectory directory = Writer(1, /*keep=*/1);
+  EXPECT_EQ(Find(1), "step-00000010.g1");  // not claimed
+  const auto written = directory.Write(AtStep(10));
+  ASSERT_TRUE(written.ok()) << written.status();
+  EXPECT_EQ(written->name, "step-00000010.g1-job");
+  EXPECT_EQ(Find(1), "step-00000010.g1-job");
+  EXPECT_EQ(Find(2), "step-00000010.g2");
+  ASSERT_TRUE(Writer(2, /*keep=*/1).Write(AtStep(20)).ok());
+  EXPECT_THAT(Names(), ElementsAre("step-00000010.g1", "step-00000020.g2"));
+  EXPECT_TRUE(theirs->Verify("step-00000010.g1").ok());
+}
+
+TEST_F(CheckpointTest, ReadOnlyDirectoryIsNotChanged) {
+  Publish(1, 10);
+  const auto found = CheckpointDirectory::OpenReadOnly(path_).FindNewestValid();
+  ASSERT_TRUE(found.ok() && found->has_value()) << found.status();
+  EXPECT_EQ((*found)->name, "step-00000010.g1");
+  EXPECT_THAT(Names(), ElementsAre("step-00000010.g1"));
+}
+
+TEST_F(CheckpointTest, RefusalChangesNothing) {
+  Publish(1, 10);
+  const auto refused =
+      CheckpointDirectory::OpenForReading(Options(2)).FindNewestValid({}, [](const auto& state) {
+        return absl::FailedPreconditionError(state.job_id);
+      });
+  EXPECT_EQ(refused.status(), absl::FailedPreconditionError("job"));
+  EXPECT_THAT(Names(), ElementsAre("step-00000010.g1"));
+}
+
+TEST_F(CheckpointTest, DeletesLeftoversOfKilledWriter) {
   Writer(1);
-  fs::create_directory(path_ + "/.unfinished-1-20");
-  data::WriteFile(path_ + "/.unfinished-1-20/model.safetensors", "half");
-  EXPECT_EQ(NewestValid(), 0);
+  for (const char* name :
+       {".unfinished-step-00000020.g1-job", ".removed-step-00000010.g1-job",
+        ".unfinished-step-00000020.g3-job", ".unfinished-step-00000020.g1-other"}) {
+    fs::create_directory(path_ + "/" + name);
+    data::WriteFile(path_ + "/" + name + "/model.safetensors", "half");
+  }
+  EXPECT_EQ(Find(), "none");
   Writer(2);
-  EXPECT_THAT(Names(), ElementsAre("GENERATION"));
+  EXPECT_THAT(Names(), ElementsAre(".unfinished-step-00000020.g1-other",
+                                   ".unfinished-step-00000020.g3-job"));
 }
 
 TEST_F(CheckpointTest, KeepsUnknownFiles) {
   const CheckpointDirectory directory = Writer(1, /*keep=*/1);
   fs::create_directory(path_ + "/step-final");
+  fs::create_directory(path_ + "/step-00000000.g1");  // no state
   data::WriteFile(path_ + "/notes.txt", "mine");
   ASSERT_TRUE(directory.Write(AtStep(1)).ok());
   ASSERT_TRUE(directory.Write(AtStep(2)).ok());
-  EXPECT_THAT(Names(), ElementsAre("GENERATION", "notes.txt", "step-00000002", "step-final"));
+  EXPECT_THAT(Names(),
+              ElementsAre("notes.txt", "step-00000000.g1", "step-00000002.g1", "step-final"));
+}
+
+TEST_F(CheckpointTest, RefusesValuesThatAreNotFinite) {
+  const CheckpointDirectory directory = Writer(1, /*keep=*/1);
+  ASSERT_TRUE(directory.Write(AtStep(6)).ok());
+  for (auto tensors : {&Checkpoint::model, &Checkpoint::optimizer, &Checkpoint::average}) {
+    Checkpoint checkpoint = AtStep(7);
+    (checkpoint.*tensors)[0].values = std::vector<float>{std::nanf("")};
+    EXPECT_EQ(ExitCodeOf(directory.Write(checkpoint).status()), kExitDiverged);
+    EXPECT_THAT(Names(), ElementsAre("step-00000006.g1"));
+  }
+}
+
+TEST_F(CheckpointTest, DiscardsWhatItCannotWrite) {
+  const CheckpointDirectory directory = Writer();
+  Checkpoint checkpoint = AtStep(7);
+  checkpoint.model.push_back(checkpoint.model[0]);  // the same name twice
+  EXPECT_EQ(directory.Write(checkpoint).status().code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(Names(), ElementsAre());
 }
 
 TEST_F(CheckpointTest, ReaderDoesNotCreateDirectory) {
-  EXPECT_FALSE(CheckpointDirectory::OpenForReading(Options())->FindNewestValid().has_value());
+  EXPECT_EQ(Find(), "none");
   EXPECT_FALSE(fs::exists(path_));
 }
 

@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <utility>
 
@@ -11,12 +12,23 @@
 
 namespace muster::train {
 
-DurableFile::DurableFile(std::string path, int fd) : path_(std::move(path)), fd_(fd) {}
+namespace {
 
-absl::StatusOr<std::unique_ptr<DurableFile>> DurableFile::Create(const std::string& path) {
+constexpr size_t kPieceBytes = 256 << 10;
+// Written bytes are flushed to disk this often, so that the final sync, which cannot report
+// progress, is short.
+constexpr uint64_t kFlushBytes = 8 << 20;
+
+}  // namespace
+
+DurableFile::DurableFile(std::string path, int fd, std::function<void(uint64_t)> on_written)
+    : path_(std::move(path)), on_written_(std::move(on_written)), fd_(fd) {}
+
+absl::StatusOr<std::unique_ptr<DurableFile>> DurableFile::Create(
+    const std::string& path, std::function<void(uint64_t bytes)> on_written) {
   const int fd = open(path.c_str(), O_CREAT | O_TRUNC | O_WRONLY | O_CLOEXEC, 0644);
   if (fd < 0) return ErrnoStatus(errno, absl::StrCat("create ", path));
-  return std::unique_ptr<DurableFile>(new DurableFile(path, fd));
+  return std::unique_ptr<DurableFile>(new DurableFile(path, fd, std::move(on_written)));
 }
 
 DurableFile::~DurableFile() {
@@ -24,16 +36,29 @@ DurableFile::~DurableFile() {
 }
 
 absl::Status DurableFile::Append(absl::Span<const uint8_t> bytes) {
-  hasher_.Update(bytes.data(), bytes.size());
-  size_bytes_ += bytes.size();
   while (!bytes.empty()) {
-    const ssize_t written = write(fd_, bytes.data(), bytes.size());
-    if (written < 0) {
+    const ssize_t result = write(fd_, bytes.data(), std::min(bytes.size(), kPieceBytes));
+    if (result < 0) {
       if (errno == EINTR) continue;
       return ErrnoStatus(errno, absl::StrCat("write ", path_));
     }
-    bytes.remove_prefix(static_cast<size_t>(written));
+    const auto written = static_cast<size_t>(result);
+    hasher_.Update(bytes.data(), written);
+    size_bytes_ += written;
+    bytes.remove_prefix(written);
+    if (size_bytes_ - flushed_bytes_ >= kFlushBytes) RETURN_IF_ERROR(FlushPages());
+    if (on_written_) on_written_(written);
   }
+  return absl::OkStatus();
+}
+
+absl::Status DurableFile::FlushPages() {
+  constexpr unsigned kWaitForAll =
+      SYNC_FILE_RANGE_WAIT_BEFORE | SYNC_FILE_RANGE_WRITE | SYNC_FILE_RANGE_WAIT_AFTER;
+  if (sync_file_range(fd_, 0, 0, kWaitForAll) != 0) {
+    return ErrnoStatus(errno, absl::StrCat("sync ", path_));
+  }
+  flushed_bytes_ = size_bytes_;
   return absl::OkStatus();
 }
 

@@ -3,6 +3,7 @@
 #define MUSTER_TRAINER_CHECKPOINT_DURABLE_FILE_H_
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 
@@ -18,8 +19,10 @@ namespace muster::train {
 // path. Not thread-safe.
 class DurableFile {
  public:
-  // Replaces an existing file.
-  static absl::StatusOr<std::unique_ptr<DurableFile>> Create(const std::string& path);
+  // Replaces an existing file. Append calls `on_written` with the size of each piece that it has
+  // written; pieces are small, so that even a slow disk makes visible progress.
+  static absl::StatusOr<std::unique_ptr<DurableFile>> Create(
+      const std::string& path, std::function<void(uint64_t bytes)> on_written = {});
   ~DurableFile();
   DurableFile(const DurableFile&) = delete;
   DurableFile& operator=(const DurableFile&) = delete;
@@ -34,11 +37,15 @@ class DurableFile {
   std::string Sha256Hex() { return hasher_.HexDigest(); }
 
  private:
-  DurableFile(std::string path, int fd);
+  DurableFile(std::string path, int fd, std::function<void(uint64_t)> on_written);
+  // Waits until all written bytes are on disk.
+  absl::Status FlushPages();
 
   const std::string path_;
+  const std::function<void(uint64_t)> on_written_;
   int fd_;
   uint64_t size_bytes_ = 0;
+  uint64_t flushed_bytes_ = 0;
   Sha256 hasher_;
 };
 

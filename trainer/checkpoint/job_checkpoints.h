@@ -13,6 +13,8 @@
 
 #include "absl/status/statusor.h"
 #include "trainer/checkpoint/checkpoint.h"
+#include "trainer/checkpoint/training_identity.h"
+#include "trainer/data/cache_file.h"
 
 namespace muster::train {
 
@@ -20,21 +22,22 @@ struct JobCheckpointOptions {
   CheckpointOptions own;    // an empty path: the job writes no checkpoints
   std::string resume_from;  // directory with another job's checkpoints; empty: none
   bool writes = false;      // whether this rank writes the job's checkpoints
-  std::string training_digest;
+  TrainingIdentity training;
+  data::Cache cache;  // for Verifier
 };
 
 struct JobCheckpoints {
-  std::optional<CheckpointDirectory>
-      own;                // the job's directory; absent: no checkpoints are written
-  uint64_t own_step = 0;  // newest valid checkpoint of this job in it; 0: none
+  // The job's directory; absent: no checkpoints are written.
+  std::optional<CheckpointDirectory> own;
+  std::optional<CheckpointRef> own_newest;  // newest valid checkpoint of this job in it
   // The checkpoint that this rank can resume from, and the directory that holds it.
-  std::optional<CheckpointState> newest;
+  std::optional<FoundCheckpoint> newest;
   std::optional<CheckpointDirectory> source;
 };
 
-// FAILED_PRECONDITION if the job's directory holds checkpoints of another job and is not
-// `resume_from`, or if the newest checkpoint belongs to a different training; in the first case the
-// directory has not been changed. Otherwise the errors of CheckpointDirectory::OpenForWriting.
+// FAILED_PRECONDITION if the job's directory holds checkpoints only of other jobs and is not
+// `resume_from`, or if the newest checkpoint belongs to a different training; no directory has been
+// changed then. Otherwise the errors of CheckpointDirectory.
 absl::StatusOr<JobCheckpoints> OpenJobCheckpoints(const JobCheckpointOptions& options);
 
 }  // namespace muster::train

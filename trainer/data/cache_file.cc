@@ -13,10 +13,31 @@
 
 #include "absl/cleanup/cleanup.h"
 #include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
 #include "common/sha256.h"
 #include "common/status.h"
+#include "glog/logging.h"
 
 namespace muster::data {
+namespace {
+
+// Neither the release of another process's lock nor its progress can be waited for.
+constexpr absl::Duration kPollInterval = absl::Milliseconds(50);
+
+// Waits for the lock of a cache file, whose holder writes its progress to the lock file.
+absl::Status Lock(int lock, const std::string& path, absl::string_view unit,
+                  const WorkProgress& progress) {
+  while (flock(lock, LOCK_EX | LOCK_NB) != 0) {
+    if (errno == EINTR) continue;
+    if (errno != EWOULDBLOCK) return ErrnoStatus(errno, absl::StrCat("lock ", path));
+    uint64_t done = 0;
+    if (progress && pread(lock, &done, sizeof(done), 0) == sizeof(done)) progress(done, unit);
+    absl::SleepFor(kPollInterval);
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
 
 absl::StatusOr<std::string> CachedName(absl::string_view kind,
                                        absl::Span<const std::string> sources,
@@ -34,26 +55,36 @@ absl::StatusOr<std::string> CachedName(absl::string_view kind,
   return absl::StrCat(cache_dir, "/", kind, "-", Sha256Hex(key).substr(0, 32));
 }
 
-absl::Status MakeCacheFile(
-    const std::string& target, const std::function<bool()>& is_complete,
-    const std::function<absl::Status(int fd, const std::string& path)>& write) {
+absl::Status MakeCacheFile(const std::string& target, absl::string_view unit,
+                           const WorkProgress& progress, const std::function<bool()>& is_complete,
+                           const std::function<absl::Status(const NewCacheFile& file)>& write) {
   std::error_code ignored;  // opening the lock reports the error
   std::filesystem::create_directories(std::filesystem::path(target).parent_path(), ignored);
   const std::string lock_path = target + ".lock";
   const int lock = open(lock_path.c_str(), O_CREAT | O_RDWR | O_CLOEXEC, 0644);
   if (lock < 0) return ErrnoStatus(errno, absl::StrCat("create ", lock_path));
   absl::Cleanup unlock = [lock] { close(lock); };
-  while (flock(lock, LOCK_EX) != 0) {
-    if (errno != EINTR) return ErrnoStatus(errno, absl::StrCat("lock ", lock_path));
-  }
+  RETURN_IF_ERROR(Lock(lock, lock_path, unit, progress));
   if (is_complete()) return absl::OkStatus();
 
   // One name for all processes: the lock is held, and a killed process's file is overwritten.
-  const std::string temporary = target + ".part";
-  const int fd = open(temporary.c_str(), O_CREAT | O_TRUNC | O_WRONLY | O_CLOEXEC, 0644);
-  if (fd < 0) return ErrnoStatus(errno, absl::StrCat("create ", temporary));
-  absl::Status status = write(fd, temporary);
-  if (close(fd) != 0 && status.ok()) status = ErrnoStatus(errno, absl::StrCat("write ", temporary));
+  NewCacheFile file;
+  file.path = target + ".part";
+  const std::string& temporary = file.path;
+  file.report = [&](uint64_t done) {
+    // Without it, the waiting processes make no progress, which is reported there.
+    if (pwrite(lock, &done, sizeof(done), 0) < 0) {
+      LOG_FIRST_N(WARNING, 1) << ErrnoStatus(errno, absl::StrCat("write ", lock_path));
+    }
+    if (progress) progress(done, unit);
+  };
+  file.report(0);
+  file.fd = open(temporary.c_str(), O_CREAT | O_TRUNC | O_WRONLY | O_CLOEXEC, 0644);
+  if (file.fd < 0) return ErrnoStatus(errno, absl::StrCat("create ", temporary));
+  absl::Status status = write(file);
+  if (close(file.fd) != 0 && status.ok()) {
+    status = ErrnoStatus(errno, absl::StrCat("write ", temporary));
+  }
   if (status.ok() && rename(temporary.c_str(), target.c_str()) != 0) {
     status = ErrnoStatus(errno, absl::StrCat("rename ", temporary));
   }

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <functional>
 #include <string>
+#include <utility>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -13,6 +14,26 @@
 
 namespace muster::data {
 
+// Receives the progress of long work: `done` so far in `unit`, e.g. 1200 "files indexed". Called
+// regularly by the thread that works or that waits for another process's work.
+using WorkProgress = std::function<void(uint64_t done, absl::string_view unit)>;
+
+// The machine's cache directory, and the receiver of progress while it is filled.
+struct Cache {
+  Cache() = default;
+  // Implicit, because most callers report no progress.
+  Cache(std::string directory, WorkProgress receiver = {})
+      : dir(std::move(directory)), progress(std::move(receiver)) {}
+  Cache(const char* directory) : dir(directory) {}
+
+  void Report(uint64_t done, absl::string_view unit) const {
+    if (progress) progress(done, unit);
+  }
+
+  std::string dir;  // shared by all processes of the machine; empty: none
+  WorkProgress progress;
+};
+
 // Returns the path of the converted form of `sources` (which must exist): cache_dir/KIND-…. The
 // name depends on the path, size and modification time of each source, so that a replaced file is
 // converted again.
@@ -20,12 +41,21 @@ absl::StatusOr<std::string> CachedName(absl::string_view kind,
                                        absl::Span<const std::string> sources,
                                        const std::string& cache_dir);
 
-// Creates `target` unless `is_complete` returns true: `write` fills a temporary file next to it
-// (fd, and its path for messages), which is then renamed. A lock makes concurrent processes wait
-// and then use the result. Replaces a damaged target. Errors: those of `write`, or from errno.
-absl::Status MakeCacheFile(
-    const std::string& target, const std::function<bool()>& is_complete,
-    const std::function<absl::Status(int fd, const std::string& path)>& write);
+// A temporary file next to the target.
+struct NewCacheFile {
+  int fd = -1;
+  std::string path;  // for messages
+  // To be called regularly with the work done so far.
+  std::function<void(uint64_t done)> report;
+};
+
+// Creates `target` unless `is_complete` returns true: `write` fills a temporary file, which is then
+// renamed. A lock makes concurrent processes wait and then use the result. All of them report the
+// writer's progress in `unit`, so that a waiting process makes progress exactly as long as the
+// writer does. Replaces a damaged target. Errors: those of `write`, or from errno.
+absl::Status MakeCacheFile(const std::string& target, absl::string_view unit,
+                           const WorkProgress& progress, const std::function<bool()>& is_complete,
+                           const std::function<absl::Status(const NewCacheFile& file)>& write);
 
 absl::Status WriteAll(int fd, absl::Span<const uint8_t> bytes, const std::string& path);
 

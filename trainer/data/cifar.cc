@@ -9,7 +9,6 @@
 #include "absl/strings/str_cat.h"
 #include "absl/types/span.h"
 #include "common/status.h"
-#include "trainer/data/cache_file.h"
 #include "trainer/data/mapped_file.h"
 
 namespace muster::data {
@@ -98,8 +97,8 @@ void PlanesToHwc(const uint8_t* planes, uint8_t* hwc) {
   }
 }
 
-absl::Status Convert(const Layout& layout, const std::vector<MappedFile>& sources, int fd,
-                     const std::string& path) {
+absl::Status Convert(const Layout& layout, const std::vector<MappedFile>& sources,
+                     const NewCacheFile& target) {
   const size_t record_bytes = layout.record_bytes();
   std::vector<uint8_t> labels;
   std::vector<uint8_t> pixels(kImagesPerWrite * kImageBytes);
@@ -114,10 +113,12 @@ absl::Status Convert(const Layout& layout, const std::vector<MappedFile>& source
         labels.push_back(planes[-1]);
         PlanesToHwc(planes, pixels.data() + i * kImageBytes);
       }
-      RETURN_IF_ERROR(WriteAll(fd, absl::MakeSpan(pixels).first(count * kImageBytes), path));
+      RETURN_IF_ERROR(
+          WriteAll(target.fd, absl::MakeSpan(pixels).first(count * kImageBytes), target.path));
+      target.report(labels.size());
     }
   }
-  return WriteAll(fd, labels, path);
+  return WriteAll(target.fd, labels, target.path);
 }
 
 // Maps the file that Convert wrote for `images`, if it is complete and valid.
@@ -139,7 +140,7 @@ absl::StatusOr<MappedFile> MapConverted(const Layout& layout, size_t images,
 absl::StatusOr<std::unique_ptr<ImageDataset>> OpenCifar(const Layout& layout,
                                                         const DatasetInfo& info,
                                                         const std::string& path, Split split,
-                                                        const std::string& cache_dir) {
+                                                        const Cache& cache) {
   std::vector<std::string> paths = layout.training_files;
   if (split == Split::kTest) paths = {layout.test_file};
   const std::string folder = FindFolder(layout, path);
@@ -147,13 +148,14 @@ absl::StatusOr<std::unique_ptr<ImageDataset>> OpenCifar(const Layout& layout,
   ASSIGN_OR_RETURN(const std::vector<MappedFile> sources, OpenSources(layout, paths));
   const size_t images = sources.size() * sources[0].bytes().size() / layout.record_bytes();
 
-  ASSIGN_OR_RETURN(const std::string cached, CachedName(info.name, paths, cache_dir));
+  ASSIGN_OR_RETURN(const std::string cached, CachedName(info.name, paths, cache.dir));
   auto mapped = MapConverted(layout, images, cached);
   if (!mapped.ok()) {
     // Missing, or damaged by a crash of the machine.
     RETURN_IF_ERROR(MakeCacheFile(
-        cached, [&] { return MapConverted(layout, images, cached).ok(); },
-        [&](int fd, const std::string& part) { return Convert(layout, sources, fd, part); }));
+        cached, "images converted", cache.progress,
+        [&] { return MapConverted(layout, images, cached).ok(); },
+        [&](const NewCacheFile& file) { return Convert(layout, sources, file); }));
     mapped = MapConverted(layout, images, cached);
   }
   RETURN_IF_ERROR(mapped.status());
@@ -164,20 +166,20 @@ absl::StatusOr<std::unique_ptr<ImageDataset>> OpenCifar(const Layout& layout,
 
 absl::StatusOr<std::unique_ptr<ImageDataset>> OpenCifar10(const DatasetInfo& info,
                                                           const std::string& path, Split split,
-                                                          const std::string& cache_dir) {
+                                                          const Cache& cache) {
   const Layout layout = {"cifar-10-batches-bin",
                          {"data_batch_1.bin", "data_batch_2.bin", "data_batch_3.bin",
                           "data_batch_4.bin", "data_batch_5.bin"},
                          "test_batch.bin",
                          {10}};
-  return OpenCifar(layout, info, path, split, cache_dir);
+  return OpenCifar(layout, info, path, split, cache);
 }
 
 absl::StatusOr<std::unique_ptr<ImageDataset>> OpenCifar100(const DatasetInfo& info,
                                                            const std::string& path, Split split,
-                                                           const std::string& cache_dir) {
+                                                           const Cache& cache) {
   const Layout layout = {"cifar-100-binary", {"train.bin"}, "test.bin", {20, 100}};
-  return OpenCifar(layout, info, path, split, cache_dir);
+  return OpenCifar(layout, info, path, split, cache);
 }
 
 }  // namespace muster::data

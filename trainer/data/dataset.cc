@@ -16,7 +16,7 @@ namespace {
 using Opener = absl::StatusOr<std::unique_ptr<ImageDataset>> (*)(const DatasetInfo& info,
                                                                  const std::string& path,
                                                                  Split split,
-                                                                 const std::string& cache_dir);
+                                                                 const Cache& cache);
 struct Entry {
   DatasetInfo info;
   Opener open;
@@ -32,9 +32,7 @@ const std::vector<Entry>& Registry() {
        OpenCifar100},
       // Mean and deviation of ImageNet.
       {{"image_folder", 0, 0, 3, 0, {0.485f, 0.456f, 0.406f}, {0.229f, 0.224f, 0.225f}},
-       [](const DatasetInfo& info, const std::string& path, Split split, const std::string&) {
-         return OpenImageFolder(info, path, split);
-       }},
+       OpenImageFolder},
   };
   return *registry;
 }
@@ -69,8 +67,7 @@ absl::StatusOr<DatasetInfo> FindDataset(absl::string_view name) {
 }
 
 absl::StatusOr<std::unique_ptr<ImageDataset>> OpenDataset(const DatasetOptions& options,
-                                                          Split split,
-                                                          const std::string& cache_dir) {
+                                                          Split split, const Cache& cache) {
   ASSIGN_OR_RETURN(const Entry* entry, Find(options.name));
   DatasetInfo info = entry->info;
   RETURN_IF_ERROR(Override("mean", options.mean, info.channels, info.mean));
@@ -82,7 +79,7 @@ absl::StatusOr<std::unique_ptr<ImageDataset>> OpenDataset(const DatasetOptions& 
           absl::StrCat("dataset.standard_deviation: ", deviation, " must be greater than 0"));
     }
   }
-  return entry->open(info, options.path, split, cache_dir);
+  return entry->open(info, options.path, split, cache);
 }
 
 }  // namespace muster::data

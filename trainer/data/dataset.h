@@ -8,6 +8,7 @@
 
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+#include "trainer/data/cache_file.h"
 #include "trainer/data/image_dataset.h"
 
 namespace muster::data {
@@ -24,13 +25,12 @@ struct DatasetOptions {
 // classes are unknown. INVALID_ARGUMENT lists the known names.
 absl::StatusOr<DatasetInfo> FindDataset(absl::string_view name);
 
-// Opens one split. Files that need conversion are converted once into cache_dir, for all processes
-// of the machine. INVALID_ARGUMENT for an unknown name, or if the number of means or deviations is
+// Opens one split. Files that need conversion are converted, and folders of images are indexed,
+// once into the cache, for all processes of the machine; reports progress. INVALID_ARGUMENT for an unknown name, or if the number of means or deviations is
 // not the number of channels. NOT_FOUND and DATA_LOSS name the file; DATA_LOSS: labels out of
 // range, images of another size, or files that are too short or too long.
 absl::StatusOr<std::unique_ptr<ImageDataset>> OpenDataset(const DatasetOptions& options,
-                                                          Split split,
-                                                          const std::string& cache_dir);
+                                                          Split split, const Cache& cache);
 
 }  // namespace muster::data
 

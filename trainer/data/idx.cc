@@ -7,7 +7,6 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "common/status.h"
-#include "trainer/data/cache_file.h"
 #include "trainer/data/unpack.h"
 
 namespace muster::data {
@@ -82,7 +81,7 @@ absl::StatusOr<IdxHeader> ParseIdxHeader(absl::Span<const uint8_t> bytes, absl::
 IdxFile::IdxFile(std::string source, IdxHeader header, MappedFile file)
     : source_(std::move(source)), header_(std::move(header)), file_(std::move(file)) {}
 
-absl::StatusOr<IdxFile> IdxFile::Open(const std::string& path, const std::string& cache_dir) {
+absl::StatusOr<IdxFile> IdxFile::Open(const std::string& path, const Cache& cache) {
   const bool plain = Exists(path);
   const std::string source = plain || absl::EndsWith(path, ".gz") ? path : path + ".gz";
   if (!plain && !Exists(source)) {
@@ -92,11 +91,11 @@ absl::StatusOr<IdxFile> IdxFile::Open(const std::string& path, const std::string
     ASSIGN_OR_RETURN(auto mapped, MapChecked(source, source));
     return IdxFile(source, std::move(mapped.first), std::move(mapped.second));
   }
-  ASSIGN_OR_RETURN(const std::string cached, CachedName("idx", {source}, cache_dir));
+  ASSIGN_OR_RETURN(const std::string cached, CachedName("idx", {source}, cache.dir));
   auto mapped = MapChecked(cached, source);
   if (!mapped.ok()) {
     // Missing, or damaged by a crash of the machine.
-    RETURN_IF_ERROR(UnpackIdx(source, cached));
+    RETURN_IF_ERROR(UnpackIdx(source, cached, cache.progress));
     mapped = MapChecked(cached, source);
   }
   RETURN_IF_ERROR(mapped.status());

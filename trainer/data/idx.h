@@ -13,6 +13,7 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
+#include "trainer/data/cache_file.h"
 #include "trainer/data/mapped_file.h"
 
 namespace muster::data {
@@ -34,10 +35,10 @@ absl::StatusOr<IdxHeader> ParseIdxHeader(absl::Span<const uint8_t> bytes, absl::
 class IdxFile {
  public:
   // Opens `path`, or `path`.gz if only that exists. A compressed file is unpacked once into
-  // cache_dir, under a name derived from the source's path, size and time, and mapped from there;
+  // the cache, under a name derived from the source's path, size and time, and mapped from there;
   // concurrent processes unpack it only once. NOT_FOUND names the path; DATA_LOSS names it with the
   // number of missing bytes or the defect.
-  static absl::StatusOr<IdxFile> Open(const std::string& path, const std::string& cache_dir);
+  static absl::StatusOr<IdxFile> Open(const std::string& path, const Cache& cache);
 
   absl::Span<const uint32_t> dimensions() const { return header_.dimensions; }
   absl::Span<const uint8_t> elements() const { return file_.bytes().subspan(header_.header_bytes); }

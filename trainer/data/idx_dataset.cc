@@ -37,10 +37,10 @@ absl::Status CheckLabels(const IdxFile& labels, int64_t classes) {
 
 absl::StatusOr<std::unique_ptr<ImageDataset>> OpenIdxDataset(const DatasetInfo& info,
                                                              const std::string& path, Split split,
-                                                             const std::string& cache_dir) {
+                                                             const Cache& cache) {
   const std::string stem = absl::StrCat(path, "/", split == Split::kTrain ? "train" : "t10k");
-  ASSIGN_OR_RETURN(IdxFile images, IdxFile::Open(stem + "-images-idx3-ubyte", cache_dir));
-  ASSIGN_OR_RETURN(IdxFile labels, IdxFile::Open(stem + "-labels-idx1-ubyte", cache_dir));
+  ASSIGN_OR_RETURN(IdxFile images, IdxFile::Open(stem + "-images-idx3-ubyte", cache));
+  ASSIGN_OR_RETURN(IdxFile labels, IdxFile::Open(stem + "-labels-idx1-ubyte", cache));
   const auto shape = images.dimensions();
   if (shape.size() != 3 || shape[1] != info.height || shape[2] != info.width) {
     return absl::DataLossError(absl::StrCat(images.source(), " contains an array of ",

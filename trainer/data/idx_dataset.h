@@ -6,6 +6,7 @@
 #include <string>
 
 #include "absl/status/statusor.h"
+#include "trainer/data/cache_file.h"
 #include "trainer/data/image_dataset.h"
 
 namespace muster::data {
@@ -14,7 +15,7 @@ namespace muster::data {
 // `path`. NOT_FOUND and DATA_LOSS name the file.
 absl::StatusOr<std::unique_ptr<ImageDataset>> OpenIdxDataset(const DatasetInfo& info,
                                                              const std::string& path, Split split,
-                                                             const std::string& cache_dir);
+                                                             const Cache& cache);
 
 }  // namespace muster::data
 

@@ -1,6 +1,5 @@
 #include "trainer/data/image_folder.h"
 
-#include <dirent.h>
 #include <fcntl.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -11,96 +10,18 @@
 #include <vector>
 
 #include "absl/cleanup/cleanup.h"
-#include "absl/strings/ascii.h"
-#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
 #include "common/sha256.h"
 #include "common/status.h"
+#include "trainer/data/folder_index.h"
 #include "trainer/data/jpeg_decoder.h"
 
 namespace muster::data {
 namespace {
 
 constexpr uint64_t kMaxFileBytes = uint64_t{1} << 30;
-
-struct Entry {
-  std::string name;
-  bool is_folder = false;
-  uint64_t size_bytes = 0;
-};
-
-// Lists a folder in byte order of the names, without hidden entries. Errors name the path.
-absl::StatusOr<std::vector<Entry>> List(const std::string& path) {
-  DIR* folder = opendir(path.c_str());
-  if (folder == nullptr) return ErrnoStatus(errno, absl::StrCat("open ", path));
-  absl::Cleanup close_folder = [folder] { closedir(folder); };
-  std::vector<Entry> entries;
-  while (true) {
-    errno = 0;
-    const dirent* found = readdir(folder);
-    if (found == nullptr) break;
-    if (found->d_name[0] == '.') continue;
-    struct stat info;
-    if (fstatat(dirfd(folder), found->d_name, &info, 0) != 0) {
-      return ErrnoStatus(errno, absl::StrCat("stat ", path, "/", found->d_name));
-    }
-    entries.push_back({found->d_name, S_ISDIR(info.st_mode), static_cast<uint64_t>(info.st_size)});
-  }
-  if (errno != 0) return ErrnoStatus(errno, absl::StrCat("read ", path));
-  std::sort(entries.begin(), entries.end(),
-            [](const Entry& a, const Entry& b) { return a.name < b.name; });
-  return entries;
-}
-
-bool EndsWithAny(absl::string_view name, absl::Span<const absl::string_view> suffixes) {
-  return std::any_of(suffixes.begin(), suffixes.end(), [name](absl::string_view suffix) {
-    return absl::EndsWithIgnoreCase(name, suffix);
-  });
-}
-
-bool IsJpeg(absl::string_view name) { return EndsWithAny(name, {".jpg", ".jpeg"}); }
-
-// Whether the file is clearly not an image and is skipped.
-bool IsIgnored(absl::string_view name) {
-  return EndsWithAny(name, {".csv", ".db", ".html", ".ini", ".json", ".log", ".md", ".tsv", ".txt",
-                            ".xml", ".yaml", ".yml"});
-}
-
-// Lists the names of the subfolders.
-absl::StatusOr<std::vector<std::string>> ListClasses(const std::string& path) {
-  ASSIGN_OR_RETURN(const std::vector<Entry> entries, List(path));
-  std::vector<std::string> classes;
-  for (const Entry& entry : entries) {
-    if (entry.is_folder) {
-      classes.push_back(entry.name);
-    } else if (!IsIgnored(entry.name)) {
-      return absl::DataLossError(absl::StrCat(path, "/", entry.name, " is not in a class folder"));
-    }
-  }
-  if (classes.empty()) {
-    return absl::DataLossError(absl::StrCat(path, " has no class folders"));
-  }
-  return classes;
-}
-
-// Lists the images of one class folder.
-absl::StatusOr<std::vector<Entry>> ListImages(const std::string& path) {
-  ASSIGN_OR_RETURN(std::vector<Entry> entries, List(path));
-  std::vector<Entry> images;
-  for (Entry& entry : entries) {
-    if (!entry.is_folder && IsJpeg(entry.name)) {
-      images.push_back(std::move(entry));
-    } else if (entry.is_folder || !IsIgnored(entry.name)) {
-      return absl::DataLossError(
-          absl::StrCat(path, "/", entry.name,
-                       entry.is_folder ? " is a folder, not an image" : " is not a .jpg"));
-    }
-  }
-  if (images.empty()) return absl::DataLossError(absl::StrCat(path, " contains no images"));
-  return images;
-}
 
 bool IsFolder(const std::string& path) {
   struct stat info;
@@ -110,34 +31,30 @@ bool IsFolder(const std::string& path) {
 class ImageFolder final : public ImageDataset {
  public:
   // `path` is the folder of a split; `classes` are the classes of the training split.
-  static absl::StatusOr<std::unique_ptr<ImageDataset>> Open(
-      DatasetInfo info, const std::string& path, const std::vector<std::string>& classes);
+  static absl::StatusOr<std::unique_ptr<ImageDataset>> Open(DatasetInfo info,
+                                                            const std::string& path,
+                                                            const std::vector<std::string>& classes,
+                                                            const Cache& cache);
 
   const DatasetInfo& info() const override { return info_; }
-  size_t size() const override { return images_.size(); }
-  int32_t label(size_t i) const override { return images_[i].label; }
+  size_t size() const override { return labels_.size(); }
+  int32_t label(size_t i) const override { return labels_[i]; }
   std::string Digest() const override { return digest_; }
   const uint8_t* image(size_t) const override { return nullptr; }
   std::unique_ptr<ImageReader> NewReader() const override;
 
   // CLASS/FILE relative to path().
-  absl::string_view name(size_t i) const { return &names_[images_[i].name]; }
+  absl::string_view name(size_t i) const { return index_.name(i); }
   const std::string& path() const { return path_; }
 
  private:
-  struct ImageFile {
-    uint64_t name;  // an offset in names_
-    int32_t label;
-  };
-
-  ImageFolder(DatasetInfo info, std::string path)
-      : info_(std::move(info)), path_(std::move(path)) {}
+  ImageFolder(DatasetInfo info, std::string path, FolderIndex index)
+      : info_(std::move(info)), path_(std::move(path)), index_(std::move(index)) {}
 
   DatasetInfo info_;
   std::string path_;
-  // Concatenated, each with a terminating zero byte: half the memory of a million strings.
-  std::string names_;
-  std::vector<ImageFile> images_;
+  const FolderIndex index_;
+  std::vector<int32_t> labels_;
   std::string digest_;
 };
 
@@ -160,28 +77,28 @@ class FolderReader final : public ImageReader {
 };
 
 absl::StatusOr<std::unique_ptr<ImageDataset>> ImageFolder::Open(
-    DatasetInfo info, const std::string& path, const std::vector<std::string>& classes) {
-  ASSIGN_OR_RETURN(const std::vector<std::string> present, ListClasses(path));
-  auto folder = std::unique_ptr<ImageFolder>(new ImageFolder(std::move(info), path));
+    DatasetInfo info, const std::string& path, const std::vector<std::string>& classes,
+    const Cache& cache) {
+  ASSIGN_OR_RETURN(FolderIndex opened, FolderIndex::Open(path, cache));
+  auto folder =
+      std::unique_ptr<ImageFolder>(new ImageFolder(std::move(info), path, std::move(opened)));
+  const FolderIndex& index = folder->index_;
   folder->info_.classes = static_cast<int64_t>(classes.size());
+  folder->labels_.reserve(index.size());
   Sha256 digest;
   for (const std::string& name : classes) digest.Update(absl::StrCat(name, "/\n"));
-  for (const std::string& name : present) {
-    const auto found = std::lower_bound(classes.begin(), classes.end(), name);
-    if (found == classes.end() || *found != name) {
+  for (const FolderIndex::Class& present : index.classes()) {
+    const auto found = std::lower_bound(classes.begin(), classes.end(), present.name);
+    if (found == classes.end() || *found != present.name) {
       return absl::DataLossError(
-          absl::StrCat(path, "/", name, ": the training split has no such class"));
+          absl::StrCat(path, "/", present.name, ": the training split has no such class"));
     }
-    const auto label = static_cast<int32_t>(found - classes.begin());
-    ASSIGN_OR_RETURN(const std::vector<Entry> images, ListImages(absl::StrCat(path, "/", name)));
-    for (const Entry& image : images) {
-      folder->images_.push_back({folder->names_.size(), label});
-      absl::StrAppend(&folder->names_, name, "/", image.name, absl::string_view("\0", 1));
-      digest.Update(absl::StrCat(name, "/", image.name, " ", image.size_bytes, "\n"));
-    }
+    folder->labels_.insert(folder->labels_.end(), present.images,
+                           static_cast<int32_t>(found - classes.begin()));
   }
-  folder->names_.shrink_to_fit();
-  folder->images_.shrink_to_fit();
+  for (size_t i = 0; i < index.size(); ++i) {
+    digest.Update(absl::StrCat(index.name(i), " ", index.size_bytes(i), "\n"));
+  }
   folder->digest_ = digest.HexDigest();
   return folder;
 }
@@ -232,13 +149,13 @@ absl::Status FolderReader::ReadFile() {
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<ImageDataset>> OpenImageFolder(const DatasetInfo& info,
-                                                              const std::string& path,
-                                                              Split split) {
+                                                              const std::string& path, Split split,
+                                                              const Cache& cache) {
   const std::string train = path + "/train";
   ASSIGN_OR_RETURN(const std::vector<std::string> classes, ListClasses(train));
-  if (split == Split::kTrain) return ImageFolder::Open(info, train, classes);
+  if (split == Split::kTrain) return ImageFolder::Open(info, train, classes, cache);
   for (const char* name : {"/val", "/test"}) {
-    if (IsFolder(path + name)) return ImageFolder::Open(info, path + name, classes);
+    if (IsFolder(path + name)) return ImageFolder::Open(info, path + name, classes, cache);
   }
   return absl::NotFoundError(absl::StrCat(path, " has neither a folder val nor a folder test"));
 }

@@ -13,17 +13,19 @@
 #include <string>
 
 #include "absl/status/statusor.h"
+#include "trainer/data/cache_file.h"
 #include "trainer/data/image_dataset.h"
 
 namespace muster::data {
 
-// Lists the files and their sizes. A reader later decodes an image's content and converts grey and
-// CMYK images to RGB. `info` contains everything except the number of classes. NOT_FOUND if a
-// folder does not exist; DATA_LOSS for no class, a class without images, a test class that does not
-// exist in train, and unexpected files or folders. All errors name the path. The digest covers the
-// names and sizes of all files.
+// Indexes the files and their sizes, once per machine (trainer/data/folder_index.h). A reader later
+// decodes an image's content and converts grey and CMYK images to RGB. `info` contains everything
+// except the number of classes. NOT_FOUND if a folder does not exist; DATA_LOSS for no class, a
+// class without images, a test class that does not exist in train, and unexpected files or folders.
+// All errors name the path. The digest covers the names and sizes of all files.
 absl::StatusOr<std::unique_ptr<ImageDataset>> OpenImageFolder(const DatasetInfo& info,
-                                                              const std::string& path, Split split);
+                                                              const std::string& path, Split split,
+                                                              const Cache& cache);
 
 }  // namespace muster::data
 

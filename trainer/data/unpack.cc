@@ -11,17 +11,16 @@
 #include "absl/strings/str_cat.h"
 #include "absl/types/span.h"
 #include "common/status.h"
-#include "trainer/data/cache_file.h"
 #include "trainer/data/idx.h"
 #include "trainer/data/mapped_file.h"
 
 namespace muster::data {
 namespace {
 
-constexpr size_t kChunkBytes = 1 << 20;
+constexpr size_t kChunkBytes = 1 << 20;  // the unit of progress
 
-// Inflates as many bytes of `source` into fd as its IDX header specifies.
-absl::Status Inflate(const std::string& source, int fd, const std::string& target) {
+// Inflates as many bytes of `source` into the file as its IDX header specifies.
+absl::Status Inflate(const std::string& source, const NewCacheFile& target) {
   gzFile file = gzopen(source.c_str(), "rb");
   if (file == nullptr) return ErrnoStatus(errno, absl::StrCat("open ", source));
   absl::Cleanup close_file = [file] { gzclose_r(file); };
@@ -50,7 +49,8 @@ absl::Status Inflate(const std::string& source, int fd, const std::string& targe
       return absl::DataLossError(
           absl::StrCat(source, " contains more bytes than its header specifies"));
     }
-    RETURN_IF_ERROR(WriteAll(fd, bytes, target));
+    RETURN_IF_ERROR(WriteAll(target.fd, bytes, target.path));
+    target.report(total_bytes / kChunkBytes);
     if (bytes.size() < chunk.size()) break;
   }
   if (total_bytes < header.file_bytes) {
@@ -70,10 +70,11 @@ bool IsComplete(const std::string& target) {
 
 }  // namespace
 
-absl::Status UnpackIdx(const std::string& source, const std::string& target) {
+absl::Status UnpackIdx(const std::string& source, const std::string& target,
+                       const WorkProgress& progress) {
   return MakeCacheFile(
-      target, [&target] { return IsComplete(target); },
-      [&source](int fd, const std::string& path) { return Inflate(source, fd, path); });
+      target, "MiB unpacked", progress, [&target] { return IsComplete(target); },
+      [&source](const NewCacheFile& file) { return Inflate(source, file); });
 }
 
 }  // namespace muster::data

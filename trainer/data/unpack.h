@@ -5,13 +5,16 @@
 #include <string>
 
 #include "absl/status/status.h"
+#include "trainer/data/cache_file.h"
 
 namespace muster::data {
 
-// Unpacks the gzip file `source`, which contains an IDX file, to `target` with MakeCacheFile.
+// Unpacks the gzip file `source`, which contains an IDX file, to `target` with MakeCacheFile,
+// which reports `progress`.
 // DATA_LOSS names the source with the number of missing bytes or the defect; other codes come from
 // errno.
-absl::Status UnpackIdx(const std::string& source, const std::string& target);
+absl::Status UnpackIdx(const std::string& source, const std::string& target,
+                       const WorkProgress& progress);
 
 }  // namespace muster::data
 

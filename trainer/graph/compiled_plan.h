@@ -47,6 +47,8 @@ class CompiledPlan final : public Plan {
                           absl::Span<const float> values) const override;
   absl::Status ExportFrom(const float* flat, const ParameterInfo& parameter,
                           absl::Span<float> values) const override;
+  absl::Status ExportTensor(const float* tensor, const ParameterInfo& parameter,
+                            absl::Span<float> values) const override;
 
   kernels::Device& device() const override { return *options_.device; }
   absl::Span<const BoundaryTensor> boundary_inputs() const override { return boundary_inputs_; }

@@ -117,16 +117,28 @@ absl::Status FlatLayout::Import(kernels::Device& device, float* flat, const Para
 absl::Status FlatLayout::Export(kernels::Device& device, const float* flat,
                                 const ParameterInfo& info, absl::Span<float> values) const {
   ASSIGN_OR_RETURN(const size_t index, Find(info, values.size()));
-  const float* const from = flat + infos_[index].offset;
-  const TensorLayout& layout = entries_[index].layout;
-  if (layout.export_values) {
-    const kernels::AlignedFloats tensor = kernels::MakeAlignedFloats(infos_[index].count);
-    device.CopyToHost(tensor.get(), from, infos_[index].count * sizeof(float));
-    layout.export_values(tensor.get(), values.data());
-  } else {
-    device.CopyToHost(values.data(), from, values.size() * sizeof(float));
-  }
+  ExportAt(index, flat + infos_[index].offset, device, values.data());
   return absl::OkStatus();
+}
+
+absl::Status FlatLayout::ExportTensor(kernels::Device& device, const float* tensor,
+                                      const ParameterInfo& info, absl::Span<float> values) const {
+  ASSIGN_OR_RETURN(const size_t index, Find(info, values.size()));
+  ExportAt(index, tensor, device, values.data());
+  return absl::OkStatus();
+}
+
+void FlatLayout::ExportAt(size_t index, const float* tensor, kernels::Device& device,
+                          float* values) const {
+  const Entry& entry = entries_[index];
+  if (!entry.layout.export_values) {
+    device.CopyToHost(values, tensor, entry.canonical_elements * sizeof(float));
+    return;
+  }
+  if (device.host_memory()) return entry.layout.export_values(tensor, values);
+  const kernels::AlignedFloats copy = kernels::MakeAlignedFloats(infos_[index].count);
+  device.CopyToHost(copy.get(), tensor, infos_[index].count * sizeof(float));
+  entry.layout.export_values(copy.get(), values);
 }
 
 void FlatLayout::Initialize(uint64_t seed, kernels::Device& device, float* flat) const {

@@ -186,6 +186,11 @@ absl::Status CompiledPlan::ExportFrom(const float* flat, const ParameterInfo& pa
   return program_.parameters.Export(device(), flat, parameter, values);
 }
 
+absl::Status CompiledPlan::ExportTensor(const float* tensor, const ParameterInfo& parameter,
+                                        absl::Span<float> values) const {
+  return program_.parameters.ExportTensor(device(), tensor, parameter, values);
+}
+
 template <typename Phase>
 void CompiledPlan::Measure(const Phase& phase) {
   const SteadyTime start = Now().steady;

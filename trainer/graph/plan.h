@@ -115,6 +115,9 @@ class Plan : public Execution {
                                   absl::Span<const float> values) const = 0;
   virtual absl::Status ExportFrom(const float* flat, const ParameterInfo& parameter,
                                   absl::Span<float> values) const = 0;
+  // The same for one tensor of such an array, whose elements are at `tensor`.
+  virtual absl::Status ExportTensor(const float* tensor, const ParameterInfo& parameter,
+                                    absl::Span<float> values) const = 0;
 
   bool supports_graph_capture() const override { return device().supports_graph_capture(); }
 

@@ -1,5 +1,7 @@
 #include "trainer/loop/progress.h"
 
+#include <string>
+
 #include "common/proto_time.h"
 
 namespace muster::train {
@@ -8,6 +10,14 @@ ProgressReporter::ProgressReporter(ProgressSink sink) : sink_(std::move(sink)) {
 
 void ProgressReporter::SetPhase(const std::string& phase) {
   progress_.set_phase(phase);
+  progress_.clear_phase_progress();
+  progress_.clear_phase_unit();
+  Send();
+}
+
+void ProgressReporter::SetPhaseProgress(uint64_t done, absl::string_view unit) {
+  progress_.set_phase_progress(done);
+  progress_.set_phase_unit(std::string(unit));
   Send();
 }
 

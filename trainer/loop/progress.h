@@ -8,6 +8,7 @@
 #include <string>
 #include <utility>
 
+#include "absl/strings/string_view.h"
 #include "absl/time/time.h"
 #include "common/time.h"
 #include "proto/muster/v1/job.pb.h"
@@ -27,6 +28,8 @@ class ProgressReporter {
 
   // Sets the phase and sends a report at once.
   void SetPhase(const std::string& phase);
+  // Sets the counter of the phase's work, in `unit`, and sends a report. SetPhase clears it.
+  void SetPhaseProgress(uint64_t done, absl::string_view unit);
   // Called after each step, with progress().step() and progress().samples() set. Sends every step,
   // so that the position of each rank is known if the world hangs; updates rates and medians five
   // times per second.

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <limits>
 #include <utility>
 
 #include "common/limits.h"
@@ -18,10 +17,6 @@
 #include "trainer/precision/training_precision.h"
 
 namespace muster::train {
-namespace {
-
-constexpr uint64_t kNever = std::numeric_limits<uint64_t>::max();
-}  // namespace
 
 Trainer::Trainer(std::unique_ptr<TrainingSetup> setup, const ProcessGroups* groups,
                  TrainerOptions options)
@@ -30,13 +25,20 @@ Trainer::Trainer(std::unique_ptr<TrainingSetup> setup, const ProcessGroups* grou
       groups_(*groups),
       world_(*groups->world),
       options_(std::move(options)),
+      requests_(options_.requests != nullptr ? *options_.requests : no_requests_),
       progress_(options_.progress),
       log_(is_first(), setup_->steps, setup_->total_steps),
-      saved_step_(kNever) {}
+      agreement_(groups->world.get()) {}
 
 Trainer::~Trainer() = default;
 
 absl::StatusOr<v1::TrainSummary> Trainer::Run() {
+  absl::StatusOr<v1::TrainSummary> summary = RunToEnd();
+  if (!summary.ok()) FinishWriting();
+  return summary;
+}
+
+absl::StatusOr<v1::TrainSummary> Trainer::RunToEnd() {
   progress_.progress().set_total_steps(setup_->total_steps);
   RETURN_IF_ERROR(CreateStrategy());
   RETURN_IF_ERROR(LoadInitialState());
@@ -44,11 +46,17 @@ absl::StatusOr<v1::TrainSummary> Trainer::Run() {
     ASSIGN_OR_RETURN(tensorboard_,
                      TensorBoardWriter::Create(options_.tensorboard_directory, step_ + 1));
   }
+  requests_.AcceptStops();
   RETURN_IF_ERROR(TrainAll());
-  const SteadyTime trained = Now().steady;
-  RETURN_IF_ERROR(SaveCheckpoint());
-  not_training_ += Now().steady - trained;
-  RETURN_IF_ERROR(EvaluateModel());
+  // A checkpoint that may be the best one contains its evaluation; otherwise, saving comes first.
+  const bool evaluate_first = !spec_.checkpoint().keep_best().empty();
+  if (evaluate_first) RETURN_IF_ERROR(EvaluateModel().status());
+  const SteadyTime trained = SteadyNow();
+  RETURN_IF_ERROR(SaveAndWait());
+  not_training_ += SteadyNow() - trained;
+  requests_.RefuseStops();
+  RETURN_IF_ERROR(CheckStop());
+  if (!evaluate_first) RETURN_IF_ERROR(EvaluateModel().status());
   ASSIGN_OR_RETURN(v1::TrainSummary summary, Summarize());
   SetPhase("finished");
   return summary;
@@ -65,6 +73,7 @@ absl::Status Trainer::CreateStrategy() {
   context.canonical_layout = options_.canonical_layout;
   context.node_name = options_.node_name;
   context.report_phase = [this](const std::string& phase) { SetPhase(phase); };
+  context.stop_requested = [this] { return requests_.stop_requested(); };
   ASSIGN_OR_RETURN(strategy_, setup_->strategy->Connect(context));
   *progress_.progress().mutable_precision() = PrecisionInfoOf(strategy_->precision());
   return absl::OkStatus();
@@ -94,23 +103,33 @@ absl::Status Trainer::TrainAll() {
       spec_.dataset().resident() == "never" || strategy_->batch_share().labels_only
           ? kernels::DeviceMemory()
           : data::MakeResident(*setup_->training, strategy_->device());
-  training_start_ = Now().steady;
+  training_start_ = last_snapshot_ = SteadyNow();
   log_.Started(step_, training_start_);
+  agreement_.Start(training_start_);
   const auto loader =
       data::Loader::ForTraining(setup_->training.get(), setup_->steps, LoaderOptionsFor(resident));
   const uint64_t evaluate_every = spec_.evaluate_every_epochs() * setup_->steps.steps_per_epoch();
-  const uint64_t save_every = spec_.checkpoint().every_steps();
   while (step_ < setup_->total_steps) {
     RETURN_IF_ERROR(TrainStep(*loader));
     // The final checkpoint and evaluation are made after the loop.
     if (step_ == setup_->total_steps) break;
-    const bool save = save_every > 0 && step_ % save_every == 0;
-    const bool evaluate = evaluate_every > 0 && step_ % evaluate_every == 0;
+    ASSIGN_OR_RETURN(AgreedRequests agreed, AgreeAfterStep());
+    const bool evaluate = evaluate_every > 0 && step_ % evaluate_every == 0 && !agreed.stop;
+    if (!evaluate && !agreed.stop && !agreed.checkpoint) continue;
     // Save and evaluate only after the results of all steps are known to be good.
-    if (save || evaluate) RETURN_IF_ERROR(Settle());
-    if (save) RETURN_IF_ERROR(SaveCheckpoint());
-    if (evaluate) RETURN_IF_ERROR(EvaluateModel());
-    if (save || evaluate) SetPhase("training");
+    RETURN_IF_ERROR(Settle());
+    if (evaluate) {
+      ASSIGN_OR_RETURN(const bool evaluated, EvaluateModel());
+      agreed.stop = !evaluated;
+      RETURN_IF_ERROR(SaveIfBest());
+    }
+    if (agreed.stop) {
+      RETURN_IF_ERROR(SaveAndWait());
+      RETURN_IF_ERROR(CheckStop());
+    } else if (agreed.checkpoint) {
+      RETURN_IF_ERROR(SaveCheckpoint());
+    }
+    SetPhase("training");
   }
   return Settle();
 }
@@ -197,7 +216,7 @@ absl::Status Trainer::WriteScalars() {
   return absl::OkStatus();
 }
 
-absl::Status Trainer::EvaluateModel() {
+absl::StatusOr<bool> Trainer::EvaluateModel() {
   SetPhase("evaluating");
   RETURN_IF_ERROR(strategy_->device().Synchronize());
   const SteadyTime begin = Now().steady;
@@ -206,16 +225,21 @@ absl::Status Trainer::EvaluateModel() {
   const data::TransformOptions transform = ViewsOf(spec_.objective()) == 1
                                                ? EvaluationTransformOf(spec_, info)
                                                : TrainingTransformOf(spec_, info);
-  ASSIGN_OR_RETURN(evaluation_, strategy_->Evaluate(*setup_->test, transform));
+  const absl::StatusOr<Evaluation> evaluation = strategy_->Evaluate(*setup_->test, transform);
+  if (absl::IsCancelled(evaluation.status())) return false;
+  RETURN_IF_ERROR(evaluation.status());
+  evaluation_ = *evaluation;
+  evaluated_step_ = step_;
   CountCollectives(2, 0);
   RecordEvaluation(begin);
   progress_.progress().set_test_accuracy(evaluation_.accuracy);
   progress_.progress().set_test_loss(evaluation_.loss);
   log_.Evaluated(step_, evaluation_, last_evaluation_);
-  if (tensorboard_ == nullptr) return absl::OkStatus();
+  if (tensorboard_ == nullptr) return true;
   RETURN_IF_ERROR(tensorboard_->AddScalars(
       step_, {{"test/accuracy", evaluation_.accuracy}, {"test/loss", evaluation_.loss}}));
-  return tensorboard_->Flush();
+  RETURN_IF_ERROR(tensorboard_->Flush());
+  return true;
 }
 
 void Trainer::RecordEvaluation(SteadyTime begin) {

@@ -10,6 +10,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <limits>
 #include <memory>
 #include <optional>
 #include <string>
@@ -22,7 +23,10 @@
 #include "proto/muster/v1/job.pb.h"
 #include "trainer/checkpoint/checkpoint.h"
 #include "trainer/data/loader.h"
+#include "trainer/loop/checkpoint_writer.h"
 #include "trainer/loop/progress.h"
+#include "trainer/loop/rank_requests.h"
+#include "trainer/loop/step_agreement.h"
 #include "trainer/loop/training_log.h"
 #include "trainer/loop/training_setup.h"
 #include "trainer/strategy/process_groups.h"
@@ -36,7 +40,8 @@ namespace muster::train {
 struct ResumePoint {
   uint32_t rank = 0;
   uint64_t step = 0;
-  bool own = true;  // this job wrote it; otherwise it continues another job
+  bool own = true;   // this job wrote it; otherwise it continues another job
+  std::string name;  // folder of the checkpoint; used only on the rank that reads it
 };
 
 struct TrainerOptions {
@@ -44,16 +49,28 @@ struct TrainerOptions {
   uint64_t generation = 1;
   bool canonical_layout = false;  // ranks use different parameter layouts
   std::optional<ResumePoint> resume;
-  // Directory for this rank's checkpoints; absent: no checkpoints. Only rank 0 writes.
+  // Directory for this rank's checkpoints; absent: no checkpoints. Only rank 0 writes, unless
+  // shards_checkpoints.
   std::optional<CheckpointDirectory> checkpoints;
+  // Whether ranks that see the same directory each write their part of a checkpoint, where the
+  // strategy divides it; otherwise rank 0 gathers and writes it.
+  bool shards_checkpoints = false;
   // Directory of the checkpoint to resume from; absent: `checkpoints`.
   std::optional<CheckpointDirectory> resume_directory;
-  // Called on rank 0 with the step of each checkpoint that it has written.
-  std::function<void(uint64_t step)> on_checkpoint = [](uint64_t) {};
+  // Called on rank 0 with each checkpoint that it has written.
+  std::function<void(const CheckpointRef&)> on_checkpoint = [](const CheckpointRef&) {};
+  // Called on rank 0 for each checkpoint that could not be written.
+  std::function<void(uint64_t step, const absl::Status& status)> on_checkpoint_failure =
+      [](uint64_t, const absl::Status&) {};
+  // Requests to this rank; outlives the trainer. Null: there are none.
+  RankRequests* requests = nullptr;
   // Directory for rank 0's TensorBoard event files; empty: none are written.
   std::string tensorboard_directory;
   std::string node_name;  // for the summary
   ProgressSink progress;
+  // Timeout of collectives: a checkpoint may take longer as long as it makes progress.
+  absl::Duration failure_timeout = absl::Seconds(30);
+  std::string cache_dir;  // for Verifier
 };
 
 // One training in one generation. Used by one thread.
@@ -68,8 +85,12 @@ class Trainer {
 
   // Collective; called once. Trains from the resume point, or from the initial state, to the end,
   // evaluates and returns the summary. Errors: the communicator's; exit code payload
-  // kExitCannotCreate for a checkpoint that cannot be written, and kExitNoInput for an init_from
-  // that cannot be read; ABORTED from the checkpoint fence.
+  // kExitCannotCreate for a checkpoint that is required and cannot be written, and kExitNoInput for
+  // an init_from that cannot be read; ABORTED if a newer generation of the job has a checkpoint;
+  // CANCELLED if this rank was asked to stop, after the state was saved.
+  //
+  // All ranks save their state after the same step if one of them is asked to stop. The others go
+  // on, and fail because a peer is lost unless they are asked, too.
   absl::StatusOr<v1::TrainSummary> Run();
 
   // Number of completed steps, for a failure report. Valid after Run.
@@ -80,7 +101,8 @@ class Trainer {
   absl::Status CreateStrategy();
   absl::Status LoadInitialState();
   // Files of the checkpoint to resume from, on the rank that reads them; empty on other ranks.
-  absl::StatusOr<CheckpointFiles> FindCheckpoint();
+  absl::StatusOr<CheckpointFiles> FindCheckpoint(const std::function<void()>& on_progress);
+  absl::StatusOr<v1::TrainSummary> RunToEnd();
   absl::Status TrainAll();
   data::LoaderOptions LoaderOptionsFor(const kernels::DeviceMemory& resident) const;
   // Loads the next batch, runs its step and polls available results.
@@ -91,9 +113,40 @@ class Trainer {
   absl::Status WriteScalars();
   // Waits until the results of all steps so far have been polled.
   absl::Status Settle();
-  absl::Status EvaluateModel();
+  // Collective. Returns false, on all ranks, if one of them was asked to stop.
+  absl::StatusOr<bool> EvaluateModel();
   void RecordEvaluation(SteadyTime begin);
+
+  // Requests and checkpoints (trainer_checkpoint.cc).
+  //
+  // What to do after a step. Collective in steps in which an agreement is due.
+  absl::StatusOr<AgreedRequests> AgreeAfterStep();
+  bool CheckpointIsDue(SteadyTime now) const;  // on rank 0
+  // Collective. Starts to write the current state, unless that was done.
   absl::Status SaveCheckpoint();
+  // Collective. Copies the state. Returns what this rank has to write; null if nothing.
+  absl::StatusOr<CheckpointWriter::Write> TakeSnapshot();
+  // Collective. Whether all ranks can write their parts of a checkpoint of this step; creates its
+  // unfinished folder.
+  absl::StatusOr<bool> StartParts();
+  // Writes this rank's part, which is the snapshot; null if it has none.
+  CheckpointWriter::Write WriteOfPart();
+  // Processes the result of a write that is done. Returns its error if that ends the training.
+  absl::Status PollWriter();
+  // Collective. Waits until all writes are done.
+  absl::Status AwaitWriters();
+  // Collective. Reads the metric of the best checkpoint so far.
+  absl::Status LoadBest();
+  // Collective. Saves the current state if its evaluation is the best so far.
+  absl::Status SaveIfBest();
+  // Collective. Saves the current state and waits until it is on disk.
+  absl::Status SaveAndWait();
+  // CANCELLED if this rank was asked to stop.
+  absl::Status CheckStop() const;
+  // Waits for this rank's write after another error.
+  void FinishWriting();
+  // Longest interval between two reports of a rank that works while others wait.
+  absl::Duration ReportInterval() const { return options_.failure_timeout / 8; }
   absl::StatusOr<v1::TrainSummary> Summarize();
   double Epochs() const;  // completed, including earlier generations
   void SetPhase(const std::string& phase);
@@ -104,6 +157,8 @@ class Trainer {
   const ProcessGroups& groups_;
   collectives::Communicator& world_;
   const TrainerOptions options_;
+  RankRequests no_requests_;
+  RankRequests& requests_;
   std::unique_ptr<Strategy> strategy_;
   std::unique_ptr<TensorBoardWriter> tensorboard_;  // on rank 0, if enabled
   ProgressReporter progress_;
@@ -112,11 +167,11 @@ class Trainer {
 
   uint64_t step_ = 0;        // completed, including earlier generations
   uint64_t first_step_ = 0;  // first step of this generation
-  uint64_t saved_step_;      // step of the job's newest checkpoint; kNever if none
   absl::Duration stall_;     // time waited for the loader in this generation
   double loss_ = 0;
   std::vector<StepResult> results_;  // results polled last
   Evaluation evaluation_;
+  std::optional<uint64_t> evaluated_step_;
   std::vector<float> losses_;
   std::vector<float> step_ends_;  // end times of the same steps, in seconds
   // Times of this generation.
@@ -124,6 +179,22 @@ class Trainer {
   absl::Duration not_training_;  // evaluations and the final checkpoint
   absl::Duration last_evaluation_;
   std::vector<v1::Evaluation> evaluations_;
+
+  StepAgreement agreement_;
+  // Step of the newest snapshot, which is on disk, is being written or could not be written.
+  std::optional<uint64_t> saved_step_;
+  std::optional<CheckpointRef> newest_;  // the job's newest checkpoint on disk; on rank 0
+  // Best value of checkpoint.keep_best of a checkpoint; higher is better. The same on all ranks.
+  double best_ = -std::numeric_limits<double>::infinity();
+  bool write_failed_ = false;  // this rank could not write the newest snapshot
+  bool save_due_ = false;      // by steps, since the newest snapshot
+  uint64_t attempts_ = 0;      // checkpoints written in parts; the same on all ranks
+  SteadyTime last_snapshot_;   // or the start of the training
+  absl::Duration snapshot_stall_;
+  // Used by the writer while it is busy; the memory of the snapshot is reused.
+  Checkpoint snapshot_;
+  CheckpointRef written_;
+  CheckpointWriter writer_;  // destroyed before what it writes
 };
 
 }  // namespace muster::train

@@ -56,8 +56,8 @@ absl::StatusOr<v1::TrainSummary> Trainer::Summarize() {
   RETURN_IF_ERROR(strategy_->Summarize(summary));
   summary.set_resumed_from_step(options_.resume.has_value() ? first_step_ : 0);
   summary.set_already_complete(options_.resume.has_value() && step_ == first_step_);
-  if (options_.checkpoints.has_value()) {
-    summary.set_checkpoint(options_.checkpoints->StepPath(step_));
+  if (newest_.has_value()) {
+    summary.set_checkpoint(options_.checkpoints->FolderPath(newest_->name));
   }
   if (progress_.progress().has_first_step_time()) {
     *summary.mutable_first_step_time() = progress_.progress().first_step_time();

@@ -185,16 +185,15 @@ class TrainerTest : public ::testing::Test {
     return options;
   }
 
-  std::string ModelPath(uint64_t step) const {
-    return absl::StrFormat("%s/step-%08d/model.safetensors", checkpoints_.path(), step);
+  std::string Folder(uint64_t step, uint64_t generation = 1) const {
+    return checkpoints_.path() + "/" + FormatFolderName({step, generation});
   }
+  std::string ModelPath(uint64_t step) const { return Folder(step) + "/model.safetensors"; }
   // Bytes of all state in a checkpoint: model, optimizer and, if any, moving average.
-  std::string StateBytes(uint64_t step) const {
+  static std::string StateBytes(const std::string& folder) {
     std::string bytes;
     for (const char* name : {"model", "optimizer", "ema"}) {
-      std::ifstream in(
-          absl::StrFormat("%s/step-%08d/%s.safetensors", checkpoints_.path(), step, name),
-          std::ios::binary);
+      std::ifstream in(absl::StrCat(folder, "/", name, ".safetensors"), std::ios::binary);
       bytes.append(std::istreambuf_iterator<char>(in), {});
     }
     return bytes;
@@ -374,15 +373,18 @@ TEST_F(TrainerTest, RepeatedTrainingIsBitIdentical) {
 void TrainerTest::ExpectResumedEqualsUninterrupted(const v1::JobSpec& spec, uint32_t world) {
   SCOPED_TRACE(world);
   const v1::TrainSummary whole = TrainOk(spec, world, WithCheckpoints(1));
-  const std::string state = StateBytes(13);
+  const std::string state = StateBytes(Folder(13));
   ASSERT_FALSE(state.empty());
-  fs::remove_all(checkpoints_.path() + "/step-00000013");
-  fs::remove_all(checkpoints_.path() + "/step-00000010");
+  for (const fs::directory_entry& entry : fs::directory_iterator(checkpoints_.path())) {
+    if (entry.path() != Folder(5)) fs::remove_all(entry.path());
+  }
 
   TrainerOptions options = WithCheckpoints(2);
-  ASSERT_EQ(options.checkpoints->FindNewestValid()->step, 5);
+  const auto found = options.checkpoints->FindNewestValid();
+  ASSERT_TRUE(found.ok() && found->has_value()) << found.status();
+  ASSERT_EQ((*found)->state.step, 5);
   // The root need not be rank 0.
-  options.resume = ResumePoint{world - 1, 5};
+  options.resume = ResumePoint{.rank = world - 1, .step = 5, .name = (*found)->name};
   const v1::TrainSummary rest = TrainOk(spec, world, std::move(options));
   EXPECT_EQ(rest.resumed_from_step(), 5);
   EXPECT_EQ(rest.first_loss_step(), 6);
@@ -398,10 +400,10 @@ void TrainerTest::ExpectResumedEqualsUninterrupted(const v1::JobSpec& spec, uint
     const bool both_nan = std::isnan(rest.losses(i)) && std::isnan(whole.losses(i + 5));
     EXPECT_TRUE(both_nan || rest.losses(i) == whole.losses(i + 5)) << i;
   }
-  EXPECT_EQ(StateBytes(13), state);
-  fs::remove_all(checkpoints_.path() + "/step-00000005");
-  fs::remove_all(checkpoints_.path() + "/step-00000013");
-  fs::remove(checkpoints_.path() + "/GENERATION");
+  EXPECT_EQ(StateBytes(Folder(13, 2)), state);
+  for (const auto& entry : fs::directory_iterator(checkpoints_.path())) {
+    fs::remove_all(entry.path());
+  }
 }
 
 TEST_F(TrainerTest, ResumesInMidEpoch) {
@@ -570,7 +572,7 @@ TEST_F(TrainerTest, RankZeroWritesTensorBoardEvents) {
 TEST_F(TrainerTest, EvaluatesFinishedTraining) {
   const v1::TrainSummary whole = TrainOk(FullSpec(5), 2, WithCheckpoints(1));
   TrainerOptions options = WithCheckpoints(2);
-  options.resume = ResumePoint{0, 5};
+  options.resume = ResumePoint{.rank = 0, .step = 5, .name = "step-00000005.g1"};
   const v1::TrainSummary again = TrainOk(FullSpec(5), 2, std::move(options));
   EXPECT_EQ(again.steps(), 5);
   EXPECT_EQ(again.losses_size(), 0);
@@ -578,29 +580,32 @@ TEST_F(TrainerTest, EvaluatesFinishedTraining) {
   EXPECT_EQ(again.test_accuracy(), whole.test_accuracy());
   EXPECT_FALSE(whole.already_complete());
   EXPECT_TRUE(again.already_complete());
-  EXPECT_EQ(again.checkpoint(), checkpoints_.path() + "/step-00000005");
+  EXPECT_EQ(again.checkpoint(), Folder(5));
 }
 
 // A job that continues another one leaves the other's directory alone and writes to its own, even
 // if no step is left to train.
 TEST_F(TrainerTest, ContinuesFromCheckpointOfAnotherJob) {
   const v1::TrainSummary whole = TrainOk(FullSpec(10), 2, WithCheckpoints(1));
-  EXPECT_EQ(whole.checkpoint(), checkpoints_.path() + "/step-00000010");
+  EXPECT_EQ(whole.checkpoint(), Folder(10));
   for (const uint64_t first_step : {5, 10}) {
     data::TemporaryDirectory own;
     TrainerOptions options;
-    options.resume = ResumePoint{.rank = 1, .step = first_step, .own = false};
-    options.resume_directory = CheckpointDirectory::OpenUnfenced(checkpoints_.path());
+    options.resume = ResumePoint{
+        .rank = 1, .step = first_step, .own = false, .name = FormatFolderName({first_step, 1})};
+    options.resume_directory = CheckpointDirectory::OpenReadOnly(checkpoints_.path());
     options.checkpoints = *CheckpointDirectory::OpenForWriting({own.path(), "continued", 1, 10});
-    std::vector<uint64_t> written;
-    options.on_checkpoint = [&written](uint64_t step) { written.push_back(step); };
+    std::vector<std::string> written;
+    options.on_checkpoint = [&written](const CheckpointRef& checkpoint) {
+      written.push_back(checkpoint.name);
+    };
     const v1::TrainSummary continued = TrainOk(FullSpec(10), 2, std::move(options));
     EXPECT_EQ(continued.resumed_from_step(), first_step);
     EXPECT_EQ(continued.already_complete(), first_step == 10);
     EXPECT_EQ(continued.weights_digest(), whole.weights_digest());
-    EXPECT_EQ(continued.checkpoint(), own.path() + "/step-00000010");
+    EXPECT_EQ(continued.checkpoint(), own.path() + "/step-00000010.g1");
     EXPECT_TRUE(fs::exists(continued.checkpoint()));
-    EXPECT_THAT(written, ::testing::ElementsAre(10));
+    EXPECT_THAT(written, ::testing::ElementsAre("step-00000010.g1"));
   }
 }
 
@@ -676,19 +681,13 @@ TEST_F(TrainerTest, AbortEndsAllRanks) {
 
 TEST_F(TrainerTest, StaleGenerationStopsAtNextCheckpoint) {
   TrainerOptions stale = WithCheckpoints(1);
-  ASSERT_TRUE(CheckpointDirectory::OpenForReading(Checkpoints(2)).ok());
+  Checkpoint newer;
+  newer.state.step = 1;
+  newer.state.job_id = "job";
+  ASSERT_TRUE(WithCheckpoints(2).checkpoints->Write(newer).ok());
   const Result result = Train(FullSpec(20), 1, std::move(stale))[0];
   EXPECT_EQ(result.status.code(), absl::StatusCode::kAborted);
   EXPECT_FALSE(IsPermanent(ExitCodeOf(result.status)));
-  EXPECT_EQ(result.progress.back().step(), 5);
-}
-
-TEST_F(TrainerTest, NamesMissingCheckpointDirectory) {
-  TrainerOptions options = WithCheckpoints(1);
-  fs::remove_all(checkpoints_.path());
-  const Result result = Train(FullSpec(20), 1, std::move(options))[0];
-  EXPECT_EQ(ExitCodeOf(result.status), kExitCannotCreate) << result.status;
-  EXPECT_THAT(std::string(result.status.message()), ::testing::HasSubstr(checkpoints_.path()));
 }
 
 }  // namespace

@@ -111,9 +111,16 @@ void TrainingLog::Evaluated(uint64_t step, const Evaluation& evaluation, absl::D
                        step, evaluation.accuracy, evaluation.loss, Seconds(duration)));
 }
 
-void TrainingLog::CheckpointSaved(uint64_t step, const std::string& path, absl::Duration duration) {
-  not_training_ += duration;
-  Info(absl::StrCat("checkpoint of step ", step, ": ", path, ", took ", Seconds(duration)));
+void TrainingLog::CheckpointSaved(uint64_t step, const std::string& path, absl::Duration duration,
+                                  absl::Duration stall) {
+  not_training_ += stall;
+  Info(absl::StrFormat("checkpoint of step %d written to %s in %s, training stalled for %d ms",
+                       step, path, Seconds(duration), absl::ToInt64Milliseconds(stall)));
+}
+
+void TrainingLog::CheckpointFailed(uint64_t step, const absl::Status& status) {
+  sink_(LogSeverity::kWarning,
+        absl::StrCat("checkpoint of step ", step, " could not be written: ", status.message()));
 }
 
 }  // namespace muster::train

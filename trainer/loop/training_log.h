@@ -6,6 +6,7 @@
 #include <functional>
 #include <string>
 
+#include "absl/status/status.h"
 #include "absl/time/time.h"
 #include "common/time.h"
 #include "trainer/data/sampler.h"
@@ -34,9 +35,12 @@ class TrainingLog {
   // Called with each step's result, in order; `loss_scale` is null without loss scaling. Logs the
   // means since the last such line at the end of each epoch and after each minute.
   void OnResult(const StepResult& result, const LossScaleState* loss_scale, SteadyTime now);
-  // Their durations do not count in images/s.
+  // Its duration does not count in images/s.
   void Evaluated(uint64_t step, const Evaluation& evaluation, absl::Duration duration);
-  void CheckpointSaved(uint64_t step, const std::string& path, absl::Duration duration);
+  // `stall`: time that the training waited, which does not count in images/s.
+  void CheckpointSaved(uint64_t step, const std::string& path, absl::Duration duration,
+                       absl::Duration stall);
+  void CheckpointFailed(uint64_t step, const absl::Status& status);
 
  private:
   void Info(const std::string& line);

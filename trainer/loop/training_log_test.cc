@@ -42,14 +42,15 @@ TEST_F(TrainingLogTest, FirstRankLogsTheCourse) {
   Train(log, 1, 10, 2);
   Pass(absl::Seconds(3));
   log.Evaluated(10, {.loss = 1.5, .accuracy = 0.75}, absl::Seconds(2));
-  log.CheckpointSaved(10, "/ckpt/step-00000010", absl::Seconds(1));
+  log.CheckpointSaved(10, "/ckpt/step-00000010", absl::Seconds(7), absl::Seconds(1));
   Train(log, 11, 25, 1);
   EXPECT_THAT(
       lines_,
       ElementsAre("I training starts: epoch 0/2.5, step 0/25, 10 steps of 8 samples per epoch",
                   "I epoch 1/2.5, step 10/25: loss 2.0000, accuracy 0.5000, 8 images/s",
                   "I evaluation after step 10: test accuracy 0.7500, test loss 1.5000, took 2.00 s",
-                  "I checkpoint of step 10: /ckpt/step-00000010, took 1.00 s",
+                  "I checkpoint of step 10 written to /ckpt/step-00000010 in 7.00 s, training "
+                  "stalled for 1000 ms",
                   "I epoch 2/2.5, step 20/25: loss 1.0000, accuracy 0.5000, 8 images/s",
                   "I epoch 2.5/2.5, step 25/25: loss 1.0000, accuracy 0.5000, 8 images/s"));
 }
@@ -59,7 +60,7 @@ TEST_F(TrainingLogTest, OtherRanksLogOnlyTheirWarnings) {
   log.Started(0, now_);
   Train(log, 1, 10, 2);
   log.Evaluated(10, {}, absl::Seconds(2));
-  log.CheckpointSaved(10, "/ckpt", absl::Seconds(1));
+  log.CheckpointSaved(10, "/ckpt", absl::Seconds(1), absl::Seconds(1));
   log.OnResult({.step = 10, .skipped = true}, nullptr, now_);
   EXPECT_THAT(lines_, IsEmpty());
   Pass(absl::Seconds(30));

@@ -5,7 +5,6 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/build_id.h"
-#include "common/sha256.h"
 #include "common/status.h"
 #include "common/version.h"
 #include "trainer/exit_code.h"
@@ -15,32 +14,6 @@
 
 namespace muster::train {
 namespace {
-
-// Excludes settings that may change on resume, e.g. the number of steps, the learning rate and the
-// location of the data.
-std::string TrainingDigest(const v1::TrainSpec& spec) {
-  v1::TrainSpec essential;
-  *essential.mutable_model() = spec.model();
-  *essential.mutable_dataset() = spec.dataset();
-  essential.mutable_dataset()->clear_path();
-  essential.mutable_dataset()->clear_center_crop();
-  essential.mutable_dataset()->clear_resident();
-  essential.set_global_batch(spec.global_batch());
-  essential.set_image_size(spec.image_size());
-  essential.mutable_optimizer()->set_name(spec.optimizer().name());
-  essential.set_precision(spec.precision());
-  if (spec.has_mixed_precision()) {
-    essential.mutable_mixed_precision()->set_dtype(spec.mixed_precision().dtype());
-  }
-  *essential.mutable_objective() = spec.objective();
-  *essential.mutable_augment() = spec.augment();
-  essential.set_seed(spec.seed());
-  essential.set_drop_last(spec.drop_last());
-  essential.set_sync_batch_norm(spec.sync_batch_norm());
-  essential.set_accumulation_steps(spec.accumulation_steps());
-  // The message has no maps, so its text is deterministic.
-  return Sha256Hex(essential.ShortDebugString());
-}
 
 std::vector<v1::FingerprintEntry> Fingerprint(const data::ImageDataset& training,
                                               const data::ImageDataset& test,
@@ -66,12 +39,12 @@ std::vector<v1::FingerprintEntry> Fingerprint(const data::ImageDataset& training
 }
 
 absl::StatusOr<std::unique_ptr<TrainingSetup>> SetUpWithoutExitCode(
-    const v1::JobSpec& job, uint32_t world_size, const std::string& cache_dir,
+    const v1::JobSpec& job, uint32_t world_size, const data::Cache& cache,
     const std::vector<kernels::Device*>& devices) {
   const v1::TrainSpec& spec = job.train();
   using OpenedDataset = absl::StatusOr<std::unique_ptr<data::ImageDataset>>;
   const auto open = [&](data::Split split) -> OpenedDataset {
-    auto dataset = data::OpenDataset(DatasetOptionsOf(spec.dataset()), split, cache_dir);
+    auto dataset = data::OpenDataset(DatasetOptionsOf(spec.dataset()), split, cache);
     // The caller adds the exit code for errors in the spec itself.
     if (dataset.ok() || absl::IsInvalidArgument(dataset.status())) return dataset;
     return WithExitCode(dataset.status(), kExitNoInput);
@@ -99,7 +72,7 @@ absl::StatusOr<std::unique_ptr<TrainingSetup>> SetUpWithoutExitCode(
       .schedule = schedule,
       .precision = precision,
       .max_samples = compiling.max_batch,
-      .training_digest = TrainingDigest(spec),
+      .identity = TrainingIdentityOf(spec),
       .fingerprint = std::move(fingerprint),
   });
   ModelSetup model;
@@ -116,9 +89,9 @@ absl::StatusOr<std::unique_ptr<TrainingSetup>> SetUpWithoutExitCode(
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<TrainingSetup>> SetUpTraining(
-    const v1::JobSpec& spec, uint32_t world_size, const std::string& cache_dir,
+    const v1::JobSpec& spec, uint32_t world_size, const data::Cache& cache,
     const std::vector<kernels::Device*>& devices) {
-  auto setup = SetUpWithoutExitCode(spec, world_size, cache_dir, devices);
+  auto setup = SetUpWithoutExitCode(spec, world_size, cache, devices);
   if (absl::IsInvalidArgument(setup.status())) return WithExitCode(setup.status(), kExitBadSpec);
   return setup;
 }

@@ -11,6 +11,8 @@
 #include "kernels/device.h"
 #include "proto/muster/v1/job.pb.h"
 #include "proto/muster/v1/worker.pb.h"
+#include "trainer/checkpoint/training_identity.h"
+#include "trainer/data/cache_file.h"
 #include "trainer/data/dataset.h"
 #include "trainer/data/sampler.h"
 #include "trainer/optim/schedule.h"
@@ -30,8 +32,7 @@ struct TrainingSetup {
   TrainingPrecision precision;
   uint32_t max_samples = 0;  // CompileOptions::max_batch
   std::unique_ptr<StrategySetup> strategy;
-  // Digest of everything that a checkpoint's contents depend on; see CheckpointState.
-  std::string training_digest;
+  TrainingIdentity identity;  // for checkpoints
   // Properties that must agree between all ranks but that the spec does not determine; see
   // JoinInfo.fingerprint.
   std::vector<v1::FingerprintEntry> fingerprint;
@@ -39,9 +40,10 @@ struct TrainingSetup {
 
 // Errors carry an exit code: kExitNoInput for data that cannot be read, kExitBadSpec for an invalid
 // spec, kExitNoDevice if the device lacks a library. `devices` are the rank's devices and outlive
-// the setup; only strategies that drive several devices use more than the first.
+// the setup; only strategies that drive several devices use more than the first. Reports the
+// progress of opening the data to `cache`.
 absl::StatusOr<std::unique_ptr<TrainingSetup>> SetUpTraining(
-    const v1::JobSpec& spec, uint32_t world_size, const std::string& cache_dir,
+    const v1::JobSpec& spec, uint32_t world_size, const data::Cache& cache,
     const std::vector<kernels::Device*>& devices = {&kernels::CpuDevice()});
 
 }  // namespace muster::train

@@ -24,13 +24,42 @@ size_t CountOf(const nn::ParameterInfo& parameter) {
 using Exporter = std::function<absl::Status(const nn::ParameterInfo&, absl::Span<float>)>;
 using Importer = std::function<absl::Status(const nn::ParameterInfo&, absl::Span<const float>)>;
 
-std::vector<float> ExportValues(const nn::ParameterInfo& parameter, const Exporter& exporter) {
-  std::vector<float> values(CountOf(parameter));
-  // Cannot fail: the size is the plan's own.
-  const absl::Status status = exporter(parameter, absl::MakeSpan(values));
-  LOG_IF(DFATAL, !status.ok()) << parameter.name << ": " << status;
-  return values;
-}
+// Tensors that are exported one by one into the memory of an earlier export of the same tensors, if
+// there was one: large arrays that are allocated anew cost more than copying the values.
+class ExportedTensors {
+ public:
+  explicit ExportedTensors(std::vector<Tensor> buffers) : tensors_(std::move(buffers)) {}
+
+  void Add(const std::string& name, const nn::ParameterInfo& parameter, const Exporter& exporter) {
+    Tensor& tensor = Next(name, parameter.shape);
+    if (!std::holds_alternative<std::vector<float>>(tensor.values)) tensor.values.emplace<0>();
+    auto& values = std::get<std::vector<float>>(tensor.values);
+    values.resize(CountOf(parameter));
+    // Cannot fail: the size is the plan's own.
+    const absl::Status status = exporter(parameter, absl::MakeSpan(values));
+    LOG_IF(DFATAL, !status.ok()) << name << ": " << status;
+  }
+  void AddNumber(const std::string& name, int64_t value) {
+    Next(name, {}).values = std::vector<int64_t>{value};
+  }
+
+  std::vector<Tensor> Take() {
+    tensors_.resize(count_);
+    return std::move(tensors_);
+  }
+
+ private:
+  Tensor& Next(const std::string& name, const std::vector<int64_t>& shape) {
+    if (count_ == tensors_.size()) tensors_.emplace_back();
+    Tensor& tensor = tensors_[count_++];
+    tensor.name = name;
+    tensor.shape = shape;
+    return tensor;
+  }
+
+  std::vector<Tensor> tensors_;
+  size_t count_ = 0;
+};
 
 // Broadcasts the values of all `infos` at once.
 absl::Status BroadcastValues(collectives::Communicator& communicator, uint32_t root,
@@ -127,32 +156,33 @@ absl::Status ModelState::WithAverage(const std::function<absl::Status()>& work) 
   return status;
 }
 
-std::vector<Tensor> ModelState::ExportModel(uint64_t batches) {
+std::vector<Tensor> ModelState::ExportModel(uint64_t batches, std::vector<Tensor> buffers,
+                                            const TensorRange& range) {
   const Exporter exporter = [this](const nn::ParameterInfo& parameter, absl::Span<float> values) {
     return plan_->Export(parameter, values);
   };
-  std::vector<Tensor> tensors;
+  ExportedTensors tensors(std::move(buffers));
   for (const nn::ParameterInfo& parameter : plan_->parameters()) {
-    tensors.push_back({parameter.name, parameter.shape, ExportValues(parameter, exporter)});
+    if (range.Contains(parameter)) tensors.Add(parameter.name, parameter, exporter);
   }
+  if (!range.buffers) return tensors.Take();
   for (const nn::ParameterInfo& buffer : plan_->buffers()) {
-    tensors.push_back({buffer.name, buffer.shape, ExportValues(buffer, exporter)});
+    tensors.Add(buffer.name, buffer, exporter);
     // PyTorch counts a batch norm's training batches in a separate buffer.
     absl::string_view layer = buffer.name;
     if (absl::ConsumeSuffix(&layer, "running_var")) {
-      tensors.push_back({absl::StrCat(layer, "num_batches_tracked"),
-                         {},
-                         std::vector<int64_t>{static_cast<int64_t>(batches)}});
+      tensors.AddNumber(absl::StrCat(layer, "num_batches_tracked"), static_cast<int64_t>(batches));
     }
   }
-  return tensors;
+  return tensors.Take();
 }
 
-std::vector<Tensor> ModelState::ExportAverage(uint64_t batches) {
+std::vector<Tensor> ModelState::ExportAverage(uint64_t batches, std::vector<Tensor> buffers,
+                                              const TensorRange& range) {
+  if (!average_.has_value()) return {};
   std::vector<Tensor> tensors;
-  if (!average_.has_value()) return tensors;
   const absl::Status status = WithAverage([&] {
-    tensors = ExportModel(batches);
+    tensors = ExportModel(batches, std::move(buffers), range);
     return absl::OkStatus();
   });
   LOG_IF(DFATAL, !status.ok()) << status;
@@ -163,51 +193,54 @@ std::vector<Tensor> ModelState::ExportOptimizer() const {
   return optimizer_ == nullptr ? std::vector<Tensor>() : ExportOptimizer(optimizer_->states());
 }
 
-std::vector<Tensor> ModelState::ExportOptimizer(absl::Span<const OptimizerState> states) const {
-  std::vector<Tensor> tensors;
+std::vector<Tensor> ModelState::ExportOptimizer(absl::Span<const OptimizerState> states,
+                                                std::vector<Tensor> buffers,
+                                                const TensorRange& range) const {
+  ExportedTensors tensors(std::move(buffers));
   for (const OptimizerState& state : states) {
     const Exporter exporter = [&](const nn::ParameterInfo& parameter, absl::Span<float> values) {
-      return plan_->ExportFrom(state.values.get(), parameter, values);
+      const float* const tensor = state.values.get() + (parameter.offset - range.begin);
+      return plan_->ExportTensor(tensor, parameter, values);
     };
     for (const nn::ParameterInfo& parameter : plan_->parameters()) {
-      tensors.push_back({absl::StrCat(parameter.name, ".", state.name), parameter.shape,
-                         ExportValues(parameter, exporter)});
+      if (!range.Contains(parameter)) continue;
+      tensors.Add(absl::StrCat(parameter.name, ".", state.name), parameter, exporter);
     }
   }
-  return tensors;
+  return tensors.Take();
 }
 
 absl::Status ModelState::ImportModel(const std::string& path) {
-  ASSIGN_OR_RETURN(const SafetensorsFile file, SafetensorsFile::Open(path));
-  return ImportModel(file);
+  ASSIGN_OR_RETURN(const TensorSet tensors, TensorSet::Open(path));
+  return ImportModel(tensors);
 }
 
-absl::Status ModelState::ImportModel(const SafetensorsFile& file) {
-  return ImportTensors(file, /*excluded=*/{});
+absl::Status ModelState::ImportModel(const TensorSet& tensors) {
+  return ImportTensors(tensors, /*excluded=*/{});
 }
 
 absl::Status ModelState::InitializeFrom(const std::string& path,
                                         absl::Span<const std::string> excluded) {
-  ASSIGN_OR_RETURN(const SafetensorsFile file, SafetensorsFile::Open(path));
-  return InitializeFrom(file, excluded);
+  ASSIGN_OR_RETURN(const TensorSet tensors, TensorSet::Open(path));
+  return InitializeFrom(tensors, excluded);
 }
 
-absl::Status ModelState::InitializeFrom(const SafetensorsFile& file,
+absl::Status ModelState::InitializeFrom(const TensorSet& tensors,
                                         absl::Span<const std::string> excluded) {
-  const absl::Status status = ImportTensors(file, excluded);
+  const absl::Status status = ImportTensors(tensors, excluded);
   if (status.ok()) return status;
   return absl::Status(status.code(), absl::StrCat(status.message(),
                                                   "; use train.init_exclude, e.g. [fc.], to "
                                                   "keep the initial values of some tensors"));
 }
 
-absl::Status ModelState::ImportTensors(const SafetensorsFile& file,
+absl::Status ModelState::ImportTensors(const TensorSet& tensors,
                                        absl::Span<const std::string> excluded) {
   std::vector<std::string> missing;
-  std::vector<std::string> unknown = file.names();
+  std::vector<std::string> unknown = tensors.names();
   for (const auto& infos : {plan_->parameters(), plan_->buffers()}) {
     for (const nn::ParameterInfo& info : infos) {
-      if (!BeginsWithOneOf(info.name, excluded) && !file.Contains(info.name)) {
+      if (!BeginsWithOneOf(info.name, excluded) && !tensors.Contains(info.name)) {
         missing.push_back(info.name);
       }
       unknown.erase(std::remove(unknown.begin(), unknown.end(), info.name), unknown.end());
@@ -221,19 +254,19 @@ absl::Status ModelState::ImportTensors(const SafetensorsFile& file,
                 unknown.end());
   if (!missing.empty()) {
     return absl::NotFoundError(absl::StrCat(
-        file.path(), " has no tensor ", Names(missing),
+        tensors.path(), " has no tensor ", Names(missing),
         unknown.empty()
             ? ""
             : absl::StrCat("; tensors that the model does not have: ", Names(unknown))));
   }
   if (!unknown.empty()) {
-    LOG(WARNING) << file.path()
+    LOG(WARNING) << tensors.path()
                  << ": ignoring tensors that the model does not have: " << Names(unknown);
   }
   for (const auto& infos : {plan_->parameters(), plan_->buffers()}) {
     for (const nn::ParameterInfo& info : infos) {
       if (BeginsWithOneOf(info.name, excluded)) continue;
-      ASSIGN_OR_RETURN(const std::vector<float> values, file.ReadFloats(info.name, info.shape));
+      ASSIGN_OR_RETURN(const std::vector<float> values, tensors.ReadFloats(info.name, info.shape));
       RETURN_IF_ERROR(plan_->Import(info, values));
     }
   }
@@ -247,28 +280,28 @@ bool ModelState::IsOfLayer(absl::string_view tensor) const {
 
 absl::Status ModelState::ImportOptimizer(const std::string& path) {
   if (optimizer_ == nullptr) return absl::OkStatus();
-  ASSIGN_OR_RETURN(const SafetensorsFile file, SafetensorsFile::Open(path));
-  return ImportOptimizer(file);
+  ASSIGN_OR_RETURN(const TensorSet tensors, TensorSet::Open(path));
+  return ImportOptimizer(tensors);
 }
 
-absl::Status ModelState::ImportOptimizer(const SafetensorsFile& file) {
+absl::Status ModelState::ImportOptimizer(const TensorSet& tensors) {
   if (optimizer_ == nullptr) return absl::OkStatus();
   for (const OptimizerState& state : optimizer_->states()) {
     const auto name_of = [&](const nn::ParameterInfo& parameter) {
       const std::string name = absl::StrCat(parameter.name, ".", state.name);
-      const bool plain = state.name == "momentum" && !file.Contains(name);
+      const bool plain = state.name == "momentum" && !tensors.Contains(name);
       return plain ? parameter.name : name;
     };
     const auto parameters = plan_->parameters();
     if (std::none_of(parameters.begin(), parameters.end(),
-                     [&](const auto& info) { return file.Contains(name_of(info)); })) {
-      LOG(WARNING) << file.path() << " has no " << state.name << "; starting from zero";
+                     [&](const auto& info) { return tensors.Contains(name_of(info)); })) {
+      LOG(WARNING) << tensors.path() << " has no " << state.name << "; starting from zero";
       plan_->device().Zero(state.values.get(), plan_->parameter_elements() * sizeof(float));
       continue;
     }
     for (const nn::ParameterInfo& parameter : parameters) {
       ASSIGN_OR_RETURN(const std::vector<float> values,
-                       file.ReadFloats(name_of(parameter), parameter.shape));
+                       tensors.ReadFloats(name_of(parameter), parameter.shape));
       RETURN_IF_ERROR(plan_->ImportInto(state.values.get(), parameter, values));
     }
   }
@@ -280,20 +313,20 @@ absl::Status ModelState::ImportAverage(const std::string& path) {
   return WithAverage([&] { return ImportModel(path); });
 }
 
-absl::Status ModelState::ImportAverage(const SafetensorsFile& file) {
+absl::Status ModelState::ImportAverage(const TensorSet& tensors) {
   if (!average_.has_value()) return absl::OkStatus();
-  return WithAverage([&] { return ImportModel(file); });
+  return WithAverage([&] { return ImportModel(tensors); });
 }
 
 std::vector<Tensor> ModelState::ExportParameters() const {
   const Exporter exporter = [this](const nn::ParameterInfo& parameter, absl::Span<float> values) {
     return plan_->ExportFrom(parameters_, parameter, values);
   };
-  std::vector<Tensor> tensors;
+  ExportedTensors tensors({});
   for (const nn::ParameterInfo& parameter : plan_->parameters()) {
-    tensors.push_back({parameter.name, parameter.shape, ExportValues(parameter, exporter)});
+    tensors.Add(parameter.name, parameter, exporter);
   }
-  return tensors;
+  return tensors.Take();
 }
 
 std::string ModelState::WeightsDigest(absl::Span<const Tensor> parameters) {

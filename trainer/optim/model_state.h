@@ -8,6 +8,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <limits>
 #include <optional>
 #include <set>
 #include <string>
@@ -21,11 +22,24 @@
 #include "kernels/data_type.h"
 #include "kernels/device_floats.h"
 #include "trainer/checkpoint/safetensors.h"
+#include "trainer/checkpoint/tensor_set.h"
 #include "trainer/graph/plan.h"
 #include "trainer/optim/ema.h"
 #include "trainer/optim/optimizer.h"
 
 namespace muster::train {
+
+// Tensors that one of several ranks writes: the parameters whose first element is in [begin, end)
+// of the flat array, and the buffers if `buffers`. By default all tensors.
+struct TensorRange {
+  size_t begin = 0;
+  size_t end = std::numeric_limits<size_t>::max();
+  bool buffers = true;
+
+  bool Contains(const nn::ParameterInfo& parameter) const {
+    return parameter.offset >= begin && parameter.offset < end;
+  }
+};
 
 // Owns the plan's arrays, in its device's memory, except for gradients and parameters that are
 // bound to external memory. Used by one training thread.
@@ -58,12 +72,17 @@ class ModelState {
 
   // Exports a state_dict: parameters and buffers by name, and batch norm's num_batches_tracked,
   // which is set to `batches`, the number of training batches (counting each slice of a batch).
-  std::vector<Tensor> ExportModel(uint64_t batches);
+  // `buffers`, an earlier result, provides the memory.
+  std::vector<Tensor> ExportModel(uint64_t batches, std::vector<Tensor> buffers = {},
+                                  const TensorRange& range = {});
   // Same for the average; empty if there is none.
-  std::vector<Tensor> ExportAverage(uint64_t batches);
-  // Exports complete `states`, the optimizer's own or gathered ones, as PARAMETER.STATE, e.g.
-  // fc.weight.exp_avg.
-  std::vector<Tensor> ExportOptimizer(absl::Span<const OptimizerState> states) const;
+  std::vector<Tensor> ExportAverage(uint64_t batches, std::vector<Tensor> buffers = {},
+                                    const TensorRange& range = {});
+  // Exports `states`, the optimizer's own or gathered ones, as PARAMETER.STATE, e.g.
+  // fc.weight.exp_avg. Their arrays begin with element range.begin and contain the range's tensors.
+  std::vector<Tensor> ExportOptimizer(absl::Span<const OptimizerState> states,
+                                      std::vector<Tensor> buffers = {},
+                                      const TensorRange& range = {}) const;
   // Same for the optimizer's states; requires that it keeps all of them.
   std::vector<Tensor> ExportOptimizer() const;
 
@@ -71,21 +90,21 @@ class ModelState {
   // does not have.
   void set_layers(std::set<std::string, std::less<>> names) { layers_ = std::move(names); }
 
-  // The file must contain every tensor of the model, as floats and with the right shape; unknown
-  // tensors are logged. NOT_FOUND, INVALID_ARGUMENT, or SafetensorsFile::Open's errors.
+  // The file, or set of files, must contain every tensor of the model, as floats and with the right
+  // shape; unknown tensors are logged. NOT_FOUND, INVALID_ARGUMENT, or TensorSet::Open's errors.
   absl::Status ImportModel(const std::string& path);
-  absl::Status ImportModel(const SafetensorsFile& file);
+  absl::Status ImportModel(const TensorSet& tensors);
   // Initializes the model from a file of another training. Tensors whose names start with one of
   // `excluded` keep their values. Errors mention train.init_exclude.
   absl::Status InitializeFrom(const std::string& path, absl::Span<const std::string> excluded);
-  absl::Status InitializeFrom(const SafetensorsFile& file, absl::Span<const std::string> excluded);
+  absl::Status InitializeFrom(const TensorSet& tensors, absl::Span<const std::string> excluded);
   // The optimizer must keep all states. A state that the file has for no parameter, as after
   // training without momentum, is set to zero. A tensor named PARAMETER is read as its momentum.
   absl::Status ImportOptimizer(const std::string& path);
-  absl::Status ImportOptimizer(const SafetensorsFile& file);
+  absl::Status ImportOptimizer(const TensorSet& tensors);
   // Does nothing without an average.
   absl::Status ImportAverage(const std::string& path);
-  absl::Status ImportAverage(const SafetensorsFile& file);
+  absl::Status ImportAverage(const TensorSet& tensors);
   // Initializes the average with the model's current values, e.g. for a checkpoint without one.
   void StartAverage();
 
@@ -108,7 +127,7 @@ class ModelState {
   ModelState(nn::Plan* plan, Optimizer* optimizer, nn::Execution* execution)
       : plan_(plan), execution_(execution), optimizer_(optimizer) {}
 
-  absl::Status ImportTensors(const SafetensorsFile& file, absl::Span<const std::string> excluded);
+  absl::Status ImportTensors(const TensorSet& tensors, absl::Span<const std::string> excluded);
   // Broadcasts a flat array in the layout of the parameters.
   absl::Status BroadcastParameters(collectives::Communicator& communicator, uint32_t root,
                                    float* flat);

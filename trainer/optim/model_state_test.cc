@@ -99,6 +99,31 @@ class ModelStateTest : public ::testing::Test {
   data::TemporaryDirectory directory_;
 };
 
+TEST_F(ModelStateTest, ExportsIntoMemoryOfEarlierExport) {
+  const auto memory = [](const std::vector<Tensor>& tensors) {
+    std::vector<const float*> addresses;
+    for (const Tensor& tensor : tensors) {
+      const auto* const values = std::get_if<std::vector<float>>(&tensor.values);
+      if (values != nullptr) addresses.push_back(values->data());
+    }
+    return addresses;
+  };
+  Model from(1, "adamw"), to(2, "adamw");
+  std::vector<Tensor> model = from.state.ExportModel(7);
+  std::vector<Tensor> optimizer = from.state.ExportOptimizer();
+  std::vector<Tensor> average = from.state.ExportAverage(7);
+  const auto model_memory = memory(model), average_memory = memory(average);
+  model = to.state.ExportModel(8, std::move(model));
+  average = to.state.ExportAverage(8, std::move(average));
+  EXPECT_EQ(memory(model), model_memory);
+  EXPECT_EQ(memory(average), average_memory);
+  EXPECT_EQ(Values(model), Values(to.state.ExportModel(8)));
+  EXPECT_EQ(Values(average), Values(to.state.ExportAverage(8)));
+  // Buffers of another shape are replaced.
+  optimizer = to.state.ExportModel(8, std::move(optimizer));
+  EXPECT_EQ(Values(optimizer), Values(to.state.ExportModel(8)));
+}
+
 TEST_F(ModelStateTest, ExportsAndImportsFiles) {
   for (const char* optimizer : {"sgd", "adamw", "lars"}) {
     Model from(1, optimizer), to(2, optimizer);

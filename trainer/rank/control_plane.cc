@@ -13,8 +13,9 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/synchronization/mutex.h"
-#include "absl/time/clock.h"
+#include "common/deadline.h"
 #include "common/grpc_channel.h"
+#include "common/grpc_deadline.h"
 #include "common/grpc_status.h"
 #include "common/proto_time.h"
 #include "common/status.h"
@@ -161,14 +162,14 @@ class GrpcControlPlane final : public ControlPlane {
   template <typename Request, typename Response>
   absl::Status Call(grpc::Status (Stub::*method)(grpc::ClientContext*, const Request&, Response*),
                     const Request& request, Response& response, absl::Duration timeout) {
-    const absl::Time deadline = absl::Now() + timeout;
+    const Deadline deadline(timeout);
     while (true) {
       grpc::ClientContext context;
-      context.set_deadline(absl::ToChronoTime(deadline));
+      context.set_deadline(GrpcDeadline(deadline.left()));
       context.set_wait_for_ready(true);
       const absl::Status status =
           FromGrpcStatus((stub_.get()->*method)(&context, request, &response));
-      if (!absl::IsUnavailable(status) || absl::Now() + kRetryDelay >= deadline) return status;
+      if (!absl::IsUnavailable(status) || deadline.left() <= kRetryDelay) return status;
       // The worker disconnected; it may be restarting.
       if (WaitForStop(kRetryDelay)) return status;
     }
@@ -220,8 +221,7 @@ class GrpcControlPlane final : public ControlPlane {
         sent_phase_ = request.progress().phase();
       }
       grpc::ClientContext context;
-      context.set_deadline(
-          absl::ToChronoTime(absl::Now() + (last ? kLastProgressTimeout : Timeout())));
+      context.set_deadline(GrpcDeadline(last ? kLastProgressTimeout : Timeout()));
       v1::ReportResponse response;
       // Errors are ignored: the next report replaces a lost one.
       stub_->Report(&context, request, &response);
@@ -243,10 +243,13 @@ class GrpcControlPlane final : public ControlPlane {
       const auto reader = stub_->Watch(&context, request);
       v1::Directive directive;
       while (reader->Read(&directive)) {
-        // A reopened stream repeats the last directive of the previous one.
-        std::string bytes = directive.SerializeAsString();
-        if (bytes == last) continue;
-        last = std::move(bytes);
+        // A reopened stream repeats the last directive to abort or stop. Each one to write a
+        // checkpoint is a new request.
+        if (directive.kind() != v1::Directive::CHECKPOINT) {
+          std::string bytes = directive.SerializeAsString();
+          if (bytes == last) continue;
+          last = std::move(bytes);
+        }
         if (!Deliver(directive)) break;
       }
       context.TryCancel();

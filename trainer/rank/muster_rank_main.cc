@@ -10,9 +10,11 @@
 #include "collectives/nccl/nccl_library.h"
 #include "glog/logging.h"
 #include "trainer/exit_code.h"
+#include "trainer/loop/rank_requests.h"
 #include "trainer/rank/abort_switch.h"
 #include "trainer/rank/control_plane.h"
 #include "trainer/rank/explain_plan.h"
+#include "trainer/rank/stop_signals.h"
 #include "trainer/rank/train_job.h"
 #include "trainer/strategy/process_groups.h"
 
@@ -24,31 +26,45 @@ void Flush() {
   std::fflush(nullptr);
 }
 
-int RunRank() {
+// How the process is to end.
+struct RankEnd {
+  int exit_code = 0;
+  int signal = 0;  // replaces the exit code; 0: none
+};
+
+RankEnd RunRank() {
   collectives::SetNcclEnvironment();
   const auto environment = ReadRankEnvironment();
   const auto launch = ReadLaunch();
   for (const absl::Status& status : {environment.status(), launch.status()}) {
     if (status.ok()) continue;
     LOG(ERROR) << status.message();
-    return train::kExitFailure;
+    return {.exit_code = train::kExitFailure};
   }
   AbortSwitch abort;
+  train::RankRequests requests;
+  const StopSignals signals(&requests, launch->spec());
   const std::unique_ptr<ControlPlane> control = ConnectControlPlane(*environment);
-  control->SetDirectiveHandler([&abort](const v1::Directive& directive) {
+  control->SetDirectiveHandler([&](const v1::Directive& directive) {
     const std::string why = absl::StrCat(directive.reason(), ": ", directive.message());
     if (directive.kind() == v1::Directive::ABORT) {
       LOG(WARNING) << "aborting: " << why;
       abort.Abort(absl::AbortedError(why));
+      Flush();
+      requests.Abort();
     } else if (directive.kind() == v1::Directive::STOP) {
       LOG(WARNING) << "stopping: " << why;
       Flush();
-      // Same effect as the worker's signal, which will follow. Safe, because checkpoints are
-      // published atomically.
-      std::raise(SIGTERM);
+      // Same effect as the worker's signal, which will follow.
+      std::raise(StopSignalOf(launch->spec()));
+    } else if (directive.kind() == v1::Directive::CHECKPOINT) {
+      requests.RequestCheckpoint();
     }
   });
-  return TrainJob(*environment, *launch, control.get(), &abort, train::ProcessGroups::Create).Run();
+  TrainJob job(*environment, *launch, control.get(), &abort, &requests,
+               train::ProcessGroups::Create);
+  const int exit_code = job.Run();
+  return {exit_code, job.stopped_by()};
 }
 
 }  // namespace
@@ -60,7 +76,9 @@ int main(int argc, char** argv) {
   if (argc > 1 && absl::string_view(argv[1]) == "--explain-plan") {
     return muster::rank::RunExplainPlan({argv + 2, argv + argc}, std::cin, std::cout);
   }
-  const int exit_code = muster::rank::RunRank();
+  // The control plane has sent its last reports when this returns.
+  const muster::rank::RankEnd end = muster::rank::RunRank();
   muster::rank::Flush();
-  return exit_code;
+  if (end.signal != 0) muster::rank::EndBySignal(end.signal);
+  return end.exit_code;
 }

@@ -7,8 +7,9 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
-#include "absl/time/clock.h"
+#include "common/deadline.h"
 #include "common/network/network.h"
+#include "common/now.h"
 #include "common/proto_time.h"
 #include "common/random_id.h"
 #include "common/status.h"
@@ -49,7 +50,7 @@ std::string BlockKey(uint32_t first) { return absl::StrCat("preflight/block/", f
 // Exchanges the nodes' addresses through the store.
 class Directory {
  public:
-  Directory(const PreflightOptions& options, absl::Time deadline, collectives::KeyStore* store)
+  Directory(const PreflightOptions& options, const Deadline& deadline, collectives::KeyStore* store)
       : options_(options), deadline_(deadline), store_(store) {}
 
   absl::Status Publish(const std::string& own) {
@@ -82,7 +83,7 @@ class Directory {
 
  private:
   absl::StatusOr<std::string> Get(const std::string& key, uint32_t node_rank) {
-    auto value = store_->Get(key, std::max(deadline_ - absl::Now(), absl::ZeroDuration()));
+    auto value = store_->Get(key, deadline_.left());
     if (!absl::IsDeadlineExceeded(value.status())) return value;
     return absl::DeadlineExceededError(absl::StrCat("node rank ", node_rank,
                                                     " did not publish its address within ",
@@ -90,7 +91,7 @@ class Directory {
   }
 
   const PreflightOptions& options_;
-  const absl::Time deadline_;
+  const Deadline deadline_;
   collectives::KeyStore* const store_;
 };
 
@@ -103,8 +104,8 @@ std::string InterfaceText(const std::string& address) {
 
 absl::StatusOr<std::unique_ptr<ReachListener>> CheckNodes(const PreflightOptions& options,
                                                           collectives::KeyStore* store) {
-  const absl::Time begin = absl::Now();
-  const absl::Time deadline = begin + options.timeout;
+  const SteadyTime begin = SteadyNow();
+  const Deadline deadline(options.timeout);
   Entry own = {options.node_name, {{options.address, 0}, absl::StrCat(RandomHexId(128), "\n")}};
   ASSIGN_OR_RETURN(auto listener, ReachListener::Start(options.address, own.target.word));
   own.target.address.port = listener->port();
@@ -115,7 +116,7 @@ absl::StatusOr<std::unique_ptr<ReachListener>> CheckNodes(const PreflightOptions
   std::vector<ReachTarget> targets;
   for (const Entry& entry : lower) targets.push_back(entry.target);
   const ReachResult result =
-      ReachAll(targets, {.timeout = deadline - absl::Now(), .cancelled = options.cancelled});
+      ReachAll(targets, {.timeout = deadline.left(), .cancelled = options.cancelled});
   if (absl::IsCancelled(result.status)) return result.status;
   if (!result.status.ok()) {
     const Entry& other = lower[result.target];
@@ -125,7 +126,7 @@ absl::StatusOr<std::unique_ptr<ReachListener>> CheckNodes(const PreflightOptions
                                                result.status.message()));
   }
   LOG(INFO) << "network check passed in "
-            << absl::FormatDuration(absl::Trunc(absl::Now() - begin, absl::Microseconds(10)))
+            << absl::FormatDuration(absl::Trunc(SteadyNow() - begin, absl::Microseconds(10)))
             << ": node " << options.node_rank + 1 << " of " << options.node_count
             << (lower.empty() ? ", to which the others connect"
                               : ", which reached every node before it");

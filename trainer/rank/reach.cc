@@ -16,8 +16,8 @@
 #include "absl/cleanup/cleanup.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "absl/time/clock.h"
 #include "absl/types/optional.h"
+#include "common/deadline.h"
 #include "common/status.h"
 #include "glog/logging.h"
 
@@ -170,7 +170,7 @@ void ReachListener::Answer() {
 }
 
 ReachResult ReachAll(const std::vector<ReachTarget>& targets, const ReachOptions& options) {
-  const absl::Time deadline = absl::Now() + options.timeout;
+  const Deadline deadline(options.timeout);
   std::list<Attempt> under_way;
   size_t next = 0;
   while (next < targets.size() || !under_way.empty()) {
@@ -182,8 +182,8 @@ ReachResult ReachAll(const std::vector<ReachTarget>& targets, const ReachOptions
     }
     std::vector<pollfd> pollers;
     for (const Attempt& attempt : under_way) pollers.push_back(attempt.Poller());
-    const absl::Duration left = deadline - absl::Now();
-    if (left <= absl::ZeroDuration()) {
+    const absl::Duration left = deadline.left();
+    if (left == absl::ZeroDuration()) {
       return {under_way.front().TimedOut(options.timeout), under_way.front().number()};
     }
     if (options.cancelled != nullptr && options.cancelled()) {

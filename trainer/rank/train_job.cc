@@ -23,17 +23,17 @@
 #include "trainer/loop/trainer.h"
 #include "trainer/rank/gpu_fingerprint.h"
 #include "trainer/rank/preflight.h"
+#include "trainer/rank/stop_signals.h"
 #include "trainer/rank/world_options.h"
 #include "trainer/strategy/create_strategy.h"
 
 namespace muster::rank {
 namespace {
 
-// Join timeout in units of failure_timeout. Peers may still be unpacking data or starting.
-constexpr int kJoinTimeouts = 4;
-// Long, because an unavailable coordinator must not fail a finished training. A generation that
-// really ends is announced by a directive or a signal.
-constexpr absl::Duration kFinishTimeout = absl::Hours(24);
+// Timeout of waits for all ranks. Long, because peers may prepare their data for hours: the
+// coordinator judges their progress and ends the generation, which a directive or a signal
+// announces. An unavailable coordinator must not fail a job either.
+constexpr absl::Duration kRanksTimeout = absl::Hours(7 * 24);
 
 // Replaced by the node's name in directories of the spec.
 constexpr absl::string_view kNodePattern = "{node}";
@@ -66,7 +66,7 @@ absl::StatusOr<v1::Launch> ReadLaunch() {
 }
 
 TrainJob::TrainJob(const RankEnvironment& environment, v1::Launch launch, ControlPlane* control,
-                   AbortSwitch* abort, CommunicatorFactory factory)
+                   AbortSwitch* abort, train::RankRequests* requests, CommunicatorFactory factory)
     : environment_(environment),
       launch_(std::move(launch)),
       failure_timeout_(launch_.spec().has_failure_timeout()
@@ -74,14 +74,20 @@ TrainJob::TrainJob(const RankEnvironment& environment, v1::Launch launch, Contro
                            : absl::Seconds(30)),
       control_(control),
       abort_(abort),
+      requests_(requests),
       factory_(std::move(factory)) {}
 
 int TrainJob::Run() {
   const absl::Status status = RunToEnd();
   if (status.ok()) return 0;
-  // After the report, the coordinator stops the job's ranks with SIGTERM, which must not replace
+  if (requests_->stop_requested()) {
+    stopped_by_ = requests_->stop_signal();
+    LOG(WARNING) << phase_ << ": " << status.message();
+    return train::kExitFailure;
+  }
+  // After the report, the coordinator stops the job's ranks with a signal, which must not replace
   // the exit code of this rank.
-  std::signal(SIGTERM, SIG_IGN);
+  for (const int signal : StopSignalsOf(launch_.spec())) std::signal(signal, SIG_IGN);
   ReportFailure(status);
   return train::ExitCodeOf(status);
 }
@@ -90,7 +96,7 @@ absl::Status TrainJob::RunToEnd() {
   RETURN_IF_ERROR(OpenDevice());
   SetPhase("loading-data");
   ASSIGN_OR_RETURN(setup_, train::SetUpTraining(launch_.spec(), launch_.world_size(),
-                                                environment_.cache_dir, Devices()));
+                                                CacheFor("loading-data"), Devices()));
   v1::JoinInfo info;
   info.set_layout_digest(setup_->strategy->layout_digest());
   info.mutable_fingerprint()->Assign(setup_->fingerprint.begin(), setup_->fingerprint.end());
@@ -103,8 +109,7 @@ absl::Status TrainJob::RunToEnd() {
   RETURN_IF_ERROR(OpenCheckpoints(info));
 
   SetPhase("connecting");
-  ASSIGN_OR_RETURN(const v1::JoinResponse joined,
-                   control_->Join(info, kJoinTimeouts * failure_timeout_));
+  ASSIGN_OR_RETURN(const v1::JoinResponse joined, control_->Join(info, kRanksTimeout));
   if (joined.world().world_size() != setup_->world_size) {
     return absl::InternalError(absl::StrCat("launched for a world of ", setup_->world_size,
                                             " ranks, but joined a world of ",
@@ -126,7 +131,7 @@ absl::Status TrainJob::RunToEnd() {
   RETURN_IF_ERROR(control_->ReportConnected());
   RETURN_IF_ERROR(Train(groups, joined.world()));
   // A rank must not leave while a peer may still need it.
-  return control_->Barrier("finish", kFinishTimeout);
+  return control_->Barrier("finish", kRanksTimeout);
 }
 
 absl::Status TrainJob::OpenDevice() {
@@ -183,20 +188,27 @@ absl::Status TrainJob::OpenCheckpoints(v1::JoinInfo& info) {
   // On a node that has not mounted the cluster's file system, no directory must take its place.
   options.own.create_parents = !spec.dir().empty() || launch_.checkpoint_dir().empty();
   if (spec.has_keep()) options.own.keep = spec.keep();
+  options.own.keep_best = spec.keep_best();
   if (options.own.keep > 0) options.own.path = CheckpointDirectoryPath();
   options.resume_from = OnThisNode(spec.resume_from());
   options.writes = environment_.identity.rank() == 0;
-  options.training_digest = setup_->training_digest;
+  options.training = setup_->identity;
+  options.cache = CacheFor("verifying-checkpoint");
   auto opened = train::OpenJobCheckpoints(options);
-  if (absl::IsAborted(opened.status())) return opened.status();
+  if (absl::IsAborted(opened.status()) || absl::IsUnavailable(opened.status())) {
+    return opened.status();
+  }
   RETURN_IF_ERROR(train::WithExitCode(opened.status(), train::kExitCannotCreate));
   checkpoints_ = *std::move(opened);
-  if (options.writes && checkpoints_.own.has_value()) ReportCheckpoint(checkpoints_.own_step);
+  if (options.writes && checkpoints_.own.has_value()) ReportCheckpoint(checkpoints_.own_newest);
   if (!checkpoints_.newest.has_value()) return absl::OkStatus();
+  const train::CheckpointState& newest = checkpoints_.newest->state;
   info.set_has_checkpoint(true);
-  info.set_checkpoint_step(checkpoints_.newest->step);
-  info.set_checkpoint_path(checkpoints_.source->StepPath(checkpoints_.newest->step));
-  info.set_checkpoint_job_id(checkpoints_.newest->job_id);
+  info.set_checkpoint_step(newest.step);
+  info.set_checkpoint_path(checkpoints_.source->FolderPath(checkpoints_.newest->name));
+  info.set_checkpoint_job_id(newest.job_id);
+  // The generation that wrote it: that of its name is this one on every rank that has claimed it.
+  if (newest.job_id == launch_.job_id()) info.set_checkpoint_generation(newest.generation);
   return absl::OkStatus();
 }
 
@@ -205,17 +217,34 @@ std::string TrainJob::CheckpointDirectoryPath() const {
   return dir.empty() ? environment_.checkpoint_dir : OnThisNode(dir);
 }
 
-void TrainJob::ReportCheckpoint(uint64_t step) {
+void TrainJob::ReportCheckpoint(const std::optional<train::CheckpointRef>& newest) {
   const std::string& dir = launch_.spec().train().checkpoint().dir();
-  v1::CheckpointStatus status;
+  v1::CheckpointStatus& status = checkpoint_status_;
   status.set_dir(checkpoints_.own->path());
   // Several nodes are expected to share a directory that has the same path on all of them.
   status.set_shared(dir.empty()
                         ? !launch_.checkpoint_dir().empty()
                         : launch_.node_count() > 1 && !absl::StrContains(dir, kNodePattern));
   if (!status.shared()) status.set_node(environment_.node_name);
-  status.set_step(step);
+  if (newest.has_value()) {
+    status.set_step(newest->step);
+    status.set_name(newest->name);
+  }
+  if (!launch_.spec().train().checkpoint().keep_best().empty()) {
+    const auto best = checkpoints_.own->FindBest();
+    if (best.ok() && best->has_value()) {
+      status.set_best_step((*best)->step);
+      status.set_best_name((*best)->name);
+    }
+  }
   control_->ReportCheckpoint(status);
+}
+
+void TrainJob::ReportCheckpointFailure(uint64_t step, const absl::Status& failure) {
+  checkpoint_status_.set_failures(checkpoint_status_.failures() + 1);
+  checkpoint_status_.set_failed_step(step);
+  checkpoint_status_.set_failure(std::string(failure.message()));
+  control_->ReportCheckpoint(checkpoint_status_);
 }
 
 absl::Status TrainJob::CheckResume(const v1::World& world) const {
@@ -238,12 +267,22 @@ absl::Status TrainJob::Train(const train::ProcessGroups& groups, const v1::World
   options.generation = launch_.generation();
   options.canonical_layout = world.canonical_layout();
   if (world.has_resume_rank()) {
-    options.resume = train::ResumePoint{world.resume_rank(), world.resume_step(),
-                                        world.resume_job_id() == launch_.job_id()};
+    options.resume = train::ResumePoint{
+        world.resume_rank(), world.resume_step(), world.resume_job_id() == launch_.job_id(),
+        checkpoints_.newest.has_value() ? checkpoints_.newest->name : ""};
   }
   options.checkpoints = checkpoints_.own;
+  options.shards_checkpoints = true;
   options.resume_directory = checkpoints_.source;
-  options.on_checkpoint = [this](uint64_t step) { ReportCheckpoint(step); };
+  options.on_checkpoint = [this](const train::CheckpointRef& written) {
+    ReportCheckpoint(written);
+  };
+  options.on_checkpoint_failure = [this](uint64_t step, const absl::Status& failure) {
+    ReportCheckpointFailure(step, failure);
+  };
+  options.requests = requests_;
+  options.failure_timeout = failure_timeout_;
+  options.cache_dir = environment_.cache_dir;
   options.node_name = environment_.node_name;
   options.tensorboard_directory = OnThisNode(launch_.spec().train().tensorboard().dir());
   options.progress = [this](const v1::Progress& progress) {
@@ -275,6 +314,17 @@ void TrainJob::ReportFailure(const absl::Status& status) {
   if (const auto peer = LostPeer(status)) report.set_peer_rank(*peer);
   const absl::Status reported = control_->ReportFailure(report);
   if (!reported.ok()) LOG(WARNING) << "cannot report the failure: " << reported;
+}
+
+data::Cache TrainJob::CacheFor(const std::string& phase) {
+  return {environment_.cache_dir, [this, phase](uint64_t done, absl::string_view unit) {
+            phase_ = phase;
+            v1::Progress progress;
+            progress.set_phase(phase);
+            progress.set_phase_progress(done);
+            progress.set_phase_unit(std::string(unit));
+            control_->ReportProgress(progress);
+          }};
 }
 
 void TrainJob::SetPhase(const std::string& phase) {

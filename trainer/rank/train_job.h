@@ -15,6 +15,8 @@
 #include "kernels/device.h"
 #include "proto/muster/v1/worker.pb.h"
 #include "trainer/checkpoint/job_checkpoints.h"
+#include "trainer/data/cache_file.h"
+#include "trainer/loop/rank_requests.h"
 #include "trainer/loop/training_setup.h"
 #include "trainer/rank/abort_switch.h"
 #include "trainer/rank/control_plane.h"
@@ -35,14 +37,17 @@ using CommunicatorFactory = std::function<absl::StatusOr<train::ProcessGroups>(
 // Used by the main thread of the process.
 class TrainJob {
  public:
-  // `control` and `abort` outlive the job. Aborting the switch aborts collectives in progress, so
-  // that Run returns soon.
+  // `control`, `abort` and `requests` outlive the job. Aborting the switch aborts collectives in
+  // progress, so that Run returns soon.
   TrainJob(const RankEnvironment& environment, v1::Launch launch, ControlPlane* control,
-           AbortSwitch* abort, CommunicatorFactory factory);
+           AbortSwitch* abort, train::RankRequests* requests, CommunicatorFactory factory);
 
   // Runs the rank to its end, reports a failure, and returns the exit code of the process
   // (trainer/exit_code.h).
   int Run();
+  // After Run: signal that asked the rank to stop and by which the process must end, as if it had
+  // not been handled; 0 if there was none.
+  int stopped_by() const { return stopped_by_; }
 
  private:
   absl::Status RunToEnd();
@@ -54,8 +59,10 @@ class TrainJob {
   absl::Status OpenCheckpoints(v1::JoinInfo& info);
   // Directory on this node to which the job's checkpoints are written.
   std::string CheckpointDirectoryPath() const;
-  // Reports the newest checkpoint in the job's directory; on rank 0.
-  void ReportCheckpoint(uint64_t step);
+  // Reports the newest checkpoint in the job's directory, if any; on rank 0.
+  void ReportCheckpoint(const std::optional<train::CheckpointRef>& newest);
+  // Reports a checkpoint that could not be written; on rank 0.
+  void ReportCheckpointFailure(uint64_t step, const absl::Status& failure);
   // NOT_FOUND if the spec names a directory to resume from and no rank found a checkpoint.
   absl::Status CheckResume(const v1::World& world) const;
   absl::Status Train(const train::ProcessGroups& groups, const v1::World& world);
@@ -63,17 +70,22 @@ class TrainJob {
   std::string OnThisNode(const std::string& directory) const;
   void ReportFailure(const absl::Status& status);
   void SetPhase(const std::string& phase);
+  // The node's cache; work that fills it is reported as progress of `phase`.
+  data::Cache CacheFor(const std::string& phase);
 
   const RankEnvironment environment_;
   const v1::Launch launch_;
   const absl::Duration failure_timeout_;
   ControlPlane* const control_;
   AbortSwitch* const abort_;
+  train::RankRequests* const requests_;
   const CommunicatorFactory factory_;
   std::vector<std::unique_ptr<kernels::Device>> gpus_;  // empty: computes on the CPU
   std::optional<collectives::NcclParts> nccl_;
   std::unique_ptr<train::TrainingSetup> setup_;
   train::JobCheckpoints checkpoints_;
+  v1::CheckpointStatus checkpoint_status_;
+  int stopped_by_ = 0;
   std::string phase_;
   uint64_t step_ = 0;
 };

@@ -1,5 +1,6 @@
 #include "trainer/rank/train_job.h"
 
+#include <csignal>
 #include <cstdlib>
 #include <filesystem>
 #include <map>
@@ -112,6 +113,7 @@ class InMemoryControlPlane final : public ControlPlane {
 
 struct Outcome {
   int exit_code = -1;
+  int stopped_by = 0;
   std::unique_ptr<InMemoryControlPlane> control;
 };
 
@@ -167,7 +169,7 @@ class TrainJobTest : public ::testing::Test {
     Outcome outcome;
     outcome.control = std::make_unique<InMemoryControlPlane>(&generation, rank);
     outcome.control->at_progress = at_progress_;
-    TrainJob job(environment, launch_, outcome.control.get(), &abort_,
+    TrainJob job(environment, launch_, outcome.control.get(), &abort_, &requests_,
                  [&](const collectives::WorldOptions&,
                      const train::RequiredGroups&) -> absl::StatusOr<train::ProcessGroups> {
                    if (!connect_error_.ok()) return connect_error_;
@@ -176,12 +178,14 @@ class TrainJobTest : public ::testing::Test {
                    return groups;
                  });
     outcome.exit_code = job.Run();
+    outcome.stopped_by = job.stopped_by();
     return outcome;
   }
 
   data::TemporaryDirectory directory_;
   v1::Launch launch_;
   AbortSwitch abort_;
+  train::RankRequests requests_;
   absl::Status connect_error_;
   std::function<void(const v1::Progress&)> at_progress_;
 };
@@ -204,7 +208,7 @@ TEST_F(TrainJobTest, TrainsAndReportsSummary) {
   EXPECT_EQ(outcomes[0].control->summaries[0].steps(), 10);
   EXPECT_EQ(outcomes[0].control->summaries[0].device(), "cpu");
   EXPECT_TRUE(outcomes[1].control->summaries.empty());
-  EXPECT_TRUE(std::filesystem::exists(directory_.path() + "/node-0/checkpoints/step-00000010"));
+  EXPECT_TRUE(std::filesystem::exists(directory_.path() + "/node-0/checkpoints/step-00000010.g1"));
 }
 
 TEST_F(TrainJobTest, ResumesFromNodeWithNewestCheckpoint) {
@@ -215,10 +219,14 @@ TEST_F(TrainJobTest, ResumesFromNodeWithNewestCheckpoint) {
   EXPECT_FALSE(outcomes[0].control->join_info.has_checkpoint());
   EXPECT_TRUE(outcomes[1].control->join_info.has_checkpoint());
   EXPECT_EQ(outcomes[1].control->join_info.checkpoint_step(), 10);
+  // Claimed by generation 2, written by generation 1.
+  EXPECT_EQ(outcomes[1].control->join_info.checkpoint_path(),
+            directory_.path() + "/node-0/checkpoints/step-00000010.g2");
+  EXPECT_EQ(outcomes[1].control->join_info.checkpoint_generation(), 1);
   ASSERT_EQ(outcomes[0].exit_code, 0);
   EXPECT_EQ(outcomes[0].control->summaries[0].resumed_from_step(), 10);
   EXPECT_EQ(outcomes[0].control->summaries[0].steps(), 15);
-  EXPECT_TRUE(std::filesystem::exists(directory_.path() + "/node-1/checkpoints/step-00000015"));
+  EXPECT_TRUE(std::filesystem::exists(directory_.path() + "/node-1/checkpoints/step-00000015.g2"));
 }
 
 TEST_F(TrainJobTest, ReportsMissingDataBeforeJoining) {
@@ -271,11 +279,13 @@ TEST_F(TrainJobTest, WritesFinalCheckpointByDefault) {
   const Outcome outcome = std::move(RunWorld({0})[0]);
   ASSERT_EQ(outcome.exit_code, 0);
   const std::string directory = directory_.path() + "/job-on-node";
-  EXPECT_EQ(outcome.control->summaries[0].checkpoint(), directory + "/step-00000010");
-  EXPECT_TRUE(std::filesystem::exists(directory + "/step-00000010/model.safetensors"));
+  EXPECT_EQ(outcome.control->summaries[0].checkpoint(), directory + "/step-00000010.g1");
+  EXPECT_TRUE(std::filesystem::exists(directory + "/step-00000010.g1/model.safetensors"));
   ASSERT_EQ(outcome.control->checkpoints.size(), 2);
   EXPECT_EQ(outcome.control->checkpoints[0].step(), 0);
+  EXPECT_EQ(outcome.control->checkpoints[0].name(), "");
   EXPECT_EQ(outcome.control->checkpoints[1].step(), 10);
+  EXPECT_EQ(outcome.control->checkpoints[1].name(), "step-00000010.g1");
   EXPECT_EQ(outcome.control->checkpoints[1].dir(), directory);
   EXPECT_FALSE(outcome.control->checkpoints[1].shared());
   EXPECT_EQ(outcome.control->checkpoints[1].node(), "node-0");
@@ -321,16 +331,18 @@ TEST_F(TrainJobTest, ContinuesAnotherJobOnlyIfNamed) {
   spec().set_max_steps(15);
   const Outcome continued = std::move(RunWorld({0})[0]);
   ASSERT_EQ(continued.exit_code, 0);
-  EXPECT_EQ(continued.control->join_info.checkpoint_path(), directory + "/step-00000010");
+  EXPECT_EQ(continued.control->join_info.checkpoint_path(), directory + "/step-00000010.g1");
   EXPECT_EQ(continued.control->join_info.checkpoint_job_id(), "job");
+  EXPECT_EQ(continued.control->join_info.checkpoint_generation(), 0);
   EXPECT_EQ(continued.control->summaries[0].resumed_from_step(), 10);
   EXPECT_EQ(continued.control->summaries[0].checkpoint(),
-            directory_.path() + "/next/step-00000015");
+            directory_.path() + "/next/step-00000015.g3");
 
   // Its next generation finds its own checkpoint.
   const Outcome complete = std::move(RunWorld({0})[0]);
   EXPECT_EQ(complete.control->join_info.checkpoint_job_id(), "next");
   EXPECT_EQ(complete.control->checkpoints[0].step(), 15);
+  EXPECT_EQ(complete.control->checkpoints[0].name(), "step-00000015.g4");
   EXPECT_TRUE(complete.control->summaries[0].already_complete());
 }
 
@@ -374,6 +386,46 @@ TEST_F(TrainJobTest, EndsWithoutReportWhenAborted) {
   for (const Outcome& outcome : RunWorld({0, 1})) {
     EXPECT_EQ(outcome.exit_code, train::kExitFailure);
   }
+}
+
+TEST_F(TrainJobTest, EndsBySignalAfterItHasSavedItsState) {
+  spec().set_max_steps(1'000'000);
+  at_progress_ = [this](const v1::Progress& progress) {
+    if (progress.step() == 5) requests_.RequestStop(SIGUSR1);
+  };
+  const Outcome outcome = std::move(RunWorld({0})[0]);
+  EXPECT_EQ(outcome.stopped_by, SIGUSR1);
+  EXPECT_TRUE(outcome.control->failures.empty());
+  EXPECT_TRUE(outcome.control->summaries.empty());
+  EXPECT_EQ(outcome.control->checkpoints.back().step(), 5);
+}
+
+// The signal ends the rank in any case once it has accepted it.
+TEST_F(TrainJobTest, EndsBySignalIfItFailsMeanwhile) {
+  spec().set_max_steps(1'000'000);
+  at_progress_ = [this](const v1::Progress& progress) {
+    if (progress.step() == 0) return;
+    requests_.RequestStop(SIGTERM);
+    abort_.Abort(absl::AbortedError("NodeLost: node-7 is gone"));
+  };
+  for (const Outcome& outcome : RunWorld({0, 1})) EXPECT_EQ(outcome.stopped_by, SIGTERM);
+}
+
+TEST_F(TrainJobTest, ReportsCheckpointsThatCannotBeWritten) {
+  const std::string directory = directory_.path() + "/node-0/checkpoints";
+  at_progress_ = [&](const v1::Progress& progress) {
+    if (progress.step() == 5 && std::filesystem::exists(directory)) {
+      std::filesystem::rename(directory, directory + "-aside");
+    }
+  };
+  const Outcome outcome = std::move(RunWorld({0})[0]);
+  EXPECT_EQ(outcome.exit_code, 0);
+  EXPECT_EQ(outcome.stopped_by, 0);
+  const v1::CheckpointStatus& status = outcome.control->checkpoints.back();
+  EXPECT_EQ(status.failures(), 1);
+  EXPECT_EQ(status.failed_step(), 10);
+  EXPECT_THAT(status.failure(), HasSubstr(directory));
+  EXPECT_EQ(status.step(), 0);
 }
 
 TEST_F(TrainJobTest, KeepsAbortIssuedBeforeConnecting) {

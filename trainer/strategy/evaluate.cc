@@ -23,6 +23,24 @@ struct Totals {
   }
 };
 
+// Batches between two meetings of the ranks.
+constexpr uint64_t kBatchesPerMeeting = 8;
+
+// Waits for the other ranks, and returns whether all have finished their batches; CANCELLED if one
+// was asked to stop. The ranks meet regularly, and those that have finished wait in further
+// meetings: none waits longer than a few batches of another rank take, however much the ranks'
+// speeds differ over the whole data set.
+absl::StatusOr<bool> Meet(bool finished, const StopRequested& stop_requested,
+                          collectives::Communicator& world) {
+  int32_t counts[2] = {finished, stop_requested()};  // of ranks
+  RETURN_IF_ERROR(
+      world
+          .AllReduce(counts, counts, 2, collectives::DataType::kInt32, collectives::ReduceOp::kSum)
+          ->Wait());
+  if (counts[1] > 0) return absl::CancelledError("the evaluation was stopped");
+  return counts[0] == static_cast<int32_t>(world.size());
+}
+
 // Mean over the samples of all ranks.
 absl::StatusOr<Evaluation> MeanOver(uint64_t samples, const Totals& totals,
                                     collectives::Communicator& communicator) {
@@ -52,11 +70,19 @@ absl::StatusOr<Evaluation> EvaluateDataset(const data::ImageDataset& dataset,
   loading.device = &device;
   const auto loader = data::Loader::ForEvaluation(&dataset, options.max_samples, loading);
   Totals totals;
+  uint64_t batches = 0;
   while (true) {
     ASSIGN_OR_RETURN(const data::Batch* batch, loader->Next());
     if (batch == nullptr) break;
     ASSIGN_OR_RETURN(const nn::LossResult result, loss(*batch, batch->global_samples));
     totals.Add(result);
+    if (++batches % kBatchesPerMeeting == 0) {
+      RETURN_IF_ERROR(Meet(false, options.stop_requested, world).status());
+    }
+  }
+  bool all_finished = false;
+  while (!all_finished) {
+    ASSIGN_OR_RETURN(all_finished, Meet(true, options.stop_requested, world));
   }
   return MeanOver(dataset.size(), totals, world);
 }
@@ -80,9 +106,13 @@ absl::StatusOr<Evaluation> EvaluateContrastive(const data::ImageDataset& dataset
   loading.device = &device;
   const auto loader = data::Loader::ForTraining(&dataset, steps, loading);
   Totals totals;
+  uint64_t batches = 0;  // the same on all ranks
   while (true) {
     ASSIGN_OR_RETURN(const data::Batch* batch, loader->Next());
     if (batch == nullptr) break;
+    if (++batches % kBatchesPerMeeting == 0) {
+      RETURN_IF_ERROR(Meet(false, options.stop_requested, world).status());
+    }
     for (uint32_t i = 0; i < options.slices; ++i) {
       ASSIGN_OR_RETURN(const nn::LossResult result,
                        loss(batch->Slice(i, options.slices), batch->global_samples * batch->views));

@@ -3,6 +3,7 @@
 #define MUSTER_TRAINER_STRATEGY_EVALUATE_H_
 
 #include <cstdint>
+#include <functional>
 
 #include "absl/functional/function_ref.h"
 #include "absl/status/statusor.h"
@@ -15,6 +16,9 @@
 
 namespace muster::train {
 
+// Whether this rank was asked to stop. If so, the evaluation ends early on all ranks.
+using StopRequested = std::function<bool()>;
+
 struct EvaluationOptions {
   data::TransformOptions transform;  // augment and detail are ignored
   uint32_t max_samples = 0;          // largest batch of the plan
@@ -25,6 +29,7 @@ struct EvaluationOptions {
   bool labels_only = false;  // this rank loads labels but no images
   uint32_t threads = 1;      // loader threads
   uint32_t prefetch = 4;
+  StopRequested stop_requested = [] { return false; };
 };
 
 // Evaluation of an objective that compares augmented views: its loss on the test set, with views
@@ -39,6 +44,7 @@ struct ContrastiveEvaluationOptions {
   uint64_t seed = 0;
   uint32_t threads = 1;
   uint32_t prefetch = 4;
+  StopRequested stop_requested = [] { return false; };
 };
 
 struct Evaluation {
@@ -52,7 +58,7 @@ using BatchLoss = absl::FunctionRef<absl::StatusOr<nn::LossResult>(const data::B
                                                                    uint64_t global_samples)>;
 
 // Collective over `world`. Loads batches for `device`. Returns errors of the data set, `loss` and
-// the communicator.
+// the communicator; CANCELLED, on all ranks, if one of them was asked to stop.
 absl::StatusOr<Evaluation> EvaluateDataset(const data::ImageDataset& dataset,
                                            const EvaluationOptions& options,
                                            kernels::Device& device,

@@ -61,6 +61,9 @@ class ParameterUpdate {
     return WholeOptimizerStates(parts_.optimizer->states());
   }
 
+  // Shards of the optimizer states, of which each rank keeps one; null if it keeps all states.
+  virtual const Shares* optimizer_shares() const { return nullptr; }
+
   // Collective operations per step.
   virtual uint64_t operations() const { return 0; }
   // Compute time since construction, without waiting.

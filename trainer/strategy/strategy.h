@@ -62,7 +62,13 @@ struct BatchShare {
   bool labels_only = false;  // this rank loads labels but no images
 };
 
-// Tensors of the whole model in the layout of checkpoint files.
+// This rank's part of a checkpoint that several ranks write.
+struct CheckpointPart {
+  uint32_t count = 1;             // parts; 1: rank 0 writes the whole checkpoint
+  std::optional<uint32_t> index;  // part 0 is rank 0's; absent: this rank writes nothing
+};
+
+// Tensors of the whole model, or of a part of it, in the layout of checkpoint files.
 struct ModelTensors {
   std::vector<Tensor> model;
   std::vector<Tensor> optimizer;
@@ -95,9 +101,15 @@ class Strategy {
   // Collective; called instead of InitializeState. Restores the state from `files`, which rank
   // `root` reads; `files` is empty on other ranks.
   virtual absl::Status RestoreState(const CheckpointFiles& files, uint32_t root) = 0;
-  // Collective; called between steps, after all results were polled. Returns the state after
-  // `steps` steps: complete on rank 0, unspecified on other ranks.
-  virtual absl::StatusOr<ModelTensors> GatherState(uint64_t steps) = 0;
+  // Collective; called between steps, after all results were polled. Returns a copy of the state
+  // after `steps` steps: complete on rank 0, unspecified on other ranks. `buffers`, the result of
+  // an earlier call, provides its memory.
+  virtual absl::StatusOr<ModelTensors> GatherState(uint64_t steps, ModelTensors buffers) = 0;
+  // How the ranks divide a checkpoint if they can write to the same directory.
+  virtual CheckpointPart checkpoint_part() const = 0;
+  // Collective; called like GatherState, instead of it. Returns the tensors of this rank's part,
+  // each tensor in one part, and none if it has no part. No rank gathers the whole state.
+  virtual absl::StatusOr<ModelTensors> GatherPart(uint64_t steps, ModelTensors buffers) = 0;
 
   // Collective. Runs step number `step`; steps are consecutive and counted from 0. On an
   // asynchronous device the step is only queued and its result is polled later. Adds to
@@ -116,7 +128,8 @@ class Strategy {
   virtual uint64_t collective_bytes_per_step() const = 0;
 
   // Collective; called between steps. Evaluates the moving average of the weights if there is one,
-  // otherwise the weights, with the running statistics of rank 0.
+  // otherwise the weights, with the running statistics of rank 0. CANCELLED, on all ranks, if one
+  // of them was asked to stop.
   virtual absl::StatusOr<Evaluation> Evaluate(const data::ImageDataset& dataset,
                                               const data::TransformOptions& transform) = 0;
   // Collective; called once at the end. Adds the parameters' digest and count and the memory and
@@ -136,6 +149,7 @@ struct StrategyContext {
   std::string node_name;          // for the summary
   // Called with the name of each long-running phase of Connect.
   std::function<void(const std::string& phase)> report_phase = [](const std::string&) {};
+  StopRequested stop_requested = [] { return false; };
 };
 
 // Inputs of a strategy's setup.

@@ -108,16 +108,29 @@ absl::Status StrategyBase::BroadcastState(uint32_t root, bool resuming) {
   return state_.Broadcast(world(), root, resuming);
 }
 
-absl::StatusOr<ModelTensors> StrategyBase::GatherState(uint64_t steps) {
+absl::StatusOr<ModelTensors> StrategyBase::GatherState(uint64_t steps, ModelTensors buffers) {
+  return ExportState(steps, std::move(buffers),
+                     [this](std::vector<Tensor> own) { return GatherTensors(std::move(own)); });
+}
+
+CheckpointPart StrategyBase::checkpoint_part() const {
+  CheckpointPart part;
+  if (world().rank() == 0) part.index = 0;
+  return part;
+}
+
+absl::StatusOr<ModelTensors> StrategyBase::ExportState(uint64_t steps, ModelTensors buffers,
+                                                       TensorGatherer gather) {
   ASSIGN_OR_RETURN(const WholeOptimizerStates optimizer, path_.update->GatherOptimizerStates());
   ModelTensors tensors;
   // Checkpoints contain the running statistics of the first replica.
   if (replicas_.rank() > 0) return tensors;
-  // As in PyTorch, each slice of a batch counts as a batch of batch norm.
-  const uint64_t batches = controller_->updates(steps) * batches_per_step();
-  ASSIGN_OR_RETURN(tensors.model, GatherTensors(state_.ExportModel(batches)));
-  ASSIGN_OR_RETURN(tensors.optimizer, GatherTensors(state_.ExportOptimizer(optimizer.states())));
-  ASSIGN_OR_RETURN(tensors.average, GatherTensors(state_.ExportAverage(batches)));
+  const uint64_t batches = TrainedBatches(steps);
+  ASSIGN_OR_RETURN(tensors.model, gather(state_.ExportModel(batches, std::move(buffers.model))));
+  ASSIGN_OR_RETURN(tensors.optimizer, gather(state_.ExportOptimizer(optimizer.states(),
+                                                                    std::move(buffers.optimizer))));
+  ASSIGN_OR_RETURN(tensors.average,
+                   gather(state_.ExportAverage(batches, std::move(buffers.average))));
   return tensors;
 }
 
@@ -138,6 +151,7 @@ absl::StatusOr<Evaluation> StrategyBase::Evaluate(const data::ImageDataset& data
       options.slices = share.count;
       options.labels_only = share.labels_only;
       options.threads = threads;
+      options.stop_requested = context_.stop_requested;
       return EvaluateDataset(dataset, options, device(), world(), loss);
     }
     ContrastiveEvaluationOptions options;
@@ -147,6 +161,7 @@ absl::StatusOr<Evaluation> StrategyBase::Evaluate(const data::ImageDataset& data
     options.views = objective_->views();
     options.seed = spec().seed();
     options.threads = threads;
+    options.stop_requested = context_.stop_requested;
     return EvaluateContrastive(dataset, options, device(), world(), loss);
   };
   Evaluation evaluation;

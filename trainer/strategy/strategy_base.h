@@ -8,8 +8,10 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
+#include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "trainer/data/input_writer.h"
@@ -36,7 +38,11 @@ class StrategyBase : public Strategy {
 
   absl::Status InitializeState() override;
   absl::Status RestoreState(const CheckpointFiles& files, uint32_t root) override;
-  absl::StatusOr<ModelTensors> GatherState(uint64_t steps) override;
+  absl::StatusOr<ModelTensors> GatherState(uint64_t steps, ModelTensors buffers) override;
+  CheckpointPart checkpoint_part() const override;
+  absl::StatusOr<ModelTensors> GatherPart(uint64_t steps, ModelTensors buffers) override {
+    return GatherState(steps, std::move(buffers));
+  }
 
   absl::StatusOr<std::optional<StepResult>> PollStepResult(bool wait) override {
     return controller_->PollStepResult(wait);
@@ -75,6 +81,17 @@ class StrategyBase : public Strategy {
   virtual absl::Status ReadCheckpoint(const CheckpointFiles& files, uint32_t root);
   // Collective. Broadcasts the state that `root` read or initialized.
   virtual absl::Status BroadcastState(uint32_t root, bool resuming);
+  // Collective. This rank's tensors after `steps` steps, each kind passed through `gather`; none on
+  // ranks other than those of the first replica.
+  using TensorGatherer =
+      absl::FunctionRef<absl::StatusOr<std::vector<Tensor>>(std::vector<Tensor>)>;
+  absl::StatusOr<ModelTensors> ExportState(uint64_t steps, ModelTensors buffers,
+                                           TensorGatherer gather);
+  // Batches that batch norm has processed after `steps` steps. As in PyTorch, each slice of a batch
+  // counts.
+  uint64_t TrainedBatches(uint64_t steps) const {
+    return controller_->updates(steps) * batches_per_step();
+  }
   // Collective over the ranks that form one model replica. Takes each rank's own tensors and
   // returns all tensors of the replica on its first rank.
   virtual absl::StatusOr<std::vector<Tensor>> GatherTensors(std::vector<Tensor> own) { return own; }

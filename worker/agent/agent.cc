@@ -9,10 +9,7 @@
 #include <utility>
 #include <vector>
 
-#include "absl/strings/ascii.h"
-#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_join.h"
 #include "common/http/endpoints.h"
 #include "common/http/http_server.h"
 #include "common/limits.h"
@@ -28,8 +25,12 @@
 #include "worker/agent/exec/transfer_server.h"
 #include "worker/agent/files/file_placer.h"
 #include "worker/agent/generation/devices.h"
+#include "worker/agent/generation/environment.h"
 #include "worker/agent/generation/generation_table.h"
+#include "worker/agent/lease/leases.h"
 #include "worker/agent/logs/log_server.h"
+#include "worker/agent/machine_id.h"
+#include "worker/agent/membership.h"
 #include "worker/agent/metrics.h"
 #include "worker/agent/rank/progress_board.h"
 #include "worker/agent/rank/rank_service.h"
@@ -65,12 +66,16 @@ class AgentImpl final : public Agent {
   absl::Status Start() {
     ASSIGN_OR_RETURN(devices_, Devices::Open(options_.devices));
     ASSIGN_OR_RETURN(directory_, DataDirectory::Open(options_.data_dir));
+    machine_id_ = options_.machine_id;
+    if (machine_id_.empty()) {
+      ASSIGN_OR_RETURN(machine_id_, FindMachineId(MachineIdFiles(), directory_->MachineId()));
+    }
+    membership_ = std::make_unique<Membership>(directory_->Cluster());
     loop_ = std::make_unique<EventLoop>("agent");
     devices_->Start(*loop_, [this](v1::SlotReport report) {
-      if (session_on_loop_ == nullptr) return;
       v1::WorkerMessage message;
       *message.mutable_slots() = std::move(report);
-      session_on_loop_->Send(std::move(message));
+      Send(std::move(message));
     });
     ASSIGN_OR_RETURN(files_, FilePlacer::Open(options_.coordinator, options_.security,
                                               directory_->Files(), options_.file_cache_bytes));
@@ -84,11 +89,12 @@ class AgentImpl final : public Agent {
     });
     ASSIGN_OR_RETURN(rank_server_, RankServer::Start(directory_->RankSocket(), *loop_, *table_));
     RETURN_IF_ERROR(StartHttp());
-    auto logs = std::make_unique<LogServer>(
-        options_.coordinator, *directory_, options_.keep_logs.Text(),
-        [this](uint64_t transfer, const absl::Status& status) { RefuseLog(transfer, status); },
-        options_.security);
-    log_server_ = std::move(logs);
+    log_server_ = std::make_unique<LogServer>(
+        LogServer::Options{
+            options_.coordinator, options_.security, options_.keep_logs.Text(),
+            options_.rank_log_bytes,
+            [this](uint64_t transfer, const absl::Status& status) { RefuseLog(transfer, status); }},
+        *directory_);
     transfer_server_ = std::make_unique<TransferServer>(
         TransferServer::Options{options_.coordinator, options_.security, options_.name,
                                 options_.shim_binary,
@@ -100,6 +106,14 @@ class AgentImpl final : public Agent {
       logs_on_loop_ = log_server_.get();
       transfers_on_loop_ = transfer_server_.get();
     });
+    ASSIGN_OR_RETURN(
+        leases_,
+        Leases::Start(
+            {options_.name, incarnation_, options_.coordinator, options_.security,
+             options_.peer_listen, directory_->Peers(),
+             [this](const v1::LeaseAnswer& answer) { return membership_->Obeys(answer); }},
+            *loop_, *table_, [this](v1::WorkerMessage message) { Send(std::move(message)); }));
+    loop_->RunAndWait([this] { leases_on_loop_ = leases_.get(); });
     session_ = std::make_unique<Session>(options_.coordinator, *loop_, board_, SessionEvents(),
                                          options_.security);
     loop_->RunAndWait([this] { session_on_loop_ = session_.get(); });
@@ -108,19 +122,24 @@ class AgentImpl final : public Agent {
 
   ~AgentImpl() override {
     if (loop_ == nullptr) return;
-    http_.reset();
-    rank_server_.reset();
     loop_->RunAndWait([this] {
       session_on_loop_ = nullptr;
+      leases_on_loop_ = nullptr;
       logs_on_loop_ = nullptr;
       transfers_on_loop_ = nullptr;
     });
+    // Before what its Hello describes: a session that the coordinator refuses or breaks reopens by
+    // itself.
     session_.reset();
+    http_.reset();
+    rank_server_.reset();
+    leases_.reset();
     log_server_.reset();
     transfer_server_.reset();
     sweeper_.reset();
     gpu_metrics_.reset();
     loop_->RunAndWait([this] {
+      membership_->Flush(Now().steady);
       table_.reset();
       devices_.reset();
     });
@@ -130,7 +149,8 @@ class AgentImpl final : public Agent {
 
   void StopRanks(std::optional<absl::Duration> grace, std::function<void()> done) override {
     loop_->Post([this, grace, done = std::move(done)] {
-      if (grace.has_value() || !status_.session_up.load()) return table_->StopAll(grace, done);
+      const bool alone = !status_.session_up.load() || membership_->in_conflict();
+      if (grace.has_value() || alone) return table_->StopAll(grace, done);
       leaving_ = true;
       SendLeaving();
       table_->AwaitEnd(kLeavePatience, done);
@@ -154,11 +174,15 @@ class AgentImpl final : public Agent {
     context.network = NetworkIdentity();
     context.cgroup = shim::FindDelegatedCgroup();
     shim::RemoveAbandonedCgroups(context.cgroup);
+    context.limits_unavailable = shim::EnableControllers(context.cgroup);
+    LOG_IF(WARNING, !context.limits_unavailable.empty())
+        << "cannot limit the memory and processes of ranks: " << context.limits_unavailable;
     if (options_.pin_cpus) {
       context.cpus_of_slots = devices_->CpusOfSlots();
       LOG_IF(WARNING, context.cpus_of_slots.empty())
           << "not binding ranks to CPUs: there are fewer CPUs than slots";
     }
+    context.rank_log_bytes = options_.rank_log_bytes;
     context.shim_binary = options_.shim_binary;
     context.rank_binary = options_.rank_binary;
     context.place_files = [this](const v1::JobSpec& spec, std::vector<std::string> directories,
@@ -167,9 +191,10 @@ class AgentImpl final : public Agent {
         loop_->Post([done, status] { done(status); });
       });
     };
-    context.send = [this](v1::WorkerMessage message) {
-      if (session_on_loop_ != nullptr) session_on_loop_->Send(std::move(message));
+    context.lease_deadline_ms = [this](absl::Duration job_lease) {
+      return leases_on_loop_ == nullptr ? 0 : leases_on_loop_->DeadlineMs(job_lease);
     };
+    context.send = [this](v1::WorkerMessage message) { Send(std::move(message)); };
     context.on_rank_exited = [this](const std::string& job_id, uint64_t generation, uint32_t rank) {
       if (logs_on_loop_ != nullptr) logs_on_loop_->OnRankExited(job_id, generation, rank);
       if (transfers_on_loop_ != nullptr) {
@@ -199,7 +224,8 @@ class AgentImpl final : public Agent {
           if (status_.session_up.load()) return absl::OkStatus();
           return absl::UnavailableError(absl::StrCat("no coordinator at ", options_.coordinator));
         }};
-    http::HandleHealth(*http_, {loop}, {loop, session});
+    const http::HealthCheck cluster = {"cluster", [this] { return membership_->Check(); }};
+    http::HandleHealth(*http_, {loop}, {loop, session, cluster});
     http::HandleVersion(*http_);
     return absl::OkStatus();
   }
@@ -209,6 +235,11 @@ class AgentImpl final : public Agent {
     events.hello = [this] { return MakeHello(); };
     events.on_welcome = [this](const v1::Welcome& welcome) { OnWelcome(welcome); };
     events.on_message = [this](const v1::CoordinatorMessage& message) { OnMessage(message); };
+    events.on_acknowledged = [this](SteadyTime sent, const std::vector<std::string>& peers) {
+      // Only the coordinator of the ranks extends their leases.
+      if (membership_->in_conflict()) return;
+      if (leases_on_loop_ != nullptr) leases_on_loop_->OnAcknowledged(sent, peers);
+    };
     events.on_lost = [this](const absl::Status&) {
       status_.session_up = false;
       if (logs_on_loop_ != nullptr) logs_on_loop_->CloseAll();
@@ -216,12 +247,22 @@ class AgentImpl final : public Agent {
       table_->OnCoordinatorLost();
     };
     events.on_refused = on_refused_;
+    events.retries_refused = [this](const absl::Status& status) {
+      if (!table_->HasLiveRanks()) return false;
+      membership_->OnRefused(status);
+      NoteConflict();
+      return true;
+    };
+    events.on_heartbeat_ack = [this](const v1::HeartbeatAck& ack) {
+      membership_->OnHeartbeatAck(ack, Now().steady);
+    };
     return events;
   }
 
   v1::Hello MakeHello() {
     v1::Hello hello;
-    hello.set_protocol_version(kProtocolVersion);
+    hello.set_protocol_version(kOldestProtocolVersion);
+    hello.set_newest_protocol_version(kProtocolVersion);
     hello.set_software_version(kSoftwareVersion);
     hello.set_node_name(options_.name);
     hello.set_incarnation(incarnation_);
@@ -229,6 +270,7 @@ class AgentImpl final : public Agent {
     Address metrics = http_->address();
     const bool any_interface = metrics.host == "0.0.0.0" || metrics.host == "::";
     hello.set_metrics_address(any_interface ? absl::StrCat(":", metrics.port) : metrics.ToString());
+    hello.set_peer_address(leases_->peer_address());
     for (v1::Slot& slot : devices_->ReportSlots()) *hello.add_slots() = std::move(slot);
     hello.mutable_labels()->insert(options_.labels.begin(), options_.labels.end());
     hello.set_cpu_count(CpuCount());
@@ -236,6 +278,8 @@ class AgentImpl final : public Agent {
     for (v1::GenerationReport& report : table_->Inventory()) {
       *hello.add_inventory() = std::move(report);
     }
+    hello.set_machine_id(machine_id_);
+    membership_->Describe(!hello.inventory().empty(), hello);
     return hello;
   }
 
@@ -246,21 +290,46 @@ class AgentImpl final : public Agent {
               << welcome.software_version() << "), reached at " << address;
     status_.session_up = true;
     ++status_.sessions_total;
+    membership_->OnWelcome(welcome, table_->HasLiveRanks());
+    NoteConflict();
+    if (membership_->in_conflict()) return;
     // Resolving an advertised name can be slow: do it only once.
     if (address != address_) interface_ = InterfaceOf(address);
     address_ = address;
+    if (leases_on_loop_ != nullptr) leases_on_loop_->OnWelcome(welcome);
     table_->OnCoordinatorConnected(address_, interface_);
     table_->Resend();
     if (leaving_) SendLeaving();
   }
 
-  void SendLeaving() {
-    v1::WorkerMessage message;
-    message.mutable_leaving();
+  void NoteConflict() { status_.in_conflict = membership_->in_conflict(); }
+
+  void Send(v1::WorkerMessage message) {
+    if (session_on_loop_ == nullptr || membership_->in_conflict()) return;
     session_on_loop_->Send(std::move(message));
   }
 
+  void SendLeaving() {
+    v1::WorkerMessage message;
+    message.mutable_leaving();
+    Send(std::move(message));
+  }
+
+  void SendJobRecords() {
+    for (v1::JobRecords& records : table_->Records()) {
+      v1::WorkerMessage message;
+      *message.mutable_job_records() = std::move(records);
+      session_on_loop_->Send(std::move(message));
+    }
+  }
+
   void OnMessage(const v1::CoordinatorMessage& message) {
+    if (message.has_send_job_records()) return SendJobRecords();
+    if (message.has_join_cluster()) {
+      membership_->OnJoinCluster(message.join_cluster());
+      return session_on_loop_->Reconnect();
+    }
+    if (membership_->in_conflict()) return;
     switch (message.kind_case()) {
       case v1::CoordinatorMessage::kLaunch:
         return table_->OnLaunch(message.launch());
@@ -280,6 +349,8 @@ class AgentImpl final : public Agent {
         return table_->OnWaitNotice(message.wait_notice());
       case v1::CoordinatorMessage::kInspect:
         return table_->OnInspect(message.inspect());
+      case v1::CoordinatorMessage::kCheckpoint:
+        return table_->OnCheckpoint(message.checkpoint());
       case v1::CoordinatorMessage::kOpenLog:
         return OpenLog(message.open_log());
       case v1::CoordinatorMessage::kCloseLog:
@@ -295,6 +366,11 @@ class AgentImpl final : public Agent {
           transfers_on_loop_->Close(message.close_transfer().transfer());
         }
         return;
+      case v1::CoordinatorMessage::kLeaseAnswer:
+        if (leases_on_loop_ != nullptr) leases_on_loop_->OnAnswer(message.lease_answer());
+        return;
+      case v1::CoordinatorMessage::kSendJobRecords:
+      case v1::CoordinatorMessage::kJoinCluster:
       case v1::CoordinatorMessage::kWelcome:
       case v1::CoordinatorMessage::kHeartbeatAck:
       case v1::CoordinatorMessage::KIND_NOT_SET:
@@ -340,9 +416,7 @@ class AgentImpl final : public Agent {
     refusal.set_transfer(transfer);
     refusal.set_code(status.raw_code());
     refusal.set_message(std::string(status.message()));
-    loop_->Post([this, message = std::move(message)] {
-      if (session_on_loop_ != nullptr) session_on_loop_->Send(message);
-    });
+    loop_->Post([this, message = std::move(message)] { Send(message); });
   }
 
   void RefuseLog(uint64_t transfer, const absl::Status& status) {
@@ -351,9 +425,7 @@ class AgentImpl final : public Agent {
     refusal.set_transfer(transfer);
     refusal.set_code(status.raw_code());
     refusal.set_message(std::string(status.message()));
-    loop_->Post([this, message = std::move(message)] {
-      if (session_on_loop_ != nullptr) session_on_loop_->Send(message);
-    });
+    loop_->Post([this, message = std::move(message)] { Send(message); });
   }
 
   void Tick(SteadyTime due) {
@@ -362,7 +434,12 @@ class AgentImpl final : public Agent {
     status_.loop_tick_unix_ms = absl::ToUnixMillis(absl::Now());
     if (table_ == nullptr) return;  // shutting down
     table_->Tick();
+    if (leases_on_loop_ != nullptr) leases_on_loop_->Tick();
     devices_->Tick();
+    // Without ranks there is no conflict.
+    if (membership_->in_conflict() && status_.session_up.load() && !table_->HasLiveRanks()) {
+      session_on_loop_->Reconnect();
+    }
     if (now >= next_sweep_) SweepLogs(now);
     loop_->RunAfter(kTick, [this, due = now + kTick] { Tick(due); });
   }
@@ -384,6 +461,8 @@ class AgentImpl final : public Agent {
   WorkerStatus status_;
   ProgressBoard board_;
   std::unique_ptr<DataDirectory> directory_;
+  std::string machine_id_;
+  std::unique_ptr<Membership> membership_;
   std::unique_ptr<EventLoop> loop_;
   std::unique_ptr<Devices> devices_;
   std::unique_ptr<GenerationTable> table_;
@@ -395,6 +474,7 @@ class AgentImpl final : public Agent {
   std::unique_ptr<http::HttpServer> http_;
   std::unique_ptr<LogServer> log_server_;
   std::unique_ptr<TransferServer> transfer_server_;
+  std::unique_ptr<Leases> leases_;
   std::unique_ptr<Session> session_;
   // Used on the loop only.
   bool leaving_ = false;
@@ -404,43 +484,11 @@ class AgentImpl final : public Agent {
   // The same objects for use on the loop; null before they exist and during shutdown.
   LogServer* logs_on_loop_ = nullptr;
   TransferServer* transfers_on_loop_ = nullptr;
+  Leases* leases_on_loop_ = nullptr;
   Session* session_on_loop_ = nullptr;
 };
 
 }  // namespace
-
-absl::Status CheckOptions(const AgentOptions& options) {
-  std::vector<std::string> errors;
-  if (!ParseAddress(options.coordinator).ok()) {
-    errors.push_back(absl::StrCat("--coordinator: '", options.coordinator, "' is not HOST:PORT"));
-  }
-  bool plain = !options.name.empty() && options.name.size() <= limits::kNameLength;
-  for (const char c : options.name) {
-    plain = plain && (absl::ascii_isalnum(static_cast<unsigned char>(c)) ||
-                      absl::StrContains("-_.", absl::string_view(&c, 1)));
-  }
-  if (!plain) {
-    errors.push_back(absl::StrCat("--name: '", options.name, "' is not a valid name; use 1 to ",
-                                  limits::kNameLength, " letters, digits, '-', '_' and '.'"));
-  }
-  if (options.data_dir.empty()) errors.push_back("--data-dir: must not be empty");
-  const uint32_t slots = options.devices.slots.value_or(1);
-  if (slots == 0 || slots > limits::kSlotsPerNode) {
-    errors.push_back(absl::StrCat("--slots: must be from 1 to ", limits::kSlotsPerNode));
-  }
-  if (options.labels.size() > limits::kLabels) {
-    errors.push_back(absl::StrCat("--labels: more than ", limits::kLabels, " labels"));
-  }
-  for (const auto& [key, value] : options.labels) {
-    if (key.empty() || key.size() + value.size() > limits::kLabelBytes) {
-      errors.push_back(absl::StrCat("--labels: '", key, "=", value,
-                                    "' is not KEY=VALUE with at most ", limits::kLabelBytes,
-                                    " bytes"));
-    }
-  }
-  if (errors.empty()) return absl::OkStatus();
-  return absl::InvalidArgumentError(absl::StrJoin(errors, "\n"));
-}
 
 absl::StatusOr<std::unique_ptr<Agent>> Agent::Start(
     const AgentOptions& options, std::function<void(const absl::Status&)> on_refused) {

@@ -2,47 +2,17 @@
 #ifndef MUSTER_WORKER_AGENT_AGENT_H_
 #define MUSTER_WORKER_AGENT_AGENT_H_
 
-#include <cstdint>
 #include <functional>
-#include <map>
 #include <memory>
 #include <optional>
-#include <string>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "common/http/address.h"
-#include "common/security/client_security.h"
-#include "worker/agent/generation/devices.h"
-#include "worker/agent/generation/environment.h"
-#include "worker/agent/retention.h"
+#include "worker/agent/agent_options.h"
 
 namespace muster::agent {
-
-struct AgentOptions {
-  std::string coordinator;  // HOST:PORT
-  security::ClientSecurity security;
-  std::string name;
-  std::string advertise;  // address at which ranks here can be reached; empty: as the coordinator
-                          // observes it
-  std::string data_dir;
-  std::string http = "127.0.0.1:0";
-  DeviceOptions devices;
-  std::map<std::string, std::string> labels;
-  Inherit inherit_env = Inherit::kDefault;        // what ranks inherit of this worker's environment
-  uint64_t file_cache_bytes = uint64_t{4} << 30;  // of jobs' files that are kept for later jobs
-  // Divides the CPUs that this worker may use among its slots (a GPU slot gets CPUs near the GPU),
-  // and binds each rank to the CPUs of its slots. Only correct if no other worker uses these CPUs,
-  // which a worker cannot detect.
-  bool pin_cpus = false;
-  Retention keep_logs;
-  std::string shim_binary;
-  std::string rank_binary;
-};
-
-// INVALID_ARGUMENT lists all errors.
-absl::Status CheckOptions(const AgentOptions& options);
 
 // Thread-safe.
 class Agent {

@@ -59,6 +59,7 @@ class AgentTest : public ::testing::Test {
     options.data_dir = directory_ + "/data";
     options.devices.slots = 4;
     options.labels = {{"rack", "r1"}};
+    options.security.token = token_;
     options.shim_binary =
         std::filesystem::read_symlink("/proc/self/exe").parent_path() / "../muster-shim";
     options.rank_binary = "/no/such/muster-rank";
@@ -150,6 +151,7 @@ class AgentTest : public ::testing::Test {
 
   std::string directory_;
   std::string cookie_;
+  std::string token_;  // of the worker; empty: none
   std::unique_ptr<ScriptedCoordinator> coordinator_;
   std::unique_ptr<Agent> agent_;
   absl::Notification refused_;

@@ -38,7 +38,8 @@ using ::testing::StartsWith;
 TEST_F(AgentTest, HelloDescribesTheNode) {
   StartBoth();
   const v1::Hello hello = coordinator_->hello();
-  EXPECT_EQ(hello.protocol_version(), kProtocolVersion);
+  EXPECT_EQ(hello.protocol_version(), kOldestProtocolVersion);
+  EXPECT_EQ(hello.newest_protocol_version(), kProtocolVersion);
   EXPECT_EQ(hello.software_version(), kSoftwareVersion);
   EXPECT_EQ(hello.node_name(), "node-a");
   EXPECT_NE(hello.incarnation(), 0u);

@@ -268,7 +268,7 @@ TEST_F(CommandJobTest, ExplainsStopInTheLog) {
   Read(Path("ready"));
   SendStop(absl::Seconds(10));
   EXPECT_EQ(WaitForRank(0, IsExited).exit().stderr_tail(), "");
-  EXPECT_EQ(LogOf(0, "stderr"), "muster: stopping, CancelledByUser: \n");
+  EXPECT_EQ(LogOf(0, "stderr"), "muster: stopping: CancelledByUser\n");
 }
 
 TEST_F(CommandJobTest, ReportsAndInspectsSilentRanks) {

@@ -81,7 +81,13 @@ DataDirectory::~DataDirectory() { close(lock_fd_); }
 
 std::string DataDirectory::RankSocket() const { return absl::StrCat(path_, "/run/rank.sock"); }
 
+std::string DataDirectory::Cluster() const { return absl::StrCat(path_, "/cluster.pb"); }
+
+std::string DataDirectory::MachineId() const { return absl::StrCat(path_, "/machine-id"); }
+
 std::string DataDirectory::Cache() const { return absl::StrCat(path_, "/cache"); }
+
+std::string DataDirectory::Peers() const { return absl::StrCat(path_, "/peers"); }
 
 std::string DataDirectory::Files() const { return absl::StrCat(path_, "/files"); }
 

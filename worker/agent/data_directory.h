@@ -2,15 +2,18 @@
 //
 //   lock                                    locked by the running worker
 //   run/rank.sock                           socket of the rank service
+//   cluster.pb                              see cluster_identity.h
+//   machine-id                              on machines without an id, see machine_id.h
 //   cache/                                  unpacked data sets, shared by all ranks
+//   peers                                   addresses of other workers, see lease/leases.h
 //   files/                                  contents of jobs' files, see files/file_cache.h
 //   jobs/JOB/launch.pb                      the newest launch, with the job's directories
 //   jobs/JOB/generation-K/launch.pb         the launch; world.pb once the world is known; for a
 //                                           command job, master: its endpoint
 //   jobs/JOB/generation-K/rank-0007/        one shim: instructions, shim.sock, report.pb, exit; for
 //                                           a command job also error.json and progress
-//   jobs/JOB/logs/generation-K/rank-0007.stderr and .stdout, each with .times: the times of its lines
-//   jobs/JOB/work/rank-0007/                working directory, unless the job sets one
+//   jobs/JOB/logs/generation-K/rank-0007.stderr and .stdout, each with .times: the times of its
+//   lines jobs/JOB/work/rank-0007/                working directory, unless the job sets one
 //   jobs/JOB/checkpoint/                    for the job's checkpoints
 //
 // A generation's directory is removed when the coordinator has recorded its end, the other files as
@@ -44,7 +47,10 @@ class DataDirectory {
 
   const std::string& path() const { return path_; }
   std::string RankSocket() const;
+  std::string Cluster() const;
+  std::string MachineId() const;
   std::string Cache() const;
+  std::string Peers() const;
   std::string Files() const;
   std::string Jobs() const;
   std::string Job(const std::string& job_id) const;

@@ -92,6 +92,7 @@ std::vector<prometheus::MetricFamily> Metrics::Collect() const {
   out.Add(WorkerFamily("muster_worker_session_up"), {}, status_.session_up.load() ? 1 : 0);
   out.Add(WorkerFamily("muster_worker_sessions_total"), {},
           static_cast<double>(status_.sessions_total.load()));
+  out.Add(WorkerFamily("muster_worker_conflict"), {}, status_.in_conflict.load() ? 1 : 0);
   out.Add(WorkerFamily("muster_event_loop_lag_seconds"), {}, status_.loop_lag_seconds.load());
   return out.Take();
 }

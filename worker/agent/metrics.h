@@ -20,6 +20,7 @@ struct WorkerStatus {
   std::atomic<double> loop_lag_seconds{0};
   std::atomic<int64_t> loop_tick_unix_ms{0};
   std::atomic<uint64_t> sessions_total{0};
+  std::atomic<bool> in_conflict{false};
 };
 
 // Collects from memory only; a scrape does not wait for the event loop. Thread-safe.

@@ -31,7 +31,11 @@ void Count(const fs::path& path, Usage& usage) {
   struct stat status = {};
   if (lstat(path.c_str(), &status) != 0) return;
   usage.changed = std::max(usage.changed, absl::TimeFromTimespec(status.st_mtim));
-  if (S_ISREG(status.st_mode)) usage.bytes += static_cast<uint64_t>(status.st_size);
+  if (!S_ISREG(status.st_mode)) return;
+  // Dropped parts of logs are holes, which occupy no disk space.
+  constexpr off_t kBlockBytes = 512;
+  usage.bytes +=
+      static_cast<uint64_t>(std::min<off_t>(status.st_size, status.st_blocks * kBlockBytes));
 }
 
 Usage UsageOf(const fs::path& root) {
@@ -88,7 +92,7 @@ std::vector<Logs> FinishedLogs(const fs::path& jobs,
 }
 
 // Whether the job has neither logs nor generations, and its directories have not changed since
-// `before`.
+// `before`. A job without directories is only just being launched.
 bool IsAbandoned(const fs::path& job, absl::Time before) {
   if (!Entries(job / "logs").empty()) return false;
   for (const fs::path& entry : Entries(job)) {
@@ -99,7 +103,7 @@ bool IsAbandoned(const fs::path& job, absl::Time before) {
   for (const char* kept : {"work", "checkpoint"}) {
     usage.changed = std::max(usage.changed, UsageOf(job / kept).changed);
   }
-  return usage.changed <= before;
+  return usage.changed > absl::InfinitePast() && usage.changed <= before;
 }
 
 }  // namespace

@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include <cstdlib>
 #include <filesystem>
@@ -84,6 +85,14 @@ TEST_F(RetentionTest, DeletesOldestLogsBeyondTheSize) {
   EXPECT_EQ(Run().generations, 0);
 }
 
+// The dropped beginning of a log is a hole.
+TEST_F(RetentionTest, CountsDiskSpaceOfLogs) {
+  Make("a/logs/generation-1/rank-0000.stdout", absl::Minutes(30), 600);
+  ASSERT_EQ(truncate((jobs_ + "/a/logs/generation-1/rank-0000.stdout").c_str(), 0), 0);
+  ASSERT_EQ(truncate((jobs_ + "/a/logs/generation-1/rank-0000.stdout").c_str(), 1 << 20), 0);
+  EXPECT_EQ(Run().generations, 0);
+}
+
 TEST_F(RetentionTest, DeletesRestOfAJobByAgeOnly) {
   retention_.bytes = 0;
   Make("old/logs/generation-1/rank-0000.stdout", absl::Hours(2));
@@ -99,6 +108,12 @@ TEST_F(RetentionTest, DeletesRestOfAJobByAgeOnly) {
   EXPECT_FALSE(Exists("fresh/logs/generation-1"));
   EXPECT_TRUE(Exists("fresh/checkpoint/step-1/model"));
   EXPECT_TRUE(Exists("kept/generation-3/launch.pb"));
+}
+
+TEST_F(RetentionTest, KeepsJobThatIsBeingLaunched) {
+  fs::create_directories(jobs_ + "/a");
+  EXPECT_EQ(Run().jobs, 0);
+  EXPECT_TRUE(Exists("a"));
 }
 
 TEST_F(RetentionTest, LeavesUnknownFilesAlone) {

@@ -47,6 +47,10 @@ class ScriptedCoordinator::Impl final : public v1::WorkerService::Service {
       absl::MutexLock lock(&mutex_);
       ++sessions_;
       hello_ = message.hello();
+      metadata_.clear();
+      for (const auto& [key, value] : context->client_metadata()) {
+        metadata_[std::string(key.data(), key.size())] = std::string(value.data(), value.size());
+      }
       for (const v1::GenerationReport& report : hello_.inventory()) Keep(report);
       if (refusal_.error_code() != grpc::OK) return refusal_;
       stream_ = stream;
@@ -58,7 +62,7 @@ class ScriptedCoordinator::Impl final : public v1::WorkerService::Service {
       if (message.has_heartbeat()) {
         v1::CoordinatorMessage reply;
         reply.mutable_heartbeat_ack()->set_sequence(message.heartbeat().sequence());
-        stream->Write(reply);
+        if (acknowledging_) stream->Write(reply);
         for (const v1::GenerationReport& report : message.heartbeat().progress()) Keep(report);
       }
       if (message.has_report()) Keep(message.report());
@@ -74,6 +78,12 @@ class ScriptedCoordinator::Impl final : public v1::WorkerService::Service {
 
   grpc::Status SendLog(grpc::ServerContext* context, grpc::ServerReader<v1::SendLogRequest>* reader,
                        v1::SendLogResponse*) override {
+    {
+      absl::MutexLock lock(&mutex_);
+      if (log_refusal_ != 0) {
+        return grpc::Status(static_cast<grpc::StatusCode>(log_refusal_), "no logs now");
+      }
+    }
     v1::SendLogRequest request;
     uint64_t transfer = 0;
     while (reader->Read(&request)) {
@@ -82,6 +92,7 @@ class ScriptedCoordinator::Impl final : public v1::WorkerService::Service {
       Log& log = logs_[transfer];
       if (log.chunks++ == 0) log.first_offset = request.chunk().offset();
       log.data += request.chunk().data();
+      log.notice += request.chunk().notice();
       log.lines.insert(log.lines.end(), request.chunk().lines().begin(),
                        request.chunk().lines().end());
       log.end = request.chunk().end();
@@ -137,6 +148,9 @@ class ScriptedCoordinator::Impl final : public v1::WorkerService::Service {
     *welcome.mutable_lease() = ToProto(absl::Seconds(5));
     *welcome.mutable_heartbeat_interval() = ToProto(absl::Milliseconds(20));
     welcome.set_observed_address("127.0.0.1");
+    welcome.mutable_peers()->Assign(peers_.begin(), peers_.end());
+    welcome.set_cluster_id(cluster_id_);
+    welcome.set_commit_index(commit_index_);
     stream_->Write(reply);
     welcomed_ = sessions_;
   }
@@ -157,7 +171,13 @@ class ScriptedCoordinator::Impl final : public v1::WorkerService::Service {
   int sessions_ ABSL_GUARDED_BY(mutex_) = 0;
   int welcomed_ ABSL_GUARDED_BY(mutex_) = 0;
   v1::Hello hello_ ABSL_GUARDED_BY(mutex_);
+  std::map<std::string, std::string> metadata_ ABSL_GUARDED_BY(mutex_);
   grpc::Status refusal_ ABSL_GUARDED_BY(mutex_);
+  bool acknowledging_ ABSL_GUARDED_BY(mutex_) = true;
+  std::vector<std::string> peers_ ABSL_GUARDED_BY(mutex_);
+  std::string cluster_id_ ABSL_GUARDED_BY(mutex_);
+  uint64_t commit_index_ ABSL_GUARDED_BY(mutex_) = 0;
+  int log_refusal_ ABSL_GUARDED_BY(mutex_) = 0;
   SessionStream* stream_ ABSL_GUARDED_BY(mutex_) = nullptr;
   grpc::ServerContext* context_ ABSL_GUARDED_BY(mutex_) = nullptr;
   std::vector<v1::WorkerMessage> messages_ ABSL_GUARDED_BY(mutex_);
@@ -187,9 +207,30 @@ std::string ScriptedCoordinator::address() const {
   return absl::StrCat("127.0.0.1:", impl_->port());
 }
 
+void ScriptedCoordinator::SetCluster(const std::string& cluster_id, uint64_t commit_index) {
+  absl::MutexLock lock(&impl_->mutex_);
+  impl_->cluster_id_ = cluster_id;
+  impl_->commit_index_ = commit_index;
+}
+
+void ScriptedCoordinator::RefuseLogs(int code) {
+  absl::MutexLock lock(&impl_->mutex_);
+  impl_->log_refusal_ = code;
+}
+
 void ScriptedCoordinator::Refuse(int code, const std::string& message) {
   absl::MutexLock lock(&impl_->mutex_);
   impl_->refusal_ = grpc::Status(static_cast<grpc::StatusCode>(code), message);
+}
+
+void ScriptedCoordinator::SetAcknowledging(bool acknowledging) {
+  absl::MutexLock lock(&impl_->mutex_);
+  impl_->acknowledging_ = acknowledging;
+}
+
+void ScriptedCoordinator::SetPeers(std::vector<std::string> peers) {
+  absl::MutexLock lock(&impl_->mutex_);
+  impl_->peers_ = std::move(peers);
 }
 
 void ScriptedCoordinator::Welcome() {
@@ -211,6 +252,11 @@ bool ScriptedCoordinator::WaitForSessions(int count) const {
 v1::Hello ScriptedCoordinator::hello() const {
   absl::MutexLock lock(&impl_->mutex_);
   return impl_->hello_;
+}
+
+std::map<std::string, std::string> ScriptedCoordinator::metadata() const {
+  absl::MutexLock lock(&impl_->mutex_);
+  return impl_->metadata_;
 }
 
 void ScriptedCoordinator::Send(const v1::CoordinatorMessage& message) {

@@ -32,13 +32,21 @@ class ScriptedCoordinator {
   // Answers later Hellos by ending the stream with this gRPC code; 0 restores the Welcome.
   void Refuse(int code, const std::string& message);
 
+  // Whether later heartbeats are acknowledged.
+  void SetAcknowledging(bool acknowledging);
+  // The peers in later Welcomes.
+  void SetPeers(std::vector<std::string> peers);
+  // Identity of the store in later Welcomes; none at first.
+  void SetCluster(const std::string& cluster_id, uint64_t commit_index);
+
   // Answers the newest Hello of a silent coordinator.
   void Welcome();
 
   // Number of sessions so far, that is, of Hellos.
   int sessions() const;
   bool WaitForSessions(int count) const;
-  v1::Hello hello() const;  // the newest
+  v1::Hello hello() const;                              // the newest
+  std::map<std::string, std::string> metadata() const;  // of the newest Hello's call
 
   // Uses the newest session.
   void Send(const v1::CoordinatorMessage& message);
@@ -54,8 +62,12 @@ class ScriptedCoordinator {
                    const std::function<bool(const v1::RankReport&)>& predicate,
                    v1::RankReport* found = nullptr) const;
 
+  // Ends later log streams with this gRPC code; 0 accepts them again.
+  void RefuseLogs(int code);
+
   struct Log {
     std::string data;
+    std::string notice;
     std::vector<v1::LineTime> lines;
     uint64_t first_offset = 0;
     int chunks = 0;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <deque>
+#include <iterator>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -11,6 +12,8 @@
 #include "glog/logging.h"
 #include "proto/muster/v1/worker.grpc.pb.h"
 #include "worker/agent/coordinator_channel.h"
+#include "worker/agent/lease/boot_time.h"
+#include "worker/agent/outgoing_message.h"
 
 namespace muster::agent {
 namespace {
@@ -48,6 +51,7 @@ class Session::Stream : public grpc::ClientBidiReactor<v1::WorkerMessage, v1::Co
 
   // An `urgent` message overtakes queued ones.
   void Write(v1::WorkerMessage message, bool urgent) ABSL_LOCKS_EXCLUDED(mutex_) {
+    MakeReadable(message);
     absl::MutexLock lock(&mutex_);
     if (broken_ || closing_) return;
     // The first message of the queue is being written.
@@ -185,7 +189,9 @@ void Session::Open() {
     if (stopping_) return;
     stream = stream_ = std::make_shared<Stream>(this);
     closed_ = false;
+    sent_.clear();
   }
+  hello_sent_ = BootNow();
   stream->Start(stream, events_.hello());
 }
 
@@ -204,7 +210,10 @@ void Session::OnMessage(const Stream* stream, v1::CoordinatorMessage message) {
     absl::MutexLock lock(&mutex_);
     if (stream != stream_.get()) return;
   }
-  if (message.has_heartbeat_ack()) return;  // carries no data
+  if (message.has_heartbeat_ack()) {
+    if (events_.on_heartbeat_ack) events_.on_heartbeat_ack(message.heartbeat_ack());
+    return OnAck(message.heartbeat_ack());
+  }
   if (!message.has_welcome()) {
     if (welcomed_) events_.on_message(std::move(message));
     return;
@@ -223,6 +232,20 @@ void Session::OnMessage(const Stream* stream, v1::CoordinatorMessage message) {
     if (welcome.has_lease()) lease_ = std::max(2 * interval_, FromProto(welcome.lease()));
   }
   events_.on_welcome(message.welcome());
+  const auto& peers = message.welcome().peers();
+  events_.on_acknowledged(hello_sent_, {peers.begin(), peers.end()});
+}
+
+void Session::OnAck(const v1::HeartbeatAck& ack) {
+  SteadyTime sent;
+  {
+    absl::MutexLock lock(&mutex_);
+    const auto heartbeat = sent_.find(ack.sequence());
+    if (heartbeat == sent_.end()) return;
+    sent = heartbeat->second;
+    sent_.erase(sent_.begin(), std::next(heartbeat));
+  }
+  events_.on_acknowledged(sent, {ack.peers().begin(), ack.peers().end()});
 }
 
 void Session::OnDone(const Stream* stream, const absl::Status& status) {
@@ -237,20 +260,14 @@ void Session::OnDone(const Stream* stream, const absl::Status& status) {
   }
   const bool was_welcomed = std::exchange(welcomed_, false);
   if (stopping) return;
-  if (absl::IsFailedPrecondition(status)) {
-    events_.on_refused(status);
-    return;
-  }
+  if (absl::IsFailedPrecondition(status) && EndRefused(status)) return;
   if (was_welcomed) events_.on_lost(status);
   const absl::Status reason = security::Explain(status, security_, coordinator_);
   const bool refused = absl::IsUnauthenticated(reason) || absl::IsPermissionDenied(reason);
   refusals_ = refused ? refusals_ + 1 : 0;
   // A worker that was accepted before has ranks to manage, and its operator can fix the
   // credentials.
-  if (refusals_ == kRefusals && !ever_welcomed_) {
-    events_.on_refused(reason);
-    return;
-  }
+  if (refusals_ == kRefusals && !ever_welcomed_ && EndRefused(reason)) return;
   const absl::Duration delay = NextDelay();
   // Log once, not at every attempt.
   const std::string error = status.ok() ? "the coordinator ended the session" : reason.ToString();
@@ -260,6 +277,21 @@ void Session::OnDone(const Stream* stream, const absl::Status& status) {
     last_error_ = error;
   }
   next_attempt_ = loop_.RunAfter(delay, [this] { Open(); });
+}
+
+bool Session::EndRefused(const absl::Status& status) {
+  if (events_.retries_refused && events_.retries_refused(status)) return false;
+  events_.on_refused(status);
+  return true;
+}
+
+void Session::Reconnect() {
+  std::shared_ptr<Stream> stream;
+  {
+    absl::MutexLock lock(&mutex_);
+    stream = stream_;
+  }
+  if (stream != nullptr) stream->Cancel();
 }
 
 absl::Duration Session::NextDelay() {
@@ -292,6 +324,8 @@ void Session::Beat() {
     stream = stream_;
     beating = beating_;
     if (beating) message.mutable_heartbeat()->set_sequence(++sequence_);
+    // Before the heartbeat leaves: an earlier time is safe.
+    if (beating) sent_[sequence_] = BootNow();
     patience = beating ? lease_ : kConnectTimeout;
   }
   if (stream == nullptr) return;

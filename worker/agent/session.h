@@ -5,10 +5,12 @@
 
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
 #include <thread>
+#include <vector>
 
 #include "absl/base/thread_annotations.h"
 #include "absl/random/random.h"
@@ -34,12 +36,20 @@ class Session {
     std::function<v1::Hello()> hello;
     std::function<void(const v1::Welcome&)> on_welcome;
     std::function<void(v1::CoordinatorMessage)> on_message;
+    // The coordinator has acknowledged the Hello or a heartbeat, which was sent at `sent`
+    // (BootNow). `peers` replaces the peers of the Welcome unless empty. Called after on_welcome.
+    std::function<void(SteadyTime sent, const std::vector<std::string>& peers)> on_acknowledged =
+        [](SteadyTime, const std::vector<std::string>&) {};
     // A welcomed stream broke. The session reconnects by itself.
     std::function<void(const absl::Status&)> on_lost;
     // The coordinator will never accept this worker: FAILED_PRECONDITION for another protocol
     // version, UNAUTHENTICATED or PERMISSION_DENIED for its credentials, unless they were accepted
     // before. The session does not reconnect.
     std::function<void(const absl::Status&)> on_refused;
+    // Returns whether the session must go on trying nevertheless, because ranks still run.
+    // Optional.
+    std::function<bool(const absl::Status&)> retries_refused = nullptr;
+    std::function<void(const v1::HeartbeatAck&)> on_heartbeat_ack = nullptr;  // optional
   };
 
   // Connects to `coordinator`, HOST:PORT, with the credentials of `security`. Loop and board must
@@ -54,6 +64,8 @@ class Session {
 
   // Drops the message if there is no welcomed stream: the next Hello contains the full state.
   void Send(v1::WorkerMessage message);
+  // Breaks the stream; a new one is opened with a new Hello.
+  void Reconnect();
 
  private:
   class Stream;
@@ -61,7 +73,10 @@ class Session {
   // Called on the loop.
   void Open();
   void OnMessage(const Stream* stream, v1::CoordinatorMessage message);
+  void OnAck(const v1::HeartbeatAck& ack);
   void OnDone(const Stream* stream, const absl::Status& status);
+  // Reports a refusal that is final; returns false if it is not.
+  bool EndRefused(const absl::Status& status);
   absl::Duration NextDelay();
 
   void HeartbeatLoop();
@@ -82,6 +97,7 @@ class Session {
   std::optional<EventLoop::TimerId> next_attempt_;
   absl::BitGen random_;
   std::string last_error_;
+  SteadyTime hello_sent_;
 
   absl::Mutex mutex_;
   std::shared_ptr<Stream> stream_ ABSL_GUARDED_BY(mutex_);
@@ -90,6 +106,8 @@ class Session {
   bool just_welcomed_ ABSL_GUARDED_BY(mutex_) = false;
   bool closed_ ABSL_GUARDED_BY(mutex_) = true;
   uint64_t sequence_ ABSL_GUARDED_BY(mutex_) = 0;
+  // When the heartbeats of this stream that are not yet acknowledged were sent, by sequence.
+  std::map<uint64_t, SteadyTime> sent_ ABSL_GUARDED_BY(mutex_);
   absl::Duration interval_ ABSL_GUARDED_BY(mutex_) = absl::Seconds(1);
   absl::Duration lease_ ABSL_GUARDED_BY(mutex_) = absl::Seconds(10);
 

@@ -7,8 +7,11 @@
 #include <time.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstdlib>
+#include <cstring>
+#include <sstream>
 #include <string_view>
 
 #include "worker/shim/fields.h"
@@ -24,13 +27,27 @@ bool WriteTo(const std::string& path, std::string_view text) {
   return ok;
 }
 
-// This process's group in the version 2 hierarchy: the line `0::/path`.
+// The group of this process in the version 2 hierarchy (the line `0::/path`), without
+// kDaemonCgroup.
 std::string OwnPath() {
   const std::string groups = "\n" + ReadFile("/proc/self/cgroup").value_or("");
   const size_t at = groups.find("\n0::");
   if (at == std::string::npos) return "";
   const size_t start = at + 4;
-  return groups.substr(start, groups.find('\n', start) - start);
+  std::string path = groups.substr(start, groups.find('\n', start) - start);
+  const std::string leaf = std::string("/") + kDaemonCgroup;
+  if (path.size() >= leaf.size() && path.substr(path.size() - leaf.size()) == leaf) {
+    path.resize(std::max<size_t>(path.size() - leaf.size(), 1));
+  }
+  return path;
+}
+
+bool HasWord(const std::string& list, std::string_view word) {
+  std::istringstream words(list);
+  for (std::string next; words >> next;) {
+    if (next == word) return true;
+  }
+  return false;
 }
 
 bool RemoveTree(const std::string& path) {
@@ -62,6 +79,29 @@ std::string FindDelegatedCgroup(const std::vector<std::string>& mounts) {
   return "";
 }
 
+std::string EnableControllers(const std::string& parent) {
+  if (parent.empty()) return "cgroup v2 is not delegated to the worker";
+  const std::string available = ReadFile(parent + "/cgroup.controllers").value_or("");
+  for (const char* controller : {"memory", "pids"}) {
+    if (!HasWord(available, controller)) {
+      return std::string("the controller ") + controller + " is not delegated to the group " +
+             parent;
+    }
+  }
+  const std::string enabled = parent + "/cgroup.subtree_control";
+  const auto all_enabled = [&enabled] {
+    const std::string now = ReadFile(enabled).value_or("");
+    return HasWord(now, "memory") && HasWord(now, "pids");
+  };
+  if (all_enabled()) return "";
+  if (WriteTo(enabled, "+memory +pids")) return "";
+  if (errno == EBUSY) {
+    return "the group " + parent + " contains the worker itself; start the worker in the group " +
+           kDaemonCgroup + " below it (DelegateSubgroup=worker in a systemd unit)";
+  }
+  return "cannot write " + enabled + ": " + std::strerror(errno);
+}
+
 void RemoveAbandonedCgroups(const std::string& parent) {
   constexpr time_t kYoungSeconds = 60;
   DIR* directory = parent.empty() ? nullptr : opendir(parent.c_str());
@@ -82,6 +122,17 @@ bool Cgroup::Make() const {
   if (path_.empty()) return true;
   if (mkdir(path_.c_str(), 0755) != 0 && errno != EEXIST) return false;
   return access((path_ + "/cgroup.procs").c_str(), F_OK) == 0;
+}
+
+bool Cgroup::Limit(const CgroupLimits& limits) const {
+  if (limits.memory_bytes != 0) {
+    if (!WriteTo(path_ + "/memory.max", std::to_string(limits.memory_bytes)) ||
+        !WriteTo(path_ + "/memory.oom.group", "1")) {
+      return false;
+    }
+    WriteTo(path_ + "/memory.swap.max", "0");  // absent without swap accounting
+  }
+  return limits.pids == 0 || WriteTo(path_ + "/pids.max", std::to_string(limits.pids));
 }
 
 bool Cgroup::Enter() const { return path_.empty() || WriteTo(path_ + "/cgroup.procs", "0"); }

@@ -22,8 +22,22 @@ std::string FindDelegatedCgroup(const std::vector<std::string>& mounts = {
 // recently created groups, whose rank may still be starting.
 void RemoveAbandonedCgroups(const std::string& parent);
 
+// Enables the memory and pids controllers for the groups below `parent`. The kernel refuses that
+// while `parent` itself contains processes: the worker must have been started in kDaemonCgroup
+// below it. (It does not move there by itself, because systemd could then not start its successor.)
+// Returns why the controllers are unavailable, or an empty string.
+std::string EnableControllers(const std::string& parent);
+
 // Prefix of the names of ranks' groups.
 inline constexpr char kCgroupPrefix[] = "muster-";
+// Name of the worker's own group, a sibling of the ranks' groups, if it has one.
+inline constexpr char kDaemonCgroup[] = "worker";
+
+// Limits of a group; 0: none.
+struct CgroupLimits {
+  uint64_t memory_bytes = 0;
+  uint64_t pids = 0;  // processes and threads
+};
 
 // One group, identified by its path; with an empty path, all operations succeed without effect.
 // Uses plain file operations, so that a test can use any directory.
@@ -33,6 +47,9 @@ class Cgroup {
 
   // Creates the group. Returns true if it exists and has a list of processes.
   bool Make() const;
+  // Applies the limits. Memory cannot be swapped out to evade them, and all processes of the group
+  // are killed when it runs out of memory. Returns false, with errno, without the controllers.
+  bool Limit(const CgroupLimits& limits) const;
   // Moves the calling process, and thus its future children, into the group.
   bool Enter() const;
   // Sends SIGKILL to all processes in the group and in groups below it. Returns false if the kernel

@@ -45,6 +45,7 @@ class CgroupTest : public ::testing::Test {
 TEST_F(CgroupTest, EmptyPathHasNoEffect) {
   const Cgroup none("");
   EXPECT_TRUE(none.Make());
+  EXPECT_TRUE(none.Limit({}));
   EXPECT_TRUE(none.Enter());
   EXPECT_TRUE(none.Kill());
   EXPECT_THAT(none.Processes(), IsEmpty());
@@ -72,6 +73,51 @@ TEST_F(CgroupTest, UsesTheKernelsFiles) {
   EXPECT_EQ(group.OomKills(), 1u);
   Write("cgroup.procs", "12\n345\n0\n6\n");
   EXPECT_THAT(group.Processes(), ElementsAre(12, 345, 6));
+}
+
+TEST_F(CgroupTest, LimitsMemoryAndProcesses) {
+  const Cgroup group(directory_);
+  EXPECT_TRUE(group.Limit({}));
+  EXPECT_FALSE(group.Limit({.memory_bytes = 1 << 30}));
+  EXPECT_FALSE(group.Limit({.pids = 100}));
+  for (const char* file : {"memory.max", "memory.oom.group", "memory.swap.max", "pids.max"}) {
+    Write(file, "max");
+  }
+  EXPECT_TRUE(group.Limit({.memory_bytes = 1 << 30, .pids = 100}));
+  EXPECT_EQ(Read("memory.max").substr(0, 10), "1073741824");
+  EXPECT_EQ(Read("memory.oom.group").substr(0, 1), "1");
+  EXPECT_EQ(Read("memory.swap.max").substr(0, 1), "0");
+  EXPECT_EQ(Read("pids.max"), "100");
+}
+
+class ControllersTest : public CgroupTest {
+ protected:
+  // A group as systemd delegates it.
+  void Delegate(const std::string& controllers) {
+    Write("cgroup.controllers", controllers);
+    Write("cgroup.subtree_control", "");
+  }
+};
+
+TEST_F(ControllersTest, EnablesThemOnce) {
+  Delegate("cpu memory pids\n");
+  EXPECT_EQ(EnableControllers(directory_), "");
+  EXPECT_EQ(Read("cgroup.subtree_control"), "+memory +pids");
+  Write("cgroup.subtree_control", "memory pids\n");
+  EXPECT_EQ(EnableControllers(directory_), "");
+  EXPECT_EQ(Read("cgroup.subtree_control"), "memory pids\n");
+}
+
+TEST_F(ControllersTest, ReportsWhatIsMissing) {
+  EXPECT_EQ(EnableControllers(""), "cgroup v2 is not delegated to the worker");
+  Delegate("cpu memory\n");
+  EXPECT_EQ(EnableControllers(directory_),
+            "the controller pids is not delegated to the group " + directory_);
+  Delegate("memory pids\n");
+  std::filesystem::remove(directory_ + "/cgroup.subtree_control");
+  EXPECT_EQ(EnableControllers(directory_), "cannot write " + directory_ +
+                                               "/cgroup.subtree_control: No such file or "
+                                               "directory");
 }
 
 TEST_F(CgroupTest, KillsEachProcessOnOlderKernels) {

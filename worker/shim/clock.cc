@@ -16,6 +16,8 @@ int64_t Micros(clockid_t clock) {
 
 int64_t MonotonicMs() { return Micros(CLOCK_MONOTONIC) / 1000; }
 
+int64_t BootMs() { return Micros(CLOCK_BOOTTIME) / 1000; }
+
 int64_t WallMicros() { return Micros(CLOCK_REALTIME); }
 
 void SetTimer(int fd, int64_t delay_ms) {

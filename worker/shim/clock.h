@@ -7,6 +7,8 @@
 namespace muster::shim {
 
 int64_t MonotonicMs();
+// Like MonotonicMs, but goes on while the machine is suspended.
+int64_t BootMs();
 // Since 1970.
 int64_t WallMicros();
 

@@ -11,6 +11,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstdlib>
+#include <cstring>
 #include <string>
 
 #include "common/limits.h"
@@ -26,14 +27,28 @@ constexpr unsigned kInspectionSeconds = 8;
 constexpr int64_t kPySpyMs = 2000;
 constexpr size_t kPySpyBytes = limits::kStackBytes / 2;
 
+// PATH of the rank, or "". The shim itself is started without one.
+std::string PathOf(pid_t pid) {
+  const std::string environment =
+      ReadFile("/proc/" + std::to_string(pid) + "/environ").value_or("");
+  for (size_t at = 0; at < environment.size();) {
+    const char* const entry = environment.c_str() + at;
+    if (std::strncmp(entry, "PATH=", 5) == 0) return entry + 5;
+    at += std::strlen(entry) + 1;
+  }
+  return "";
+}
+
 // Runs `py-spy dump`; empty if it is not installed, fails or takes too long. It does not stop the
 // rank, whose stacks do not change while it hangs.
 std::string RunPySpy(pid_t pid) {
   int pipes[2];
   if (pipe2(pipes, O_CLOEXEC) != 0) return "";
+  const std::string path = PathOf(pid);
   const pid_t child = fork();
   if (child == 0) {
     prctl(PR_SET_PDEATHSIG, SIGKILL);
+    if (!path.empty()) setenv("PATH", path.c_str(), 1);
     const int null = open("/dev/null", O_RDWR | O_CLOEXEC);
     dup2(null, STDIN_FILENO);
     dup2(pipes[1], STDOUT_FILENO);
@@ -96,6 +111,7 @@ std::string Printable(std::string text) {
 std::string FromPySpy(const std::string& output) {
   std::string main;
   std::string others;
+  std::string main_id;  // "Thread 4711 "
   std::string* stack = nullptr;
   size_t at = 0;
   while (at < output.size()) {
@@ -103,9 +119,13 @@ std::string FromPySpy(const std::string& output) {
     if (newline == std::string::npos) newline = output.size();
     const std::string line = output.substr(at, newline - at);
     at = newline + 1;
-    if (line.rfind("Thread ", 0) == 0) {
-      // Thread 4711 (idle): "MainThread"
-      const bool is_main = line.find("\"MainThread\"") != std::string::npos;
+    if (line.rfind("Process ", 0) == 0) {
+      // Process 4711: python3 train.py
+      main_id = "Thread " + line.substr(8, line.find(':') - 8) + " ";
+    } else if (line.rfind("Thread ", 0) == 0) {
+      // Thread 4711 (idle): "MainThread"; without a name if the program does not import threading.
+      const bool is_main = line.find("\"MainThread\"") != std::string::npos ||
+                           (!main_id.empty() && line.rfind(main_id, 0) == 0);
       stack = is_main ? &main : &others;
       *stack += (is_main ? "main thread" : "thread" + line.substr(6)) + ", Python:\n";
     } else if (stack != nullptr && line.rfind("    ", 0) == 0) {

@@ -9,8 +9,8 @@
 namespace muster::shim {
 
 // Inspects the rank with main process `pid`: its state, what it waits in, and its stacks. Stacks of
-// Python functions come from `py-spy dump`, if it is in PATH, those of native functions from
-// NativeStacks. Takes a few seconds at most; the same conditions apply as for NativeStacks.
+// Python functions come from `py-spy dump`, if it is in the rank's PATH, those of native functions
+// from NativeStacks. Takes a few seconds at most; the same conditions apply as for NativeStacks.
 Inspection Inspect(pid_t pid, double cpu_ratio);
 
 // Text that fits into a message: bytes other than printable ASCII and newlines become '?'.

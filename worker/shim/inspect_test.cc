@@ -75,11 +75,11 @@ TEST(InspectTest, Sleep) {
   EXPECT_THAT(inspection.stack, StartsWith("main thread:\n  "));
   EXPECT_THAT(inspection.stack, HasSubstr("nanosleep"));
   // Neither stopped nor traced.
-  EXPECT_EQ(ProcessState(child.pid()), "sleeping");
+  child.WaitForState("sleeping");
   EXPECT_THAT(ReadFile("/proc/" + std::to_string(child.pid()) + "/status").value_or(""),
               HasSubstr("TracerPid:\t0\n"));
   // The trace changes what the kernel shows of the system call.
-  EXPECT_EQ(Inspect(child.pid(), 0).waits_in, "sleep");
+  EXPECT_EQ(child.InspectIn("sleep").waits_in, "sleep");
 }
 
 TEST(InspectTest, StoppedProcessStaysStopped) {
@@ -189,27 +189,26 @@ TEST(InspectTest, GoneProcess) {
   EXPECT_EQ(ProcessState(0x7fffffff), "gone");
 }
 
-// Puts a program named py-spy first in PATH.
+// A program named py-spy is first in the PATH of ranks, and not in that of this process.
 class PySpyTest : public ::testing::Test {
  protected:
   void SetUp() override {
     std::string pattern = "/tmp/muster-py-spy-XXXXXX";
     ASSERT_NE(mkdtemp(pattern.data()), nullptr);
     directory_ = pattern;
-    path_ = getenv("PATH");
-    setenv("PATH", (directory_ + ":" + path_).c_str(), 1);
   }
-  void TearDown() override {
-    setenv("PATH", path_.c_str(), 1);
-    std::filesystem::remove_all(directory_);
-  }
+  void TearDown() override { std::filesystem::remove_all(directory_); }
+
   void Install(const std::string& script) {
     std::ofstream(directory_ + "/py-spy") << "#!/bin/sh\n" << script;
     std::filesystem::permissions(directory_ + "/py-spy", std::filesystem::perms::owner_all);
   }
 
   std::string directory_;
-  std::string path_;
+  const std::function<void()> rank_ = [this] {
+    setenv("PATH", (directory_ + ":/usr/bin:/bin").c_str(), 1);
+    execlp("sleep", "sleep", "1000", nullptr);
+  };
 };
 
 TEST_F(PySpyTest, PrecedesNativeStacks) {
@@ -217,7 +216,7 @@ TEST_F(PySpyTest, PrecedesNativeStacks) {
       "echo \"Process $4: python3 train.py\"\necho 'Python v3.11'\necho\n"
       "echo 'Thread 12 (idle): \"QueueFeeder\"'\necho '    wait (threading.py:320)'\n"
       "echo 'Thread 11 (idle): \"MainThread\"'\necho '    l\xC3\xA4uft (train.py:7)'\n");
-  const Child child([] { sleep(1000); });
+  const Child child(rank_);
   const Inspection inspection = child.InspectIn("sleep");
   EXPECT_THAT(inspection.stack, StartsWith("main thread, Python:\n"
                                            "  l??uft (train.py:7)\n"
@@ -226,9 +225,20 @@ TEST_F(PySpyTest, PrecedesNativeStacks) {
                                            "main thread:\n"));
 }
 
+TEST_F(PySpyTest, KnowsMainThreadWithoutItsName) {
+  Install(
+      "echo 'Process 11: python3 train.py'\n"
+      "echo 'Thread 110 (idle)'\necho '    wait (threading.py:320)'\n"
+      "echo 'Thread 11 (idle)'\necho '    <module> (train.py:7)'\n");
+  const Child child(rank_);
+  EXPECT_THAT(child.InspectIn("sleep").stack, StartsWith("main thread, Python:\n"
+                                                         "  <module> (train.py:7)\n"
+                                                         "thread 110 (idle), Python:\n"));
+}
+
 TEST_F(PySpyTest, IsLimitedInTimeAndSize) {
   Install("while :; do echo 'Thread 1 (idle): \"MainThread\"'; done");
-  const Child child([] { sleep(1000); });
+  const Child child(rank_);
   EXPECT_LE(child.InspectIn("sleep").stack.size(), limits::kStackBytes);
   Install("exec sleep 1000");
   const auto start = Clock::now();
@@ -238,7 +248,7 @@ TEST_F(PySpyTest, IsLimitedInTimeAndSize) {
 
 TEST_F(PySpyTest, MayFail) {
   Install("echo 'Permission denied' >&2; exit 1");
-  const Child child([] { sleep(1000); });
+  const Child child(rank_);
   EXPECT_THAT(child.InspectIn("sleep").stack, StartsWith("main thread:\n"));
 }
 

@@ -6,6 +6,8 @@
 #include <algorithm>
 #include <cerrno>
 
+#include "worker/shim/dropped_part.h"
+
 namespace muster::shim {
 namespace {
 
@@ -49,6 +51,7 @@ bool LineTimesWriter::Open(const std::string& path) {
       pread(fd_, last, sizeof(last), size_bytes_ - kLineTimeBytes) == sizeof(last)) {
     last_unix_micros_ = DecodeLineTime(last).unix_micros;
   }
+  if (size_bytes_ > 0) dropped_bytes_ = FirstKeptOffset(fd_);
   return true;
 }
 
@@ -57,6 +60,26 @@ void LineTimesWriter::Add(LineTime record) {
   last_unix_micros_ = record.unix_micros = std::max(record.unix_micros, last_unix_micros_);
   if (pending_.size() < kMaxPendingBytes) pending_ += EncodeLineTime(record);
   WritePending();
+}
+
+void LineTimesWriter::DropBefore(uint64_t offset) {
+  uint64_t low = dropped_bytes_ / kLineTimeBytes;
+  uint64_t high = size_bytes_ / kLineTimeBytes;
+  while (low < high) {
+    const uint64_t middle = low + (high - low) / 2;
+    char record[kLineTimeBytes];
+    const off_t at = static_cast<off_t>(middle * kLineTimeBytes);
+    if (pread(fd_, record, sizeof(record), at) != sizeof(record)) return;
+    if (DecodeLineTime(record).offset <= offset) {
+      low = middle + 1;
+    } else {
+      high = middle;
+    }
+  }
+  // The last record up to the offset is the time of the line there.
+  const uint64_t needed = (low > 0 ? low - 1 : 0) * kLineTimeBytes;
+  const uint64_t end = needed / kDropUnitBytes * kDropUnitBytes;
+  if (end > dropped_bytes_ && shim::DropBefore(fd_, end)) dropped_bytes_ = end;
 }
 
 void LineTimesWriter::WritePending() {

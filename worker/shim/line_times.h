@@ -8,7 +8,8 @@
 // Offsets and times never decrease (the time of an earlier record is repeated if the wall clock was
 // set back), so both can be found by binary search. A record is written before the bytes that it
 // describes, so a reader that has seen a line finds its time. Bytes after the last whole record are
-// the remains of a truncated one and are ignored.
+// the remains of a truncated one and are ignored. Records of a dropped part of the log
+// (dropped_part.h) are dropped as well and read as zeros.
 #ifndef MUSTER_WORKER_SHIM_LINE_TIMES_H_
 #define MUSTER_WORKER_SHIM_LINE_TIMES_H_
 
@@ -47,12 +48,16 @@ class LineTimesWriter {
   // has no effect.
   bool Open(const std::string& path);
   void Add(LineTime record);
+  // Drops the records that only lines before `offset` in the log need.
+  void DropBefore(uint64_t offset);
+  uint64_t kept_bytes() const { return size_bytes_ - dropped_bytes_; }
 
  private:
   void WritePending();
 
   int fd_ = -1;
-  uint64_t size_bytes_ = 0;  // of whole records in the file
+  uint64_t size_bytes_ = 0;     // of whole records in the file
+  uint64_t dropped_bytes_ = 0;  // of them
   int64_t last_unix_micros_ = 0;
   std::string pending_;
 };

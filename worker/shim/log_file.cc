@@ -3,7 +3,10 @@
 #include <fcntl.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
+
+#include "worker/shim/dropped_part.h"
 
 namespace muster::shim {
 
@@ -11,12 +14,14 @@ LogFile::~LogFile() {
   if (fd_ >= 0) close(fd_);
 }
 
-bool LogFile::Open(const std::string& path) {
+bool LogFile::Open(const std::string& path, uint64_t max_bytes) {
+  max_bytes_ = max_bytes;
   fd_ = open(path.c_str(), O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC, 0640);
   if (fd_ < 0) return false;
   const off_t size = lseek(fd_, 0, SEEK_END);
   if (size > 0) {
     size_bytes_ = static_cast<uint64_t>(size);
+    dropped_bytes_ = FirstKeptOffset(fd_);
     char last = '\n';
     at_line_start_ = pread(fd_, &last, 1, size - 1) != 1 || last == '\n';
   }
@@ -47,6 +52,10 @@ void LogFile::WriteNotes(int64_t unix_micros) {
 
 void LogFile::Write(std::string_view data, int64_t unix_micros) {
   if (data.empty()) return;
+  if (full_) {
+    lost_bytes_ += data.size();
+    return;
+  }
   const bool starts_line = at_line_start_ || data.find('\n') < data.size() - 1;
   if (starts_line) times_.Add({size_bytes_, unix_micros});
   while (!data.empty()) {
@@ -60,6 +69,19 @@ void LogFile::Write(std::string_view data, int64_t unix_micros) {
     size_bytes_ += written;
     at_line_start_ = data[written - 1] == '\n';
     data.remove_prefix(written);
+  }
+  ApplyLimit();
+}
+
+void LogFile::ApplyLimit() {
+  const auto kept_bytes = [this] { return size_bytes_ - dropped_bytes_ + times_.kept_bytes(); };
+  while (max_bytes_ > 0 && !full_ && kept_bytes() > max_bytes_) {
+    const uint64_t quarter = (size_bytes_ - dropped_bytes_) / 4 / kDropUnitBytes * kDropUnitBytes;
+    const uint64_t end = dropped_bytes_ + std::max(quarter, kDropUnitBytes);
+    full_ = end > size_bytes_ || !DropBefore(fd_, end);
+    if (full_) return;
+    dropped_bytes_ = end;
+    times_.DropBefore(end);
   }
 }
 

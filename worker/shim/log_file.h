@@ -14,16 +14,23 @@ namespace muster::shim {
 // Writes bytes as they arrive, and the time of each line to an index beside the log (line_times.h).
 // If the log cannot be written (disk full), bytes are dropped and counted: the rank must never
 // block on its own log. A log without an index, because it cannot be written, has no times. Times
-// are in microseconds since 1970. Not thread-safe.
+// are in microseconds since 1970.
+//
+// A log and its index together occupy at most `max_bytes`: beyond it, the oldest quarter of the log
+// is dropped (dropped_part.h). Where the file system does not support this, later output is dropped
+// instead and counted as lost. Not thread-safe.
 class LogFile {
  public:
+  static constexpr uint64_t kMinLimitBytes = 2 << 20;
+
   LogFile() = default;
   ~LogFile();
   LogFile(const LogFile&) = delete;
   LogFile& operator=(const LogFile&) = delete;
 
-  // Opens the file for appending. False with errno set.
-  bool Open(const std::string& path);
+  // Opens the file for appending. `max_bytes` is 0 (unlimited) or at least kMinLimitBytes. False
+  // with errno set.
+  bool Open(const std::string& path, uint64_t max_bytes = 0);
   void Append(std::string_view data, int64_t unix_micros);
   // Adds a line, given without its newline, between two lines of the program: at once, or once the
   // program's unfinished line ends or WriteNotes is called.
@@ -32,15 +39,24 @@ class LogFile {
   // Writes waiting notes now; an unfinished line of the program then continues on a new line.
   void WriteNotes(int64_t unix_micros);
   uint64_t lost_bytes() const { return lost_bytes_; }
+  // Output that is dropped because of the limit: oldest or newest; empty below the limit.
+  std::string_view drops() const {
+    if (full_) return "newest";
+    return dropped_bytes_ > 0 ? "oldest" : "";
+  }
 
  private:
   void Write(std::string_view data, int64_t unix_micros);
+  void ApplyLimit();
 
   int fd_ = -1;
   LineTimesWriter times_;
+  uint64_t max_bytes_ = 0;
   uint64_t size_bytes_ = 0;
-  bool at_line_start_ = true;  // the log is empty or ends with a newline
-  std::string waiting_notes_;  // with newlines
+  uint64_t dropped_bytes_ = 0;  // at the beginning
+  bool full_ = false;           // the limit is reached and the oldest part cannot be dropped
+  bool at_line_start_ = true;   // the log is empty or ends with a newline
+  std::string waiting_notes_;   // with newlines
   uint64_t lost_bytes_ = 0;
 };
 

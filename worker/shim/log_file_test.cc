@@ -1,5 +1,7 @@
 #include "worker/shim/log_file.h"
 
+#include <fcntl.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cstdio>
@@ -8,6 +10,7 @@
 #include <vector>
 
 #include "gtest/gtest.h"
+#include "worker/shim/dropped_part.h"
 #include "worker/shim/fields.h"
 #include "worker/shim/line_times.h"
 
@@ -88,6 +91,84 @@ TEST_F(LogFileTest, OverdueNoteStartsANewLine) {
   log_.Append("\r30%\n", 4);
   EXPECT_EQ(Contents(), "10%\r20%\nnote\n\r30%\n");
   EXPECT_EQ(ReadTimes(path_), (Times{{0, 1}, {7, 3}, {13, 4}}));
+}
+
+class LimitedLogTest : public LogFileTest {
+ protected:
+  static constexpr uint64_t kLimit = LogFile::kMinLimitBytes;
+
+  LimitedLogTest() { EXPECT_TRUE(limited_.Open(path_, kLimit)); }
+  // Appends numbered lines of `bytes` in pieces of one line.
+  void AppendLines(int count, size_t bytes) {
+    for (int i = 0; i < count; ++i) {
+      std::string line = std::to_string(i);
+      line.resize(bytes - 1, '.');
+      limited_.Append(line + "\n", 1 + i);
+    }
+  }
+  static uint64_t DiskBytes(const std::string& path) {
+    struct stat info = {};
+    EXPECT_EQ(stat(path.c_str(), &info), 0);
+    return static_cast<uint64_t>(info.st_blocks) * 512;
+  }
+  uint64_t FirstKept() const {
+    const int fd = open(path_.c_str(), O_RDONLY);
+    const uint64_t first = FirstKeptOffset(fd);
+    close(fd);
+    return first;
+  }
+
+  LogFile limited_;
+};
+
+TEST_F(LimitedLogTest, DropsTheOldestPartAndKeepsOffsets) {
+  constexpr size_t kLineBytes = 1000;
+  AppendLines(2000, kLineBytes);
+  EXPECT_EQ(limited_.drops(), "");
+  EXPECT_EQ(FirstKept(), 0u);
+  AppendLines(10'000, kLineBytes);
+  EXPECT_EQ(limited_.drops(), "oldest");
+  EXPECT_EQ(limited_.lost_bytes(), 0u);
+  const std::string all = Contents();
+  ASSERT_EQ(all.size(), 12'000 * kLineBytes);
+  const uint64_t kept = all.size() - FirstKept();
+  EXPECT_LE(DiskBytes(path_), kLimit);
+  EXPECT_LE(kept, kLimit);
+  EXPECT_GE(kept, kLimit / 2);
+  EXPECT_EQ(all.substr(11'999 * kLineBytes, 5), "9999.");
+  EXPECT_EQ(all[FirstKept() - 1], '\0');
+  // Another shim of the same log would continue with the same limit.
+  LogFile later;
+  ASSERT_TRUE(later.Open(path_, kLimit));
+  EXPECT_EQ(later.drops(), "oldest");
+}
+
+// Lines of two bytes have an index of eight times their size.
+TEST_F(LimitedLogTest, LimitsTheIndexAsWell) {
+  AppendLines(200'000, 2);
+  EXPECT_EQ(limited_.drops(), "oldest");
+  EXPECT_LE(DiskBytes(path_) + DiskBytes(path_ + std::string(kLineTimesSuffix)),
+            kLimit + 2 * kDropUnitBytes);
+  // Each kept line still has its time.
+  const uint64_t first = FirstKept();
+  const Times times = ReadTimes(path_);
+  EXPECT_EQ(times.size(), 200'000u);
+  EXPECT_EQ(times[first / 2], (std::pair<uint64_t, int64_t>(first, 1 + first / 2)));
+  EXPECT_EQ(times[0], (std::pair<uint64_t, int64_t>(0, 0)));
+}
+
+// A file system without holes, such as that of /dev/null.
+TEST(UnsupportedFileSystemTest, DropsLaterOutput) {
+  const std::string path = ::testing::TempDir() + "log_file_unsupported_test.log";
+  std::remove(path.c_str());
+  ASSERT_EQ(symlink("/dev/null", path.c_str()), 0);
+  LogFile log;
+  ASSERT_TRUE(log.Open(path, LogFile::kMinLimitBytes));
+  log.Append(std::string(LogFile::kMinLimitBytes, 'x'), 1);
+  EXPECT_EQ(log.drops(), "newest");
+  EXPECT_EQ(log.lost_bytes(), 0u);
+  log.Append("more", 2);
+  EXPECT_EQ(log.lost_bytes(), 4u);
 }
 
 // Opens a log whose file, or whose index, is on a full disk.

@@ -30,10 +30,16 @@ std::string EncodeInstructions(const Instructions& instructions) {
   fields.emplace_back("checkpoint_dir", instructions.checkpoint_dir);
   fields.emplace_back("stdout", instructions.stdout_path);
   fields.emplace_back("stderr", instructions.stderr_path);
+  fields.emplace_back("log_max_bytes", std::to_string(instructions.log_max_bytes));
   fields.emplace_back("failure_timeout_ms", std::to_string(instructions.failure_timeout_ms));
+  fields.emplace_back("lease_deadline_ms", std::to_string(instructions.lease_deadline_ms));
+  fields.emplace_back("stop_signal", std::to_string(instructions.stop_signal));
   fields.emplace_back("grace_ms", std::to_string(instructions.grace_ms));
+  fields.emplace_back("kill_patience_ms", std::to_string(instructions.kill_patience_ms));
   fields.emplace_back("hang_timeout_ms", std::to_string(instructions.hang_timeout_ms));
   fields.emplace_back("cgroup", instructions.cgroup);
+  fields.emplace_back("memory_bytes", std::to_string(instructions.limits.memory_bytes));
+  fields.emplace_back("pids", std::to_string(instructions.limits.pids));
   for (const int cpu : instructions.cpus) fields.emplace_back("cpu", std::to_string(cpu));
   return EncodeFields(fields);
 }
@@ -50,10 +56,16 @@ std::optional<Instructions> DecodeInstructions(const std::string& text) {
     if (key == "checkpoint_dir") result.checkpoint_dir = value;
     if (key == "stdout") result.stdout_path = value;
     if (key == "stderr") result.stderr_path = value;
+    if (key == "log_max_bytes") ok = ok && Parse(value, result.log_max_bytes);
     if (key == "failure_timeout_ms") ok = ok && Parse(value, result.failure_timeout_ms);
+    if (key == "lease_deadline_ms") ok = ok && Parse(value, result.lease_deadline_ms);
+    if (key == "stop_signal") ok = ok && Parse(value, result.stop_signal);
     if (key == "grace_ms") ok = ok && Parse(value, result.grace_ms);
+    if (key == "kill_patience_ms") ok = ok && Parse(value, result.kill_patience_ms);
     if (key == "hang_timeout_ms") ok = ok && Parse(value, result.hang_timeout_ms);
     if (key == "cgroup") result.cgroup = value;
+    if (key == "memory_bytes") ok = ok && Parse(value, result.limits.memory_bytes);
+    if (key == "pids") ok = ok && Parse(value, result.limits.pids);
     int cpu = 0;
     if (key == "cpu" && (ok = ok && Parse(value, cpu))) result.cpus.push_back(cpu);
   }
@@ -69,6 +81,7 @@ std::string EncodeExitRecord(const ExitRecord& record) {
                        {"out_of_memory", flag(record.out_of_memory)},
                        {"stopped", flag(record.stopped)},
                        {"abandoned", flag(record.abandoned)},
+                       {"lease_expired", flag(record.lease_expired)},
                        {"exec_errno", std::to_string(record.exec_errno)},
                        {"exec_error", record.exec_error},
                        {"stderr_tail", record.stderr_tail},
@@ -88,6 +101,7 @@ std::optional<ExitRecord> DecodeExitRecord(const std::string& text) {
     if (key == "out_of_memory") ok = ok && Parse(value, record.out_of_memory);
     if (key == "stopped") ok = ok && Parse(value, record.stopped);
     if (key == "abandoned") ok = ok && Parse(value, record.abandoned);
+    if (key == "lease_expired") ok = ok && Parse(value, record.lease_expired);
     if (key == "exec_errno") ok = ok && Parse(value, record.exec_errno);
     if (key == "exec_error") record.exec_error = value;
     if (key == "stderr_tail") record.stderr_tail = value;

@@ -6,20 +6,26 @@
 // `exit` once no process of the rank's tree is left.
 //
 // Lines from the worker: `stop GRACE_MS`, `abort GRACE_MS` (a stop that begins with SIGABRT instead
-// of SIGTERM), `kill`, `ping`, `note TEXT` (a line for the rank's stderr log, at most
-// kMaxNoteBytes), `active` (the rank reported progress), `inspect`. Lines from the shim, sent when
-// a worker connects and on each event: `started PID`, `exec-failed ERRNO TEXT`, `exited` (the exit
-// record is on disk), `pong`, `silent MS` (once the rank's silence exceeds a quarter of
-// hang_timeout_ms), `active` (the end of the silence), `inspected` (the answer to `inspect` is in
-// `inspection`; without that file, the inspection failed).
+// of Instructions::stop_signal), `kill`, `ping`, `note TEXT` (a line for the rank's stderr log, at
+// most kMaxNoteBytes), `active` (the rank reported progress), `inspect`, `lease DEADLINE_MS`
+// (replaces Instructions::lease_deadline_ms). Lines from the shim, sent when a worker connects and
+// on each event: `started PID`, `exec-failed ERRNO TEXT`, `exited` (the exit record is on disk),
+// `pong`, `silent MS` (once the rank's silence exceeds a quarter of hang_timeout_ms), `active` (the
+// end of the silence), `inspected` (the answer to `inspect` is in `inspection`; without that file,
+// the inspection failed), `unkillable` (processes of the rank outlive SIGKILL), `log-limit STREAM
+// PART` (the log of stdout or stderr exceeds log_max_bytes, and its oldest or newest output is
+// dropped).
 #ifndef MUSTER_WORKER_SHIM_PROTOCOL_H_
 #define MUSTER_WORKER_SHIM_PROTOCOL_H_
 
+#include <csignal>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <string>
 #include <vector>
+
+#include "worker/shim/cgroup.h"
 
 namespace muster::shim {
 
@@ -38,11 +44,17 @@ struct Instructions {
   std::string checkpoint_dir;  // created by the rank and checked; empty: none
   std::string stdout_path;
   std::string stderr_path;
-  int64_t failure_timeout_ms = 30'000;  // maximum time without a worker; 0: unlimited
-  int64_t grace_ms = 30'000;            // used when the shim stops its tree by itself
-  int64_t hang_timeout_ms = 0;          // 0: the rank's silence is not measured
-  std::string cgroup;                   // created for the rank and removed after it; empty: none
-  std::vector<int> cpus;                // CPUs for the rank; empty: those of the shim
+  uint64_t log_max_bytes = 0;  // of each; 0: unlimited
+  // Maximum time without a worker, if there is no lease deadline; 0: unlimited.
+  int64_t failure_timeout_ms = 30'000;
+  int64_t lease_deadline_ms = 0;  // see fence.h; 0: none
+  int stop_signal = SIGTERM;
+  int64_t grace_ms = 30'000;          // used when the shim stops its tree by itself
+  int64_t kill_patience_ms = 15'000;  // after SIGKILL, until the rank counts as unkillable
+  int64_t hang_timeout_ms = 0;        // 0: the rank's silence is not measured
+  std::string cgroup;                 // created for the rank and removed after it; empty: none
+  CgroupLimits limits;                // of that group; the rank does not start without them
+  std::vector<int> cpus;              // CPUs for the rank; empty: those of the shim
 };
 
 struct ExitRecord {
@@ -50,9 +62,10 @@ struct ExitRecord {
   int exit_code = 0;  // meaningful when signal is 0
   int signal = 0;
   bool out_of_memory = false;
-  bool stopped = false;    // stopped by a worker or by a signal to the shim
-  bool abandoned = false;  // no worker within the failure time-out
-  int exec_errno = 0;      // not 0: the program never ran; see exec_error
+  bool stopped = false;        // stopped by a worker or by a signal to the shim
+  bool abandoned = false;      // no worker within the failure time-out
+  bool lease_expired = false;  // ended at the lease deadline
+  int exec_errno = 0;          // not 0: the program never ran; see exec_error
   std::string exec_error;
   std::string stderr_tail;
   uint64_t lost_log_bytes = 0;  // could not be written to the log files

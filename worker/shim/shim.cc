@@ -53,6 +53,15 @@ pid_t ForkInto(const std::string& cgroup) {
   return static_cast<pid_t>(pid);
 }
 
+// Returns nothing for text that is not a whole, non-negative number.
+std::optional<int64_t> ParseMs(std::string_view text) {
+  int64_t ms = 0;
+  const char* const end = text.data() + text.size();
+  const auto [stop, error] = std::from_chars(text.data(), end, ms);
+  if (error != std::errc() || stop != end || ms < 0) return std::nullopt;
+  return ms;
+}
+
 int ListenOn(const char* path) {
   const int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
   if (fd < 0) return -1;
@@ -96,6 +105,12 @@ int Shim::Run() {
     Finish();
     return 1;
   }
+  if (fence_.HasPassed()) {  // a worker that was stopped launches what may run elsewhere by now
+    record_.lease_expired = killed_by_us_ = true;
+    record_.signal = SIGKILL;
+    Finish();
+    return 0;
+  }
   StartRank();
   while (!Settle()) {
     epoll_event events[16];
@@ -125,18 +140,19 @@ bool Shim::SetUp() {
        {signals_, grace_timer_, worker_away_timer_, note_timer_, hang_timer_, listener_}) {
     if (fd < 0 || !Watch(fd)) return false;
   }
+  if (!fence_.Open() || !Watch(fence_.fd())) return false;
+  fence_.SetDeadline(instructions_.lease_deadline_ms);
   SetTimer(hang_timer_, hang_watch_.interval_ms());
-  if (connections_.empty() && instructions_.failure_timeout_ms > 0) {
-    SetTimer(worker_away_timer_, instructions_.failure_timeout_ms);
-  }
+  AwaitWorker();
   for (const Connection& connection : connections_) {
     fcntl(connection.fd, F_SETFD, FD_CLOEXEC);
     fcntl(connection.fd, F_SETFL, O_NONBLOCK);
     if (!Watch(connection.fd)) return false;
   }
   // Reserve space for the exit record, because the rank's log may fill the disk.
-  return ReserveFor(kExitFile, kExitRecordBytes) && stdout_.log.Open(instructions_.stdout_path) &&
-         stderr_.log.Open(instructions_.stderr_path);
+  return ReserveFor(kExitFile, kExitRecordBytes) &&
+         stdout_.log.Open(instructions_.stdout_path, instructions_.log_max_bytes) &&
+         stderr_.log.Open(instructions_.stderr_path, instructions_.log_max_bytes);
 }
 
 bool Shim::Watch(int fd) {
@@ -156,10 +172,11 @@ void Shim::StartRank() {
   if (pid_ == 0) BecomeRank(out[1], err[1], report[1]);
   if (pid_ < 0) {
     record_.exec_errno = errno;
-    record_.exec_error = std::string("fork: ") + std::strerror(errno);
+    record_.exec_error =
+        (limited_ ? "fork: " : "limit the rank's group: ") + std::string(std::strerror(errno));
     record_.exit_code = kExitCannotExecute;
     exec_known_ = main_exited_ = no_children_ = true;
-    Broadcast(StateLine());
+    if (!piped) Broadcast(StateLine());  // otherwise at the end of the exec pipe
   }
   for (const int fd : {out[1], err[1], report[1]}) {
     if (fd >= 0) close(fd);
@@ -177,6 +194,8 @@ void Shim::StartRank() {
 
 pid_t Shim::Fork() {
   cgroup_made_ = !instructions_.cgroup.empty() && cgroup_.Make();
+  limited_ = cgroup_.Limit(instructions_.limits);
+  if (!limited_) return -1;
   if (cgroup_made_) {
     const pid_t pid = ForkInto(cgroup_.path());
     if (pid >= 0) return pid;
@@ -214,6 +233,7 @@ void Shim::Dispatch(int fd) {
   if (fd == exec_result_) return ReadExecResult();
   if (fd == stdout_.fd) return ReadOutput(stdout_, false);
   if (fd == stderr_.fd) return ReadOutput(stderr_, false);
+  if (fd == fence_.fd()) return OnLeaseDeadline();
   if (fd == grace_timer_ || fd == worker_away_timer_ || fd == note_timer_ || fd == hang_timer_) {
     uint64_t expirations = 0;
     if (read(fd, &expirations, sizeof(expirations)) < 0)
@@ -224,6 +244,7 @@ void Shim::Dispatch(int fd) {
       SetTimer(hang_timer_, hang_watch_.interval_ms());
       return Broadcast(hang_watch_.OnTimer(MonotonicMs()));
     }
+    if (kill_sent_) return OnUnkillable();
     grace_over_ = true;
     return;
   }
@@ -244,11 +265,14 @@ void Shim::Accept() {
   SendState(connections_.back());
 }
 
-void Shim::ReadCommands(std::list<Connection>::iterator connection) {
+bool Shim::ReadCommands(std::list<Connection>::iterator connection) {
   char buffer[512];
   const ssize_t n = read(connection->fd, buffer, sizeof(buffer));
-  if (n < 0 && (errno == EAGAIN || errno == EINTR)) return;
-  if (n <= 0) return Disconnect(connection);
+  if (n < 0 && (errno == EAGAIN || errno == EINTR)) return false;
+  if (n <= 0) {
+    Disconnect(connection);
+    return false;
+  }
   connection->input.append(buffer, static_cast<size_t>(n));
   size_t newline = 0;
   while ((newline = connection->input.find('\n')) != std::string::npos) {
@@ -256,15 +280,18 @@ void Shim::ReadCommands(std::list<Connection>::iterator connection) {
     connection->input.erase(0, newline + 1);
     Execute(*connection, command);
   }
-  if (connection->input.size() > kMaxCommandBytes) Disconnect(connection);
+  if (connection->input.size() <= kMaxCommandBytes) return true;
+  Disconnect(connection);
+  return false;
 }
 
 void Shim::Execute(Connection& connection, std::string_view command) {
   constexpr std::string_view kStop = "stop ";
   constexpr std::string_view kAbort = "abort ";
   constexpr std::string_view kNote = "note ";
+  constexpr std::string_view kLease = "lease ";
   if (command == "kill") {
-    Stop(0, SIGTERM);
+    Stop(0, instructions_.stop_signal);
   } else if (command == "ping") {
     send(connection.fd, "pong\n", 5, MSG_NOSIGNAL);
   } else if (command.substr(0, kNote.size()) == kNote) {
@@ -277,23 +304,21 @@ void Shim::Execute(Connection& connection, std::string_view command) {
     Broadcast(hang_watch_.OnOutput(MonotonicMs()));
   } else if (command == "inspect") {
     hang_watch_.Inspect(pid_);
+  } else if (command.substr(0, kLease.size()) == kLease) {
+    const std::optional<int64_t> deadline_ms = ParseMs(command.substr(kLease.size()));
+    if (deadline_ms.has_value()) fence_.SetDeadline(*deadline_ms);
   } else if (command.substr(0, kStop.size()) == kStop ||
              command.substr(0, kAbort.size()) == kAbort) {
-    const int signal = command[0] == kAbort[0] ? SIGABRT : SIGTERM;
-    command.remove_prefix(command.find(' ') + 1);
-    int64_t grace_ms = 0;
-    const char* end = command.data() + command.size();
-    const auto [stop, error] = std::from_chars(command.data(), end, grace_ms);
-    if (error == std::errc() && stop == end && grace_ms >= 0) Stop(grace_ms, signal);
+    const int signal = command[0] == kAbort[0] ? SIGABRT : instructions_.stop_signal;
+    const std::optional<int64_t> grace_ms = ParseMs(command.substr(command.find(' ') + 1));
+    if (grace_ms.has_value()) Stop(*grace_ms, signal);
   }
 }
 
 void Shim::Disconnect(std::list<Connection>::iterator connection) {
   close(connection->fd);
   connections_.erase(connection);
-  if (connections_.empty() && instructions_.failure_timeout_ms > 0) {
-    SetTimer(worker_away_timer_, instructions_.failure_timeout_ms);
-  }
+  AwaitWorker();
 }
 
 // A worker that is too slow to read a few short lines gets the rest from the exit record.
@@ -305,13 +330,20 @@ void Shim::Broadcast(std::string_view line) {
 }
 
 void Shim::SendState(Connection& connection) {
-  const std::string line = StateLine() + hang_watch_.StateLine(MonotonicMs());
+  const std::string line = StateLine() + hang_watch_.StateLine(MonotonicMs()) +
+                           stdout_.LimitLine() + stderr_.LimitLine();
   if (!line.empty()) send(connection.fd, line.data(), line.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
+}
+
+std::string Shim::Output::LimitLine() const {
+  if (drops.empty()) return "";
+  return std::string("log-limit ").append(name).append(" ").append(drops).append("\n");
 }
 
 std::string Shim::StateLine() const {
   if (!exec_known_) return "";
-  if (record_.exec_errno == 0) return "started " + std::to_string(pid_) + "\n";
+  const std::string unkillable = unkillable_ ? "unkillable\n" : "";
+  if (record_.exec_errno == 0) return "started " + std::to_string(pid_) + "\n" + unkillable;
   return "exec-failed " + std::to_string(record_.exec_errno) + " " + record_.exec_error + "\n";
 }
 
@@ -321,7 +353,7 @@ void Shim::ReadSignals() {
     if (info.ssi_signo == SIGCHLD) {
       Reap();
     } else {
-      Stop(instructions_.grace_ms, SIGTERM);
+      Stop(instructions_.grace_ms, instructions_.stop_signal);
     }
   }
 }
@@ -354,6 +386,9 @@ void Shim::ReadOutput(Output& output, bool all) {
     }
     const std::string_view data(buffer, static_cast<size_t>(n));
     output.log.Append(data, WallMicros());
+    if (std::exchange(output.drops, output.log.drops()) != output.drops) {
+      Broadcast(output.LimitLine());
+    }
     if (&output == &stderr_) stderr_tail_.Append(data);
     Broadcast(hang_watch_.OnOutput(MonotonicMs()));
   }
@@ -389,13 +424,33 @@ void Shim::Stop(int64_t grace_ms, int signal) {
   }
   if (first || deadline < *stop_deadline_ms_) {
     stop_deadline_ms_ = deadline;
-    SetTimer(grace_timer_, grace_ms);
+    if (!kill_sent_) SetTimer(grace_timer_, grace_ms);
   }
+}
+
+void Shim::AwaitWorker() {
+  if (!connections_.empty() || fence_.has_deadline()) return;
+  if (instructions_.failure_timeout_ms > 0) {
+    SetTimer(worker_away_timer_, instructions_.failure_timeout_ms);
+  }
+}
+
+void Shim::OnLeaseDeadline() {
+  // A shim that was stopped or blocked may have later deadlines to read.
+  for (auto next = connections_.begin(); next != connections_.end();) {
+    const auto connection = next++;
+    while (ReadCommands(connection)) {
+    }
+  }
+  if (!fence_.HasPassed()) return;
+  fence_.SetDeadline(0);
+  if (!main_exited_) record_.lease_expired = true;
+  grace_over_ = true;
 }
 
 void Shim::OnWorkerAwayTooLong() {
   record_.abandoned = true;
-  Stop(instructions_.grace_ms, SIGTERM);
+  Stop(instructions_.grace_ms, instructions_.stop_signal);
 }
 
 bool Shim::Settle() {
@@ -411,6 +466,7 @@ bool Shim::Settle() {
 }
 
 void Shim::EndTree() {
+  if (!std::exchange(kill_sent_, true)) SetTimer(grace_timer_, instructions_.kill_patience_ms);
   // If the kernel kills the whole group at once, only processes that left the group remain.
   if (cgroup_made_) cgroup_.Kill();
   KillDescendants(getpid());
@@ -419,6 +475,11 @@ void Shim::EndTree() {
     if (!KillChildren()) return;
     Reap();
   }
+}
+
+void Shim::OnUnkillable() {
+  unkillable_ = true;
+  Broadcast("unkillable\n");
 }
 
 void Shim::Finish() {

@@ -12,6 +12,7 @@
 #include <string_view>
 
 #include "worker/shim/cgroup.h"
+#include "worker/shim/fence.h"
 #include "worker/shim/hang_watch.h"
 #include "worker/shim/log_file.h"
 #include "worker/shim/protocol.h"
@@ -23,9 +24,13 @@ namespace muster::shim {
 //   starting ──exec──> running ──main exits──> ending ──no child left──> exit record written
 //       └──exec failed──────────────────────────^
 //
-// A stop sends SIGTERM (or SIGABRT, for the stacks of a hung rank) to the rank's process group.
+// A stop sends the job's stop signal (or SIGABRT, for the stacks of a hung rank) to the rank's
+// process group.
 // After the grace period, or once the group has exited, the remaining processes of the tree receive
-// SIGKILL. If the main process exits by itself, its tree is killed at once.
+// SIGKILL. If the main process exits by itself, its tree is killed at once. If processes outlive
+// SIGKILL for a while, the shim reports that and keeps waiting for them. At the deadline of its
+// lease (see fence.h), the tree is killed without a grace period, which would have to lie within
+// the lease: a rank that is only cut off for a while would lose that time.
 class Shim {
  public:
   // `control_fd` is the socket of a connected worker, or -1. The current directory of the process
@@ -44,8 +49,13 @@ class Shim {
     std::string input;
   };
   struct Output {
+    const char* name;
     int fd = -1;
-    LogFile log;
+    LogFile log = {};
+    std::string_view drops = {};  // as last reported; see LogFile
+
+    // The line that reports what the log drops; empty if it drops nothing.
+    std::string LimitLine() const;
   };
 
   bool SetUp();
@@ -56,7 +66,8 @@ class Shim {
   void Dispatch(int fd);
 
   void Accept();
-  void ReadCommands(std::list<Connection>::iterator connection);
+  // Reads once; returns whether there may be more to read.
+  bool ReadCommands(std::list<Connection>::iterator connection);
   void Execute(Connection& connection, std::string_view command);
   void Disconnect(std::list<Connection>::iterator connection);
   void Broadcast(std::string_view line);
@@ -67,16 +78,21 @@ class Shim {
   void ReadOutput(Output& output, bool all);
   void Reap();
   void Stop(int64_t grace_ms, int signal);
+  // Limits the time without a worker where no lease does.
+  void AwaitWorker();
   void OnWorkerAwayTooLong();
+  void OnLeaseDeadline();
   // Called after each event: kills processes if needed, and returns whether no process is left.
   bool Settle();
   void EndTree();
+  void OnUnkillable();
   void Finish();
   std::string StateLine() const;
 
   const Instructions instructions_;
   const Cgroup cgroup_;
   HangWatch hang_watch_;
+  Fence fence_;
   int epoll_ = -1;
   int signals_ = -1;
   int listener_ = -1;
@@ -86,15 +102,18 @@ class Shim {
   int hang_timer_ = -1;
   int exec_result_ = -1;
   std::list<Connection> connections_;
-  Output stdout_;
-  Output stderr_;
+  Output stdout_{"stdout"};
+  Output stderr_{"stderr"};
   Tail stderr_tail_;
 
   pid_t pid_ = -1;
   bool cgroup_made_ = false;
+  bool limited_ = true;  // instructions_.limits are in force
   bool exec_known_ = false;
   bool main_exited_ = false;
   bool grace_over_ = false;
+  bool kill_sent_ = false;  // grace_timer_ then measures how long the processes outlive SIGKILL
+  bool unkillable_ = false;
   bool no_children_ = false;
   bool killed_by_us_ = false;
   std::optional<int64_t> stop_deadline_ms_;  // on the monotonic clock, while stopping

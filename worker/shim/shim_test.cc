@@ -7,19 +7,23 @@
 #include <signal.h>
 #include <spawn.h>
 #include <sys/prctl.h>
+#include <sys/ptrace.h>
 #include <sys/socket.h>
 #include <sys/un.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <chrono>
 #include <cstdlib>
+#include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <string>
 #include <thread>
 #include <vector>
 
+#include "common/exit_code.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "worker/shim/cgroup.h"
@@ -405,6 +409,33 @@ TEST_F(ShimTest, RunsWithoutCgroupIfItCannotBeCreated) {
   EXPECT_EQ(Read("out"), "ran\n");
 }
 
+TEST_F(ShimTest, LimitsTheGroupBeforeTheRankStarts) {
+  const std::string group = directory_ + "/group";
+  std::filesystem::create_directory(group);
+  for (const char* file : {"cgroup.procs", "memory.max", "memory.oom.group", "pids.max"}) {
+    std::ofstream(group + "/" + file) << "";
+  }
+  Instructions instructions = Shell("cat group/memory.max group/pids.max");
+  instructions.cgroup = group;
+  instructions.limits = {.memory_bytes = 1 << 30, .pids = 64};
+  Start(instructions);
+  ReadStarted();
+  EXPECT_EQ(ReadLine(), "exited");
+  EXPECT_EQ(Finished().exit_code, 0);
+  EXPECT_EQ(Read("out"), "107374182464");
+}
+
+TEST_F(ShimTest, DoesNotStartARankThatItCannotLimit) {
+  Instructions instructions = Shell("echo ran");
+  instructions.cgroup = directory_;
+  instructions.limits = {.memory_bytes = 1 << 30};
+  Start(instructions);
+  EXPECT_THAT(ReadLine(), StartsWith("exec-failed 2 limit the rank's group: "));
+  EXPECT_EQ(ReadLine(), "exited");
+  EXPECT_EQ(Finished().exit_code, kExitCannotExecute);
+  EXPECT_EQ(Read("out"), "");
+}
+
 TEST_F(ShimTest, BindsRankToItsCpus) {
   cpu_set_t mine;
   ASSERT_EQ(sched_getaffinity(0, sizeof(mine), &mine), 0);
@@ -498,6 +529,33 @@ TEST_F(ShimTest, ProgramUnderAWrapperKeepsItsGrace) {
   EXPECT_EQ(Read("out"), "saved\n");
 }
 
+TEST_F(ShimTest, StopsWithTheStopSignalOfItsInstructions) {
+  MakeFifo("ready");
+  Instructions instructions =
+      Shell("trap 'echo saved; exit 5' USR1; echo x > ready; while :; do sleep 0.01; done");
+  instructions.stop_signal = SIGUSR1;
+  Start(instructions);
+  ReadStarted();
+  WaitForFifo("ready");
+  Send("stop 20000\n");
+  EXPECT_EQ(ReadLine(), "exited");
+  const ExitRecord record = Finished();
+  EXPECT_EQ(record.exit_code, 5);
+  EXPECT_TRUE(record.stopped);
+  EXPECT_EQ(Read("out"), "saved\n");
+}
+
+// A signal to the shim itself, for example from a machine that shuts down.
+TEST_F(ShimTest, StopsByItselfWithTheStopSignalOfItsInstructions) {
+  Instructions instructions = Shell("exec sleep 600");
+  instructions.stop_signal = SIGUSR2;
+  Start(instructions);
+  ReadStarted();
+  ASSERT_EQ(kill(shim_, SIGTERM), 0);
+  EXPECT_EQ(ReadLine(), "exited");
+  EXPECT_EQ(Finished().signal, SIGUSR2);
+}
+
 TEST_F(ShimTest, DoesNotSplitLinesOfTwoStreams) {
   // A line of a megabyte, then eight processes concurrently on both streams, then an unterminated
   // line.
@@ -552,6 +610,92 @@ TEST_F(ShimTest, KillsItsTreeWhenNoWorkerReturns) {
   EXPECT_TRUE(record.abandoned);
   EXPECT_EQ(record.signal, SIGKILL);
   EXPECT_EQ(KillByEnvironment(cookie_), 0u);
+}
+
+// ---- Leases
+
+TEST_F(ShimTest, EndsItsTreeAtLeaseDeadline) {
+  Instructions instructions = Shell("trap '' TERM; sleep 600 & while :; do sleep 0.01; done");
+  instructions.lease_deadline_ms = BootMs() + 300;
+  Start(instructions);
+  ReadStarted();
+  EXPECT_EQ(ReadLine(), "exited") << "although the worker is connected";
+  EXPECT_GE(BootMs(), instructions.lease_deadline_ms);
+  const ExitRecord record = Finished();
+  EXPECT_TRUE(record.lease_expired);
+  EXPECT_FALSE(record.stopped);
+  EXPECT_FALSE(record.out_of_memory);
+  EXPECT_EQ(record.signal, SIGKILL);
+  EXPECT_EQ(KillByEnvironment(cookie_), 0u);
+}
+
+TEST_F(ShimTest, StartsNothingAfterLeaseDeadline) {
+  Instructions instructions = Shell("touch started; sleep 600");
+  instructions.lease_deadline_ms = BootMs() - 1;
+  Start(instructions);
+  EXPECT_EQ(ReadLine(), "exited");
+  const ExitRecord record = Finished();
+  EXPECT_TRUE(record.lease_expired);
+  EXPECT_EQ(record.signal, SIGKILL);
+  EXPECT_EQ(record.pid, 0);
+  EXPECT_FALSE(std::filesystem::exists(directory_ + "/started"));
+}
+
+TEST_F(ShimTest, WorkerExtendsLease) {
+  Instructions instructions = Shell("exec sleep 600");
+  instructions.lease_deadline_ms = BootMs() + 500;
+  Start(instructions);
+  const pid_t pid = ReadStarted();
+  int64_t deadline_ms = 0;
+  for (int i = 0; i < 20; ++i) {
+    deadline_ms = BootMs() + 500;
+    Send("lease " + std::to_string(deadline_ms) + "\n");
+    std::this_thread::sleep_for(std::chrono::milliseconds(50));
+    ASSERT_EQ(kill(pid, 0), 0);
+  }
+  Disconnect();
+  EXPECT_TRUE(Finished().lease_expired);
+  EXPECT_GE(BootMs(), deadline_ms);
+}
+
+TEST_F(ShimTest, LaterWorkerExtendsLease) {
+  Instructions instructions = Shell("exec sleep 600");
+  instructions.lease_deadline_ms = BootMs() + 1000;
+  instructions.failure_timeout_ms = 50;  // does not matter: there is a lease
+  Start(instructions);
+  const pid_t pid = ReadStarted();
+  Disconnect();
+  std::this_thread::sleep_for(std::chrono::milliseconds(300));
+  Reconnect();
+  EXPECT_EQ(ReadStarted(), pid);
+  Send("lease " + std::to_string(BootMs() + 60'000) + "\n");
+  while (BootMs() < instructions.lease_deadline_ms + 200) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  }
+  Send("ping\n");
+  EXPECT_EQ(ReadLine(), "pong");
+  Send("kill\n");
+  EXPECT_EQ(ReadLine(), "exited");
+  EXPECT_FALSE(Finished().lease_expired);
+}
+
+// A shim that was stopped itself reads what its worker has sent before it decides.
+TEST_F(ShimTest, StoppedShimReadsLaterDeadlines) {
+  Instructions instructions = Shell("exec sleep 600");
+  instructions.lease_deadline_ms = BootMs() + 300;
+  Start(instructions);
+  ReadStarted();
+  ASSERT_EQ(kill(shim_, SIGSTOP), 0);
+  for (int i = 0; i < 100; ++i) Send("lease " + std::to_string(BootMs() + 30'000 + i) + "\n");
+  while (BootMs() < instructions.lease_deadline_ms + 100) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  }
+  ASSERT_EQ(kill(shim_, SIGCONT), 0);
+  Send("ping\n");
+  EXPECT_EQ(ReadLine(), "pong");
+  Send("kill\n");
+  EXPECT_EQ(ReadLine(), "exited");
+  EXPECT_FALSE(Finished().lease_expired);
 }
 
 TEST_F(ShimTest, SendsStateToLaterWorker) {
@@ -689,6 +833,26 @@ TEST_F(ShimTest, StartsInMilliseconds) {
   Finished();
 }
 
+// A traced process stays a zombie until its tracer, this test, reaps it.
+TEST_F(ShimTest, ReportsProcessesThatOutliveSigkill) {
+  Instructions instructions = Shell("while :; do sleep 1000; done");
+  instructions.kill_patience_ms = 100;
+  Start(instructions);
+  const pid_t pid = ReadStarted();
+  if (ptrace(PTRACE_SEIZE, pid, nullptr, nullptr) != 0) {
+    GTEST_SKIP() << "processes cannot be traced here: " << std::strerror(errno);
+  }
+  Send("stop 0\n");
+  EXPECT_EQ(ReadLine(), "unkillable");
+  Disconnect();
+  Reconnect();
+  EXPECT_EQ(ReadStarted(), pid);
+  EXPECT_EQ(ReadLine(), "unkillable") << "a later worker learns it, too";
+  ASSERT_EQ(waitpid(pid, nullptr, __WALL), pid);
+  EXPECT_EQ(ReadLine(), "exited");
+  EXPECT_EQ(Finished().signal, SIGKILL);
+}
+
 TEST(ProtocolTest, RoundTrips) {
   Instructions instructions;
   instructions.command = {"a", "", "with\nnewline", "k=v"};
@@ -698,16 +862,23 @@ TEST(ProtocolTest, RoundTrips) {
   instructions.stdout_path = "/o";
   instructions.stderr_path = "/e";
   instructions.failure_timeout_ms = 5;
+  instructions.kill_patience_ms = 8;
   instructions.hang_timeout_ms = 7;
+  instructions.stop_signal = SIGUSR1;
   instructions.grace_ms = 6;
   instructions.cgroup = "/g";
+  instructions.limits = {.memory_bytes = 1ull << 40, .pids = 9};
   instructions.cpus = {3, 7};
   const auto decoded = DecodeInstructions(EncodeInstructions(instructions));
   ASSERT_TRUE(decoded.has_value());
   EXPECT_EQ(decoded->command, instructions.command);
+  EXPECT_EQ(decoded->limits.memory_bytes, instructions.limits.memory_bytes);
+  EXPECT_EQ(decoded->limits.pids, instructions.limits.pids);
   EXPECT_EQ(decoded->environment, instructions.environment);
   EXPECT_EQ(decoded->failure_timeout_ms, 5);
+  EXPECT_EQ(decoded->kill_patience_ms, 8);
   EXPECT_EQ(decoded->hang_timeout_ms, 7);
+  EXPECT_EQ(decoded->stop_signal, SIGUSR1);
   EXPECT_EQ(decoded->grace_ms, 6);
   EXPECT_EQ(decoded->checkpoint_dir, "/c");
   EXPECT_EQ(decoded->stderr_path, "/e");

@@ -34,6 +34,10 @@ const char* SignalName(int signal) {
       return "SIGPIPE";
     case SIGTERM:
       return "SIGTERM";
+    case SIGUSR1:
+      return "SIGUSR1";
+    case SIGUSR2:
+      return "SIGUSR2";
     default:
       return nullptr;
   }
@@ -67,6 +71,7 @@ int ExitCodeOf(const v1::FirstFailure& failure) {
 
 std::string ReasonOf(const v1::ExitInfo& exit, bool started) {
   if (exit.out_of_memory()) return reasons::kOutOfMemory;
+  if (exit.lease_expired()) return reasons::kNodeLost;
   if (!started && exit.has_failure()) return reasons::kLaunchFailed;
   if (exit.signal() != 0 && !exit.stopped_by_worker()) return reasons::kRankKilled;
   return reasons::kRankFailed;
@@ -77,6 +82,9 @@ std::string Describe(const v1::ExitInfo& exit, uint32_t rank, const std::string&
   std::string text = absl::StrCat("rank ", rank, " on ", node);
   if (exit.out_of_memory()) {
     absl::StrAppend(&text, " ran out of memory");
+  } else if (exit.lease_expired()) {
+    absl::StrAppend(&text,
+                    " was ended because its lease expired: its worker was stopped or cut off");
   } else if (!started && exit.has_failure()) {
     absl::StrAppend(&text, " could not be started");
   } else if (exit.stopped_by_worker() && exit.has_failure()) {

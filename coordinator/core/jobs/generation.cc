@@ -14,7 +14,7 @@ GenerationState::GenerationState(v1::GenerationRecord generation_record, SteadyT
       RankState& rank = ranks[rank_record.rank()];
       rank.rank = rank_record.rank();
       rank.node_rank = node;
-      rank.last_seen = now;
+      rank.last_seen = rank.last_progress = now;
       ++reached[v1::PLACED];
       if (rank_record.exited()) Reach(rank, v1::EXITED);
       exit_text_bytes += ExitTextBytes(FromRecord(rank_record.exit()));
@@ -86,15 +86,22 @@ size_t ExitTextBytes(const v1::ExitInfo& exit) {
   return exit.stderr_tail().size() + exit.failure().message().size();
 }
 
-std::vector<uint32_t> SlotsOf(const v1::GenerationRecord& record, const NodeName& node,
-                              uint32_t rank) {
+const v1::RankRecord* FindRank(const v1::GenerationRecord& record, const NodeName& node,
+                               uint32_t rank) {
   for (const v1::NodePlacement& placement : record.nodes()) {
     if (placement.node() != node.value()) continue;
     for (const v1::RankRecord& candidate : placement.ranks()) {
-      if (candidate.rank() == rank) return {candidate.slots().begin(), candidate.slots().end()};
+      if (candidate.rank() == rank) return &candidate;
     }
   }
-  return {};
+  return nullptr;
+}
+
+std::vector<uint32_t> SlotsOf(const v1::GenerationRecord& record, const NodeName& node,
+                              uint32_t rank) {
+  const v1::RankRecord* const found = FindRank(record, node, rank);
+  if (found == nullptr) return {};
+  return {found->slots().begin(), found->slots().end()};
 }
 
 }  // namespace muster::core

@@ -29,6 +29,7 @@ struct RankState {
   std::optional<v1::Progress> progress;
   bool lost = false;  // lost with its node
   SteadyTime last_seen;
+  SteadyTime last_progress;  // when it last reported that its work had advanced
 
   // Returns whether the rank has exited or was lost.
   bool gone() const { return lost || phase == v1::EXITED; }
@@ -66,12 +67,16 @@ struct GenerationState {
   uint32_t clean_exits = 0;
   size_t exit_text_bytes = 0;  // total of all recorded exits
   SteadyTime stopping_since;
+  SteadyTime grace_end;     // once the job stops: SIGKILL follows
   absl::Duration run_time;  // in state RUNNING, once the job stops
 };
 
 // The size of the text in a rank's exit, in bytes.
 size_t ExitTextBytes(const v1::ExitInfo& exit);
 
+// The record of a rank on `node`; null when the generation has no such rank there.
+const v1::RankRecord* FindRank(const v1::GenerationRecord& record, const NodeName& node,
+                               uint32_t rank);
 // The slots of a rank on `node`; empty when the generation has no such rank there.
 std::vector<uint32_t> SlotsOf(const v1::GenerationRecord& record, const NodeName& node,
                               uint32_t rank);

@@ -1,5 +1,7 @@
 #include "coordinator/core/jobs/job.h"
 
+#include "common/proto_time.h"
+
 namespace muster::core {
 
 bool IsAllowed(v1::JobState from, v1::JobState to) {
@@ -26,6 +28,11 @@ bool IsTerminal(v1::JobState state) {
 
 bool IsActive(v1::JobState state) {
   return state == v1::STARTING || state == v1::RUNNING || state == v1::STOPPING;
+}
+
+std::optional<absl::Time> Job::TimeLimitEnd() const {
+  if (!spec().has_time_limit()) return std::nullopt;
+  return generation_start_time + (FromProto(spec().time_limit()) - run_time);
 }
 
 const v1::GenerationRecord* Job::FindRecord(Generation number) const {

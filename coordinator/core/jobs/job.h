@@ -2,6 +2,7 @@
 #ifndef MUSTER_COORDINATOR_CORE_JOBS_JOB_H_
 #define MUSTER_COORDINATOR_CORE_JOBS_JOB_H_
 
+#include <algorithm>
 #include <cstdint>
 #include <deque>
 #include <map>
@@ -73,8 +74,13 @@ struct Job {
   uint64_t failed_at_step = 0;
   // Generations in a row that ended with a lost node or a failed launch; see restart_policy.h.
   uint32_t failed_attempts = 0;
+  // Running time of all ended generations, which counts against the time limit.
+  absl::Duration run_time;
   // While QUEUED: the job is delayed, and joins the scheduler's queue at this time.
   std::optional<absl::Time> not_before;
+  // The highest number of a generation that a worker reported, if it exceeded status.generation:
+  // the store was restored from a copy. Numbers up to it are never used again.
+  uint64_t highest_generation = 0;
   // Skipped steps as of the newest LossScaleLowered event.
   uint64_t reported_skipped_steps = 0;
   // Digest of the spec as submitted; empty in jobs of older stores.
@@ -93,7 +99,13 @@ struct Job {
   JobId id() const { return JobId(status.job_id()); }
   v1::JobState state() const { return status.state(); }
   const v1::JobSpec& spec() const { return status.spec(); }
+  // The number of the job's next generation.
+  Generation NextGeneration() const {
+    return Generation(std::max(status.generation(), highest_generation) + 1);
+  }
   bool is_train() const { return spec().command().empty(); }
+  // The time at which the living generation exceeds the time limit; nullopt without a limit.
+  std::optional<absl::Time> TimeLimitEnd() const;
   // The record of a living or past generation; null when there is none.
   const v1::GenerationRecord* FindRecord(Generation number) const;
 };

@@ -42,6 +42,7 @@ void CopyExit(const Other& from, Exit& to) {
   to.set_stderr_tail(from.stderr_tail());
   if (from.has_failure()) CopyReport(from.failure(), *to.mutable_failure());
   to.set_stopped_by_worker(from.stopped_by_worker());
+  to.set_lease_expired(from.lease_expired());
   if (from.has_time()) *to.mutable_time() = from.time();
 }
 
@@ -84,6 +85,7 @@ void CopyStatus(const Other& from, Status& to) {
   to.set_owner(from.owner());
   if (from.has_first_failure()) CopyFailure(from.first_failure(), *to.mutable_first_failure());
   for (const auto& failure : from.past_failures()) CopyFailure(failure, *to.add_past_failures());
+  *to.mutable_warnings() = from.warnings();
 }
 
 absl::Status Unreadable(const v1::JobRecord& record, const char* what) {
@@ -121,7 +123,9 @@ v1::JobRecord ToRecord(const Job& job) {
   record.set_highest_step(job.highest_step);
   record.set_failed_at_step(job.failed_at_step);
   record.set_failed_attempts(job.failed_attempts);
+  *record.mutable_run_time() = ToProto(job.run_time);
   if (job.not_before.has_value()) *record.mutable_not_before() = ToProto(*job.not_before);
+  record.set_highest_generation(job.highest_generation);
   record.set_told_skipped_steps(job.reported_skipped_steps);
   record.set_submitted_digest(job.submitted_digest);
   return record;
@@ -156,7 +160,9 @@ absl::StatusOr<Job> FromRecord(const v1::JobRecord& record) {
   job.highest_step = record.highest_step();
   job.failed_at_step = record.failed_at_step();
   job.failed_attempts = record.failed_attempts();
+  job.run_time = FromProto(record.run_time());
   if (record.has_not_before()) job.not_before = FromProto(record.not_before());
+  job.highest_generation = record.highest_generation();
   job.reported_skipped_steps = record.told_skipped_steps();
   job.submitted_digest = record.submitted_digest();
   return job;

@@ -57,6 +57,7 @@ Job MakeJob() {
   status.mutable_summary()->add_losses(0.5f);
   status.mutable_checkpoint()->set_dir("/shared/job-1");
   status.mutable_checkpoint()->set_shared(true);
+  status.add_warnings("rank 0: a warning");
   job.queue_sequence = 4;
   job.next_event_sequence = 9;
   job.generation_start_time = absl::FromUnixSeconds(13);

@@ -55,9 +55,9 @@ absl::Status Ambiguous(const std::string& given, std::vector<const Job*> matches
 absl::Status CheckSameSpec(const Job& job, const SubmitJob& event) {
   const bool comparable = !job.submitted_digest.empty() && !event.spec_digest.empty();
   if (!comparable || job.submitted_digest == event.spec_digest) return absl::OkStatus();
-  return absl::AlreadyExistsError(
-      absl::StrCat("idempotency key ", event.idempotency_key, " was already used for job ",
-                   job.status.job_id(), " with another spec; use a new key"));
+  return absl::AlreadyExistsError(absl::StrCat("idempotency key ", event.idempotency_key,
+                                               " was already used for job ", job.status.job_id(),
+                                               " with another spec; use a new key"));
 }
 
 // Sets the directory that all nodes share for the job's checkpoints, if there is one. It is kept
@@ -216,6 +216,13 @@ void JobTable::SetReason(Job& job, absl::string_view reason, std::string message
   MarkJob(job);
 }
 
+void JobTable::ReserveGeneration(const JobId& id, uint64_t generation) {
+  Job* const job = Find(id);
+  if (job == nullptr || generation < job->NextGeneration().value()) return;
+  job->highest_generation = generation;
+  MarkJob(*job);
+}
+
 void JobTable::BeginGeneration(Job& job, v1::GenerationRecord record) {
   v1::Job& status = job.status;
   job.restarting = false;
@@ -227,6 +234,9 @@ void JobTable::BeginGeneration(Job& job, v1::GenerationRecord record) {
     status.mutable_checkpoint()->clear_resumed_from();
     status.mutable_checkpoint()->clear_resumed_step();
     status.mutable_checkpoint()->clear_resumed_job_id();
+    status.mutable_checkpoint()->clear_failures();
+    status.mutable_checkpoint()->clear_failed_step();
+    status.mutable_checkpoint()->clear_failure();
   }
   job.generation_start_time = context_.now.wall;
   job.ending = Ending();
@@ -241,7 +251,9 @@ void JobTable::BeginGeneration(Job& job, v1::GenerationRecord record) {
 
 const v1::GenerationRecord& JobTable::EndGeneration(Job& job) {
   job.generation->record.set_over(true);
+  job.run_time += std::max(context_.now.wall - job.generation_start_time, absl::ZeroDuration());
   MarkGeneration(job);
+  MarkJob(job);
   v1::GenerationRecord record = std::move(job.generation->record);
   job.generation.reset();
   active_.erase(job.id());
@@ -276,6 +288,19 @@ void JobTable::AddEvent(Job& job, absl::string_view type, std::string message) {
   }
 }
 
+void JobTable::Warn(Job& job, uint32_t rank, const std::string& problem) {
+  const int count = job.status.warnings_size();
+  const std::string text = absl::StrCat(": ", problem);
+  for (const std::string& warning : job.status.warnings()) {
+    if (absl::EndsWith(warning, text)) return;
+  }
+  if (count >= limits::kWarningsPerJob) return;
+  const bool last = count + 1 == limits::kWarningsPerJob;
+  std::string warning = last ? "further warnings are not shown" : absl::StrCat("rank ", rank, text);
+  job.status.add_warnings(warning);
+  AddEvent(job, events::kWarning, std::move(warning));
+}
+
 // ------------------------------------------------------------------------------------------------
 // records
 
@@ -304,6 +329,13 @@ Job& JobTable::Restore(Job restored) {
   }
   if (IsTerminal(job.state())) retention_.AddFinished(FromProto(job.status.finish_time()), id);
   if (job.generation.has_value()) active_.insert(id);
+  return job;
+}
+
+Job& JobTable::AddRecovered(Job recovered) {
+  recovered.queue_sequence = next_queue_sequence_;
+  Job& job = Restore(std::move(recovered));
+  MarkJob(job);
   return job;
 }
 
@@ -341,7 +373,9 @@ void JobTable::Remove(const JobId& id) {
   const Job& job = entry->second;
   MarkChanged(job);
   context_.effects.writes.push_back(PutForgotten(id));
-  retention_.AddForgotten(id, KeysOf(job));
+  std::vector<std::string> keys = KeysOf(job);
+  for (std::string& tail : log_tails_.Remove(job)) keys.push_back(std::move(tail));
+  retention_.AddForgotten(id, std::move(keys));
   const auto key = idempotency_keys_.find(job.status.idempotency_key());
   if (key != idempotency_keys_.end() && key->second == id) idempotency_keys_.erase(key);
   retention_.RemoveFinished(FromProto(job.status.finish_time()), id);

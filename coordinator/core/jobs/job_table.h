@@ -24,6 +24,7 @@
 #include "coordinator/core/context.h"
 #include "coordinator/core/event.h"
 #include "coordinator/core/jobs/job.h"
+#include "coordinator/core/jobs/log_tails.h"
 #include "coordinator/core/jobs/retention.h"
 #include "proto/muster/v1/cluster.pb.h"
 
@@ -32,7 +33,9 @@ namespace muster::core {
 class JobTable {
  public:
   explicit JobTable(Context& context)
-      : context_(context), retention_(context.options.keep_jobs, context.options.keep_jobs_for) {}
+      : context_(context),
+        log_tails_(context),
+        retention_(context.options.keep_jobs, context.options.keep_jobs_for) {}
 
   // ---- Reading
   Job* Find(const JobId& id);  // null when unknown
@@ -45,8 +48,8 @@ class JobTable {
   Job* FindLiving(const JobId& id, uint64_t number, const NodeName& node);
   // Returns whether a living generation has, or had, ranks on the node.
   bool UsesNode(const NodeName& node) const;
-  // Resolves a job id, the name of one job only, or a unique prefix of an id, in this order. Errors:
-  // NOT_FOUND, INVALID_ARGUMENT with the matching jobs when ambiguous.
+  // Resolves a job id, the name of one job only, or a unique prefix of an id, in this order.
+  // Errors: NOT_FOUND, INVALID_ARGUMENT with the matching jobs when ambiguous.
   absl::StatusOr<JobId> Resolve(absl::string_view name) const;
   // Errors: NOT_FOUND.
   absl::StatusOr<const Job*> Get(const JobId& id) const;
@@ -54,6 +57,8 @@ class JobTable {
   std::vector<const Job*> List(const v1::ListJobsRequest& request) const;
   // Digests of the files of all jobs.
   absl::flat_hash_set<std::string> Files() const;
+  LogTails& log_tails() { return log_tails_; }
+  const LogTails& log_tails() const { return log_tails_; }
 
   // ---- Life cycle
   struct Submitted {
@@ -65,6 +70,9 @@ class JobTable {
   absl::StatusOr<Submitted> Submit(const SubmitJob& event);
   void Transition(Job& job, v1::JobState to, absl::string_view reason, std::string message);
   void SetReason(Job& job, absl::string_view reason, std::string message);
+  // A worker holds this generation of the job, which may be unknown: no later generation gets its
+  // number.
+  void ReserveGeneration(const JobId& id, uint64_t generation);
   // Starts the next generation and clears what the previous one left in the job's status.
   void BeginGeneration(Job& job, v1::GenerationRecord record);
   // Moves the living generation, of which no rank is left, to the past ones; returns its record.
@@ -74,12 +82,18 @@ class JobTable {
   // Adds an event to the job's history; drops the oldest beyond limits::kEventsPerJob.
   void AddEvent(Job& job, absl::string_view type, std::string message);
 
+  // Adds a warning about what a rank reported, with an event, unless the job has one with the same
+  // problem of any rank or as many as it may have.
+  void Warn(Job& job, uint32_t rank, const std::string& problem);
+
   // ---- Records
   void MarkChanged(const Job& job) { changed_.insert(job.id()); }  // for watchers
   void MarkJob(const Job& job);
   void MarkGeneration(const Job& job);  // the living generation, without its nodes
   void MarkPlacement(const Job& job, uint32_t node_rank);
   Job& Restore(Job job);
+  // Adds a job that the store has lost, at the end of the queue's order.
+  Job& AddRecovered(Job job);
   void RestoreForgotten(const JobId& id, std::vector<std::string> keys) {
     retention_.AddForgotten(id, std::move(keys));
   }
@@ -87,6 +101,7 @@ class JobTable {
   void WriteChanges();
 
   // ---- Retention
+  bool IsForgotten(const JobId& id) const { return retention_.IsForgotten(id); }
   // Removes a finished job from memory; its records are deleted over the following steps.
   void Remove(const JobId& id);
   // Deletes finished jobs that are due, a bounded number of records per step.
@@ -103,6 +118,7 @@ class JobTable {
   std::map<JobId, Job> jobs_;
   std::set<JobId> active_;
   std::map<std::string, JobId> idempotency_keys_;
+  LogTails log_tails_;
   Retention retention_;
   uint64_t next_queue_sequence_ = 1;
   // Changes of the current step.

@@ -17,6 +17,7 @@ struct FreeNode {
   std::string rack;  // its topology label
   std::string address;
   uint64_t incarnation = 0;
+  bool last_resort = false;          // used only after all others: its last launch failed
   uint32_t slot_count = 0;           // number of slots of the requested kind
   std::vector<uint32_t> free_slots;  // the free ones among them, ascending
   // The node's slots; owned by the node. Null: all slots are equivalent.

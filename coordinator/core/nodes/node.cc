@@ -56,6 +56,22 @@ void Node::Vacate(const RankRef& rank) {
   for (auto entry = busy.begin(); entry != busy.end();) {
     entry = entry->second == rank ? busy.erase(entry) : std::next(entry);
   }
+  std::erase_if(unkillable, [&rank](const UnkillableRank& held) { return held.rank == rank; });
+}
+
+const UnkillableRank* Node::FindUnkillable(uint32_t slot) const {
+  const auto [first, end] = busy.equal_range(slot);
+  for (const UnkillableRank& held : unkillable) {
+    if (std::any_of(first, end, [&held](const auto& entry) { return entry.second == held.rank; })) {
+      return &held;
+    }
+  }
+  return nullptr;
+}
+
+bool Node::IsSlotUsable(const v1::Slot& slot) const {
+  const bool healthy = slot.unavailable().empty() || slot.returning();
+  return healthy && FindUnkillable(slot.index()) == nullptr;
 }
 
 std::vector<std::pair<JobId, Generation>> Node::PlacedGenerations() const {
@@ -129,6 +145,7 @@ FreeNode Node::Describe() const {
   described.address = address;
   described.incarnation = record.incarnation();
   described.slots = &hello.slots();
+  described.last_resort = record.failed_launches() > 0;
   return described;
 }
 
@@ -143,13 +160,24 @@ std::optional<FreeNode> Node::IdleOffer(absl::string_view kind) const {
   return idle;
 }
 
+std::optional<FreeNode> Node::VacantOffer(absl::string_view kind) const {
+  if (state == v1::LOST || !TakesRanks()) return std::nullopt;
+  FreeNode vacant = Describe();
+  for (const v1::Slot& slot : hello.slots()) {
+    if (NameOfKind(slot) == kind && IsSlotUsable(slot)) vacant.free_slots.push_back(slot.index());
+  }
+  std::sort(vacant.free_slots.begin(), vacant.free_slots.end());
+  vacant.slot_count = static_cast<uint32_t>(vacant.free_slots.size());
+  return vacant;
+}
+
 std::optional<FreeNode> Node::Offer(absl::string_view kind) const {
-  if (state != v1::READY || record.cordoned() || leaving) return std::nullopt;
+  if (state != v1::READY || !TakesRanks()) return std::nullopt;
   FreeNode free = Describe();
   for (const v1::Slot& slot : hello.slots()) {
     if (NameOfKind(slot) != kind) continue;
-    // Unhealthy slots are left out, as if the node did not have them.
-    if (!slot.unavailable().empty() && !slot.returning()) continue;
+    // Unusable slots are left out, as if the node did not have them.
+    if (!IsSlotUsable(slot)) continue;
     ++free.slot_count;
     if (busy.count(slot.index()) == 0 && !slot.returning()) free.free_slots.push_back(slot.index());
   }
@@ -173,6 +201,8 @@ v1::Node Node::View(const Time& now) const {
   node.set_cordoned(record.cordoned());
   node.set_cordon_reason(record.cordon_reason());
   node.set_leaving(leaving);
+  node.set_machine_id(record.machine_id());
+  node.set_conflict(conflict);
   node.set_incarnation(record.incarnation());
   node.set_address(address);
   node.set_metrics_address(metrics_address);
@@ -181,6 +211,11 @@ v1::Node Node::View(const Time& now) const {
   node.set_cpu_count(hello.cpu_count());
   node.set_memory_bytes(hello.memory_bytes());
   if (seen) *node.mutable_heartbeat_age() = ToProto(now.steady - last_heard);
+  node.set_failed_launches(record.failed_launches());
+  if (IsCoolingDown()) {
+    *node.mutable_cool_down() =
+        ToProto(std::max(FromProto(record.cool_down_until()) - now.wall, absl::ZeroDuration()));
+  }
   for (const v1::Slot& offered : hello.slots()) {
     v1::Slot& slot = *node.add_slots();
     slot.set_index(offered.index());
@@ -189,6 +224,10 @@ v1::Node Node::View(const Time& now) const {
     slot.set_unavailable(offered.unavailable());
     slot.set_returning(offered.returning());
     if (offered.has_device()) *slot.mutable_device() = offered.device();
+    if (const UnkillableRank* const held = FindUnkillable(offered.index())) {
+      slot.set_unavailable(core::Describe(*held));
+      slot.set_returning(false);
+    }
     const auto holder = busy.find(offered.index());
     if (holder == busy.end()) continue;
     slot.set_job_id(holder->second.job.value());
@@ -198,12 +237,17 @@ v1::Node Node::View(const Time& now) const {
   return node;
 }
 
+std::string Describe(const UnkillableRank& held) {
+  return absl::StrCat("unkillable rank ", held.rank.rank, " of ", held.rank.job.value(),
+                      held.pid > 0 ? absl::StrCat(", pid ", held.pid) : "");
+}
+
 absl::Status CheckHello(const v1::Hello& hello) {
-  if (hello.protocol_version() != kProtocolVersion) {
-    return absl::FailedPreconditionError(
-        absl::StrCat("the worker uses protocol ", hello.protocol_version(), " (Muster ",
-                     hello.software_version(), "), but this coordinator uses protocol ",
-                     kProtocolVersion, " (Muster ", kSoftwareVersion, ")"));
+  if (CommonProtocolVersion(hello.protocol_version(), hello.newest_protocol_version()) == 0) {
+    return absl::FailedPreconditionError(absl::StrCat(
+        "the worker uses protocol ", hello.protocol_version(), " (Muster ",
+        hello.software_version(), "), but this coordinator uses protocols ", kOldestProtocolVersion,
+        " to ", kProtocolVersion, " (Muster ", kSoftwareVersion, ")"));
   }
   if (!IsName(hello.node_name())) {
     return absl::InvalidArgumentError(
@@ -211,26 +255,6 @@ absl::Status CheckHello(const v1::Hello& hello) {
                      limits::kNameLength, " letters, digits, '-', '_' and '.'"));
   }
   if (hello.incarnation() == 0) return absl::InvalidArgumentError("incarnation is missing");
-  if (hello.slots_size() > static_cast<int>(limits::kSlotsPerNode)) {
-    return absl::InvalidArgumentError(absl::StrCat("node has ", hello.slots_size(),
-                                                   " slots; the limit is ", limits::kSlotsPerNode));
-  }
-  std::set<uint32_t> indices;
-  for (const v1::Slot& slot : hello.slots()) {
-    if (!indices.insert(slot.index()).second) {
-      return absl::InvalidArgumentError(absl::StrCat("slot ", slot.index(), " is listed twice"));
-    }
-  }
-  if (hello.labels().size() > limits::kLabels) {
-    return absl::InvalidArgumentError(absl::StrCat("node has ", hello.labels().size(),
-                                                   " labels; the limit is ", limits::kLabels));
-  }
-  for (const auto& [key, value] : hello.labels()) {
-    if (key.size() > limits::kLabelBytes || value.size() > limits::kLabelBytes) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("name or value of a label is longer than ", limits::kLabelBytes, " bytes"));
-    }
-  }
   return absl::OkStatus();
 }
 

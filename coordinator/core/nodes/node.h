@@ -31,27 +31,45 @@ struct RankRef {
   }
 };
 
-//           hello                 stream broke
-//   LOST ──────────▶ READY ──────────────────────▶ SUSPECT
-//     ▲               │  ▲          hello            │ │
-//     │  lease ended  │  └───────────────────────────┘ │  lease ended, or a peer
-//     └───────────────┴────────────────────────────────┘  reported a rank there as lost
+// A rank whose processes outlive SIGKILL, for example in uninterruptible sleep.
+struct UnkillableRank {
+  RankRef rank;
+  int64_t pid = 0;  // 0: unknown
+};
+
+//           hello              stream broke, or lease ended
+//   LOST ──────────▶ READY ──────────────────────────────────▶ SUSPECT
+//     ▲               │  ▲               hello                │ │
+//     │  lease ended  │  └────────────────────────────────────┘ │  last rank lost: its job's
+//     │  and no ranks │                                         │  lease ended, or its stream
+//     └───────────────┴─────────────────────────────────────────┘  broke and a peer lost it
 struct Node {
   v1::NodeRecord record;
   v1::NodeState state = v1::LOST;
   v1::Hello hello;  // the last Hello, without its inventory
   std::string address;
   std::string metrics_address;
+  std::string peer_address;          // of its PeerService; empty: none
   std::optional<SessionId> session;  // while READY
   bool seen = false;                 // has had a session with this coordinator process
   bool leaving = false;              // its worker is shutting down: no new ranks are placed on it
+  // Why its ranks are left alone, see conflict.h; empty: they are not. No rank is placed on the
+  // node, and its worker receives only what ends the conflict.
+  std::string conflict;
+  // An operator has ended the conflict of this incarnation, whose worker may not know it yet.
+  bool conflict_ended = false;
   SteadyTime last_heard;
+  // The beginning of the node's lease and of the leases of its ranks: last_heard, later by the
+  // times at which the coordinator itself was stalled.
+  SteadyTime lease_start;
+  std::vector<std::string> peers;  // as sent to its worker
   // The ranks that occupy each slot: ranks of living generations, and leftovers. A slot has two
   // when a returning worker still runs a leftover on the slot of a placed rank.
   std::multimap<uint32_t, RankRef> busy;
   // Ranks that still run but no longer belong to a living generation, or were declared lost. Their
   // slots become free when they have exited.
   std::map<std::pair<JobId, Generation>, std::set<uint32_t>> leftovers;
+  std::vector<UnkillableRank> unkillable;  // the leftovers that cannot be killed
 
   NodeName name() const { return NodeName(record.name()); }
   Incarnation incarnation() const { return Incarnation(record.incarnation()); }
@@ -62,6 +80,8 @@ struct Node {
 
   void Occupy(const RankRef& rank, const std::vector<uint32_t>& slots);
   void Vacate(const RankRef& rank);
+  // The unkillable rank that occupies the slot; null when there is none.
+  const UnkillableRank* FindUnkillable(uint32_t slot) const;
   // The generations of the ranks in `busy`, leftovers excluded.
   std::vector<std::pair<JobId, Generation>> PlacedGenerations() const;
 
@@ -77,18 +97,33 @@ struct Node {
   std::set<std::string> Kinds() const;
   uint32_t SlotCount(absl::string_view kind) const;
 
+  // Returns whether failed launches keep ranks from the node for a while.
+  bool IsCoolingDown() const { return record.has_cool_down_until(); }
+  // Returns whether placement may use the slot once it is free.
+  bool IsSlotUsable(const v1::Slot& slot) const;
+
   // The slots of `kind` that placement may use now; nullopt when the node takes no ranks.
   std::optional<FreeNode> Offer(absl::string_view kind) const;
+  // The slots of `kind` that placement could use if no job ran; nullopt when the node takes no
+  // ranks until someone or something changes that.
+  std::optional<FreeNode> VacantOffer(absl::string_view kind) const;
   // The slots of `kind` if the node were idle and healthy; nullopt when it is lost or leaving.
   std::optional<FreeNode> IdleOffer(absl::string_view kind) const;
   v1::Node View(const Time& now) const;
 
  private:
+  // Returns whether neither an operator nor failed launches keep ranks from the node.
+  bool TakesRanks() const {
+    return !record.cordoned() && !leaving && conflict.empty() && !IsCoolingDown();
+  }
   // Returns the offer without its slots.
   FreeNode Describe() const;
 };
 
-// Checks a Hello independently of the state. Errors: FAILED_PRECONDITION for another protocol
+// "unkillable rank 3 of train-x7k2, pid 4411".
+std::string Describe(const UnkillableRank& held);
+
+// Checks what identifies the worker of a Hello. Errors: FAILED_PRECONDITION without a common protocol
 // version, INVALID_ARGUMENT.
 absl::Status CheckHello(const v1::Hello& hello);
 

@@ -4,12 +4,22 @@
 #include "common/limits.h"
 #include "common/proto_time.h"
 #include "common/version.h"
+#include "coordinator/core/nodes/peers.h"
 #include "coordinator/core/records.h"
 
 namespace muster::core {
 namespace {
 
 TimerKey LeaseOf(const NodeName& name) { return {TimerKey::Kind::kLease, name.value()}; }
+TimerKey JobLeaseOf(const NodeName& name) { return {TimerKey::Kind::kJobLease, name.value()}; }
+
+// Whether a worker in conflict receives such messages.
+bool IsForConflict(v1::CoordinatorMessage::KindCase kind) {
+  return kind == v1::CoordinatorMessage::kWelcome ||
+         kind == v1::CoordinatorMessage::kHeartbeatAck ||
+         kind == v1::CoordinatorMessage::kSendJobRecords ||
+         kind == v1::CoordinatorMessage::kJoinCluster;
+}
 
 }  // namespace
 
@@ -18,18 +28,18 @@ const Node* NodeTable::Find(const NodeName& name) const {
   return entry == nodes_.end() ? nullptr : &entry->second;
 }
 
-std::optional<SteadyTime> NodeTable::LeaseEnd(const NodeName& name) const {
-  return context_.timers.Get(LeaseOf(name));
-}
-
 // ------------------------------------------------------------------------------------------------
 // sessions
 
 const Node* NodeTable::Open(const SessionOpened& event,
-                            const std::function<bool(const NodeName&)>& is_needed) {
+                            const std::function<bool(const NodeName&)>& is_needed,
+                            const std::string& conflict) {
   Node* const node = Admit(event, is_needed);
   if (node == nullptr) return nullptr;
   const v1::Hello& hello = event.hello;
+  // Workers of protocol version 1 do not know of conflicts, so an operator's word suffices.
+  const bool ended = node->conflict_ended && hello.newest_protocol_version() == 0;
+  SetConflict(*node, ended ? "" : conflict);
   node->session = event.session;
   node->state = v1::READY;
   node->seen = true;
@@ -39,6 +49,8 @@ const Node* NodeTable::Open(const SessionOpened& event,
   node->address =
       hello.advertise_address().empty() ? event.observed_address : hello.advertise_address();
   node->metrics_address = CompleteAddress(hello.metrics_address(), node->address);
+  node->peer_address = CompleteAddress(hello.peer_address(), node->address);
+  ++version_;
   sessions_[event.session] = node->name();
   ArmLease(*node);
 
@@ -50,8 +62,40 @@ const Node* NodeTable::Open(const SessionOpened& event,
   *welcome.mutable_lease() = ToProto(options.lease);
   *welcome.mutable_heartbeat_interval() = ToProto(options.heartbeat_interval);
   welcome.set_observed_address(event.observed_address);
+  node->peers = ChoosePeers(nodes_, node->name());
+  welcome.mutable_peers()->Assign(node->peers.begin(), node->peers.end());
+  welcome.set_cluster_id(context_.store.cluster_id);
+  welcome.set_commit_index(context_.store.commit_index);
+  welcome.set_conflict(node->conflict);
+  welcome.set_protocol_version(
+      CommonProtocolVersion(hello.protocol_version(), hello.newest_protocol_version()));
   Send(*node, std::move(message));
+  // The worker did not receive the first one.
+  if (!node->conflict.empty() && node->conflict_ended) SendJoinCluster(*node);
   return node;
+}
+
+void NodeTable::SetConflict(Node& node, const std::string& conflict) {
+  if (!conflict.empty() && node.conflict != conflict) {
+    context_.Log(absl::StrCat("node ", node.record.name(), " is in conflict: ", conflict,
+                              "; its ranks are left alone: muster admin recover ",
+                              node.record.name()));
+  }
+  node.conflict = conflict;
+}
+
+void NodeTable::EndConflict(const NodeName& name) {
+  Node& node = nodes_.at(name);
+  node.conflict_ended = true;
+  if (node.hello.newest_protocol_version() != 0) return SendJoinCluster(node);
+  Reject(name, absl::UnavailableError("the conflict has ended; reconnect"));
+}
+
+void NodeTable::SendJoinCluster(const Node& node) {
+  v1::CoordinatorMessage message;
+  message.mutable_join_cluster()->set_cluster_id(context_.store.cluster_id);
+  message.mutable_join_cluster()->set_commit_index(context_.store.commit_index);
+  Send(node, std::move(message));
 }
 
 Node* NodeTable::Admit(const SessionOpened& event,
@@ -81,20 +125,48 @@ Node* NodeTable::Admit(const SessionOpened& event,
     return nullptr;
   }
   if (node.incarnation() != incarnation) {
-    if (node.session.has_value()) {
-      Close(event.session, absl::AlreadyExistsError(absl::StrCat(
-                               "node name ", name.value(),
-                               " is already in use by a live worker at ", node.address)));
+    const absl::Status free = CheckName(node, hello);
+    if (!free.ok()) {
+      Close(event.session, free);
       return nullptr;
     }
     node.Replace(incarnation);
     node.leaving = false;
+    node.conflict_ended = false;
+    changed_.insert(name);
+  }
+  if (node.record.machine_id() != hello.machine_id()) {
+    node.record.set_machine_id(hello.machine_id());
     changed_.insert(name);
   }
   if (node.session.has_value()) {
     Close(*node.session, absl::AbortedError("a newer session of this worker replaced this one"));
   }
   return &node;
+}
+
+absl::Status NodeTable::CheckName(const Node& node, const v1::Hello& hello) const {
+  const std::string& name = node.record.name();
+  const std::string& machine = node.record.machine_id();
+  // Workers of protocol version 1 do not report their machine.
+  const bool moved =
+      !machine.empty() && !hello.machine_id().empty() && machine != hello.machine_id();
+  if (moved && node.state != v1::LOST) {
+    std::optional<SteadyTime> end = context_.timers.Get(JobLeaseOf(node.name()));
+    if (!end.has_value()) end = context_.timers.Get(LeaseOf(node.name()));
+    const absl::Duration left =
+        end.has_value() ? *end - context_.now.steady : context_.options.lease;
+    return absl::AlreadyExistsError(absl::StrCat(
+        "node name ", name, " belongs to machine ", machine, " at ", node.address,
+        ", whose lease lasts for ", absl::FormatDuration(absl::Ceil(left, absl::Seconds(1))),
+        "; this worker runs on machine ", hello.machine_id(),
+        ": give it another --name, or stop the other worker"));
+  }
+  if (node.session.has_value()) {
+    return absl::AlreadyExistsError(
+        absl::StrCat("node name ", name, " is already in use by a live worker at ", node.address));
+  }
+  return absl::OkStatus();
 }
 
 bool NodeTable::MakeRoom(const std::function<bool(const NodeName&)>& is_needed) {
@@ -111,8 +183,21 @@ bool NodeTable::MakeRoom(const std::function<bool(const NodeName&)>& is_needed) 
   return true;
 }
 
-void NodeTable::ArmLease(const Node& node) {
-  context_.timers.Set(LeaseOf(node.name()), context_.now.steady + context_.options.lease);
+void NodeTable::ArmLease(Node& node) {
+  node.lease_start = context_.now.steady;
+  context_.timers.Set(LeaseOf(node.name()), node.lease_start + context_.options.lease);
+  context_.timers.Cancel(JobLeaseOf(node.name()));
+}
+
+void NodeTable::ExtendLeases(absl::Duration by) {
+  for (auto& [name, node] : nodes_) node.lease_start = node.lease_start + by;
+}
+
+std::vector<std::string> NodeTable::TakeNewPeers(const NodeName& name) {
+  std::vector<std::string> peers = ChoosePeers(nodes_, name);
+  Node& node = nodes_.at(name);
+  if (peers == node.peers) return {};
+  return node.peers = std::move(peers);
 }
 
 const Node* NodeTable::RenewLease(SessionId session) {
@@ -143,6 +228,7 @@ void NodeTable::Reject(const NodeName& name, absl::Status status) {
 
 void NodeTable::Lose(const NodeName& name, const std::string& why) {
   context_.timers.Cancel(LeaseOf(name));
+  context_.timers.Cancel(JobLeaseOf(name));
   Node& node = nodes_.at(name);
   if (node.session.has_value()) {
     Close(*node.session,
@@ -150,6 +236,8 @@ void NodeTable::Lose(const NodeName& name, const std::string& why) {
     node.session.reset();
   }
   node.state = v1::LOST;
+  ++version_;
+  node.conflict.clear();
 }
 
 void NodeTable::Close(SessionId session, absl::Status status) {
@@ -158,6 +246,7 @@ void NodeTable::Close(SessionId session, absl::Status status) {
 }
 
 void NodeTable::Send(const Node& node, v1::CoordinatorMessage message) {
+  if (!node.conflict.empty() && !IsForConflict(message.kind_case())) return;
   if (node.session.has_value()) {
     context_.effects.sends.push_back({*node.session, std::move(message)});
   }
@@ -173,6 +262,12 @@ void NodeTable::SendInspect(const Node& node, const JobId& job, Generation gener
   v1::CoordinatorMessage message;
   message.mutable_inspect()->set_job_id(job.value());
   message.mutable_inspect()->set_generation(generation.value());
+  Send(node, std::move(message));
+}
+
+void NodeTable::RequestJobRecords(const Node& node) {
+  v1::CoordinatorMessage message;
+  message.mutable_send_job_records();
   Send(node, std::move(message));
 }
 
@@ -193,7 +288,11 @@ void NodeTable::Occupy(const NodeName& name, const RankRef& rank,
   nodes_.at(name).Occupy(rank, slots);
 }
 
-void NodeTable::Vacate(const NodeName& name, const RankRef& rank) { nodes_.at(name).Vacate(rank); }
+void NodeTable::Vacate(const NodeName& name, const RankRef& rank) {
+  Node& node = nodes_.at(name);
+  if (!node.unkillable.empty()) ++version_;
+  node.Vacate(rank);
+}
 
 void NodeTable::SetLeftovers(const NodeName& name, const JobId& job, Generation generation,
                              std::set<uint32_t> ranks) {
@@ -207,6 +306,7 @@ void NodeTable::SetLeftovers(const NodeName& name, const JobId& job, Generation 
 
 void NodeTable::ClearLeftovers(const NodeName& name) {
   Node& node = nodes_.at(name);
+  if (!node.unkillable.empty()) ++version_;
   for (const auto& [generation, ranks] : std::exchange(node.leftovers, {})) {
     for (const uint32_t rank : ranks) node.Vacate({generation.first, generation.second, rank});
   }
@@ -214,7 +314,16 @@ void NodeTable::ClearLeftovers(const NodeName& name) {
 
 std::vector<v1::SlotCondition> NodeTable::SetConditions(const NodeName& name,
                                                         const v1::SlotReport& report) {
-  return nodes_.at(name).SetConditions(report);
+  Node& node = nodes_.at(name);
+  const auto usable = [&node] {
+    std::vector<bool> slots;
+    for (const v1::Slot& slot : node.hello.slots()) slots.push_back(node.IsSlotUsable(slot));
+    return slots;
+  };
+  const std::vector<bool> before = usable();
+  std::vector<v1::SlotCondition> unhealthy = node.SetConditions(report);
+  if (usable() != before) ++version_;
+  return unhealthy;
 }
 
 // ------------------------------------------------------------------------------------------------
@@ -228,27 +337,34 @@ void NodeTable::Cordon(const NodeName& name, const std::string& reason) {
   record.set_cordoned(true);
   record.set_cordon_reason(reason);
   changed_.insert(name);
+  ++version_;
   context_.Log(WithReason(absl::StrCat("node ", name.value(), " was cordoned"), reason));
 }
 
 bool NodeTable::Uncordon(const NodeName& name) {
   const auto entry = nodes_.find(name);
-  if (entry == nodes_.end() || !entry->second.record.cordoned()) return false;
-  entry->second.record.clear_cordoned();
-  entry->second.record.clear_cordon_reason();
+  if (entry == nodes_.end()) return false;
+  Node& node = entry->second;
+  const bool had_failures = ForgetFailedLaunches(node);
+  if (!node.record.cordoned() && !had_failures) return false;
+  node.record.clear_cordoned();
+  node.record.clear_cordon_reason();
   changed_.insert(name);
+  ++version_;
   context_.Log(absl::StrCat("node ", name.value(), " was uncordoned"));
   return true;
 }
 
 bool NodeTable::SetLeaving(const NodeName& name) {
   if (std::exchange(nodes_.at(name).leaving, true)) return false;
+  ++version_;
   context_.Log(absl::StrCat("node ", name.value(), " is leaving"));
   return true;
 }
 
 void NodeTable::Remove(const NodeName& name) {
   context_.timers.Cancel(LeaseOf(name));
+  context_.timers.Cancel(JobLeaseOf(name));
   nodes_.erase(name);
   changed_.insert(name);
 }
@@ -264,6 +380,7 @@ void NodeTable::Restore(v1::NodeRecord record) {
   Node& node = nodes_[NodeName(record.name())];
   node.record = std::move(record);
   node.last_heard = context_.now.steady;
+  if (node.IsCoolingDown()) ArmCoolDown(node);
 }
 
 void NodeTable::Expect(const v1::NodePlacement& placement) {
@@ -272,6 +389,7 @@ void NodeTable::Expect(const v1::NodePlacement& placement) {
     node.record.set_name(placement.node());
     node.record.set_incarnation(placement.incarnation());
   }
+  if (node.session.has_value()) return;
   node.state = v1::SUSPECT;
   node.last_heard = context_.now.steady;
   ArmLease(node);

@@ -34,17 +34,19 @@ class NodeTable {
   explicit NodeTable(Context& context) : context_(context) {}
 
   const NodeMap& all() const { return nodes_; }
+  // Changes whenever a node offers other slots than before to a job that runs alone.
+  uint64_t version() const { return version_; }
   const Node* Find(const NodeName& name) const;  // null when unknown
   const Node& at(const NodeName& name) const { return nodes_.at(name); }
-  // The end of the node's lease; nullopt when no lease is running.
-  std::optional<SteadyTime> LeaseEnd(const NodeName& name) const;
 
   // ---- Sessions
   // Admits the worker, makes its node READY and sends a Welcome. Returns null when the worker is
   // refused; its session is then closed with the reason. When the table is full, drops the lost
-  // node that has been silent for longest and for which `is_needed` is false.
+  // lost node that has been silent for longest and for which `is_needed` is false. `conflict`: see
+  // Node.
   const Node* Open(const SessionOpened& event,
-                   const std::function<bool(const NodeName&)>& is_needed);
+                   const std::function<bool(const NodeName&)>& is_needed,
+                   const std::string& conflict = "");
   // Returns the session's node, with its lease renewed; null for a session that was replaced or
   // closed.
   const Node* RenewLease(SessionId session);
@@ -53,15 +55,24 @@ class NodeTable {
   const Node* OnSessionClosed(SessionId session);
   // Closes the node's session with `status`; the node becomes SUSPECT.
   void Reject(const NodeName& name, absl::Status status);
+  // Begins all leases later by the time for which the coordinator was stalled.
+  void ExtendLeases(absl::Duration by);
+  // The peers that the session's worker has not been sent yet; empty when it knows them.
+  std::vector<std::string> TakeNewPeers(const NodeName& name);
   // Ends the node's lease and session; the node becomes LOST.
   void Lose(const NodeName& name, const std::string& why);
 
-  // A message to a node without a session is dropped.
+  // Makes the worker, which is in conflict, join this cluster; it then opens a new session.
+  void EndConflict(const NodeName& name);
+
+  // A message to a node without a session is dropped, and one to a node in conflict unless it
+  // belongs to the session itself or to the end of the conflict.
   void Send(const Node& node, v1::CoordinatorMessage message);
   void SendStop(const Node& node, v1::StopGeneration stop);
   void SendForget(const Node& node, const JobId& job, Generation generation,
                   bool delete_files = false);
   void SendInspect(const Node& node, const JobId& job, Generation generation);
+  void RequestJobRecords(const Node& node);
 
   // ---- Slots
   void Occupy(const NodeName& name, const RankRef& rank, const std::vector<uint32_t>& slots);
@@ -71,12 +82,21 @@ class NodeTable {
   void SetLeftovers(const NodeName& name, const JobId& job, Generation generation,
                     std::set<uint32_t> ranks);
   void ClearLeftovers(const NodeName& name);
+  // Keeps the slots of a placed rank occupied until it is vacated: the rank becomes a leftover that
+  // cannot be killed.
+  void SetUnkillable(const NodeName& name, const RankRef& rank, int64_t pid);
   // See Node::SetConditions.
   std::vector<v1::SlotCondition> SetConditions(const NodeName& name, const v1::SlotReport& report);
 
+  // ---- Launches; see node_health.cc. After two failed launches in a row, no ranks are placed on a
+  // node for 30 s, then for twice as long after each further one, up to 10 min.
+  void NoteLaunchFailure(const NodeName& name, const std::string& why);
+  void NoteLaunchSuccess(const NodeName& name);
+  void EndCoolDown(const NodeName& name);
+
   // ---- Operators, and workers that are shutting down. Unknown nodes are ignored.
   void Cordon(const NodeName& name, const std::string& reason);
-  // Returns whether the node was cordoned.
+  // Also forgets failed launches. Returns whether ranks were kept from the node before.
   bool Uncordon(const NodeName& name);
   // Returns false if the node was already leaving.
   bool SetLeaving(const NodeName& name);
@@ -93,12 +113,20 @@ class NodeTable {
 
  private:
   Node* Admit(const SessionOpened& event, const std::function<bool(const NodeName&)>& is_needed);
+  // Checks that a new incarnation may take over the node's name. Errors: ALREADY_EXISTS.
+  absl::Status CheckName(const Node& node, const v1::Hello& hello) const;
   bool MakeRoom(const std::function<bool(const NodeName&)>& is_needed);
-  void ArmLease(const Node& node);
+  void SetConflict(Node& node, const std::string& conflict);
+  void SendJoinCluster(const Node& node);
+  void ArmLease(Node& node);
+  void ArmCoolDown(const Node& node);
+  // Returns whether the node had any.
+  bool ForgetFailedLaunches(Node& node);
   void Close(SessionId session, absl::Status status);
 
   Context& context_;
   NodeMap nodes_;
+  uint64_t version_ = 1;
   std::map<SessionId, NodeName> sessions_;
   std::set<NodeName> changed_;
 };

@@ -19,6 +19,10 @@ using Message = v1::CoordinatorMessage;
 
 class NodeTableTest : public ::testing::Test {
  protected:
+  std::optional<SteadyTime> LeaseEnd() const {
+    return context_.timers.Get({TimerKey::Kind::kLease, "a"});
+  }
+
   const NodeName a_{"a"};
   Context context_ = MakeContext();
   NodeTable nodes_{context_};
@@ -30,7 +34,7 @@ TEST_F(NodeTableTest, AdmittedWorkerIsReadyAndHasLease) {
   EXPECT_EQ(node->state, v1::READY);
   EXPECT_EQ(node->address, "10.0.0.1");
   EXPECT_EQ(Sent(context_, 1, Message::kWelcome).size(), 1u);
-  EXPECT_EQ(nodes_.LeaseEnd(a_), context_.now.steady + context_.options.lease);
+  EXPECT_EQ(LeaseEnd(), context_.now.steady + context_.options.lease);
 }
 
 TEST_F(NodeTableTest, RejectsOldProtocol) {
@@ -67,18 +71,18 @@ TEST_F(NodeTableTest, MessagesRenewLeaseAndBrokenStreamDoesNot) {
   Advance(context_, absl::Seconds(4));
   ASSERT_NE(nodes_.RenewLease(SessionId(1)), nullptr);
   const SteadyTime end = context_.now.steady + context_.options.lease;
-  EXPECT_EQ(nodes_.LeaseEnd(a_), end);
+  EXPECT_EQ(LeaseEnd(), end);
   Advance(context_, absl::Seconds(1));
   nodes_.OnSessionClosed(SessionId(1));
   EXPECT_EQ(nodes_.at(a_).state, v1::SUSPECT);
-  EXPECT_EQ(nodes_.LeaseEnd(a_), end);
+  EXPECT_EQ(LeaseEnd(), end);
 }
 
 TEST_F(NodeTableTest, LostNodeHasNoSessionOrLease) {
   Open(nodes_, MakeSession(1, "a"));
   nodes_.Lose(a_, "disconnected");
   EXPECT_EQ(nodes_.at(a_).state, v1::LOST);
-  EXPECT_EQ(nodes_.LeaseEnd(a_), std::nullopt);
+  EXPECT_EQ(LeaseEnd(), std::nullopt);
   ASSERT_EQ(context_.effects.closes.size(), 1u);
   context_.effects = Effects();
   nodes_.SendForget(nodes_.at(a_), JobId("job"), Generation(1));
@@ -146,7 +150,7 @@ TEST_F(NodeTableTest, NodeOfLivingGenerationGetsFreshLease) {
   EXPECT_EQ(nodes_.at(a_).state, v1::SUSPECT);
   EXPECT_FALSE(nodes_.at(a_).seen);
   EXPECT_EQ(nodes_.at(a_).incarnation(), Incarnation(7));
-  EXPECT_TRUE(nodes_.LeaseEnd(a_).has_value());
+  EXPECT_TRUE(LeaseEnd().has_value());
 }
 
 }  // namespace

@@ -105,7 +105,12 @@ bool Failures::SeeksCause(const Job& job) const {
 void Failures::Accuse(const Job& job, const v1::FailureReport& report, uint32_t by_rank) {
   if (!report.has_peer_rank() || report.peer_rank() >= job.generation->ranks.size()) return;
   if (report.peer_rank() == by_rank) return;
-  evidence_[job.id()].accused.insert(report.peer_rank());
+  Evidence& evidence = evidence_[job.id()];
+  evidence.accused.insert(report.peer_rank());
+  const std::vector<RankState>& ranks = job.generation->ranks;
+  if (ranks[by_rank].node_rank != ranks[report.peer_rank()].node_rank) {
+    evidence.accused_from_outside.insert(report.peer_rank());
+  }
 }
 
 void Failures::NoteExit(Job& job, const RankState& rank) {
@@ -203,7 +208,7 @@ std::set<uint32_t> Failures::AccusedRanks(const Job& job) const {
   std::set<uint32_t> living;
   const Evidence* const evidence = Find(job);
   if (evidence == nullptr || !job.generation.has_value()) return living;
-  for (const uint32_t rank : evidence->accused) {
+  for (const uint32_t rank : evidence->accused_from_outside) {
     if (!job.generation->ranks[rank].gone()) living.insert(rank);
   }
   return living;

@@ -47,7 +47,7 @@ class Failures {
   const v1::FirstFailure* Earliest(const Job& job) const;
   // The reason why the job has to move; null when it does not.
   const std::string* Displaced(const Job& job) const;
-  // Ranks that are still alive but that a peer reported as lost.
+  // Ranks that are still alive but that a rank on another node reported as lost.
   std::set<uint32_t> AccusedRanks(const Job& job) const;
   bool IsAttributed(const Job& job) const;
   // Waits at most Options::cause_window for the cause to become certain.
@@ -59,6 +59,8 @@ class Failures {
   struct Evidence {
     FailureLog log;
     std::set<uint32_t> accused;  // ranks that a peer reported as lost
+    // The subset that ranks on other nodes reported.
+    std::set<uint32_t> accused_from_outside;
     std::optional<std::string> displaced;
   };
 

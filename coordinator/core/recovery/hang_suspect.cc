@@ -281,7 +281,7 @@ Suspicion FindSuspect(const std::vector<SilentRank>& ranks) {
   std::vector<const View*> all;
   for (const View& view : views) all.push_back(&view);
   Suspicion suspicion = Blame(all, "");
-  suspicion.message = absl::StrCat("no rank stands out: ", suspicion.message);
+  if (all.size() > 1) suspicion.message = absl::StrCat("no rank stands out: ", suspicion.message);
   return suspicion;
 }
 

@@ -201,6 +201,7 @@ TEST(HangSuspectTest, NamesAllCandidatesIfNoRankStandsOut) {
   EXPECT_THAT(Find({kOnFutex, kOnFutex}).ranks, ElementsAre(0, 1));
   EXPECT_THAT(Find({kNoAnswer, kNoAnswer}).ranks, ElementsAre(0, 1));
   EXPECT_THAT(Find({kInAllReduce}).ranks, ElementsAre(0));
+  EXPECT_EQ(Find({{"sleeping", "sleep", ""}}).message, "rank 0 on n0 sleeps");
 }
 
 TEST(HangSuspectTest, NamesSeveralSuspects) {

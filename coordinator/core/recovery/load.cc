@@ -5,6 +5,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/status.h"
 #include "common/version.h"
+#include "coordinator/core/records.h"
 #include "coordinator/core/recovery/migration.h"
 #include "coordinator/core/recovery/read_records.h"
 
@@ -21,6 +22,11 @@ absl::StatusOr<std::vector<JobId>> LoadState(absl::Span<const store::Record> sto
                              kSchemaVersion, ": ", stored.size(), " records become ",
                              migration.records.size()));
   }
+  context.store = std::move(records.store);
+  if (context.store.cluster_id.empty()) {
+    context.store.cluster_id = context.options.new_cluster_id;
+    context.effects.writes.push_back(PutCluster(context.store.cluster_id));
+  }
   for (auto& [id, keys] : records.forgotten) jobs.RestoreForgotten(id, std::move(keys));
   for (auto& [name, record] : records.nodes) nodes.Restore(std::move(record));
   std::vector<JobId> active;
@@ -34,6 +40,9 @@ absl::StatusOr<std::vector<JobId>> LoadState(absl::Span<const store::Record> sto
       }
     }
     const Job& job = jobs.Restore(std::move(loaded));
+    for (v1::LogTail& tail : records.log_tails[id]) {
+      jobs.log_tails().Restore(job, std::move(tail));
+    }
     if (job.not_before.has_value()) {
       context.timers.Set({TimerKey::Kind::kDelay, id.value()},
                          context.now.steady + (*job.not_before - context.now.wall));

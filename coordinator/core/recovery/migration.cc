@@ -72,10 +72,16 @@ absl::StatusOr<std::vector<store::Mutation>> SeparateJobs(absl::Span<const store
   return writes;
 }
 
+// Schema 3 to 4: the store gets a cluster id and a commit index, which loading adds (load.cc).
+// Older versions cannot read them.
+absl::StatusOr<std::vector<store::Mutation>> AddIdentity(absl::Span<const store::Record>) {
+  return std::vector<store::Mutation>();
+}
+
 // The element at [v - 1] migrates schema v to v + 1. It gets all records and returns the writes and
 // deletions. It must not change once a release contains it.
 using Step = absl::StatusOr<std::vector<store::Mutation>> (*)(absl::Span<const store::Record>);
-constexpr Step kSteps[] = {SplitGenerations, SeparateJobs};
+constexpr Step kSteps[] = {SplitGenerations, SeparateJobs, AddIdentity};
 static_assert(std::size(kSteps) + 1 == kSchemaVersion);
 
 absl::StatusOr<uint32_t> ReadSchema(absl::Span<const store::Record> records) {

@@ -226,8 +226,9 @@ TEST_F(OldStore, IsMigratedOnce) {
   const size_t before = Scan().size();
   Start();
   ASSERT_EQ(started_.logs.size(), 1u);
+  // The cluster id and the commit index are added afterwards.
   EXPECT_EQ(started_.logs[0], absl::StrCat("migrating the store from schema 1 to ", kSchemaVersion,
-                                           ": ", before, " records become ", Scan().size()));
+                                           ": ", before, " records become ", Scan().size() - 2));
   const absl::StatusOr<Migration> again = Migrate(Scan());
   ASSERT_TRUE(again.ok()) << again.status();
   EXPECT_EQ(again->from, kSchemaVersion);
@@ -362,6 +363,33 @@ TEST_F(StoreOfSchema2, RejectsDamagedJob) {
     if (record.key.rfind("job/", 0) == 0) record.value = "\xff\xff";
   }
   EXPECT_EQ(Migrate(records).status().code(), absl::StatusCode::kDataLoss);
+}
+
+class StoreOfSchema3 : public OldStore {
+ protected:
+  StoreOfSchema3() : OldStore(3, 1'795'423'938) {}
+};
+
+TEST_F(StoreOfSchema3, GetsIdentityThatItKeeps) {
+  Start();
+  EXPECT_EQ(core_->store().cluster_id, Harness::DefaultOptions().new_cluster_id);
+  EXPECT_EQ(core_->store().commit_index, 1u);
+  Start();
+  EXPECT_EQ(core_->store().commit_index, 1u);
+  EXPECT_THAT(started_.writes, IsEmpty());
+}
+
+// Its workers do not report a cluster.
+TEST_F(StoreOfSchema3, RanksOfOldWorkersContinue) {
+  Start();
+  const Effects back = Return(SessionId(1), "node-1",
+                              {{"running", {Harness::MakeReport(0, v1::STARTED)}},
+                               {"second", {Harness::MakeReport(0, v1::STARTED)}}});
+  EXPECT_THAT(core_->GetNode(NodeName("node-1"), now_)->conflict(), IsEmpty());
+  EXPECT_EQ(CountSent(back, SessionId(1), Message::kStop), 0);
+  Exit(SessionId(1), "running", 0, ExitWith(0));
+  EXPECT_EQ(Get("running").state(), v1::SUCCEEDED);
+  EXPECT_EQ(Get("queued").state(), v1::STARTING);
 }
 
 TEST(Migration, EmptyStoreGetsCurrentSchema) {

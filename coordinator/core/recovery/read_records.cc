@@ -19,7 +19,8 @@ namespace {
 // Returns the job that the record belongs to, taken from its key; empty for records that belong to
 // no job.
 JobId JobOf(absl::string_view key) {
-  for (const absl::string_view prefix : {kGenerationPrefix, kPlacementPrefix, kEventPrefix}) {
+  for (const absl::string_view prefix :
+       {kGenerationPrefix, kPlacementPrefix, kEventPrefix, kLogPrefix}) {
     if (absl::ConsumePrefix(&key, prefix)) return JobId(std::string(key.substr(0, key.find('/'))));
   }
   return JobId();
@@ -73,6 +74,22 @@ absl::Status ReadJob(const store::Record& record, Records& result) {
   return absl::OkStatus();
 }
 
+// Reads the records about the store itself; returns whether the record is one of them.
+absl::StatusOr<bool> ReadMeta(const store::Record& record, StoreIdentity& store) {
+  if (record.key == kClusterKey) {
+    v1::ClusterRecord cluster;
+    RETURN_IF_ERROR(ParseRecord(record, cluster));
+    store.cluster_id = cluster.cluster_id();
+  } else if (record.key == kCommitKey) {
+    v1::CommitRecord commit;
+    RETURN_IF_ERROR(ParseRecord(record, commit));
+    store.commit_index = commit.index();
+  } else {
+    return record.key == kSchemaKey;
+  }
+  return true;
+}
+
 absl::Status ReadOne(const store::Record& record, Records& result, Placements& placements) {
   if (absl::StartsWith(record.key, kGenerationPrefix)) {
     v1::GenerationRecord generation;
@@ -98,6 +115,14 @@ absl::Status ReadOne(const store::Record& record, Records& result, Placements& p
     RETURN_IF_ERROR(ParseRecord(record, node));
     RETURN_IF_ERROR(CheckKey(record, NodeKey(node.name())));
     result.nodes[NodeName(node.name())] = std::move(node);
+  } else if (absl::StartsWith(record.key, kLogPrefix)) {
+    v1::LogTailRecord stored;
+    v1::LogTail tail;
+    RETURN_IF_ERROR(ParseRecord(record, stored));
+    RETURN_IF_ERROR(ParseRecord({record.key, stored.tail()}, tail));
+    RETURN_IF_ERROR(CheckKey(record, LogTailKey(tail.job_id(), tail.generation(), tail.rank())));
+    const JobId job(tail.job_id());
+    result.log_tails[job].push_back(std::move(tail));
   } else {
     return absl::DataLossError(absl::StrCat("record ", record.key, " has an unknown kind"));
   }
@@ -177,6 +202,11 @@ absl::Status CheckConsistency(const Records& records) {
       }
     }
   }
+  for (const auto& [id, tails] : records.log_tails) {
+    if (records.jobs.count(id) == 0) {
+      return absl::DataLossError(absl::StrCat("log records without a job: ", id.value()));
+    }
+  }
   for (const auto& [id, events] : records.events) {
     if (records.jobs.count(id) == 0) {
       return absl::DataLossError(absl::StrCat("event records without a job: ", id.value()));
@@ -194,7 +224,9 @@ absl::StatusOr<Records> ReadRecords(absl::Span<const store::Record> records) {
   }
   Placements placements;
   for (const store::Record& record : records) {
-    if (record.key == kSchemaKey || absl::StartsWith(record.key, kJobPrefix)) continue;
+    if (absl::StartsWith(record.key, kJobPrefix)) continue;
+    ASSIGN_OR_RETURN(const bool is_meta, ReadMeta(record, result.store));
+    if (is_meta) continue;
     const auto forgotten = result.forgotten.find(JobOf(record.key));
     if (forgotten != result.forgotten.end()) {
       forgotten->second.push_back(record.key);

@@ -10,16 +10,20 @@
 #include "absl/types/span.h"
 #include "common/ids.h"
 #include "coordinator/core/jobs/job.h"
+#include "coordinator/core/store_identity.h"
 #include "coordinator/store/store.h"
 #include "proto/muster/v1/store.pb.h"
+#include "proto/muster/v1/worker.pb.h"
 
 namespace muster::core {
 
 struct Records {
+  StoreIdentity store;        // empty in stores of older schemas
   std::map<JobId, Job> jobs;  // without generations and events
   std::map<JobId, std::map<Generation, v1::GenerationRecord>> generations;  // with their nodes
   std::map<JobId, std::vector<v1::JobEvent>> events;  // sorted by sequence number
   std::map<NodeName, v1::NodeRecord> nodes;
+  std::map<JobId, std::vector<v1::LogTail>> log_tails;
   // Jobs that are being deleted, with the keys still in the store, the job's own first.
   std::map<JobId, std::vector<std::string>> forgotten;
 };

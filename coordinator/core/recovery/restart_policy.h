@@ -2,8 +2,9 @@
 //
 // A failure of the program (an exit, a hang, a rendezvous that timed out) uses up one of the
 // restarts that the spec allows. They are counted since the last completed step, so that a job that
-// makes progress is never out of restarts. Lost nodes and failed launches use up none: they are
-// repeated after growing delays, but only a bounded number of times in a row.
+// makes progress is never out of restarts; a program that reports no steps has all of them, however
+// long it runs. Lost nodes and failed launches use up none: they are repeated, but only a bounded
+// number of times in a row. Failures soon after the start are repeated after growing delays.
 #ifndef MUSTER_COORDINATOR_CORE_RECOVERY_RESTART_POLICY_H_
 #define MUSTER_COORDINATOR_CORE_RECOVERY_RESTART_POLICY_H_
 
@@ -18,7 +19,8 @@ namespace muster::core {
 // The number of lost nodes and failed launches in a row after which a job fails. The delays between
 // them add up to four minutes.
 inline constexpr uint32_t kMaxFailedAttempts = 10;
-// A generation that was RUNNING for this long, or completed a step, ends such a row.
+// A generation that was RUNNING for this long, or completed a step, did not fail soon: it ends such
+// a row, and a restart follows at once.
 inline constexpr absl::Duration kFirmRun = absl::Minutes(1);
 
 struct RestartDecision {
@@ -29,6 +31,17 @@ struct RestartDecision {
 
 // Counts the first failure of the generation that has just ended, which was RUNNING for `run_time`.
 RestartDecision DecideRestart(Job& job, absl::Duration run_time);
+
+// "attempt 3 of 10", or "restart 2 of 3" after a failure of the program: the next generation of a
+// delayed job.
+std::string NextAttempt(const Job& job);
+// Why the job is delayed.
+std::string DelayReason(const Job& job);
+
+// The node that the next generation uses only if the others do not suffice: the one that was lost,
+// or that failed to launch ranks, in the generation before. Empty: none. A node with the job's only
+// checkpoint is not avoided.
+std::string NodeToAvoid(const Job& job);
 
 // Notes that a rank has reported this step. Returns whether this gave back restarts.
 bool NoteStep(Job& job, uint64_t step);

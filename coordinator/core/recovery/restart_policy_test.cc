@@ -34,6 +34,33 @@ TEST(RestartPolicy, ProgramFailuresUseUpRestarts) {
             "no restarts left: 2 restarts without a step in between (restart.max: 2)");
 }
 
+TEST(RestartPolicy, DelaysRestartsAfterFailuresSoonAfterStart) {
+  Job job = MakeJob(10);
+  for (const int seconds : {0, 1, 2, 4, 8}) {
+    EXPECT_EQ(Fail(job, reasons::kRankFailed).delay, absl::Seconds(seconds));
+  }
+  EXPECT_EQ(Fail(job, reasons::kRankFailed, kFirmRun).delay, absl::ZeroDuration());
+}
+
+TEST(RestartPolicy, AvoidsNodeThatFailed) {
+  Job job = MakeJob(1);
+  job.status.set_generation(1);
+  v1::FirstFailure& failure = *job.status.mutable_first_failure();
+  failure.set_generation(1);
+  failure.set_node("a");
+  failure.set_reason(reasons::kRankFailed);
+  EXPECT_EQ(NodeToAvoid(job), "") << "the program failed";
+  failure.set_reason(reasons::kLaunchFailed);
+  EXPECT_EQ(NodeToAvoid(job), "a");
+  job.status.mutable_checkpoint()->set_node("a");
+  job.status.mutable_checkpoint()->set_step(7);
+  EXPECT_EQ(NodeToAvoid(job), "") << "the only checkpoint is there";
+  job.status.mutable_checkpoint()->set_shared(true);
+  EXPECT_EQ(NodeToAvoid(job), "a");
+  job.status.set_generation(2);
+  EXPECT_EQ(NodeToAvoid(job), "") << "generation 2 did not fail";
+}
+
 TEST(RestartPolicy, AddsNothingToFailureOfJobWithoutRestarts) {
   Job job = MakeJob(0);
   const RestartDecision decision = Fail(job, reasons::kRankFailed);

@@ -1,7 +1,7 @@
 #include "coordinator/core/rendezvous/agreement.h"
 
 #include <algorithm>
-#include <utility>
+#include <tuple>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
@@ -58,13 +58,14 @@ std::optional<Agreement> Agree(const Joins& joins, const std::string& job_id) {
     if (!join.has_value()) return std::nullopt;
     if (join->layout_digest() != joins.front()->layout_digest()) agreement.canonical_layout = true;
     if (!join->has_checkpoint()) continue;
-    const auto order = [&job_id](const std::string& writer, uint64_t step) {
-      return std::make_pair(writer == job_id, step);
+    const auto order = [&job_id](const std::string& writer, uint64_t generation, uint64_t step) {
+      return std::make_tuple(writer == job_id, generation, step);
     };
     if (!agreement.resume_rank.has_value() ||
-        order(join->checkpoint_job_id(), join->checkpoint_step()) >
-            order(agreement.resume_job_id, agreement.resume_step)) {
+        order(join->checkpoint_job_id(), join->checkpoint_generation(), join->checkpoint_step()) >
+            order(agreement.resume_job_id, agreement.resume_generation, agreement.resume_step)) {
       agreement.resume_rank = rank;
+      agreement.resume_generation = join->checkpoint_generation();
       agreement.resume_step = join->checkpoint_step();
       agreement.resume_path = join->checkpoint_path();
       agreement.resume_job_id = join->checkpoint_job_id();

@@ -17,6 +17,7 @@ using Joins = std::vector<std::optional<v1::JoinInfo>>;  // by rank
 
 struct Agreement {
   std::optional<uint32_t> resume_rank;  // no value: no rank has a checkpoint
+  uint64_t resume_generation = 0;       // of this job; 0: another job's, or unknown
   uint64_t resume_step = 0;
   std::string resume_path;    // of the checkpoint
   std::string resume_job_id;  // job that wrote it
@@ -24,8 +25,9 @@ struct Agreement {
 };
 
 // Returns nullopt until all ranks have joined. Training resumes from the newest checkpoint of any
-// rank, but from one that another job wrote only if `job_id` has none of its own; the lowest rank
-// that has it reads and broadcasts it.
+// rank: the one of the highest generation, and in it of the highest step, because a later
+// generation may have resumed from an earlier step. One that another job wrote counts only if
+// `job_id` has none of its own. The lowest rank that has the checkpoint reads and broadcasts it.
 std::optional<Agreement> Agree(const Joins& joins, const std::string& job_id);
 std::string Describe(const Agreement& agreement, const std::string& job_id);
 

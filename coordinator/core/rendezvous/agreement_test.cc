@@ -52,6 +52,24 @@ TEST(AgreementTest, PrefersTheJobsOwnCheckpoints) {
   EXPECT_EQ(Describe(*other, kJob), "rank 2 reads the checkpoint of step 95 of job other, /other");
 }
 
+// A generation may resume from an earlier step than its predecessor reached, for example because
+// the checkpoint of that step was on a lost node.
+TEST(AgreementTest, PrefersTheHighestGeneration) {
+  const auto of_generation = [](uint64_t step, uint64_t generation) {
+    v1::JoinInfo join = Join("x", step);
+    join.set_checkpoint_generation(generation);
+    return join;
+  };
+  const auto agreement = Agree({of_generation(90, 1), of_generation(40, 3), of_generation(60, 2),
+                                of_generation(40, 3), of_generation(30, 3)},
+                               kJob);
+  EXPECT_EQ(agreement->resume_rank, 1u);
+  EXPECT_EQ(agreement->resume_step, 40u);
+  EXPECT_EQ(agreement->resume_generation, 3u);
+  // Checkpoints of earlier releases have no generation.
+  EXPECT_EQ(Agree({Join("x", 90), of_generation(40, 1), Join("x", 95)}, kJob)->resume_rank, 1u);
+}
+
 TEST(AgreementTest, HasNoResumeRankWithoutCheckpoint) {
   const auto agreement = Agree({Join("x"), Join("x")}, kJob);
   EXPECT_FALSE(agreement->resume_rank.has_value());

@@ -46,6 +46,7 @@ class BarrierTable {
     SteadyTime since;
     uint32_t missing = 0;  // number of ranks that have not arrived
   };
+  bool HasOpen() const { return !open_.empty(); }
   std::vector<Open> ListOpen() const;
   // The ranks that have not arrived at an open barrier.
   std::vector<uint32_t> Missing(const v1::BarrierId& barrier) const;

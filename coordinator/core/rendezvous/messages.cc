@@ -27,6 +27,9 @@ v1::CoordinatorMessage MakeLaunch(const Job& job, uint32_t node_rank) {
   launch.set_node_rank(node_rank);
   launch.set_node_count(generation.record.nodes_size());
   launch.set_restarts(job.status.restarts());
+  if (generation.record.has_job_lease())
+    *launch.mutable_job_lease() = generation.record.job_lease();
+  launch.set_owner(job.status.owner());
   if (job.status.checkpoint().shared()) {
     launch.set_checkpoint_dir(job.status.checkpoint().dir());
   }

@@ -12,7 +12,8 @@
 namespace muster::core {
 namespace {
 
-// Launching and connecting a large world takes time even if each rank is fast.
+// Longest time without progress of a rank: failure_timeout, but at least this, because launching
+// and connecting a large world takes time even if each rank is fast.
 constexpr absl::Duration kMinPhaseTimeout = absl::Seconds(60);
 // Ranks named in a failure's message.
 constexpr size_t kShownInMessage = 10;
@@ -29,6 +30,10 @@ const char* PhaseLabel(v1::RankPhase awaited) {
 }
 
 TimerKey PhaseTimer(const Job& job) { return {TimerKey::Kind::kRendezvous, job.status.job_id()}; }
+
+absl::Duration PhaseTimeout(const Job& job) {
+  return std::max(FromProto(job.spec().failure_timeout()), kMinPhaseTimeout);
+}
 
 absl::Status EndedError(const std::string& job, uint64_t generation) {
   return absl::AbortedError(
@@ -78,9 +83,7 @@ void Rendezvous::ArmPhase(const Job& job, v1::RankPhase awaited) {
   State& state = states_.at(job.id());
   state.awaited = awaited;
   state.awaited_since = context_.now.steady;
-  const absl::Duration timeout =
-      std::max(FromProto(job.spec().failure_timeout()), kMinPhaseTimeout);
-  context_.timers.Set(PhaseTimer(job), context_.now.steady + timeout);
+  context_.timers.Set(PhaseTimer(job), context_.now.steady + PhaseTimeout(job));
   ArmWaitTimer(job);
 }
 
@@ -134,17 +137,34 @@ bool Rendezvous::AdvancePhases(const Job& job) {
   return false;
 }
 
-v1::FirstFailure Rendezvous::TimeOut(const Job& job) {
+std::optional<v1::FirstFailure> Rendezvous::OnPhaseTimer(const Job& job) {
   const GenerationState& generation = *job.generation;
-  // The first open wait is that of the rendezvous.
-  const v1::Wait wait = SendNotice(job, OpenWaits(job).front(), /*timed_out=*/true);
-  const std::vector<uint32_t> missing = generation.RanksBefore(states_.at(job.id()).awaited);
+  const State& state = states_.at(job.id());
+  std::vector<uint32_t> silent;
+  SteadyTime next = SteadyTime::Infinite();
+  for (const uint32_t rank : generation.RanksBefore(state.awaited)) {
+    const SteadyTime deadline =
+        std::max(state.awaited_since, generation.ranks[rank].last_progress) + PhaseTimeout(job);
+    if (deadline <= context_.now.steady) {
+      silent.push_back(rank);
+    } else {
+      next = std::min(next, deadline);
+    }
+  }
+  if (silent.empty()) {
+    context_.timers.Set(PhaseTimer(job), next);
+    return std::nullopt;
+  }
   v1::FirstFailure failure;
   failure.set_reason(reasons::kRendezvousTimedOut);
-  if (missing.size() == 1) {
-    failure.set_rank(missing.front());
-    failure.set_node(generation.placement(generation.ranks[missing.front()].node_rank).node());
+  if (silent.size() == 1) {
+    failure.set_rank(silent.front());
+    failure.set_node(generation.placement(generation.ranks[silent.front()].node_rank).node());
   }
+  // The first open wait is that of the rendezvous.
+  OpenWait open = OpenWaits(job).front();
+  open.named = std::move(silent);
+  const v1::Wait wait = SendNotice(job, open, /*timed_out=*/true);
   failure.set_message(WaitText(wait, /*timed_out=*/true, kShownInMessage));
   return failure;
 }
@@ -262,6 +282,9 @@ void Rendezvous::MarkPassed(const Job& job, const v1::BarrierId& passed) {
 
 void Rendezvous::AbortHopelessBarriers(const Job& job) {
   if (!job.generation.has_value() || job.generation->clean_exits == 0) return;
+  BarrierTable& barriers = states_.at(job.id()).barriers;
+  // This is called for each report, so it must not look at all nodes each time.
+  if (!barriers.HasOpen()) return;
   const GenerationState& generation = *job.generation;
   // A restarted coordinator waits for the reports of all nodes first: a rank that exited may have
   // arrived at the barrier before.
@@ -269,7 +292,6 @@ void Rendezvous::AbortHopelessBarriers(const Job& job) {
     const Node& node = nodes_.at(NodeName(placement.node()));
     if (!node.seen && node.state != v1::LOST) return;
   }
-  BarrierTable& barriers = states_.at(job.id()).barriers;
   for (const BarrierTable::Open& open : barriers.ListOpen()) {
     const std::vector<uint32_t> missing = barriers.Missing(open.barrier);
     const auto ended = std::find_if(missing.begin(), missing.end(), [&](uint32_t rank) {

@@ -47,9 +47,10 @@ class Rendezvous {
   // Advances past the phases that all ranks have reached. Returns true once the job is to become
   // RUNNING.
   bool AdvancePhases(const Job& job);
-  // The phase's deadline has passed: sends a last notice. The returned failure names the missing
-  // rank if there is exactly one.
-  v1::FirstFailure TimeOut(const Job& job);
+  // The phase's timer has fired. Returns a failure if an awaited rank has made no progress for the
+  // phase's timeout, after a last notice about the ranks without progress; the failure names the
+  // rank if there is exactly one. Arms the timer again otherwise.
+  std::optional<v1::FirstFailure> OnPhaseTimer(const Job& job);
 
   // Sends a Launch to the node if it is reachable and has live ranks.
   void SendLaunch(const Job& job, uint32_t node_rank);
@@ -95,6 +96,7 @@ class Rendezvous {
     SteadyTime since;
     uint32_t missing = 0;
     std::optional<v1::BarrierId> barrier;  // no value: the rendezvous or the communicators
+    std::vector<uint32_t> named;           // the ranks to describe; empty: all that are missing
   };
 
   // Returns the job if its living generation is `number`, has ranks on the node and is not

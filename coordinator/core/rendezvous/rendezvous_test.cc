@@ -12,6 +12,7 @@ using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using testing::MakeContext;
 using testing::MakeSession;
+using ::testing::Not;
 using testing::Open;
 using testing::Sent;
 using ::testing::SizeIs;
@@ -127,11 +128,35 @@ TEST_F(RendezvousTest, CommandJobOnlyNeedsStartedRanks) {
 TEST_F(RendezvousTest, TimeOutNamesTheMissingRank) {
   job_->generation->Reach(job_->generation->ranks[0], v1::STARTED);
   Advance(context_, absl::Seconds(60));
-  const v1::FirstFailure failure = rendezvous_.TimeOut(*job_);
-  EXPECT_EQ(failure.reason(), reasons::kRendezvousTimedOut);
-  EXPECT_EQ(failure.rank(), 1u);
-  EXPECT_THAT(failure.message(), HasSubstr("rank 1 (node b, phase PLACED"));
+  const std::optional<v1::FirstFailure> failure = rendezvous_.OnPhaseTimer(*job_);
+  ASSERT_TRUE(failure.has_value());
+  EXPECT_EQ(failure->reason(), reasons::kRendezvousTimedOut);
+  EXPECT_EQ(failure->rank(), 1u);
+  EXPECT_THAT(failure->message(), HasSubstr("rank 1 (node b, phase PLACED"));
   EXPECT_TRUE(Sent(context_, 1, Message::kWaitNotice).at(0).wait_notice().timed_out());
+}
+
+TEST_F(RendezvousTest, PhaseLastsWhileAllAwaitedRanksMakeProgress) {
+  const TimerKey deadline{TimerKey::Kind::kRendezvous, "job"};
+  std::vector<RankState>& ranks = job_->generation->ranks;
+  Advance(context_, absl::Seconds(50));
+  ranks[0].last_progress = ranks[1].last_progress = context_.now.steady;
+  const SteadyTime progress = context_.now.steady;
+  Advance(context_, absl::Seconds(10));
+  EXPECT_FALSE(rendezvous_.OnPhaseTimer(*job_).has_value());
+  EXPECT_EQ(context_.timers.Get(deadline), progress + absl::Seconds(60));
+  EXPECT_THAT(Sent(context_, 1, Message::kWaitNotice), IsEmpty());
+}
+
+TEST_F(RendezvousTest, NamesTheRankWithoutProgressWhileAnotherWorks) {
+  Advance(context_, absl::Seconds(55));
+  job_->generation->ranks[0].last_progress = context_.now.steady;
+  Advance(context_, absl::Seconds(5));
+  const std::optional<v1::FirstFailure> failure = rendezvous_.OnPhaseTimer(*job_);
+  ASSERT_TRUE(failure.has_value());
+  EXPECT_EQ(failure->rank(), 1u);
+  EXPECT_EQ(failure->node(), "b");
+  EXPECT_THAT(failure->message(), Not(HasSubstr("rank 0")));
 }
 
 TEST_F(RendezvousTest, SendsKeyToNodesThatWaitForIt) {

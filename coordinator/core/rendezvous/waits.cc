@@ -5,8 +5,10 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "common/phase_text.h"
 #include "common/proto_time.h"
 #include "common/wait_text.h"
+#include "coordinator/core/jobs/job_lease.h"
 #include "coordinator/core/rendezvous/rendezvous.h"
 
 namespace muster::core {
@@ -18,8 +20,10 @@ constexpr size_t kRanksInView = 256;
 constexpr size_t kRanksInNotice = 32;
 // Notices sent per job each time its timer fires; the oldest waits come first.
 constexpr size_t kMaxNotices = 8;
-// Longest shown phase name of those that ranks report in their progress.
+// Longest shown phase, counter included, of those that ranks report in their progress.
 constexpr size_t kMaxPhaseBytes = 64;
+// A rank that reports without progress for this long is shown as such.
+constexpr absl::Duration kShownStandstill = absl::Seconds(5);
 // Distinct wait names per job, which are metric labels. Limited because users name barrier groups.
 constexpr size_t kMaxLabelsPerJob = 16;
 constexpr char kOtherBarriers[] = "barrier (others)";
@@ -69,13 +73,18 @@ std::vector<Rendezvous::OpenWait> Rendezvous::OpenWaits(const Job& job) const {
   const State& state = states_.at(job.id());
   if (job.state() == v1::STARTING) {
     waits.push_back(
-        {state.awaited == v1::CONNECTED ? "communicators" : "rendezvous", state.awaited_since,
+        {state.awaited == v1::CONNECTED ? "communicators" : "rendezvous",
+         state.awaited_since,
          static_cast<uint32_t>(generation.ranks.size()) - generation.reached[state.awaited],
-         std::nullopt});
+         std::nullopt,
+         {}});
   }
   for (const BarrierTable::Open& open : state.barriers.ListOpen()) {
     waits.push_back({absl::StrCat("barrier ", open.barrier.group(), "/", open.barrier.sequence()),
-                     open.since, open.missing, open.barrier});
+                     open.since,
+                     open.missing,
+                     open.barrier,
+                     {}});
   }
   return waits;
 }
@@ -87,10 +96,12 @@ v1::Wait Rendezvous::DescribeWait(const Job& job, const OpenWait& open, size_t m
   v1::Wait wait;
   wait.set_what(open.what);
   *wait.mutable_since() = ToProto(now.steady - open.since);
-  DescribeRanks(job,
-                open.barrier.has_value() ? state.barriers.Missing(*open.barrier)
-                                         : generation.RanksBefore(state.awaited),
-                most, now, wait);
+  std::vector<uint32_t> ranks = open.named;
+  if (ranks.empty()) {
+    ranks = open.barrier.has_value() ? state.barriers.Missing(*open.barrier)
+                                     : generation.RanksBefore(state.awaited);
+  }
+  DescribeRanks(job, std::move(ranks), most, now, wait);
   return wait;
 }
 
@@ -134,22 +145,22 @@ std::string Rendezvous::DescribeRank(const Job& job, const RankState& rank, Time
   const std::string& name = job.generation->placement(rank.node_rank).node();
   std::string phase =
       rank.lost ? "lost with its node" : absl::StrCat("phase ", v1::RankPhase_Name(rank.phase));
-  const bool has_own_phase = rank.progress.has_value() && !rank.progress->phase().empty() &&
-                             rank.progress->phase().size() <= kMaxPhaseBytes;
-  if (!rank.gone() && has_own_phase) {
-    absl::StrAppend(&phase, " (", rank.progress->phase(), ")");
+  const std::string own = rank.progress.has_value() ? PhaseText(*rank.progress) : "";
+  if (!rank.gone() && !own.empty() && own.size() <= kMaxPhaseBytes) {
+    absl::StrAppend(&phase, " (", own, ")");
   }
   std::vector<std::string> parts = {std::move(phase)};
   if (rank.pid != 0) parts.push_back(absl::StrCat("pid ", rank.pid));
   const std::string silence = Seconds(now.steady - rank.last_seen);
   parts.push_back(rank.phase == v1::PLACED ? absl::StrCat("no report for ", silence)
                                            : absl::StrCat("last seen ", silence, " ago"));
+  if (!own.empty() && rank.last_seen - rank.last_progress >= kShownStandstill) {
+    parts.push_back(absl::StrCat("no progress for ", Seconds(now.steady - rank.last_progress)));
+  }
   if (nodes_.at(NodeName(name)).state == v1::SUSPECT) {
-    const std::optional<SteadyTime> lease = nodes_.LeaseEnd(NodeName(name));
-    if (lease.has_value()) {
-      parts.push_back(absl::StrCat("its node is SUSPECT and will be LOST in ",
-                                   Seconds(std::max(*lease - now.steady, absl::ZeroDuration()))));
-    }
+    const SteadyTime end = nodes_.at(NodeName(name)).lease_start + LeaseOf(job, context_.options);
+    parts.push_back(absl::StrCat("its node is SUSPECT and the rank will be lost in ",
+                                 Seconds(std::max(end - now.steady, absl::ZeroDuration()))));
   }
   return absl::StrJoin(parts, ", ");
 }

@@ -44,14 +44,32 @@ std::string UnavailableOf(const Node& node, const std::string& kind) {
   return text;
 }
 
+// "; slot 1: unkillable rank 3 of train-x7k2, pid 4411".
+std::string UnkillableOn(const Node& node) {
+  std::string text;
+  for (const auto& [slot, holder] : node.busy) {
+    const UnkillableRank* const held = node.FindUnkillable(slot);
+    if (held != nullptr) absl::StrAppend(&text, "; slot ", slot, ": ", Describe(*held));
+  }
+  return text;
+}
+
 // Returns the reason why the node cannot take its share of a job; empty when it can.
-std::string BlockerOf(const Node& node, const Shape& shape, const std::vector<std::string>& kinds) {
+std::string BlockerOf(const Node& node, const Shape& shape, const std::vector<std::string>& kinds,
+                      absl::Time now) {
   if (node.leaving && node.state != v1::LOST) return "leaving: its worker is shutting down";
   if (node.state != v1::READY) return v1::NodeState_Name(node.state);
+  if (!node.conflict.empty()) return absl::StrCat("in conflict: ", node.conflict);
   if (node.record.cordoned()) {
     return node.record.cordon_reason().empty()
                ? "cordoned"
                : absl::StrCat("cordoned: ", node.record.cordon_reason());
+  }
+  if (node.IsCoolingDown()) {
+    const absl::Duration left =
+        std::max(FromProto(node.record.cool_down_until()) - now, absl::ZeroDuration());
+    return absl::StrCat("not used for ", absl::FormatDuration(absl::Ceil(left, absl::Seconds(1))),
+                        ": ", node.record.failed_launches(), " launches in a row failed on it");
   }
   std::vector<std::string> offers;
   for (const std::string& kind : kinds) {
@@ -60,37 +78,48 @@ std::string BlockerOf(const Node& node, const Shape& shape, const std::vector<st
     const uint32_t all = node.SlotCount(kind);
     if (all == 0) continue;
     offers.push_back(absl::StrCat(offer.free_slots.size(), " of ", all, KindWord(kind),
-                                  " slots free", HoldersOf(node), UnavailableOf(node, kind)));
+                                  " slots free", HoldersOf(node), UnavailableOf(node, kind),
+                                  UnkillableOn(node)));
   }
   if (!offers.empty()) return absl::StrJoin(offers, ", ");
   return kinds.size() == 1 ? absl::StrCat("offers no ", kinds.front(), " slots")
                            : "offers no slots";
 }
 
-// Returns whether the node could take its share of a job if it were idle.
-bool IsLargeEnough(const Node& node, const Shape& shape, const std::vector<std::string>& kinds) {
-  if (node.state == v1::LOST || node.leaving) return false;
-  return std::any_of(kinds.begin(), kinds.end(), [&](const std::string& kind) {
-    const uint32_t slots = node.SlotCount(kind);
-    return SlotsPerRank(shape, slots, slots).has_value();
-  });
+// The number of nodes that could take their share of a job if no other job ran. A job does not mix
+// kinds of slots, so this counts nodes of the kind that most of them offer.
+uint32_t CountLargeEnough(const NodeMap& nodes, const Shape& shape,
+                          const std::vector<std::string>& kinds) {
+  uint32_t most = 0;
+  for (const std::string& kind : kinds) {
+    const auto count = std::count_if(nodes.begin(), nodes.end(), [&](const auto& entry) {
+      const std::optional<FreeNode> offer = entry.second.VacantOffer(kind);
+      return offer.has_value() &&
+             SlotsPerRank(shape, offer->slot_count, offer->free_slots.size()).has_value();
+    });
+    most = std::max(most, static_cast<uint32_t>(count));
+  }
+  return most;
 }
 
-std::string NeedText(const Shape& shape, const std::vector<std::string>& kinds, uint32_t fitting,
-                     uint32_t large_enough) {
+// "needs 3 nodes with 1 free slot".
+std::string NeedText(const Shape& shape, const std::vector<std::string>& kinds) {
   const std::string kind = kinds.size() == 1 ? KindWord(kinds.front()) : "";
   std::string slots = absl::StrCat("all", kind, " slots free");
   if (shape.devices_per_rank.has_value()) {
     const uint32_t count = *shape.devices_per_rank * shape.ranks_per_node;
     slots = absl::StrCat(count, " free", kind, count == 1 ? " slot" : " slots");
   }
-  std::string text =
-      absl::StrCat("needs ", shape.min_nodes, shape.min_nodes == 1 ? " node with " : " nodes with ",
-                   slots, "; ", fitting, " available");
+  return absl::StrCat("needs ", shape.min_nodes,
+                      shape.min_nodes == 1 ? " node with " : " nodes with ", slots);
+}
+
+// "the cluster has 2 usable nodes of that size, 1 too few".
+std::string SupplyText(const Shape& shape, uint32_t large_enough) {
+  std::string text = absl::StrCat("the cluster has ", large_enough, " usable ",
+                                  large_enough == 1 ? "node" : "nodes", " of that size");
   if (large_enough < shape.min_nodes) {
-    absl::StrAppend(&text, "; the cluster has ", large_enough,
-                    large_enough == 1 ? " node" : " nodes", " of that size; at least ",
-                    shape.min_nodes - large_enough, " more must join");
+    absl::StrAppend(&text, ", ", shape.min_nodes - large_enough, " too few");
   }
   return text;
 }
@@ -138,9 +167,8 @@ std::optional<absl::Duration> TimeLeft(const Job& job, Time now) {
   if (rank.progress.has_value() && rank.progress->has_time_left()) {
     left = FromProto(rank.progress->time_left()) - (now.steady - rank.last_seen);
   }
-  if (job.spec().has_time_limit()) {
-    left = std::min(
-        left, FromProto(job.status.start_time()) + FromProto(job.spec().time_limit()) - now.wall);
+  if (const std::optional<absl::Time> end = job.TimeLimitEnd()) {
+    left = std::min(left, *end - now.wall);
   }
   if (left == absl::InfiniteDuration()) return std::nullopt;
   return left;
@@ -148,22 +176,32 @@ std::optional<absl::Duration> TimeLeft(const Job& job, Time now) {
 
 }  // namespace
 
-std::vector<v1::WaitedFor> Blockers(const Job& job, const JobQueue& queue, const NodeMap& nodes) {
+std::string UnplaceableReason(const v1::Resources& resources, const NodeMap& nodes) {
+  if (FitsVacant(resources, nodes)) return "";
+  const Shape shape = ShapeOf(resources);
+  const std::vector<std::string> kinds = SlotKinds(resources);
+  return absl::StrCat(NeedText(shape, kinds), "; ",
+                      SupplyText(shape, CountLargeEnough(nodes, shape, kinds)));
+}
+
+std::vector<v1::WaitedFor> Blockers(const Job& job, const JobQueue& queue, const NodeMap& nodes,
+                                    absl::Time now) {
   std::vector<v1::WaitedFor> blockers;
   const uint32_t position = queue.PositionOf(job.id());
-  if (position > 1) {
-    blockers.emplace_back().set_reason(absl::StrCat("waiting behind job ", queue.head().value(),
+  const bool unplaceable = !queue.UnplaceableReason(job.id()).empty();
+  const JobId* const head = queue.head();
+  const bool is_head = head != nullptr && *head == job.id();
+  if (position > 0 && !is_head && !unplaceable && head != nullptr) {
+    blockers.emplace_back().set_reason(absl::StrCat("waiting behind job ", head->value(),
                                                     ", at position ", position, " in the queue"));
   }
   const v1::Resources& resources = job.spec().resources();
   const Shape shape = ShapeOf(resources);
   const std::vector<std::string> kinds = SlotKinds(resources);
   uint32_t fitting = 0;
-  uint32_t large_enough = 0;
   std::vector<v1::WaitedFor> unfit;
   for (const auto& [name, node] : nodes) {
-    if (IsLargeEnough(node, shape, kinds)) ++large_enough;
-    std::string reason = BlockerOf(node, shape, kinds);
+    std::string reason = BlockerOf(node, shape, kinds, now);
     if (reason.empty()) {
       ++fitting;
       continue;
@@ -172,8 +210,13 @@ std::vector<v1::WaitedFor> Blockers(const Job& job, const JobQueue& queue, const
     blocker.set_node(name.value());
     blocker.set_reason(std::move(reason));
   }
-  blockers.emplace_back().set_reason(NeedText(shape, kinds, fitting, large_enough));
-  if (position == 1 && fitting >= shape.min_nodes) {
+  std::string need = absl::StrCat(NeedText(shape, kinds), "; ", fitting, " available");
+  const uint32_t large_enough = CountLargeEnough(nodes, shape, kinds);
+  if (large_enough < shape.min_nodes) {
+    absl::StrAppend(&need, "; ", SupplyText(shape, large_enough));
+  }
+  blockers.emplace_back().set_reason(std::move(need));
+  if (is_head && fitting >= shape.min_nodes) {
     const std::string sharing = SharingText(resources, nodes, Offers::kNow);
     if (!sharing.empty()) blockers.emplace_back().set_reason(sharing);
   }
@@ -189,6 +232,7 @@ std::optional<absl::Duration> TimeToStart(const Job& job, const JobTable& jobs,
                                           Time now) {
   const uint32_t position = queue.PositionOf(job.id());
   if (position == 0 || position > kForecastJobs) return std::nullopt;
+  if (!queue.UnplaceableReason(job.id()).empty()) return std::nullopt;
   std::vector<const Node*> nodes;
   for (const auto& [name, node] : node_map) {
     if (node.Offer("").has_value()) nodes.push_back(&node);
@@ -207,11 +251,13 @@ std::optional<absl::Duration> TimeToStart(const Job& job, const JobTable& jobs,
     }
   }
   std::vector<QueuedJob> ahead;
-  for (const JobId& id : queue.InOrder()) {
+  for (const JobId& id : queue.First(position)) {
+    if (!queue.UnplaceableReason(id).empty()) continue;  // passed over
     const v1::JobSpec& spec = jobs.at(id).spec();
     ahead.push_back({ShapeOf(spec.resources()), SlotKinds(spec.resources())});
-    if (spec.has_time_limit()) ahead.back().length = FromProto(spec.time_limit());
-    if (id == job.id()) break;
+    if (spec.has_time_limit()) {
+      ahead.back().length = FromProto(spec.time_limit()) - jobs.at(id).run_time;
+    }
   }
   return EstimateStart(std::move(forecast), ahead);
 }

@@ -3,6 +3,7 @@
 #define MUSTER_COORDINATOR_CORE_SCHEDULER_EXPLAIN_H_
 
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "absl/time/time.h"
@@ -15,7 +16,12 @@
 namespace muster::core {
 
 // The reasons why the job cannot be placed: a summary, then each node that cannot take its share.
-std::vector<v1::WaitedFor> Blockers(const Job& job, const JobQueue& queue, const NodeMap& nodes);
+std::vector<v1::WaitedFor> Blockers(const Job& job, const JobQueue& queue, const NodeMap& nodes,
+                                    absl::Time now);
+
+// "needs 5 nodes with 1 free slot; the cluster has 2 usable nodes of that size, 3 too few": why a
+// job with these resources would not fit if no other job ran; empty if it would.
+std::string UnplaceableReason(const v1::Resources& resources, const NodeMap& nodes);
 
 // The time until the queued job may start; nullopt when it is unknown.
 std::optional<absl::Duration> TimeToStart(const Job& job, const JobTable& jobs,

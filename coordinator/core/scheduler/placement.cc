@@ -25,24 +25,45 @@ bool OffersShareDevices(const NodeMap& nodes) {
   return false;
 }
 
+std::optional<FreeNode> OfferOf(const Node& node, Offers offers, absl::string_view kind) {
+  switch (offers) {
+    case Offers::kNow:
+      return node.Offer(kind);
+    case Offers::kVacant:
+      return node.VacantOffer(kind);
+    case Offers::kAll:
+      return node.IdleOffer(kind);
+  }
+  return std::nullopt;
+}
+
+// Maps the ranks to slots of one kind.
+std::vector<v1::NodePlacement> PlaceOn(const std::string& kind, const Shape& shape,
+                                       const NodeMap& nodes, Offers offers,
+                                       const std::string& excluded) {
+  std::vector<FreeNode> offered;
+  for (const auto& [name, node] : nodes) {
+    if (name.value() == excluded) continue;
+    std::optional<FreeNode> offer = OfferOf(node, offers, kind);
+    if (offer.has_value()) offered.push_back(std::move(*offer));
+  }
+  return MapRanks(shape, std::move(offered));
+}
+
 }  // namespace
 
 std::vector<v1::NodePlacement> Place(const v1::Resources& resources, const NodeMap& nodes,
-                                     Offers offers, bool share_device) {
+                                     Offers offers, bool share_device, const std::string& avoided) {
   Shape shape = ShapeOf(resources);
   shape.share_device = share_device;
-  std::vector<v1::NodePlacement> placements;
   for (const std::string& kind : SlotKinds(resources)) {
-    std::vector<FreeNode> offered;
-    for (const auto& [name, node] : nodes) {
-      std::optional<FreeNode> offer =
-          offers == Offers::kNow ? node.Offer(kind) : node.IdleOffer(kind);
-      if (offer.has_value()) offered.push_back(std::move(*offer));
+    std::vector<v1::NodePlacement> placements = PlaceOn(kind, shape, nodes, offers, avoided);
+    if (placements.empty() && !avoided.empty()) {
+      placements = PlaceOn(kind, shape, nodes, offers, /*excluded=*/"");
     }
-    placements = MapRanks(shape, std::move(offered));
-    if (!placements.empty()) break;
+    if (!placements.empty()) return placements;
   }
-  return placements;
+  return {};
 }
 
 std::string SharingText(const v1::Resources& resources, const NodeMap& nodes, Offers offers) {
@@ -67,19 +88,39 @@ std::string SharingText(const v1::Resources& resources, const NodeMap& nodes, Of
   return "";
 }
 
-Decision Decide(const v1::Resources& resources, const NodeMap& nodes, absl::Duration lease,
-                SteadyTime now) {
-  Decision decision;
-  decision.placements = Place(resources, nodes, Offers::kNow, resources.share_device());
-  if (!decision.placements.empty()) return decision;
-  const std::string sharing = SharingText(resources, nodes, Offers::kIdle);
-  if (sharing.empty()) return decision;
-  if (!Place(resources, nodes, Offers::kIdle, /*share_device=*/false).empty()) return decision;
-  // Nodes that a restarted coordinator knows only from their records may still reconnect.
+namespace {
+
+// SharingText, if the job would not fit on any of the known nodes without sharing.
+std::string UnavoidableSharing(const v1::Resources& resources, const NodeMap& nodes) {
+  const std::string sharing = SharingText(resources, nodes, Offers::kAll);
+  if (sharing.empty()) return "";
+  const bool avoidable = !Place(resources, nodes, Offers::kAll, /*share_device=*/false).empty();
+  return avoidable ? "" : sharing;
+}
+
+}  // namespace
+
+SteadyTime AllKnownAt(const NodeMap& nodes, absl::Duration lease, SteadyTime now) {
   SteadyTime all_known = now;
   for (const auto& [name, node] : nodes) {
     if (!node.seen) all_known = std::max(all_known, node.last_heard + lease);
   }
+  return all_known;
+}
+
+bool FitsVacant(const v1::Resources& resources, const NodeMap& nodes) {
+  return !Place(resources, nodes, Offers::kVacant, resources.share_device()).empty() ||
+         !UnavoidableSharing(resources, nodes).empty();
+}
+
+Decision Decide(const v1::Resources& resources, const NodeMap& nodes, absl::Duration lease,
+                SteadyTime now, const std::string& avoided) {
+  Decision decision;
+  decision.placements = Place(resources, nodes, Offers::kNow, resources.share_device(), avoided);
+  if (!decision.placements.empty()) return decision;
+  const std::string sharing = UnavoidableSharing(resources, nodes);
+  if (sharing.empty()) return decision;
+  const SteadyTime all_known = AllKnownAt(nodes, lease, now);
   if (all_known > now) {
     decision.retry_at = all_known;
   } else {

@@ -14,19 +14,21 @@
 
 namespace muster::core {
 
-// Which slots of a node count: those free now, or all that it would offer when idle.
-enum class Offers { kNow, kIdle };
+// Which slots of a node count: those free now, those that would be free if no job ran, or all, also
+// those that are not used at present because they are unhealthy or their node is cordoned.
+enum class Offers { kNow, kVacant, kAll };
 
 // Returns the rank map of a job with these resources; empty when it does not fit. `share_device`
-// overrides the value in `resources`.
+// overrides the value in `resources`. The node `avoided` is used only if the others do not suffice.
 std::vector<v1::NodePlacement> Place(const v1::Resources& resources, const NodeMap& nodes,
-                                     Offers offers, bool share_device);
+                                     Offers offers, bool share_device,
+                                     const std::string& avoided = "");
 
 // Names two ranks of the job that would be on the same GPU, if that prevents its placement or may
 // prevent it; empty otherwise.
 std::string SharingText(const v1::Resources& resources, const NodeMap& nodes, Offers offers);
 
-// What to do with the job at the head of the queue. At most one member is set; if none is, the job
+// The decision about a job at the head of the queue. At most one member is set; if none is, the job
 // waits until capacity changes.
 struct Decision {
   std::vector<v1::NodePlacement> placements;  // place it
@@ -35,7 +37,14 @@ struct Decision {
 };
 // `lease`: time after a start of the coordinator in which recorded nodes may still reconnect.
 Decision Decide(const v1::Resources& resources, const NodeMap& nodes, absl::Duration lease,
-                SteadyTime now);
+                SteadyTime now, const std::string& avoided = "");
+
+// Returns whether a job with these resources would be placed, or refused, if no other job ran.
+bool FitsVacant(const v1::Resources& resources, const NodeMap& nodes);
+
+// The time by which nodes that a restarted coordinator knows only from their records have
+// reconnected or are lost; at most `now` when all have.
+SteadyTime AllKnownAt(const NodeMap& nodes, absl::Duration lease, SteadyTime now);
 
 }  // namespace muster::core
 

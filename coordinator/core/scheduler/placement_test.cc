@@ -97,7 +97,7 @@ TEST_F(PlacementTest, QueueOrdersByPriorityThenRestartsThenSubmission) {
   for (const char* id : {"third", "again", "second", "urgent", "first"}) {
     scheduler_.Add(jobs_.at(JobId(id)));
   }
-  EXPECT_THAT(scheduler_.queue().InOrder(),
+  EXPECT_THAT(scheduler_.queue().First(10),
               ElementsAre(JobId("urgent"), JobId("again"), JobId("first"), JobId("second"),
                           JobId("third")));
   EXPECT_EQ(scheduler_.queue().PositionOf(JobId("first")), 3u);
@@ -107,13 +107,16 @@ TEST_F(PlacementTest, QueueOrdersByPriorityThenRestartsThenSubmission) {
 }
 
 TEST_F(PlacementTest, QueueIsExaminedWhenCapacityChanges) {
-  EXPECT_FALSE(scheduler_.TakeCapacityChange());
+  EXPECT_TRUE(scheduler_.TakeCapacityChange(nodes_.version()));
+  EXPECT_FALSE(scheduler_.TakeCapacityChange(nodes_.version()));
   scheduler_.Add(Submit(jobs_, "one"));
-  EXPECT_TRUE(scheduler_.TakeCapacityChange());
-  EXPECT_FALSE(scheduler_.TakeCapacityChange());
+  EXPECT_TRUE(scheduler_.TakeCapacityChange(nodes_.version()));
+  EXPECT_FALSE(scheduler_.TakeCapacityChange(nodes_.version()));
   scheduler_.OnPlaced(JobId("one"));
-  EXPECT_FALSE(scheduler_.TakeCapacityChange());
+  EXPECT_FALSE(scheduler_.TakeCapacityChange(nodes_.version()));
   EXPECT_TRUE(scheduler_.queue().empty());
+  Open(nodes_, MakeSession(1, "a"));
+  EXPECT_TRUE(scheduler_.TakeCapacityChange(nodes_.version()));
 }
 
 // ------------------------------------------------------------------------------------------------
@@ -126,7 +129,8 @@ TEST_F(PlacementTest, BlockersNameEachNodeThatCannotTakeItsShare) {
   nodes_.Cordon(NodeName("b"), "noisy");
   const Job& job = Submit(jobs_, "one", MakeSpec(1));
   scheduler_.Add(job);
-  const std::vector<v1::WaitedFor> blockers = Blockers(job, scheduler_.queue(), nodes_.all());
+  const std::vector<v1::WaitedFor> blockers =
+      Blockers(job, scheduler_.queue(), nodes_.all(), context_.now.wall);
   ASSERT_THAT(blockers, SizeIs(3));
   EXPECT_EQ(blockers[0].reason(), "needs 1 node with 1 free slot; 0 available");
   EXPECT_EQ(blockers[1].reason(), "0 of 1 slots free (job other rank 4)");

@@ -135,6 +135,7 @@ bool NaturalLess(absl::string_view a, absl::string_view b) {
 }
 
 bool IsPlacedBefore(const FreeNode& a, const FreeNode& b) {
+  if (a.last_resort != b.last_resort) return b.last_resort;
   if (a.rack != b.rack) return NaturalLess(a.rack, b.rack);
   return NaturalLess(a.name, b.name);
 }

@@ -5,7 +5,9 @@
 #ifndef MUSTER_COORDINATOR_CORE_SCHEDULER_SCHEDULER_H_
 #define MUSTER_COORDINATOR_CORE_SCHEDULER_SCHEDULER_H_
 
+#include <cstdint>
 #include <utility>
+#include <vector>
 
 #include "common/ids.h"
 #include "coordinator/core/jobs/job.h"
@@ -32,11 +34,20 @@ class Scheduler {
 
   // Called when a job may fit that did not fit before.
   void OnCapacityChanged() { capacity_changed_ = true; }
-  // Returns whether capacity changed since the last call.
-  bool TakeCapacityChange() { return std::exchange(capacity_changed_, false); }
+  // Returns whether capacity, or the version of the nodes, changed since the last call.
+  bool TakeCapacityChange(uint64_t nodes_version) {
+    if (std::exchange(nodes_version_, nodes_version) != nodes_version) {
+      queue_.UncheckShapes();
+      capacity_changed_ = true;
+    }
+    return std::exchange(capacity_changed_, false);
+  }
+  // See JobQueue::CheckShapes.
+  std::vector<JobId> CheckShapes(JobQueue::Check check) { return queue_.CheckShapes(check); }
 
  private:
   JobQueue queue_;
+  uint64_t nodes_version_ = 0;
   bool capacity_changed_ = false;
 };
 

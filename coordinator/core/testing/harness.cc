@@ -20,7 +20,7 @@ v1::JobSpec MakeSpec(uint32_t nodes, uint32_t ranks_per_node) {
   spec.mutable_resources()->mutable_nodes()->set_max(nodes);
   spec.mutable_resources()->set_ranks_per_node(ranks_per_node);
   spec.mutable_restart()->set_max(3);
-  *spec.mutable_failure_timeout() = ToProto(absl::Seconds(30));
+  *spec.mutable_failure_timeout() = ToProto(absl::Seconds(10));
   *spec.mutable_grace_period() = ToProto(absl::Seconds(30));
   return spec;
 }
@@ -55,6 +55,8 @@ Harness::Harness(Options options)
 Options Harness::DefaultOptions() {
   Options options;
   options.incarnation = Incarnation(77);
+  options.job_lease = options.lease;
+  options.new_cluster_id = "cluster-1";
   return options;
 }
 
@@ -92,6 +94,8 @@ void Harness::CheckRecords() const {
     v1::Job of_now = expected[i];
     v1::Job of_record = found[i];
     of_now.clear_hang();             // detected again
+    of_now.clear_unplaceable();      // known again once the nodes have reconnected
+    of_record.clear_unplaceable();
     if (IsActive(of_now.state())) {  // the workers report its progress again
       of_now.clear_progress();
       of_record.clear_progress();
@@ -191,6 +195,7 @@ v1::Hello Harness::MakeHello(const std::string& node, uint32_t slots, uint64_t i
   hello.set_node_name(node);
   hello.set_incarnation(incarnation);
   hello.set_metrics_address(":9100");
+  hello.set_cluster_id(core_->store().cluster_id);
   for (uint32_t i = 0; i < slots; ++i) {
     v1::Slot& slot = *hello.add_slots();
     slot.set_index(i);

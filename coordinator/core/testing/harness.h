@@ -30,6 +30,7 @@ v1::ExitInfo KilledBy(int signal);
 class Harness {
  public:
   explicit Harness(Options options = DefaultOptions());
+  // The lease of ranks is that of their node, so that a node is lost in one step.
   static Options DefaultOptions();
 
   Effects Step(const Event& event);
@@ -85,6 +86,7 @@ class Harness {
   const std::map<std::string, std::string>& records() const { return records_; }
   // Replaces a record, for the next Restart.
   void PutRecord(const std::string& key, std::string value) { records_[key] = std::move(value); }
+  void EraseRecord(const std::string& key) { records_.erase(key); }
   SessionId session(const std::string& node) const { return sessions_.at(node); }
   v1::NodeState StateOf(const std::string& node) const { return GetNode(node).state(); }
   // The node; an empty message when it is unknown.

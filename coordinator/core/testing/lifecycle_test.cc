@@ -178,8 +178,9 @@ INSTANTIATE_TEST_SUITE_P(
                           v1::FAILED, v1::QUEUED, v1::STOPPING, v1::STOPPING},
                       Row{v1::RUNNING, v1::STOPPING, v1::RUNNING, v1::RUNNING, v1::SUCCEEDED,
                           v1::FAILED, v1::QUEUED, v1::STOPPING, v1::STOPPING},
+                      // Its rank is given up before the time limit.
                       Row{v1::STOPPING, v1::STOPPING, v1::STOPPING, v1::STOPPING, v1::CANCELLED,
-                          v1::CANCELLED, v1::CANCELLED, v1::STOPPING, v1::STOPPING},
+                          v1::CANCELLED, v1::CANCELLED, v1::CANCELLED, v1::STOPPING},
                       Row{v1::SUCCEEDED, v1::SUCCEEDED, v1::SUCCEEDED, v1::SUCCEEDED, v1::SUCCEEDED,
                           v1::SUCCEEDED, v1::SUCCEEDED, v1::SUCCEEDED, v1::SUCCEEDED},
                       Row{v1::FAILED, v1::FAILED, v1::FAILED, v1::FAILED, v1::FAILED, v1::FAILED,
@@ -288,6 +289,8 @@ TEST(Lifecycle, CommandThatExitsBeforeItsStartIsReported) {
 TEST(Lifecycle, HeadOfTheQueueBlocksAndPriorityGoesFirst) {
   Harness cluster;
   cluster.Join("a");
+  cluster.Join("b");
+  cluster.Submit(MakeSpec(1));
   const std::string large = cluster.Submit(MakeSpec(2));
   const std::string small = cluster.Submit(MakeSpec(1));
   EXPECT_EQ(cluster.State(small), v1::QUEUED);
@@ -326,12 +329,12 @@ TEST(Lifecycle, QueuedJobReportsTooSmallCluster) {
   const std::string job = cluster.Submit(MakeSpec(4));
   const auto need = [&] { return cluster.Get(job).waits(0).missing(0).reason(); };
   EXPECT_EQ(need(),
-            "needs 4 nodes with 1 free slot; 2 available; the cluster has 3 nodes of that size; at "
-            "least 1 more must join");
+            "needs 4 nodes with 1 free slot; 2 available; the cluster has 3 usable nodes of that "
+            "size, 1 too few");
   cluster.Run(absl::Seconds(20), {"node-a", "node-b"});
   EXPECT_EQ(need(),
-            "needs 4 nodes with 1 free slot; 2 available; the cluster has 2 nodes of that size; at "
-            "least 2 more must join");
+            "needs 4 nodes with 1 free slot; 2 available; the cluster has 2 usable nodes of that "
+            "size, 2 too few");
 }
 
 TEST(Lifecycle, RestartWithCapacityStartsTheNextGeneration) {

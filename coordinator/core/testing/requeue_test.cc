@@ -124,6 +124,29 @@ TEST(Requeue, RestartsFailingJobWithoutRestartsLeft) {
   EXPECT_EQ(again.first_failure().exit().exit_code(), 3);
 }
 
+TEST(Requeue, TimeInQueueDoesNotCountAgainstTimeLimit) {
+  Harness cluster;
+  cluster.Join("a");
+  v1::JobSpec spec = MakeSpec(1);
+  *spec.mutable_time_limit() = ToProto(absl::Minutes(10));
+  const std::string job = cluster.Submit(spec);
+  cluster.BringUp(job);
+  cluster.Run(absl::Minutes(8), {"a"});
+  cluster.Step(CordonNode{NodeName("a"), "", /*drain=*/true});
+  cluster.ExitAll(job, Stopped());
+  cluster.Run(absl::Hours(1), {"a"});
+  cluster.Restart();
+  cluster.Join("a");
+  cluster.Step(UncordonNode{NodeName("a")});
+  ASSERT_EQ(cluster.State(job), v1::STARTING);
+  cluster.BringUp(job);
+  cluster.Run(absl::Seconds(119), {"a"});
+  EXPECT_EQ(cluster.State(job), v1::RUNNING);
+  cluster.Run(absl::Seconds(2), {"a"});
+  EXPECT_EQ(cluster.State(job), v1::STOPPING);
+  EXPECT_EQ(cluster.Get(job).reason(), reasons::kTimeLimit);
+}
+
 TEST(Requeue, KeepsTimeLimitOfStoppingJob) {
   Harness cluster;
   cluster.Join("a");
@@ -193,6 +216,34 @@ TEST(Drain, JobsMoveWithoutUsingARestart) {
   EXPECT_EQ(moved.ranks(0).node(), "b");
   EXPECT_EQ(moved.restarts(), 0u);
   EXPECT_TRUE(cluster.GetNode("a").slots(0).job_id().empty());
+}
+
+// The ranks exited with code 0 while the directive to stop was on its way.
+TEST(Drain, JobThatFinishesMeanwhileIsNotQueuedAgain) {
+  Harness cluster;
+  cluster.Join("a", 2);
+  const std::string job = cluster.Submit(testing::MakeCommandSpec(1, 2));
+  cluster.BringUp(job);
+  cluster.ReportExit("a", job, 0, ExitWith(0));
+  cluster.Step(CordonNode{NodeName("a"), "", /*drain=*/true});
+  EXPECT_EQ(cluster.State(job), v1::STOPPING);
+  cluster.ReportExit("a", job, 1, ExitWith(0));
+  EXPECT_EQ(cluster.State(job), v1::SUCCEEDED);
+  EXPECT_EQ(cluster.Get(job).reason(), reasons::kCompleted);
+  EXPECT_EQ(cluster.Get(job).exit_code(), 0);
+}
+
+TEST(Drain, JobWithStoppedRankIsQueuedAgain) {
+  Harness cluster;
+  cluster.Join("a", 2);
+  const std::string job = cluster.Submit(testing::MakeCommandSpec(1, 2));
+  cluster.BringUp(job);
+  cluster.ReportExit("a", job, 0, ExitWith(0));
+  cluster.Step(CordonNode{NodeName("a"), "", /*drain=*/true});
+  v1::ExitInfo saved = ExitWith(0);  // it saved a checkpoint on SIGTERM
+  saved.set_stopped_by_worker(true);
+  cluster.ReportExit("a", job, 1, saved);
+  EXPECT_EQ(cluster.State(job), v1::QUEUED);
 }
 
 TEST(Drain, JobsWaitWithoutCapacityElsewhere) {

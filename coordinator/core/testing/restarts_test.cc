@@ -43,6 +43,8 @@ class Restarts : public ::testing::Test {
     report.set_phase(v1::EXITED);
     *report.mutable_exit() = FailedLaunch();
     cluster_.Report("a", job_, report);
+    // Forgets the node's failures, which would keep the job from it: see launches_test.
+    cluster_.Step(UncordonNode{NodeName("a")});
   }
   void LoseNode() {
     cluster_.Run(absl::Seconds(11));
@@ -71,6 +73,7 @@ TEST_F(Restarts, ExitsUseUpRestartsHoweverTheyDiffer) {
   spec.mutable_restart()->set_max(2);
   job_ = cluster_.Submit(spec);
   for (const uint32_t failing : {0u, 1u, 0u}) {
+    cluster_.Run(absl::Seconds(2), {"a", "b"});
     EXPECT_EQ(State(), v1::STARTING);
     cluster_.ReportExit(failing == 0 ? "a" : "b", job_, failing, ExitWith(3 + failing));
     v1::ExitInfo stopped = testing::KilledBy(15);
@@ -81,6 +84,36 @@ TEST_F(Restarts, ExitsUseUpRestartsHoweverTheyDiffer) {
   EXPECT_EQ(Get().restarts(), 2u);
   EXPECT_EQ(Get().past_failures_size(), 3);
   EXPECT_THAT(Get().message(), HasSubstr("no restarts left: 2 restarts without a step in between"));
+}
+
+TEST_F(Restarts, ExitsSoonAfterStartAreDelayed) {
+  Submit(3);
+  Exit(3);
+  EXPECT_EQ(State(), v1::STARTING) << "at once after the first";
+  Exit(3);
+  EXPECT_EQ(State(), v1::QUEUED);
+  EXPECT_THAT(Get().message(), HasSubstr("exited with code 3; restart 2 of 3 follows after 1s"));
+  EXPECT_EQ(Get().waits(0).missing(0).reason(),
+            "it failed within 1m of its start and without a step; restart 2 of 3 follows in 1s");
+  cluster_.Run(absl::Seconds(2), {"a"});
+  ASSERT_EQ(State(), v1::STARTING);
+  cluster_.ReportPhase("a", job_, 0, v1::STARTED);
+  cluster_.Run(kFirmRun, {"a"});
+  Exit(3);
+  EXPECT_EQ(State(), v1::STARTING) << "at once after a long run";
+}
+
+// A script that reports no steps has all restarts of its spec, however long it runs.
+TEST_F(Restarts, ScriptWithoutStepsUsesAllRestarts) {
+  Submit(2);
+  for (int i = 0; i < 3; ++i) {
+    ASSERT_EQ(State(), v1::STARTING) << i;
+    cluster_.ReportPhase("a", job_, 0, v1::STARTED);
+    cluster_.Run(absl::Hours(1), {"a"});
+    Exit(1);
+  }
+  EXPECT_EQ(State(), v1::FAILED);
+  EXPECT_EQ(Get().restarts(), 2u);
 }
 
 TEST_F(Restarts, StepsGiveRestartsBackAtOnce) {

@@ -74,8 +74,8 @@ TEST_F(Slots, ReportsMissingGpus) {
   cluster_.Join("a", 4);
   const std::string job = cluster_.Submit(Spec("gpu", 2));
   EXPECT_EQ(Blocker(job, 0),
-            "needs 1 node with 2 free gpu slots; 0 available; the cluster has 0 nodes of that "
-            "size; at least 1 more must join");
+            "needs 1 node with 2 free gpu slots; 0 available; the cluster has 0 usable nodes "
+            "of that size, 1 too few");
   EXPECT_EQ(Blocker(job, 1), "offers no gpu slots");
 }
 

@@ -15,6 +15,7 @@ using testing::Harness;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using testing::MakeSpec;
+using ::testing::Not;
 using ::testing::SizeIs;
 using Message = v1::CoordinatorMessage;
 
@@ -27,9 +28,14 @@ class Waits : public ::testing::Test {
     job_ = cluster_.Submit(MakeSpec(2, 2));
   }
 
-  void ReportProgress(const std::string& node, uint32_t rank, const std::string& phase) {
+  void ReportProgress(const std::string& node, uint32_t rank, const std::string& phase,
+                      uint64_t files = 0) {
     v1::RankReport report = Harness::MakeReport(rank, v1::STARTED);
     report.mutable_progress()->set_phase(phase);
+    if (files > 0) {
+      report.mutable_progress()->set_phase_progress(files);
+      report.mutable_progress()->set_phase_unit("files indexed");
+    }
     v1::WorkerMessage message;
     *message.mutable_heartbeat()->add_progress() = cluster_.MakeInventory(job_, {report});
     cluster_.SendMessage(node, message);
@@ -111,6 +117,35 @@ TEST_F(Waits, TimeoutNoticeIsLastAndPrecedesStop) {
       << "a stopping job waits for no arrivals";
 }
 
+// Cold data on a slow file system: two ranks index it for ten minutes, far longer than the phase
+// may last without progress.
+TEST_F(Waits, PhaseLastsAsLongAsRanksReportProgress) {
+  cluster_.ReportPhaseOfAll(job_, v1::STARTED);
+  for (const uint32_t rank : {0, 1}) cluster_.ReportPhase("a", job_, rank, v1::JOINED);
+  uint64_t files = 0;
+  for (int i = 0; i < 20; ++i) {
+    files += 1000;
+    for (const uint32_t rank : {2, 3}) ReportProgress("b", rank, "loading-data", files);
+    cluster_.Run(absl::Seconds(30), kNodes);
+  }
+  ASSERT_EQ(cluster_.State(job_), v1::STARTING);
+  EXPECT_EQ(cluster_.Get(job_).waits(0).missing(0).reason(),
+            "phase STARTED (loading-data: 20,000 files indexed), pid 1002, last seen 30.0 s ago");
+
+  // Rank 3 stops to work, but still reports: it is named when it has made no progress for 60 s.
+  for (int i = 0; i < 15 && cluster_.State(job_) == v1::STARTING; ++i) {
+    ReportProgress("b", 2, "loading-data", ++files);
+    ReportProgress("b", 3, "loading-data", 20'000);
+    cluster_.Run(absl::Seconds(3), kNodes);
+  }
+  EXPECT_EQ(cluster_.State(job_), v1::STOPPING);
+  const v1::FirstFailure failure = cluster_.Get(job_).first_failure();
+  EXPECT_EQ(failure.reason(), reasons::kRendezvousTimedOut);
+  EXPECT_EQ(failure.rank(), 3u);
+  EXPECT_THAT(failure.message(), HasSubstr("no progress for 60.0 s"));
+  EXPECT_THAT(failure.message(), Not(HasSubstr("rank 2")));
+}
+
 // Heartbeats of a node, and the reconnection of its worker, are no signs of life of its ranks.
 TEST_F(Waits, DistinguishesSilentRankFromItsNeighbor) {
   cluster_.ReportPhaseOfAll(job_, v1::STARTED);
@@ -122,7 +157,8 @@ TEST_F(Waits, DistinguishesSilentRankFromItsNeighbor) {
     return cluster_.Get(job_).waits(0).missing(index).reason();
   };
   EXPECT_EQ(reason(2), "phase STARTED, pid 1002, last seen 20.0 s ago");
-  EXPECT_EQ(reason(3), "phase STARTED (loading-data), pid 1003, last seen 0.0 s ago");
+  EXPECT_EQ(reason(3),
+            "phase STARTED (loading-data), pid 1003, last seen 0.0 s ago, no progress for 19.0 s");
 
   cluster_.CloseStream("b");
   v1::Hello hello = cluster_.MakeHello("b", 2);

@@ -11,6 +11,8 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_replace.h"
 #include "absl/strings/strip.h"
+#include "common/checkpoint_texts.h"
+#include "common/phase_text.h"
 #include "common/proto_time.h"
 #include "common/version.h"
 #include "spec/spec.h"
@@ -53,7 +55,7 @@ std::string ProgressCell(const v1::Job& job) {
   if (!job.has_progress()) return "";
   const v1::Progress& p = job.progress();
   const bool trains = job.spec().has_train() && p.total_steps() > 0;
-  std::string cell = Escape(p.phase());
+  std::string cell = Escape(PhaseText(p));
   if (p.total_steps() > 0) {
     const double share = std::min(1.0, static_cast<double>(p.step()) / p.total_steps());
     absl::StrAppendFormat(&cell, " <meter value=\"%.4f\"></meter> step %d of %d", share, p.step(),
@@ -73,7 +75,7 @@ std::string ProgressCell(const v1::Job& job) {
 }
 
 int64_t FreeSlots(const v1::Node& node) {
-  if (node.state() == v1::LOST) return 0;
+  if (node.state() == v1::LOST || !node.conflict().empty()) return 0;
   return std::count_if(node.slots().begin(), node.slots().end(), [](const v1::Slot& slot) {
     return slot.job_id().empty() && slot.unavailable().empty();
   });
@@ -82,13 +84,25 @@ int64_t FreeSlots(const v1::Node& node) {
 // Time from the job's first start until it finished, or until now.
 std::string Duration(const v1::Job& job, absl::Time now) {
   if (!job.has_start_time()) return "";
-  return Ago((job.has_finish_time() ? FromProto(job.finish_time()) : now) -
-             FromProto(job.start_time()));
+  const absl::Duration duration =
+      (job.has_finish_time() ? FromProto(job.finish_time()) : now) - FromProto(job.start_time());
+  return duration < absl::Seconds(1) ? "0s" : Ago(duration);
 }
 
 std::string ReasonCell(const v1::Job& job) {
+  if (!job.unplaceable().empty()) {
+    return absl::StrCat(Escape(job.reason()), ": ", Escape(job.unplaceable()));
+  }
   return absl::StrCat(Escape(job.reason()), job.message().empty() ? "" : ": ",
                       Escape(job.message()));
+}
+
+// " cooling down for 25s after 2 failed launches"; `age` is that of the snapshot.
+std::string CoolDownText(const v1::Node& node, absl::Duration age) {
+  if (!node.has_cool_down()) return "";
+  return absl::StrCat(" cooling down for ",
+                      Ago(std::max(FromProto(node.cool_down()) - age, absl::ZeroDuration())),
+                      " after ", node.failed_launches(), " failed launches");
 }
 
 void AppendNodes(const Snapshot& snapshot, absl::Duration age, std::string& page) {
@@ -104,6 +118,8 @@ void AppendNodes(const Snapshot& snapshot, absl::Duration age, std::string& page
     if (++rows > kRowsShown) break;
     absl::StrAppend(&page, "<tr><td>", Escape(node.name()), "<td>",
                     Badge(v1::NodeState_Name(node.state())), node.cordoned() ? " cordoned" : "",
+                    CoolDownText(node, age),
+                    node.conflict().empty() ? "" : " in conflict: ", Escape(node.conflict()),
                     "<td>", Escape(node.address()), "<td>", FreeSlots(node), " of ",
                     node.slots_size(), "<td>", Ago(FromProto(node.heartbeat_age()) + age), "<td>",
                     Escape(node.software_version()), "</tr>");
@@ -124,10 +140,11 @@ void AppendJobs(const Snapshot& snapshot, absl::Time now, std::string& page) {
   for (const auto& job : snapshot.jobs) {
     if (++rows > kRowsShown) break;
     const std::string id = Escape(job->job_id());
-    absl::StrAppend(&page, "<tr><td><a href=\"", kJobPath, "?id=", id, "\">", id, "</a><td>",
-                    Badge(v1::JobState_Name(job->state())), "<td>", job->generation(), "<td>",
-                    Duration(*job, now), "<td>", Ago(now - FromProto(job->submit_time())), "<td>",
-                    ProgressCell(*job), "<td class=\"text\">", ReasonCell(*job), "</tr>");
+    absl::StrAppend(&page, "<tr><td class=\"text\"><a href=\"", kJobPath, "?id=", id, "\">", id,
+                    "</a><td>", Badge(v1::JobState_Name(job->state())), "<td>", job->generation(),
+                    "<td>", Duration(*job, now), "<td>", Ago(now - FromProto(job->submit_time())),
+                    "<td class=\"text\">", ProgressCell(*job), "<td class=\"text\">",
+                    ReasonCell(*job), "</tr>");
   }
   absl::StrAppend(&page, "</table>");
 }
@@ -147,6 +164,14 @@ constexpr char kHead[] =
     "th,td{border-color:#444}th{color:#aaa}.ready,.running,.succeeded{color:#6fce84}"
     ".lost,.failed,.timed_out{color:#ff8a80}.suspect,.starting,.stopping{color:#f0b35a}}"
     "</style>";
+
+// Path of the newest checkpoint, or the directory for those to come, and checkpoints that failed.
+std::string CheckpointCell(const v1::CheckpointStatus& checkpoint) {
+  std::string text = NewestCheckpointPath(checkpoint);
+  if (text.empty()) text = checkpoint.dir();
+  const std::string failures = CheckpointFailures(checkpoint);
+  return Escape(failures.empty() ? text : absl::StrCat(text, " (", failures, ")"));
+}
 
 // The facts of a job that the page shows. Its command and environment may contain secrets, and the
 // page needs no token.
@@ -168,7 +193,7 @@ std::vector<std::pair<const char*, std::string>> Facts(const v1::Job& job, absl:
       {"Finished", ago(job.has_finish_time(), job.finish_time())},
       {"Duration", Duration(job, now)},
       {"Progress", ProgressCell(job)},
-      {"Checkpoint", Escape(job.checkpoint().dir())},
+      {"Checkpoint", CheckpointCell(job.checkpoint())},
       {"Hang", Escape(job.hang().message())},
       {"First failure",
        absl::StrContains(job.message(), failure.message())
@@ -193,7 +218,8 @@ std::string StatusPage(const Snapshot& snapshot, const Time& now) {
   std::string page = absl::StrCat(kHead, "<h1>Muster</h1>");
   AppendNodes(snapshot, std::max(now.steady - snapshot.taken.steady, absl::ZeroDuration()), page);
   AppendJobs(snapshot, now.wall, page);
-  absl::StrAppend(&page, "<p>Muster ", kSoftwareVersion,
+  absl::StrAppend(&page, "<p>Muster ", kSoftwareVersion, " · cluster ",
+                  Escape(snapshot.store.cluster_id), " · commit ", snapshot.store.commit_index,
                   " · <a href=\"/metrics\">metrics</a> · <a href=\"/readyz?verbose\">health</a>"
                   " · <a href=\"/sd\">discovery</a></p></html>\n");
   return page;

@@ -67,11 +67,23 @@ TEST(StatusPageTest, ShowsNodesAndJobs) {
   EXPECT_THAT(page, HasSubstr("http-equiv=\"refresh\""));
 }
 
-TEST(StatusPageTest, LongTextWrapsAndProgressDoesNot) {
+// Names, progress and reasons share the width that the other columns, which never wrap, leave.
+TEST(StatusPageTest, LongTextWraps) {
   const std::string page = StatusPage(MakeSnapshot(), kNow);
   EXPECT_THAT(page, HasSubstr("td.text{white-space:pre-wrap;overflow-wrap:anywhere"));
+  EXPECT_THAT(page, HasSubstr("<td class=\"text\"><a href="));
+  EXPECT_THAT(page, HasSubstr("<td class=\"text\"> <meter"));
   EXPECT_THAT(page, HasSubstr("<td class=\"text\">: &lt;script"));
   EXPECT_THAT(page, HasSubstr("white-space:nowrap}"));
+}
+
+TEST(StatusPageTest, ShortJobHasADuration) {
+  Snapshot snapshot = MakeSnapshot();
+  v1::Job job = *snapshot.jobs[0];
+  *job.mutable_start_time() = ToProto(kNow.wall - absl::Seconds(10));
+  *job.mutable_finish_time() = ToProto(kNow.wall - absl::Milliseconds(9900));
+  snapshot.jobs[0] = std::make_shared<v1::Job>(job);
+  EXPECT_THAT(StatusPage(snapshot, kNow), HasSubstr("<td>0s<td>30s<td"));
 }
 
 TEST(StatusPageTest, CommandsShowOnlyWhatTheyReport) {
@@ -84,6 +96,18 @@ TEST(StatusPageTest, LostNodesHaveNoFreeSlots) {
   EXPECT_THAT(StatusPage(snapshot, kNow), HasSubstr("<td>0 of 2<td>"));
 }
 
+TEST(StatusPageTest, ShowsNodesThatCoolDownAndJobsThatDoNotFit) {
+  Snapshot snapshot = MakeSnapshot();
+  snapshot.nodes[0].set_failed_launches(2);
+  *snapshot.nodes[0].mutable_cool_down() = ToProto(absl::Seconds(30));
+  v1::Job job = *snapshot.jobs[0];
+  job.set_unplaceable("needs 5 nodes");
+  snapshot.jobs[0] = std::make_shared<v1::Job>(job);
+  const std::string page = StatusPage(snapshot, {kNow.steady + absl::Seconds(5), kNow.wall});
+  EXPECT_THAT(page, HasSubstr("cooling down for 25s after 2 failed launches"));
+  EXPECT_THAT(page, HasSubstr("needs 5 nodes"));
+}
+
 TEST(JobPageTest, ShowsTheJobThatARowLinksTo) {
   Snapshot snapshot = MakeSnapshot();
   EXPECT_THAT(StatusPage(snapshot, kNow), HasSubstr("<a href=\"/job?id=job-abcde\">job-abcde</a>"));
@@ -92,12 +116,19 @@ TEST(JobPageTest, ShowsTheJobThatARowLinksTo) {
   job.mutable_spec()->add_command("--token=secret");
   *job.mutable_start_time() = ToProto(kNow.wall - absl::Seconds(20));
   *job.mutable_finish_time() = ToProto(kNow.wall - absl::Seconds(10));
+  job.mutable_checkpoint()->set_dir("/c");
+  job.mutable_checkpoint()->set_name("step-00000060.g2");
+  job.mutable_checkpoint()->set_failures(1);
+  job.mutable_checkpoint()->set_failed_step(80);
+  job.mutable_checkpoint()->set_failure("disk <full>");
   snapshot.jobs[0] = std::make_shared<v1::Job>(job);
   const std::optional<std::string> page = JobPage(snapshot, "id=job-abcde", kNow);
   ASSERT_TRUE(page.has_value());
   EXPECT_THAT(*page, HasSubstr("<h1>job-abcde</h1>"));
   EXPECT_THAT(*page, HasSubstr("<th>Owner<td class=\"text\">&lt;ada&gt;"));
   EXPECT_THAT(*page, HasSubstr("<th>Duration<td class=\"text\">10s"));
+  EXPECT_THAT(*page, HasSubstr("<th>Checkpoint<td class=\"text\">/c/step-00000060.g2 (1 failed in "
+                               "this generation, the latest at step 80: disk &lt;full&gt;)"));
   EXPECT_THAT(*page, HasSubstr("muster describe job-abcde"));
   EXPECT_THAT(*page, Not(HasSubstr("<script>")));
   EXPECT_THAT(*page, Not(HasSubstr("secret")));

@@ -104,6 +104,17 @@ class Pipeline final : public StrategyBase {
     return share;
   }
 
+  // The first replica of each stage writes the stage's tensors.
+  CheckpointPart checkpoint_part() const override {
+    CheckpointPart part{.count = pipeline_group().size()};
+    if (replicas_.rank() == 0) part.index = pipeline_group().rank();
+    return part;
+  }
+
+  absl::StatusOr<ModelTensors> GatherPart(uint64_t steps, ModelTensors buffers) override {
+    return ExportState(steps, std::move(buffers), [](std::vector<Tensor> own) { return own; });
+  }
+
   absl::Status Step(const data::Batch& batch, uint64_t step, StepTimes& times) override {
     const absl::Duration computed_before = kernel_time();
     const StageTimes stage_before = stage_->times();
@@ -154,7 +165,7 @@ class Pipeline final : public StrategyBase {
   // Every rank reads its tensors from the root's files.
   absl::Status ReadInitialModel(const std::string& path,
                                 const std::vector<std::string>& excluded) override {
-    const absl::StatusOr<SafetensorsFile> file = OpenOnAllRanks(world(), /*root=*/0, path);
+    const absl::StatusOr<TensorSet> file = OpenOnAllRanks(world(), /*root=*/0, path);
     // The root reports the cause.
     if (absl::IsAborted(file.status())) return file.status();
     RETURN_IF_ERROR(WithExitCode(file.status(), kExitNoInput));
@@ -162,10 +173,9 @@ class Pipeline final : public StrategyBase {
   }
 
   absl::Status ReadCheckpoint(const CheckpointFiles& files, uint32_t root) override {
-    ASSIGN_OR_RETURN(const SafetensorsFile model, OpenOnAllRanks(world(), root, files.model));
+    ASSIGN_OR_RETURN(const TensorSet model, OpenOnAllRanks(world(), root, files.model));
     RETURN_IF_ERROR(state_.ImportModel(model));
-    ASSIGN_OR_RETURN(const SafetensorsFile optimizer,
-                     OpenOnAllRanks(world(), root, files.optimizer));
+    ASSIGN_OR_RETURN(const TensorSet optimizer, OpenOnAllRanks(world(), root, files.optimizer));
     RETURN_IF_ERROR(state_.ImportOptimizer(optimizer));
     uint8_t has_average = files.average.empty() ? 0 : 1;
     RETURN_IF_ERROR(
@@ -174,7 +184,7 @@ class Pipeline final : public StrategyBase {
       state_.StartAverage();
       return absl::OkStatus();
     }
-    ASSIGN_OR_RETURN(const SafetensorsFile average, OpenOnAllRanks(world(), root, files.average));
+    ASSIGN_OR_RETURN(const TensorSet average, OpenOnAllRanks(world(), root, files.average));
     return state_.ImportAverage(average);
   }
 

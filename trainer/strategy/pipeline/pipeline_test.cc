@@ -70,7 +70,7 @@ TEST_F(PipelineTest, TrainsLikeOneRank) {
 TEST_F(PipelineTest, CheckpointsAreIndependentOfStages) {
   const v1::TrainSummary whole = TrainRanks(Spec(8), {.options = Checkpoints(1)})[0];
   TestWorld world{.ranks_on_node = {2}, .options = Checkpoints(2)};
-  world.options.resume = ResumePoint{0, 4};
+  world.options.resume = ResumePoint{.rank = 0, .step = 4, .name = "step-00000004.g1"};
   const v1::TrainSummary staged = TrainRanks(Staged(Spec(8)), world)[0];
   EXPECT_EQ(staged.resumed_from_step(), 4u);
   ASSERT_EQ(staged.losses_size(), 4);
@@ -79,7 +79,7 @@ TEST_F(PipelineTest, CheckpointsAreIndependentOfStages) {
   }
   // Resumes one rank from the pipeline's checkpoint.
   world = {.options = Checkpoints(3)};
-  world.options.resume = ResumePoint{0, 8};
+  world.options.resume = ResumePoint{.rank = 0, .step = 8, .name = "step-00000008.g2"};
   const v1::TrainSummary again = TrainRanks(Spec(8), world)[0];
   EXPECT_EQ(again.weights_digest(), staged.weights_digest());
   EXPECT_NEAR(again.test_loss(), staged.test_loss(), 1e-6);

@@ -5,6 +5,7 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+#include "absl/types/span.h"
 #include "common/status.h"
 #include "nlohmann/json.hpp"
 
@@ -84,23 +85,32 @@ absl::StatusOr<std::vector<Tensor>> GatherStageTensors(Communicator& stages,
   return own;
 }
 
-absl::StatusOr<SafetensorsFile> OpenOnAllRanks(Communicator& world, uint32_t root,
-                                               const std::string& path) {
+absl::StatusOr<TensorSet> OpenOnAllRanks(Communicator& world, uint32_t root,
+                                         const std::string& path) {
   const bool is_root = world.rank() == root;
-  absl::StatusOr<SafetensorsFile> file =
-      is_root ? SafetensorsFile::Open(path) : absl::UnknownError("not the root");
-  int64_t size = -1;
-  if (file.ok()) size = static_cast<int64_t>(file->bytes().size());
-  RETURN_IF_ERROR(world.Broadcast(&size, 1, DataType::kInt64, root)->Wait());
-  if (size < 0) {
-    if (is_root) return file;
+  absl::StatusOr<TensorSet> opened =
+      is_root ? TensorSet::Open(path) : absl::UnknownError("not the root");
+  int64_t files = opened.ok() ? static_cast<int64_t>(opened->files().size()) : -1;
+  RETURN_IF_ERROR(world.Broadcast(&files, 1, DataType::kInt64, root)->Wait());
+  if (files < 0) {
+    if (is_root) return opened;
     return absl::AbortedError(absl::StrCat("rank ", root, " cannot read ", path));
   }
-  std::vector<uint8_t> bytes(static_cast<size_t>(size));
-  if (is_root) std::memcpy(bytes.data(), file->bytes().data(), bytes.size());
-  RETURN_IF_ERROR(world.Broadcast(bytes.data(), bytes.size(), DataType::kUint8, root)->Wait());
-  if (is_root) return file;
-  return SafetensorsFile::Parse(path, std::move(bytes));
+  std::vector<SafetensorsFile> copies;
+  for (int64_t i = 0; i < files; ++i) {
+    absl::Span<const uint8_t> contents;
+    if (is_root) contents = opened->files()[static_cast<size_t>(i)].bytes();
+    auto size = static_cast<int64_t>(contents.size());
+    RETURN_IF_ERROR(world.Broadcast(&size, 1, DataType::kInt64, root)->Wait());
+    std::vector<uint8_t> bytes(static_cast<size_t>(size));
+    if (is_root) std::memcpy(bytes.data(), contents.data(), bytes.size());
+    RETURN_IF_ERROR(world.Broadcast(bytes.data(), bytes.size(), DataType::kUint8, root)->Wait());
+    if (is_root) continue;
+    ASSIGN_OR_RETURN(SafetensorsFile copy, SafetensorsFile::Parse(path, std::move(bytes)));
+    copies.push_back(std::move(copy));
+  }
+  if (is_root) return opened;
+  return TensorSet::Create(path, std::move(copies));
 }
 
 }  // namespace muster::train

@@ -9,6 +9,7 @@
 #include "absl/status/statusor.h"
 #include "collectives/communicator.h"
 #include "trainer/checkpoint/safetensors.h"
+#include "trainer/checkpoint/tensor_set.h"
 
 namespace muster::train {
 
@@ -17,11 +18,11 @@ namespace muster::train {
 absl::StatusOr<std::vector<Tensor>> GatherStageTensors(collectives::Communicator& stages,
                                                        std::vector<Tensor> own);
 
-// Collective. Opens the file at `path` on rank `root`; all other ranks ignore the path's contents
-// and receive a copy of the whole file in memory. Returns SafetensorsFile::Open's errors on the
-// root, and ABORTED on the other ranks if the root has an error.
-absl::StatusOr<SafetensorsFile> OpenOnAllRanks(collectives::Communicator& world, uint32_t root,
-                                               const std::string& path);
+// Collective. Opens the file, or set of files, at `path` on rank `root`; all other ranks ignore the
+// path's contents and receive a copy of the whole files in memory. Returns TensorSet::Open's errors
+// on the root, and ABORTED on the other ranks if the root has an error.
+absl::StatusOr<TensorSet> OpenOnAllRanks(collectives::Communicator& world, uint32_t root,
+                                         const std::string& path);
 
 }  // namespace muster::train
 

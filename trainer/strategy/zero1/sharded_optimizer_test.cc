@@ -152,8 +152,9 @@ class ShardedOptimizerTest : public ::testing::Test {
   }
 
   static std::string OptimizerBytes(const data::TemporaryDirectory& directory, uint64_t step) {
-    std::ifstream in(absl::StrFormat("%s/step-%08d/optimizer.safetensors", directory.path(), step),
-                     std::ios::binary);
+    std::ifstream in(
+        absl::StrFormat("%s/step-%08d.g1/optimizer.safetensors", directory.path(), step),
+        std::ios::binary);
     return {std::istreambuf_iterator<char>(in), {}};
   }
 
@@ -246,7 +247,8 @@ TEST_F(ShardedOptimizerTest, CheckpointsContainCompleteStates) {
                               const data::TemporaryDirectory& from) {
         TrainerOptions options = WithCheckpoints(from, ++generation);
         // The root need not be rank 0.
-        options.resume = ResumePoint{world.size() - 1, 5};
+        options.resume =
+            ResumePoint{.rank = world.size() - 1, .step = 5, .name = "step-00000005.g1"};
         const v1::TrainSummary summary = Train(how, world, options);
         EXPECT_EQ(summary.resumed_from_step(), 5);
         EXPECT_EQ(summary.losses_size(), 3);

@@ -28,6 +28,7 @@ class ShardedUpdate : public ParameterUpdate {
   absl::Status KeepOwnOptimizerStates() override;
   // Only rank 0 gets complete arrays, in addition to its shard; they determine its peak memory.
   absl::StatusOr<WholeOptimizerStates> GatherOptimizerStates() override;
+  const Shares* optimizer_shares() const override { return &shards_->shares(); }
   // The all-gather and, with clipping, the squared norm.
   uint64_t operations() const override { return clips() ? 2 : 1; }
 
@@ -56,6 +57,7 @@ class FusedShardedUpdate final : public FusedUpdate {
   using FusedUpdate::FusedUpdate;
   absl::Status KeepOwnOptimizerStates() override;
   absl::StatusOr<WholeOptimizerStates> GatherOptimizerStates() override;
+  const Shares* optimizer_shares() const override { return &shares(); }
 };
 
 // Collective. Creates the variant selected by parts.path; parts.replicas must have several ranks.

@@ -65,8 +65,9 @@ absl::StatusOr<CopySource> ResolveCopySource(const v1::ReadFilesRequest& request
     }
     const std::string text =
         absl::StrCat("node ", node_name, ": ", path, ": ", std::strerror(error));
+    // Not PERMISSION_DENIED: another token would not help.
     return error == ENOENT || error == ENOTDIR ? absl::NotFoundError(text)
-                                               : absl::PermissionDeniedError(text);
+                                               : absl::FailedPreconditionError(text);
   }
   for (const std::string& root : roots) {
     const std::optional<std::string> real_root = RealPath(root);
@@ -75,8 +76,8 @@ absl::StatusOr<CopySource> ResolveCopySource(const v1::ReadFilesRequest& request
     if (*real == "/") return CopySource{"/", "."};
     return CopySource{slash == 0 ? "/" : real->substr(0, slash), real->substr(slash + 1)};
   }
-  return absl::PermissionDeniedError(
-      absl::StrCat("node ", node_name, ": ", *real, " is outside of ", absl::StrJoin(roots, ", ")));
+  return absl::FailedPreconditionError(absl::StrCat(
+      "node ", node_name, ": ", *real, " is outside of ", absl::StrJoin(roots, " and ")));
 }
 
 }  // namespace muster::agent

@@ -67,7 +67,7 @@ TEST_F(CopySourceTest, ResolvesPathsInWorkingDirectory) {
 TEST_F(CopySourceTest, ResolvesPathsInCheckpointDirectories) {
   EXPECT_TRUE(Resolve(directory_->Checkpoint("job")).ok());
   fs::create_directories(root_ + "/shared/node-a");
-  EXPECT_TRUE(absl::IsPermissionDenied(Resolve(root_ + "/shared/node-a").status()));
+  EXPECT_TRUE(absl::IsFailedPrecondition(Resolve(root_ + "/shared/node-a").status()));
   EXPECT_TRUE(Resolve(root_ + "/shared/node-a", "", root_ + "/shared/{node}").ok());
 }
 
@@ -81,21 +81,21 @@ TEST_F(CopySourceTest, RefusesPathsOutside) {
   for (const std::string& path :
        {root_ + "/secret", std::string("../../../../../secret"), std::string("/etc/passwd")}) {
     const absl::Status status = Resolve(path).status();
-    EXPECT_TRUE(absl::IsPermissionDenied(status)) << status;
+    EXPECT_TRUE(absl::IsFailedPrecondition(status)) << status;
     EXPECT_THAT(std::string(status.message()), HasSubstr("node node-a: "));
     EXPECT_THAT(std::string(status.message()), HasSubstr("is outside of " + work_));
   }
   // A name that only begins like the directory is outside of it.
   fs::create_directories(work_ + "0");
-  EXPECT_TRUE(absl::IsPermissionDenied(Resolve(work_ + "0").status()));
+  EXPECT_TRUE(absl::IsFailedPrecondition(Resolve(work_ + "0").status()));
 }
 
 TEST_F(CopySourceTest, SymlinksMustNotLeadOutside) {
   fs::create_symlink(root_ + "/secret", work_ + "/link");
   fs::create_symlink(root_, work_ + "/up");
   fs::create_symlink("out/model.pt", work_ + "/latest");
-  EXPECT_TRUE(absl::IsPermissionDenied(Resolve("link").status()));
-  EXPECT_TRUE(absl::IsPermissionDenied(Resolve("up/secret").status()));
+  EXPECT_TRUE(absl::IsFailedPrecondition(Resolve("link").status()));
+  EXPECT_TRUE(absl::IsFailedPrecondition(Resolve("up/secret").status()));
   EXPECT_EQ(Resolve("latest")->name, "model.pt");
 }
 

@@ -10,6 +10,7 @@
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
+#include "common/grpc_status.h"
 #include "common/limits.h"
 #include "common/status.h"
 #include "worker/agent/child_process.h"
@@ -43,9 +44,9 @@ void CopyTransfer::Start() {
   if (!opened.ok()) {
     finished_ = true;
     host_.fail(opened);
-    return host_.done();
+    return host_.done(absl::OkStatus());
   }
-  host_.stub.async()->SendFiles(&context_, &response_, this);
+  host_.stub->async()->SendFiles(&context_, &response_, this);
   // Required because operations start outside of reactions.
   AddHold();
   StartCall();
@@ -99,7 +100,7 @@ void CopyTransfer::OnWriteDone(bool ok) {
   });
 }
 
-void CopyTransfer::OnDone(const grpc::Status& /*status*/) { host_.done(); }
+void CopyTransfer::OnDone(const grpc::Status& status) { host_.done(FromGrpcStatus(status)); }
 
 void CopyTransfer::OnExit(int exit_code) {
   tar_ = -1;

@@ -1,5 +1,7 @@
 #include "worker/agent/exec/exec_transfer.h"
 
+#include "common/grpc_status.h"
+
 namespace muster::agent {
 
 ExecTransfer::ExecTransfer(TransferHost host, const v1::OpenExec& open, std::string shim_binary,
@@ -18,10 +20,10 @@ void ExecTransfer::Start() {
   if (!process.ok()) {
     finished_ = true;
     host_.fail(process.status());
-    return host_.done();
+    return host_.done(absl::OkStatus());
   }
   process_ = *std::move(process);
-  host_.stub.async()->ServeExec(&context_, this);
+  host_.stub->async()->ServeExec(&context_, this);
   // Required because operations start outside of reactions.
   AddHold();
   StartCall();
@@ -52,7 +54,7 @@ void ExecTransfer::OnWriteDone(bool ok) {
   });
 }
 
-void ExecTransfer::OnDone(const grpc::Status& /*status*/) { host_.done(); }
+void ExecTransfer::OnDone(const grpc::Status& status) { host_.done(FromGrpcStatus(status)); }
 
 void ExecTransfer::OnExit(int exit_code) {
   exit_code_ = exit_code;

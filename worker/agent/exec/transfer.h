@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <memory>
 
 #include "absl/status/status.h"
 #include "proto/muster/v1/worker.grpc.pb.h"
@@ -14,11 +15,12 @@ namespace muster::agent {
 // The part of the server that its transfers use.
 struct TransferHost {
   EventLoop& loop;
-  v1::WorkerService::Stub& stub;
+  std::shared_ptr<v1::WorkerService::Stub> stub;
   // Reports to the coordinator that the transfer has failed; the coordinator then ends the stream.
   std::function<void(const absl::Status& status)> fail;
-  // Destroys the transfer, later and on the loop. Thread-safe.
-  std::function<void()> done;
+  // Destroys the transfer, later and on the loop; with an error, because its stream has failed.
+  // Thread-safe.
+  std::function<void(const absl::Status& status)> done;
 };
 
 // Used on the host's loop; gRPC's threads only post to it.

@@ -21,7 +21,10 @@ namespace muster::agent {
 class TransferServer::Impl {
  public:
   Impl(Options options, const DataDirectory& directory)
-      : options_(std::move(options)), directory_(directory), loop_("transfers") {}
+      : options_(std::move(options)),
+        directory_(directory),
+        stub_(options_.coordinator, options_.security),
+        loop_("transfers") {}
 
   ~Impl() {
     loop_.RunAndWait([this] {
@@ -61,6 +64,7 @@ class TransferServer::Impl {
 
   void CloseAll() {
     for (auto& [id, transfer] : transfers_) transfer->Cancel();
+    stub_.Reset();
   }
 
   void OnRankExited(const std::string& job_id, uint64_t generation, uint32_t rank) {
@@ -78,13 +82,12 @@ class TransferServer::Impl {
           "node ", options_.node_name, " has ", limits::kTransfers, " open transfers, the limit"));
     }
     if (!status.ok()) return options_.refuse(id, status);
-    if (stub_ == nullptr) {
-      stub_ = v1::WorkerService::NewStub(
-          OpenCoordinatorChannel(options_.coordinator, options_.security));
-    }
-    TransferHost host{loop_, *stub_,
+    const std::shared_ptr<v1::WorkerService::Stub> stub = stub_.Get();
+    TransferHost host{loop_, stub,
                       [this, id](const absl::Status& failure) { options_.refuse(id, failure); },
-                      [this, id] { loop_.Post([this, id] { OnDone(id); }); }};
+                      [this, id, stub](const absl::Status& ended) {
+                        loop_.Post([this, id, stub, ended] { OnDone(id, stub, ended); });
+                      }};
     {
       absl::MutexLock lock(&mutex_);
       ++open_;
@@ -92,7 +95,15 @@ class TransferServer::Impl {
     (transfers_[id] = make(std::move(host)))->Start();
   }
 
-  void OnDone(uint64_t id) {
+  void OnDone(uint64_t id, const std::shared_ptr<v1::WorkerService::Stub>& stub,
+              const absl::Status& status) {
+    // The coordinator may not have received the stream at all, and cancels those without a client.
+    if (!status.ok() && !absl::IsCancelled(status)) {
+      stub_.Drop(stub);
+      options_.refuse(
+          id, absl::UnavailableError(absl::StrCat("node ", options_.node_name,
+                                                  " cannot open a stream: ", status.message())));
+    }
     transfers_.erase(id);
     absl::MutexLock lock(&mutex_);
     --open_;
@@ -102,7 +113,7 @@ class TransferServer::Impl {
 
   const Options options_;
   const DataDirectory& directory_;
-  std::unique_ptr<v1::WorkerService::Stub> stub_;
+  CoordinatorStub stub_;
   std::map<uint64_t, std::unique_ptr<Transfer>> transfers_;
   bool stopping_ = false;
   absl::Mutex mutex_;

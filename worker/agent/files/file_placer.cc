@@ -42,7 +42,10 @@ absl::Status WriteAll(int fd, absl::string_view data) {
 class FilePlacer::Impl {
  public:
   Impl(std::string coordinator, security::ClientSecurity security)
-      : coordinator_(std::move(coordinator)), security_(std::move(security)), loop_("files") {}
+      : coordinator_(std::move(coordinator)),
+        security_(std::move(security)),
+        stub_(coordinator_, security_),
+        loop_("files") {}
 
   ~Impl() {
     absl::MutexLock lock(&mutex_);
@@ -84,15 +87,13 @@ class FilePlacer::Impl {
     const int fd = open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
     if (fd < 0) return ErrnoStatus(errno, absl::StrCat("create ", path));
     const auto closer = absl::MakeCleanup([fd] { close(fd); });
-    if (stub_ == nullptr) {
-      stub_ = v1::WorkerService::NewStub(OpenCoordinatorChannel(coordinator_, security_));
-    }
+    const std::shared_ptr<v1::WorkerService::Stub> stub = stub_.Get();
     grpc::ClientContext context;
     if (!Register(&context)) return absl::CancelledError("the worker is shutting down");
     const auto unregister = absl::MakeCleanup([this] { Register(nullptr); });
     v1::FetchFileRequest request;
     request.set_sha256(file.sha256());
-    const auto reader = stub_->FetchFile(&context, request);
+    const auto reader = stub->FetchFile(&context, request);
     const absl::Status received = Receive(*reader, file.size_bytes(), fd);
     if (!received.ok()) {
       context.TryCancel();
@@ -101,6 +102,7 @@ class FilePlacer::Impl {
     }
     const grpc::Status status = reader->Finish();
     if (status.ok()) return absl::OkStatus();
+    stub_.Drop(stub);
     return security::Explain(FromGrpcStatus(status), security_, coordinator_);
   }
 
@@ -128,7 +130,7 @@ class FilePlacer::Impl {
   const security::ClientSecurity security_;
   // Used on the loop only, once it has been created.
   std::unique_ptr<FileCache> cache_;
-  std::unique_ptr<v1::WorkerService::Stub> stub_;
+  CoordinatorStub stub_;
   absl::Mutex mutex_;
   grpc::ClientContext* fetching_ ABSL_GUARDED_BY(mutex_) = nullptr;
   bool stopping_ ABSL_GUARDED_BY(mutex_) = false;

@@ -11,6 +11,7 @@
 #include "absl/strings/strip.h"
 #include "absl/time/time.h"
 #include "common/proto_time.h"
+#include "common/stop_signal.h"
 
 namespace muster::agent {
 namespace {
@@ -104,6 +105,7 @@ void AddMuster(const NodeEnvironment& node, const v1::Launch& launch, const std:
   variables["MUSTER_CACHE_DIR"] = node.cache_dir;
   variables["MUSTER_WORKER_SOCKET"] = node.worker_socket;
   variables["MUSTER_RANK_TOKEN"] = token;
+  variables["MUSTER_STOP_SIGNAL"] = FindStopSignal(launch.spec().stop_signal()).name;
   variables["MUSTER_GRACE_SECONDS"] =
       absl::StrCat(absl::ToDoubleSeconds(FromProto(launch.spec().grace_period())));
 }

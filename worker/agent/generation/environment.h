@@ -65,8 +65,12 @@ inline constexpr CommandVariable kCommandVariables[] = {
      "`1` if MUSTER_CHECKPOINT_DIR is the same directory on all nodes, `0` if each node has its "
      "own."},
     {"MUSTER_PROGRESS", false,
-     "File to which the rank may append its progress, as lines of `step=12 loss=0.5`."},
-    {"MUSTER_GRACE_SECONDS", false, "Time between SIGTERM and SIGKILL when the rank is stopped."},
+     "File to which the rank may append its progress, as lines of `step=12 loss=0.5` or "
+     "`{\"step\": 12, \"loss\": 0.5}`."},
+    {"MUSTER_STOP_SIGNAL", false,
+     "Signal that asks the rank to end: `stop_signal` of the spec, such as SIGTERM."},
+    {"MUSTER_GRACE_SECONDS", false,
+     "Time between MUSTER_STOP_SIGNAL and SIGKILL when the rank is stopped."},
     {"MUSTER_CACHE_DIR", false, "Directory of the worker for caches shared by all jobs."},
     {"MUSTER_WORKER_SOCKET", false, "gRPC target of the worker, for Muster's own programs."},
     {"MUSTER_RANK_TOKEN", false,

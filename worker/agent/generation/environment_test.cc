@@ -106,6 +106,7 @@ TEST_F(EnvironmentTest, SetsTorchrunVariablesForCommands) {
   spec.mutable_restart()->set_max(4);
   spec.mutable_grace_period()->set_seconds(2);
   spec.mutable_grace_period()->set_nanos(500'000'000);
+  spec.set_stop_signal("SIGUSR1");
   launch_.set_restarts(3);
   EXPECT_THAT(
       Variables(),
@@ -114,7 +115,10 @@ TEST_F(EnvironmentTest, SetsTorchrunVariablesForCommands) {
                     "TORCHELASTIC_MAX_RESTARTS=4", "TORCHELASTIC_ERROR_FILE=/rank/error.json",
                     "TORCHELASTIC_USE_AGENT_STORE=False", "MUSTER_CHECKPOINT_DIR=/checkpoint",
                     "MUSTER_CHECKPOINT_SHARED=0", "MUSTER_PROGRESS=/rank/progress",
-                    "MUSTER_GRACE_SECONDS=2.5"}));
+                    "MUSTER_STOP_SIGNAL=SIGUSR1", "MUSTER_GRACE_SECONDS=2.5"}));
+  // A spec of an earlier version has none.
+  spec.clear_stop_signal();
+  EXPECT_THAT(Variables(), Contains("MUSTER_STOP_SIGNAL=SIGTERM"));
 }
 
 TEST_F(EnvironmentTest, SetsSharedCheckpointDirectory) {

@@ -6,7 +6,6 @@
 #include <string>
 
 #include "absl/status/status.h"
-#include "absl/strings/string_view.h"
 #include "proto/muster/v1/job.pb.h"
 #include "worker/shim/protocol.h"
 
@@ -25,9 +24,6 @@ void AddDeviceEvidence(const std::string& evidence, v1::ExitInfo& exit);
 // Exit information of a rank whose process could not be started. FAILED_PRECONDITION is not
 // retried.
 v1::ExitInfo LaunchFailure(const absl::Status& status);
-
-// Replaces each byte that is not part of valid UTF-8 by '?', as protobuf strings require.
-std::string ToUtf8(absl::string_view bytes);
 
 }  // namespace muster::agent
 

@@ -5,6 +5,8 @@
 #include <cerrno>
 #include <string>
 
+#include "common/limits.h"
+#include "common/utf8.h"
 #include "gtest/gtest.h"
 
 namespace muster::agent {
@@ -110,16 +112,17 @@ TEST(ExitInfoTest, DoesNotRetryUnreachableMaster) {
   EXPECT_FALSE(LaunchFailure(absl::InternalError("x")).failure().not_retryable());
 }
 
-TEST(Utf8Test, ReplacesInvalidBytes) {
-  EXPECT_EQ(ToUtf8("plain"), "plain");
-  EXPECT_EQ(ToUtf8("zwölf 漢 🙂"), "zwölf 漢 🙂");
-  EXPECT_EQ(ToUtf8("a\xff"
-                   "b"),
-            "a?b");
-  EXPECT_EQ(ToUtf8("cut \xe6\xbc"), "cut ??");
-  EXPECT_EQ(ToUtf8("\xc0\xaf"), "??");            // overlong
-  EXPECT_EQ(ToUtf8("\xed\xa0\x80"), "???");       // a surrogate
-  EXPECT_EQ(ToUtf8("\xf4\x90\x80\x80"), "????");  // beyond the last code point
+TEST(ExitInfoTest, TruncatesAtCharacterBoundaries) {
+  // A PATH of several KiB is part of the message of a failed exec.
+  shim::ExitRecord record;
+  record.exec_errno = ENOENT;
+  record.exec_error = "x";
+  while (record.exec_error.size() <= limits::kReportedTextBytes) record.exec_error += "漢";
+  const v1::ExitInfo exit = ToExitInfo(record);
+  EXPECT_EQ(exit.failure().message().size(), limits::kReportedTextBytes - 1);
+  EXPECT_EQ(exit.failure().message(), ToUtf8(exit.failure().message()));
+  EXPECT_LE(LaunchFailure(absl::InternalError(record.exec_error)).failure().message().size(),
+            limits::kReportedTextBytes);
 }
 
 }  // namespace

@@ -1,7 +1,5 @@
 #include "worker/agent/generation/generation.h"
 
-#include <signal.h>
-
 #include <algorithm>
 #include <cerrno>
 #include <utility>
@@ -17,7 +15,6 @@
 #include "glog/logging.h"
 #include "worker/agent/generation/exit_info.h"
 #include "worker/agent/generation/rank_launch.h"
-#include "worker/agent/generation/rank_report.h"
 #include "worker/agent/generation/rank_token.h"
 #include "worker/shim/fields.h"
 
@@ -43,10 +40,10 @@ std::set<uint32_t> RanksOf(const v1::Launch& launch) {
 }  // namespace
 
 Generation::Generation(const GenerationContext& context, v1::Launch launch,
-                       std::function<void()> on_over)
+                       std::function<void()> on_settled)
     : context_(context),
       launch_(std::move(launch)),
-      on_over_(std::move(on_over)),
+      on_settled_(std::move(on_settled)),
       self_(std::make_shared<Generation*>(this)) {
   for (const v1::RankPlacement& placement : launch_.ranks()) {
     RankState& rank = ranks_[placement.rank()];
@@ -209,6 +206,7 @@ absl::Status Generation::StartRank(RankState& rank, const MasterEndpoint& master
   rank.token = RandomHexId(128);
   const shim::Instructions instructions =
       MakeInstructions(context_, launch_, rank.placement, rank.token, master.address);
+  AddWarning(UnenforcedLimits(context_, launch_.spec().resources()), rank.report);
   if (launch_.spec().workdir().empty()) RETURN_IF_ERROR(MakeDirectories(instructions.workdir));
   if (!launch_.spec().has_train()) {
     rank.progress = std::make_unique<ProgressFile>(
@@ -235,6 +233,8 @@ void Generation::Adopt() {
     v1::RankReport report;
     const bool readable = ReadMessage(RankDirectory(number) + kReportFile, report).ok();
     if (readable && report.rank() == number) rank.report = report;
+    // An earlier version may have stored more than it may send.
+    Clamp(rank.report);
     if (rank.report.phase() == v1::EXITED) continue;  // it never had a shim
     const auto text =
         shim::ReadFile(absl::StrCat(RankDirectory(number), "/", shim::kInstructionsFile));
@@ -258,19 +258,6 @@ void Generation::Adopt() {
   FinishIfOver();
 }
 
-ShimProcess::Events Generation::EventsOf(uint32_t rank) {
-  ShimProcess::Events events;
-  events.on_started = [this, rank](pid_t pid) { OnStarted(ranks_[rank], pid); };
-  events.on_ended = [this, rank](std::optional<shim::ExitRecord> record) {
-    OnEnded(ranks_[rank], record);
-  };
-  events.on_silence = [this, rank](absl::Duration silence) { OnSilence(ranks_[rank], silence); };
-  events.on_inspected = [this, rank](const std::optional<shim::Inspection>& inspection) {
-    OnInspected(ranks_[rank], inspection);
-  };
-  return events;
-}
-
 void Generation::OnStarted(RankState& rank, int64_t pid) {
   rank.report.set_pid(pid);
   rank.report.set_phase(std::max(rank.report.phase(), v1::STARTED));
@@ -291,6 +278,7 @@ void Generation::OnEnded(RankState& rank, const std::optional<shim::ExitRecord>&
   if (rank.progress != nullptr) {
     const std::optional<v1::Progress> last = rank.progress->Read(absl::Now());
     if (last.has_value()) *rank.report.mutable_progress() = *last;
+    AddWarning(rank.progress->TakeWarning(), rank.report);
   }
   // Release the slots first: the coordinator may place another rank there as soon as it receives
   // the exit.
@@ -312,6 +300,8 @@ void Generation::SetExited(RankState& rank, v1::ExitInfo exit) {
   }
   *rank.report.mutable_exit() = std::move(exit);
   rank.report.set_phase(v1::EXITED);
+  Clamp(rank.report);
+  rank.report.clear_unkillable();
   if (started_) {
     // Best effort: on failure, the next worker reads the shim's record.
     const absl::Status persisted = Persist(rank, false);
@@ -331,39 +321,7 @@ void Generation::FinishIfOver() {
   auto watchers = std::move(watchers_);
   watchers_.clear();
   for (auto& [id, watcher] : watchers) watcher.done(absl::OkStatus());
-  on_over_();
-}
-
-void Generation::Stop(const v1::StopGeneration& stop) {
-  if (over()) return;
-  const bool aborts =
-      stop.abort() || (directive_.has_value() && directive_->kind() == v1::Directive::ABORT);
-  v1::Directive directive;
-  directive.set_kind(aborts ? v1::Directive::ABORT : v1::Directive::STOP);
-  directive.set_reason(stop.reason());
-  directive.set_message(stop.message());
-  directive_ = directive;
-  const auto watchers = watchers_;
-  for (const auto& [id, watcher] : watchers) watcher.on_directive(directive);
-  rendezvous_->EndAll(absl::AbortedError(absl::StrCat(stop.reason(), ": ", stop.message())));
-
-  const absl::Duration grace = FromProto(stop.grace_period());
-  for (auto& [number, rank] : ranks_) {
-    if (rank.shim != nullptr) {
-      // The trainer logs this itself.
-      if (!launch_.spec().has_train() && !stop.reason().empty()) {
-        rank.shim->Note(absl::StrCat("muster: stopping, ", stop.reason(), ": ", stop.message()));
-      }
-      stop.dump_stacks() ? rank.shim->Abort(grace) : rank.shim->Stop(grace);
-    } else if (rank.report.phase() != v1::EXITED && !rank.ended) {
-      v1::ExitInfo exit;
-      exit.set_signal(SIGTERM);
-      exit.set_stopped_by_worker(true);
-      *exit.mutable_time() = ToProto(absl::Now());
-      SetExited(rank, std::move(exit));
-    }
-  }
-  FinishIfOver();
+  on_settled_();
 }
 
 void Generation::OnWorld(const v1::World& world) {
@@ -383,25 +341,6 @@ void Generation::OnWaitNotice(const v1::WaitNotice& notice) {
   }
 }
 
-void Generation::ReadProgress() {
-  for (auto& [number, rank] : ranks_) {
-    if (rank.progress == nullptr || rank.shim == nullptr) continue;
-    const std::optional<v1::Progress> progress = rank.progress->Read(absl::Now());
-    if (progress.has_value()) TakeProgress(rank, *progress);
-  }
-}
-
-void Generation::TakeProgress(RankState& rank, const v1::Progress& progress) {
-  // Report changes of phase at once; other changes can wait for the next heartbeat.
-  const v1::Progress& before = rank.report.progress();
-  const bool report_now = progress.phase() != before.phase() ||
-                          (progress.has_first_step_time() && !before.has_first_step_time());
-  if (rank.shim != nullptr && IsActivity(rank, progress)) rank.shim->MarkActive();
-  *rank.report.mutable_progress() = progress;
-  context_.progress->Update(job_id(), number(), rank.report);
-  if (report_now) Changed(rank);
-}
-
 bool Generation::TokenMatches(uint32_t rank, const std::string& token) const {
   const auto it = ranks_.find(rank);
   return it != ranks_.end() && SameToken(it->second.token, token);
@@ -409,10 +348,9 @@ bool Generation::TokenMatches(uint32_t rank, const std::string& token) const {
 
 void Generation::Join(const v1::JoinRequest& request, CallId id,
                       std::function<void(absl::StatusOr<v1::JoinResponse>)> done) {
-  const absl::Status bounded = CheckBounds(request.info());
-  if (!bounded.ok()) return done(bounded);
   RankState& rank = ranks_[request.identity().rank()];
   *rank.report.mutable_join() = request.info();
+  Clamp(rank.report);
   if (rank.report.phase() < v1::JOINED) {
     rank.report.set_phase(v1::JOINED);
     rank.report.set_pid(request.pid());
@@ -432,29 +370,15 @@ void Generation::Join(const v1::JoinRequest& request, CallId id,
                     });
 }
 
-absl::Status Generation::Report(const v1::ReportRequest& request) {
-  RankState& rank = ranks_[request.identity().rank()];
-  if (rank.report.phase() == v1::EXITED) return absl::AbortedError("the rank is over");
-  // The coordinator would close the node's session for larger values.
-  RETURN_IF_ERROR(CheckBounds(request.progress()));
-  RETURN_IF_ERROR(CheckBounds(request.failure()));
-  RETURN_IF_ERROR(CheckBounds(request.summary()));
-  RETURN_IF_ERROR(CheckBounds(request.checkpoint()));
-  if (request.has_progress()) TakeProgress(rank, request.progress());
-  if (!MergeReport(request, rank.report)) return absl::OkStatus();
-  RETURN_IF_ERROR(Persist(rank, request.has_summary()));
-  Changed(rank);
-  return absl::OkStatus();
-}
-
-void Generation::Watch(CallId id, std::function<void(const v1::Directive&)> on_directive,
+void Generation::Watch(uint32_t rank, CallId id,
+                       std::function<void(const v1::Directive&)> on_directive,
                        std::function<void(absl::Status)> done) {
   if (directive_.has_value()) on_directive(*directive_);
   if (finished_) return done(absl::OkStatus());
   if (watchers_.size() >= 4 * ranks_.size()) {
     return done(absl::ResourceExhaustedError("too many watches in one generation"));
   }
-  watchers_.emplace(id, Watcher{std::move(on_directive), std::move(done)});
+  watchers_.emplace(id, Watcher{rank, std::move(on_directive), std::move(done)});
 }
 
 void Generation::CancelCall(CallId id) {
@@ -484,6 +408,8 @@ void Generation::Changed(const RankState& rank) {
 void Generation::ResendChanged() {
   changed_.insert(changed_since_hello_.begin(), changed_since_hello_.end());
   if (!changed_.empty()) SendChanged();
+  // Tails of ranks that exited without a session were not sent.
+  for (const auto& [number, rank] : ranks_) SendLogTail(rank);
 }
 
 void Generation::SendChanged() {
@@ -492,8 +418,8 @@ void Generation::SendChanged() {
   report.set_job_id(job_id());
   report.set_generation(number());
   for (const uint32_t rank : changed_) *report.add_ranks() = ReportOf(ranks_[rank]);
-  changed_.clear();
   context_.send(std::move(message));
+  for (const uint32_t rank : std::exchange(changed_, {})) SendLogTail(ranks_[rank]);
 }
 
 }  // namespace muster::agent

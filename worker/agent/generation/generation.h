@@ -15,6 +15,7 @@
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "common/network/held_port.h"
+#include "common/proto_time.h"
 #include "common/time.h"
 #include "proto/muster/v1/rank.pb.h"
 #include "proto/muster/v1/worker.pb.h"
@@ -31,6 +32,9 @@ namespace muster::agent {
 //   waiting ──Start──> live ──every rank EXITED──> over
 //      └──────────Stop──────────────────────────────^
 //
+// Ranks whose processes outlive SIGKILL keep a generation from being over, but nothing waits for
+// them: it is settled.
+//
 // The ranks of a command job start once their master endpoint is known: the worker of node rank 0
 // reserves a port and publishes it under a key of the generation; the other workers wait for it.
 //
@@ -38,9 +42,9 @@ namespace muster::agent {
 // before it is acted upon or acknowledged. A rank's exit is in its shim's record.
 class Generation {
  public:
-  // `on_over` is called once, on the loop, from within a method of this class: it must not destroy
-  // this object.
-  Generation(const GenerationContext& context, v1::Launch launch, std::function<void()> on_over);
+  // `on_settled` is called on the loop, from within a method of this class, whenever the generation
+  // may have become settled or over: it must not destroy this object.
+  Generation(const GenerationContext& context, v1::Launch launch, std::function<void()> on_settled);
   ~Generation();
   Generation(const Generation&) = delete;
   Generation& operator=(const Generation&) = delete;
@@ -50,6 +54,7 @@ class Generation {
   const v1::Launch& launch() const { return launch_; }
   bool started() const { return started_; }
   bool over() const;
+  bool settled() const;  // every rank has exited or is unkillable
   bool RankIsLive(uint32_t rank) const;
   // Slots of running ranks.
   std::vector<uint32_t> SlotsInUse() const;
@@ -65,10 +70,21 @@ class Generation {
   void Adopt();
   // Sends the directive to the ranks, then stops their shims. Idempotent.
   void Stop(const v1::StopGeneration& stop);
+  // Zero without a lease.
+  absl::Duration job_lease() const { return FromProto(launch_.job_lease()); }
+  // Replaces the lease deadline of the ranks that run; see worker/shim/fence.h.
+  void SetLeaseDeadline(int64_t boot_ms) {
+    for (auto& [number, rank] : ranks_) {
+      if (rank.shim != nullptr) rank.shim->SetLeaseDeadline(boot_ms);
+    }
+  }
   // Reads the progress files of commands.
   void ReadProgress();
   // Inspects the running ranks, and sends each result to the coordinator.
   void Inspect();
+  // Sends rank 0 the directive to write a checkpoint. Without effect if it does not watch for
+  // directives, or once the ranks are being stopped: they may write one by themselves.
+  void RequestCheckpoint();
 
   void OnWorld(const v1::World& world);
   // Writes the notice to the log of each live rank, and stores it for the error of a call that
@@ -81,8 +97,9 @@ class Generation {
   void Join(const v1::JoinRequest& request, CallId id,
             std::function<void(absl::StatusOr<v1::JoinResponse>)> done);
   absl::Status Report(const v1::ReportRequest& request);
-  // Delivers the last directive, if any, and each later one; ends with the generation.
-  void Watch(CallId id, std::function<void(const v1::Directive&)> on_directive,
+  // Delivers the last directive to abort or stop, if any, and each later directive; ends with the
+  // generation.
+  void Watch(uint32_t rank, CallId id, std::function<void(const v1::Directive&)> on_directive,
              std::function<void(absl::Status)> done);
   // The caller has cancelled.
   void CancelCall(CallId id);
@@ -99,6 +116,7 @@ class Generation {
     std::optional<SteadyTime> silent_since;  // while silent, as reported by its shim
   };
   struct Watcher {
+    uint32_t rank = 0;
     std::function<void(const v1::Directive&)> on_directive;
     std::function<void(absl::Status)> done;
   };
@@ -130,7 +148,12 @@ class Generation {
   static bool IsActivity(const RankState& rank, const v1::Progress& progress);
   absl::Duration SilenceOf(const RankState& rank) const;
   void OnSilence(RankState& rank, absl::Duration silence);
+  void OnUnkillable(RankState& rank);
   void OnInspected(const RankState& rank, const std::optional<shim::Inspection>& inspection);
+  void OnLogLimit(RankState& rank, const std::string& stream, const std::string& dropped);
+  // Sends the end of an exited rank's log, unless the job is so large that only the ends of failed
+  // ranks and of rank 0 are kept.
+  void SendLogTail(const RankState& rank) const;
   absl::Status Persist(const RankState& rank, bool sync) const;
   // Sends the rank's report, together with all other changes of this loop iteration.
   void Changed(const RankState& rank);
@@ -139,12 +162,12 @@ class Generation {
 
   const GenerationContext& context_;
   const v1::Launch launch_;
-  const std::function<void()> on_over_;
+  const std::function<void()> on_settled_;
   std::map<uint32_t, RankState> ranks_;
   std::unique_ptr<Rendezvous> rendezvous_;
   std::unique_ptr<HeldPort> master_port_;
   std::optional<v1::World> world_;
-  std::optional<v1::Directive> directive_;
+  std::optional<v1::Directive> directive_;  // to abort or stop, for later Watch calls
   std::map<CallId, Watcher> watchers_;
   std::set<uint32_t> changed_;
   std::set<uint32_t> changed_since_hello_;

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "absl/time/time.h"
 #include "proto/muster/v1/worker.pb.h"
 #include "worker/agent/data_directory.h"
 #include "worker/agent/event_loop.h"
@@ -24,9 +25,12 @@ struct GenerationContext {
   Devices* devices = nullptr;
   ProgressBoard* progress = nullptr;
   NodeEnvironment environment;
-  std::string network;  // NetworkIdentity
+  std::string network;          // NetworkIdentity
+  uint64_t rank_log_bytes = 0;  // limit of each log of a rank; 0: none
   // Parent of the ranks' control groups; empty if groups cannot be created.
   std::string cgroup;
+  // Why ranks' memory and processes cannot be limited; empty: they can.
+  std::string limits_unavailable;
   // CPUs by slot; empty: ranks run on all CPUs of the worker.
   std::vector<std::vector<int>> cpus_of_slots;
   std::string shim_binary;
@@ -35,6 +39,8 @@ struct GenerationContext {
   std::function<void(const v1::JobSpec& spec, std::vector<std::string> directories,
                      std::function<void(const absl::Status&)> done)>
       place_files;
+  // Instructions::lease_deadline_ms of a rank that is about to be started.
+  std::function<int64_t(absl::Duration job_lease)> lease_deadline_ms;
   // Messages are dropped while there is no session: the next Hello contains the full state.
   std::function<void(v1::WorkerMessage)> send;
   // No process of the rank is left, and its logs are complete.

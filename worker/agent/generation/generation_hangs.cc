@@ -30,6 +30,7 @@ bool Generation::IsActivity(const RankState& rank, const v1::Progress& progress)
   const v1::Progress& before = rank.report.progress();
   return progress.step() != before.step() || progress.samples() != before.samples() ||
          progress.phase() != before.phase() ||
+         progress.phase_progress() != before.phase_progress() ||
          progress.collective_sequence() != before.collective_sequence();
 }
 

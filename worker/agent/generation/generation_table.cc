@@ -1,5 +1,6 @@
 #include "worker/agent/generation/generation_table.h"
 
+#include <algorithm>
 #include <filesystem>
 #include <set>
 #include <system_error>
@@ -10,6 +11,7 @@
 #include "common/status.h"
 #include "glog/logging.h"
 #include "spec/files.h"
+#include "worker/agent/generation/exit_info.h"
 
 namespace muster::agent {
 namespace {
@@ -23,6 +25,16 @@ v1::StopGeneration StopOf(const Generation& generation, absl::string_view reason
   stop.set_reason(std::string(reason));
   stop.set_message(std::string(message));
   return stop;
+}
+
+// Whether both launches start the same ranks. Other fields may differ: they describe the job's
+// state.
+bool IsSameLaunch(const v1::Launch& a, const v1::Launch& b) {
+  if (a.world_size() != b.world_size() || a.node_rank() != b.node_rank()) return false;
+  return std::equal(a.ranks().begin(), a.ranks().end(), b.ranks().begin(), b.ranks().end(),
+                    [](const v1::RankPlacement& x, const v1::RankPlacement& y) {
+                      return x.SerializeAsString() == y.SerializeAsString();
+                    });
 }
 
 }  // namespace
@@ -56,7 +68,8 @@ GenerationTable::~GenerationTable() {
 Generation& GenerationTable::Add(const v1::Launch& launch) {
   const std::string job_id = launch.job_id();
   auto& generation = generations_[{job_id, launch.generation()}];
-  generation = std::make_unique<Generation>(context_, launch, [this, job_id] { OnOver(job_id); });
+  generation =
+      std::make_unique<Generation>(context_, launch, [this, job_id] { OnSettled(job_id); });
   uint64_t& newest = newest_[job_id];
   newest = std::max(newest, launch.generation());
   return *generation;
@@ -85,7 +98,8 @@ void GenerationTable::OnLaunch(const v1::Launch& launch) {
     LOG(ERROR) << "rejecting a launch of " << launch.job_id() << ": " << status;
     return;
   }
-  if (launch.generation() <= NewestGeneration(launch.job_id()) || stopping_) return;
+  if (stopping_) return;
+  if (launch.generation() <= NewestGeneration(launch.job_id())) return RefuseLaunch(launch);
   LOG(INFO) << "launching " << launch.job_id() << " generation " << launch.generation() << ": "
             << launch.ranks_size() << " of " << launch.world_size() << " ranks";
   Add(launch);
@@ -98,17 +112,39 @@ void GenerationTable::OnLaunch(const v1::Launch& launch) {
   StartIfFree(launch.job_id());
 }
 
+void GenerationTable::RefuseLaunch(const v1::Launch& launch) {
+  const Generation* const held = Find(launch.job_id(), launch.generation());
+  // The coordinator repeats a launch when it does not know whether it arrived.
+  if (held != nullptr && IsSameLaunch(held->launch(), launch)) return;
+  const absl::Status refusal = absl::AlreadyExistsError(
+      absl::StrCat("this node already holds generation ", NewestGeneration(launch.job_id()),
+                   " of job ", launch.job_id(), ", so it cannot launch generation ",
+                   launch.generation(), ": the coordinator's store is older than this generation"));
+  LOG(ERROR) << "refusing a launch: " << refusal.message();
+  v1::WorkerMessage message;
+  v1::GenerationReport& report = *message.mutable_report();
+  report.set_job_id(launch.job_id());
+  report.set_generation(launch.generation());
+  for (const v1::RankPlacement& placement : launch.ranks()) {
+    v1::RankReport& rank = *report.add_ranks();
+    rank.set_rank(placement.rank());
+    rank.set_phase(v1::EXITED);
+    *rank.mutable_exit() = LaunchFailure(refusal);
+  }
+  context_.send(std::move(message));
+}
+
 void GenerationTable::StartIfFree(const std::string& job_id) {
   const auto newest = generations_.find({job_id, NewestGeneration(job_id)});
   if (newest == generations_.end() || newest->second->started() || stopping_) return;
   for (const auto& [key, generation] : generations_) {
-    if (key.first == job_id && key.second < newest->first.second && !generation->over()) return;
+    if (key.first == job_id && key.second < newest->first.second && !generation->settled()) return;
   }
   newest->second->Start();
   CountSlots();
 }
 
-void GenerationTable::OnOver(const std::string& job_id) {
+void GenerationTable::OnSettled(const std::string& job_id) {
   // Deferred, because the caller is inside a method of the generation.
   context_.loop->Post([this, job_id] {
     CountSlots();
@@ -120,7 +156,7 @@ void GenerationTable::OnOver(const std::string& job_id) {
 void GenerationTable::CheckAllStopped() {
   if (!on_all_stopped_) return;
   for (const auto& [key, generation] : generations_) {
-    if (!generation->over()) return;
+    if (!generation->settled()) return;
   }
   const auto done = std::move(on_all_stopped_);
   on_all_stopped_ = nullptr;
@@ -146,15 +182,27 @@ std::map<std::string, uint32_t> GenerationTable::SlotsInUse() const {
 
 void GenerationTable::OnWorld(const v1::World& world) {
   Generation* const generation = Find(world.job_id(), world.generation());
-  if (generation != nullptr) generation->OnWorld(world);
+  if (generation == nullptr) return ReportUnknown(world.job_id(), world.generation());
+  generation->OnWorld(world);
 }
 
 void GenerationTable::OnStop(const v1::StopGeneration& stop) {
   Generation* const generation = Find(stop.job_id(), stop.generation());
-  if (generation == nullptr) return;
+  if (generation == nullptr) return ReportUnknown(stop.job_id(), stop.generation());
   LOG(INFO) << "stopping " << stop.job_id() << " generation " << stop.generation() << ": "
             << stop.reason() << ": " << stop.message();
-  generation->Stop(stop);
+  v1::StopGeneration complete = stop;
+  if (!stop.has_grace_period()) {
+    *complete.mutable_grace_period() = generation->launch().spec().grace_period();
+  }
+  generation->Stop(complete);
+}
+
+void GenerationTable::ReportUnknown(const std::string& job_id, uint64_t generation) {
+  v1::WorkerMessage message;
+  message.mutable_unknown_generation()->set_job_id(job_id);
+  message.mutable_unknown_generation()->set_generation(generation);
+  context_.send(std::move(message));
 }
 
 void GenerationTable::OnKeyValue(const v1::KeyValue& message) {
@@ -193,13 +241,37 @@ void GenerationTable::OnWaitNotice(const v1::WaitNotice& message) {
 
 void GenerationTable::OnInspect(const v1::InspectRanks& message) {
   Generation* const generation = Find(message.job_id(), message.generation());
-  if (generation != nullptr) generation->Inspect();
+  if (generation == nullptr) return ReportUnknown(message.job_id(), message.generation());
+  generation->Inspect();
+}
+
+void GenerationTable::OnCheckpoint(const v1::CheckpointGeneration& message) {
+  Generation* const generation = Find(message.job_id(), message.generation());
+  if (generation == nullptr) return ReportUnknown(message.job_id(), message.generation());
+  generation->RequestCheckpoint();
 }
 
 std::vector<v1::GenerationReport> GenerationTable::Inventory() {
   std::vector<v1::GenerationReport> inventory;
   for (const auto& [key, generation] : generations_) inventory.push_back(generation->Inventory());
   return inventory;
+}
+
+bool GenerationTable::HasLiveRanks() const {
+  return std::any_of(generations_.begin(), generations_.end(),
+                     [](const auto& entry) { return !entry.second->over(); });
+}
+
+std::vector<v1::JobRecords> GenerationTable::Records() {
+  std::vector<v1::JobRecords> records;
+  for (const auto& [key, generation] : generations_) {
+    v1::JobRecords& record = records.emplace_back();
+    *record.add_launches() = generation->launch();
+    *record.add_reports() = generation->Inventory();
+  }
+  if (records.empty()) records.emplace_back();
+  records.back().set_last(true);
+  return records;
 }
 
 std::set<std::pair<std::string, uint64_t>> GenerationTable::Held() const {
@@ -263,6 +335,24 @@ void GenerationTable::StopAll(std::optional<absl::Duration> grace, std::function
     generation->Stop(stop);
   }
   context_.loop->Post([this] { CheckAllStopped(); });
+}
+
+std::vector<Generation*> GenerationTable::Live() {
+  std::vector<Generation*> live;
+  for (const auto& [key, generation] : generations_) {
+    if (!generation->over()) live.push_back(generation.get());
+  }
+  return live;
+}
+
+void GenerationTable::End(const std::string& job_id, uint64_t generation, absl::string_view reason,
+                          absl::string_view message) {
+  Generation* const ended = Find(job_id, generation);
+  if (ended == nullptr) return;
+  v1::StopGeneration stop = StopOf(*ended, reason, message);
+  *stop.mutable_grace_period() = ToProto(absl::ZeroDuration());
+  stop.set_abort(true);
+  ended->Stop(stop);
 }
 
 absl::StatusOr<Generation*> GenerationTable::Authenticate(const v1::RankIdentity& identity) {

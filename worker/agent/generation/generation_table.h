@@ -15,6 +15,7 @@
 #include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
 #include "absl/synchronization/mutex.h"
 #include "proto/muster/v1/rank.pb.h"
 #include "proto/muster/v1/worker.pb.h"
@@ -43,8 +44,14 @@ class GenerationTable {
   void OnForget(const v1::ForgetGeneration& message);
   void OnWaitNotice(const v1::WaitNotice& message);
   void OnInspect(const v1::InspectRanks& message);
+  void OnCheckpoint(const v1::CheckpointGeneration& message);
 
   std::vector<v1::GenerationReport> Inventory();
+  // Whether a rank runs or is about to be started.
+  bool HasLiveRanks() const;
+  // Records from which a coordinator can rebuild the jobs, one message per generation; the last one
+  // is marked.
+  std::vector<v1::JobRecords> Records();
   // Every (job, generation) in the table.
   std::set<std::pair<std::string, uint64_t>> Held() const;
   // Resends unanswered calls after a new session's Welcome.
@@ -69,6 +76,11 @@ class GenerationTable {
   // UNAUTHENTICATED for a wrong token.
   absl::StatusOr<Generation*> Authenticate(const v1::RankIdentity& identity);
   Generation* Find(const std::string& job_id, uint64_t generation);
+  // The generations that are not over.
+  std::vector<Generation*> Live();
+  // Ends the generation's ranks at once, without a grace period.
+  void End(const std::string& job_id, uint64_t generation, absl::string_view reason,
+           absl::string_view message);
   // 0 if none is known.
   uint64_t NewestGeneration(const std::string& job_id) const;
 
@@ -79,8 +91,12 @@ class GenerationTable {
   using Key = std::pair<std::string, uint64_t>;
 
   Generation& Add(const v1::Launch& launch);
+  // Reports the ranks of a launch that comes too late as failed.
+  void RefuseLaunch(const v1::Launch& launch);
   void StartIfFree(const std::string& job_id);
-  void OnOver(const std::string& job_id);
+  void OnSettled(const std::string& job_id);
+  // Answers a message about a generation that the worker does not hold.
+  void ReportUnknown(const std::string& job_id, uint64_t generation);
   void CheckAllStopped();
   void CountSlots();
 

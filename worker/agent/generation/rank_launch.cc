@@ -4,8 +4,10 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "absl/time/time.h"
 #include "common/proto_time.h"
+#include "common/stop_signal.h"
 #include "spec/spec.h"
 #include "worker/agent/generation/placeholders.h"
 #include "worker/shim/cgroup.h"
@@ -64,7 +66,10 @@ shim::Instructions MakeInstructions(const GenerationContext& context, const v1::
   instructions.environment = RankVariables(context.environment, launch, placement, environment);
   instructions.stdout_path = directory.Log(job, generation, rank, v1::STDOUT);
   instructions.stderr_path = directory.Log(job, generation, rank, v1::STDERR);
+  instructions.log_max_bytes = context.rank_log_bytes;
   instructions.failure_timeout_ms = absl::ToInt64Milliseconds(FromProto(spec.failure_timeout()));
+  instructions.lease_deadline_ms = context.lease_deadline_ms(FromProto(launch.job_lease()));
+  instructions.stop_signal = FindStopSignal(spec.stop_signal()).number;
   instructions.grace_ms = absl::ToInt64Milliseconds(FromProto(spec.grace_period()));
   instructions.hang_timeout_ms = absl::ToInt64Milliseconds(FromProto(spec.hang_timeout()));
   instructions.cpus = CpusOf(context, launch, placement);
@@ -72,8 +77,22 @@ shim::Instructions MakeInstructions(const GenerationContext& context, const v1::
     // Workers of one machine may share the parent group: the token makes the name unique.
     instructions.cgroup = absl::StrCat(context.cgroup, "/", shim::kCgroupPrefix, job, "-",
                                        generation, "-", rank, "-", token.substr(0, 8));
+    if (context.limits_unavailable.empty()) {
+      instructions.limits = {spec.resources().memory(), spec.resources().pids()};
+    }
   }
   return instructions;
+}
+
+std::string UnenforcedLimits(const GenerationContext& context, const v1::Resources& resources) {
+  if (context.limits_unavailable.empty()) return "";
+  std::vector<absl::string_view> limits;
+  if (resources.memory() != 0) limits.push_back("resources.memory");
+  if (resources.pids() != 0) limits.push_back("resources.pids");
+  if (limits.empty()) return "";
+  return absl::StrCat(absl::StrJoin(limits, " and "), limits.size() == 1 ? " is" : " are",
+                      " not enforced on ", context.environment.node_name, ": ",
+                      context.limits_unavailable);
 }
 
 v1::CheckpointStatus CommandCheckpoint(const GenerationContext& context, const v1::Launch& launch) {

@@ -17,6 +17,9 @@ shim::Instructions MakeInstructions(const GenerationContext& context, const v1::
                                     const v1::RankPlacement& placement, const std::string& token,
                                     const Address& master);
 
+// Warning about limits of the spec that this node cannot enforce; empty: it enforces all.
+std::string UnenforcedLimits(const GenerationContext& context, const v1::Resources& resources);
+
 // The directory for the checkpoints of a command job on this node.
 v1::CheckpointStatus CommandCheckpoint(const GenerationContext& context, const v1::Launch& launch);
 

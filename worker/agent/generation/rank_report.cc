@@ -3,10 +3,9 @@
 namespace muster::agent {
 
 bool MergeReport(const v1::ReportRequest& request, v1::RankReport& report) {
-  const v1::CheckpointStatus& before = report.checkpoint();
   // Each report repeats the latest status.
-  const bool saved = request.has_checkpoint() && (request.checkpoint().step() != before.step() ||
-                                                  request.checkpoint().dir() != before.dir());
+  const bool saved = request.has_checkpoint() && request.checkpoint().SerializeAsString() !=
+                                                     report.checkpoint().SerializeAsString();
   if (request.phase() == v1::CONNECTED) report.set_phase(v1::CONNECTED);
   if (request.has_failure()) *report.mutable_failure() = request.failure();
   if (request.has_summary()) *report.mutable_summary() = request.summary();

@@ -19,8 +19,10 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
+#include "absl/strings/str_split.h"
 #include "absl/strings/string_view.h"
 #include "absl/strings/strip.h"
+#include "common/now.h"
 #include "common/status.h"
 #include "glog/logging.h"
 #include "worker/shim/fields.h"
@@ -30,6 +32,10 @@ namespace muster::agent {
 namespace {
 
 constexpr absl::Duration kSweepInterval = absl::Milliseconds(20);
+constexpr absl::Duration kSweepPatience = absl::Seconds(15);
+constexpr absl::Duration kFlushInterval = absl::Milliseconds(100);
+// Limit of the lines that wait for a full socket: directives to stop are short and few.
+constexpr size_t kMaxUnsentBytes = 4096;
 
 int64_t Milliseconds(absl::Duration grace) {
   return std::max<int64_t>(0, absl::ToInt64Milliseconds(grace));
@@ -116,6 +122,7 @@ ShimProcess::~ShimProcess() {
     close(socket_);
   }
   if (timer_.has_value()) loop_.Cancel(*timer_);
+  if (flush_timer_.has_value()) loop_.Cancel(*flush_timer_);
 }
 
 absl::StatusOr<std::unique_ptr<ShimProcess>> ShimProcess::Start(
@@ -156,17 +163,43 @@ std::unique_ptr<ShimProcess> ShimProcess::Adopt(EventLoop& loop, const std::stri
   return shim;
 }
 
-void ShimProcess::Stop(absl::Duration grace) { Send(absl::StrCat("stop ", Milliseconds(grace))); }
-void ShimProcess::Abort(absl::Duration grace) { Send(absl::StrCat("abort ", Milliseconds(grace))); }
+void ShimProcess::Stop(absl::Duration grace) {
+  Send(absl::StrCat("stop ", Milliseconds(grace)), /*essential=*/true);
+}
+void ShimProcess::Abort(absl::Duration grace) {
+  Send(absl::StrCat("abort ", Milliseconds(grace)), /*essential=*/true);
+}
+
+void ShimProcess::SetLeaseDeadline(int64_t boot_ms) { Send(absl::StrCat("lease ", boot_ms)); }
 
 void ShimProcess::Note(const std::string& line) {
   Send(absl::StrCat("note ", absl::StrReplaceAll(line.substr(0, shim::kMaxNoteBytes),
                                                  {{"\n", " "}, {"\r", " "}})));
 }
 
-void ShimProcess::Send(const std::string& line) {
-  const std::string bytes = line + '\n';
-  if (socket_ >= 0) send(socket_, bytes.data(), bytes.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
+void ShimProcess::Send(const std::string& line, bool essential) {
+  if (socket_ < 0 || (!output_.empty() && !essential)) return;
+  if (output_.size() > kMaxUnsentBytes) return;
+  const bool idle = output_.empty();
+  absl::StrAppend(&output_, line, "\n");
+  if (!idle) return;
+  Flush();
+  // Only a part that was already sent obliges the worker to send the rest of the line.
+  if (!essential && output_.size() == line.size() + 1) output_.clear();
+}
+
+void ShimProcess::Flush() {
+  flush_timer_.reset();
+  while (socket_ >= 0 && !output_.empty()) {
+    const ssize_t n = send(socket_, output_.data(), output_.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
+    if (n < 0 && errno == EINTR) continue;
+    if (n < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) {
+      flush_timer_ = loop_.RunAfter(kFlushInterval, [this] { Flush(); });
+      return;
+    }
+    if (n < 0) return output_.clear();  // OnReadable notices the end of the connection
+    output_.erase(0, static_cast<size_t>(n));
+  }
 }
 
 void ShimProcess::WatchSocket(int socket) {
@@ -207,6 +240,11 @@ void ShimProcess::OnLine(const std::string& line) {
   }
   if (line == "active") events_.on_silence(absl::ZeroDuration());
   if (line == "inspected") OnInspected();
+  if (line == "unkillable") events_.on_unkillable();
+  if (absl::ConsumePrefix(&rest, "log-limit ")) {
+    const std::pair<std::string, std::string> limit = absl::StrSplit(rest, absl::MaxSplits(' ', 1));
+    events_.on_log_limit(limit.first, limit.second);
+  }
 }
 
 void ShimProcess::OnInspected() {
@@ -235,6 +273,11 @@ void ShimProcess::SweepRemains() {
   timer_.reset();
   cgroup_.Kill();
   if (shim::KillByEnvironment(token_) > 0 || !cgroup_.Processes().empty()) {
+    if (!sweeping_since_.has_value()) sweeping_since_ = Now().steady;
+    if (!unkillable_ && Now().steady - *sweeping_since_ > kSweepPatience) {
+      unkillable_ = true;
+      events_.on_unkillable();
+    }
     timer_ = loop_.RunAfter(kSweepInterval, [this] { SweepRemains(); });
     return;
   }

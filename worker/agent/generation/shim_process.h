@@ -4,6 +4,7 @@
 
 #include <sys/types.h>
 
+#include <cstdint>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -12,6 +13,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
+#include "common/time.h"
 #include "worker/agent/event_loop.h"
 #include "worker/shim/cgroup.h"
 #include "worker/shim/inspection.h"
@@ -33,9 +35,14 @@ class ShimProcess {
     std::function<void(std::optional<shim::ExitRecord> record)> on_ended;
     // The rank has been silent for this long, or, if zero, is active again.
     std::function<void(absl::Duration silence)> on_silence = [](absl::Duration) {};
+    // Processes of the rank outlive SIGKILL. on_ended follows if they end after all.
+    std::function<void()> on_unkillable = [] {};
     // The answer to Inspect; nothing if the inspection failed.
     std::function<void(std::optional<shim::Inspection> inspection)> on_inspected =
         [](std::optional<shim::Inspection>) {};
+    // The log of this stream exceeds its limit, and its oldest or newest output is dropped.
+    std::function<void(const std::string& stream, const std::string& dropped)> on_log_limit =
+        [](const std::string&, const std::string&) {};
   };
 
   // Writes the instructions and starts a shim in `directory`, which must exist. `token` is an entry
@@ -54,13 +61,16 @@ class ShimProcess {
   ShimProcess(const ShimProcess&) = delete;
   ShimProcess& operator=(const ShimProcess&) = delete;
 
-  // Sends SIGTERM, then SIGKILL after `grace`. A shorter grace period replaces a longer one.
+  // Sends the job's stop signal, then SIGKILL after `grace`. A shorter grace period replaces a
+  // longer one.
   void Stop(absl::Duration grace);
-  // Stops with SIGABRT in place of SIGTERM.
+  // Stops with SIGABRT in place of the stop signal.
   void Abort(absl::Duration grace);
   // Writes a line to the rank's stderr log, between its own lines; truncated at
   // shim::kMaxNoteBytes.
   void Note(const std::string& line);
+  // Replaces the deadline of the rank's lease; see worker/shim/fence.h.
+  void SetLeaseDeadline(int64_t boot_ms);
   // The rank reported progress.
   void MarkActive() { Send("active"); }
   // Calls on_inspected within ten seconds. Without effect if hangs are not detected.
@@ -70,7 +80,10 @@ class ShimProcess {
   ShimProcess(EventLoop& loop, std::string directory, std::string cgroup, std::string token,
               Events events);
 
-  void Send(const std::string& line);
+  // A line for a shim that does not read is dropped, unless it is `essential`.
+  void Send(const std::string& line, bool essential = false);
+  // Sends what the socket accepts; the rest follows later.
+  void Flush();
 
   void WatchSocket(int socket);
   void OnReadable();
@@ -87,7 +100,11 @@ class ShimProcess {
   const Events events_;
   int socket_ = -1;
   std::optional<EventLoop::TimerId> timer_;
+  std::optional<EventLoop::TimerId> flush_timer_;
+  std::optional<SteadyTime> sweeping_since_;
+  bool unkillable_ = false;  // reported while sweeping
   std::string input_;
+  std::string output_;  // lines, the first perhaps in part, that the socket did not accept yet
 };
 
 }  // namespace muster::agent

@@ -76,7 +76,8 @@ std::vector<shim::LineTime> LineTimesReader::TimesOf(const std::vector<uint64_t>
       ++used;
     }
     if (block.empty()) break;
-    if (block[used].offset <= start) lines.push_back({start, block[used].unix_micros});
+    const bool known = block[used].unix_micros > 0;  // zero in a dropped part
+    if (known && block[used].offset <= start) lines.push_back({start, block[used].unix_micros});
   }
   last_used_ += used;
   return lines;

@@ -10,8 +10,14 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/status.h"
+#include "worker/shim/dropped_part.h"
 
 namespace muster::agent {
+namespace {
+
+constexpr uint64_t kBlockBytes = 64 << 10;
+
+}  // namespace
 
 LogFileReader::LogFileReader(int fd, const std::string& path)
     : fd_(fd), times_(path + std::string(shim::kLineTimesSuffix)) {}
@@ -43,11 +49,18 @@ absl::StatusOr<std::string> LogFileReader::ReadAt(uint64_t offset, size_t max_by
 }
 
 absl::StatusOr<LogPiece> LogFileReader::Read(size_t max_bytes) {
+  uint64_t dropped_bytes = 0;
   while (true) {
     // One byte more at the start shows whether a line starts at the offset.
     const size_t before = offset_ > 0 ? 1 : 0;
     ASSIGN_OR_RETURN(std::string data, ReadAt(offset_ - before, max_bytes + before));
-    if (data.size() <= before) return LogPiece{offset_, "", {}};
+    // After the read, because the shim may drop this part at any time.
+    if (const uint64_t kept = shim::FirstKeptOffset(fd_); offset_ < kept) {
+      RETURN_IF_ERROR(SkipDropped(kept));
+      dropped_bytes = offset_;
+      continue;
+    }
+    if (data.size() <= before) return LogPiece{offset_, dropped_bytes, "", {}};
     size_t start = before;
     if (std::exchange(skip_unfinished_, false) && before > 0) {
       const size_t newline = data.find('\n');
@@ -55,6 +68,7 @@ absl::StatusOr<LogPiece> LogFileReader::Read(size_t max_bytes) {
       skip_unfinished_ = newline == std::string::npos;
     }
     LogPiece piece;
+    piece.dropped_bytes = dropped_bytes;
     piece.offset = offset_ - before + start;
     offset_ = offset_ - before + data.size();
     if (start == data.size()) continue;
@@ -70,12 +84,25 @@ absl::StatusOr<LogPiece> LogFileReader::Read(size_t max_bytes) {
   }
 }
 
-absl::Status LogFileReader::SeekTail(uint64_t lines) {
-  constexpr uint64_t kBlock = 64 << 10;
+absl::Status LogFileReader::SkipDropped(uint64_t kept) {
+  ASSIGN_OR_RETURN(const std::string data, ReadAt(kept, kBlockBytes));
+  const size_t newline = data.find('\n');
+  offset_ = kept + (newline == std::string::npos ? 0 : newline + 1);
+  return absl::OkStatus();
+}
+
+absl::Status LogFileReader::SeekLastBytes(uint64_t bytes) {
   ASSIGN_OR_RETURN(const uint64_t size, Size());
+  Seek(size > bytes ? size - bytes : 0);
+  return absl::OkStatus();
+}
+
+absl::Status LogFileReader::SeekTail(uint64_t lines) {
+  ASSIGN_OR_RETURN(const uint64_t size, Size());
+  const uint64_t kept = shim::FirstKeptOffset(fd_);
   uint64_t found = 0;
-  for (uint64_t end = size; end > 0;) {
-    const uint64_t start = end > kBlock ? end - kBlock : 0;
+  for (uint64_t end = size; end > kept;) {
+    const uint64_t start = std::max(kept, end > kBlockBytes ? end - kBlockBytes : 0);
     ASSIGN_OR_RETURN(const std::string block, ReadAt(start, end - start));
     for (size_t i = block.size(); i > 0; --i) {
       // A newline at the end of the file does not start a line.

@@ -15,12 +15,15 @@ namespace muster::agent {
 
 struct LogPiece {
   uint64_t offset = 0;
+  // Not 0: the reader had to skip to this offset, because the log's beginning was dropped.
+  uint64_t dropped_bytes = 0;
   std::string data;
   // Each line that starts in `data` and whose time is known.
   std::vector<shim::LineTime> lines;
 };
 
-// Not thread-safe.
+// The shim drops the beginning of a log that exceeds its limit; a reader that starts there
+// continues at the oldest line that is kept. Not thread-safe.
 class LogFileReader {
  public:
   // With `create`, a missing file counts as an empty one; otherwise NOT_FOUND.
@@ -33,6 +36,8 @@ class LogFileReader {
   void Seek(uint64_t offset) { offset_ = offset; }
   // Seeks to the start of the last `lines` lines.
   absl::Status SeekTail(uint64_t lines);
+  // Seeks to the last `bytes` bytes, which may be within a line.
+  absl::Status SeekLastBytes(uint64_t bytes);
   // Seeks forward to the first line that was begun at or after this time, or to the end if there is
   // none yet. Has no effect on a log whose times are not known.
   absl::Status SeekSince(int64_t unix_micros);
@@ -43,6 +48,8 @@ class LogFileReader {
   LogFileReader(int fd, const std::string& path);
   absl::StatusOr<uint64_t> Size() const;
   absl::StatusOr<std::string> ReadAt(uint64_t offset, size_t max_bytes) const;
+  // Seeks to the first line at or after `kept`, or to `kept` if it is in a very long line.
+  absl::Status SkipDropped(uint64_t kept);
 
   const int fd_;
   LineTimesReader times_;

@@ -133,6 +133,62 @@ TEST_F(TimedLogTest, FollowsFromATimeInTheFuture) {
   EXPECT_EQ(reader_->Read(100)->data, " line\n");
 }
 
+// A log of which the beginning was dropped: line i has kLineBytes bytes and the time i.
+class DroppedLogTest : public TimedLogTest {
+ protected:
+  static constexpr size_t kLineBytes = 1000;
+  static constexpr uint64_t kLines = 5000;
+
+  DroppedLogTest() {
+    EXPECT_TRUE(limited_.Open(path_, shim::LogFile::kMinLimitBytes));
+    Append(0, kLines);
+  }
+  void Append(uint64_t first, uint64_t last) {
+    for (uint64_t i = first; i < last; ++i) limited_.Append(Line(i), static_cast<int64_t>(i));
+  }
+  static std::string Line(uint64_t i) {
+    std::string line = absl::StrCat(i, ".");
+    line.resize(kLineBytes - 1, '.');
+    return line + "\n";
+  }
+
+  shim::LogFile limited_;
+};
+
+TEST_F(DroppedLogTest, ContinuesAtTheOldestKeptLine) {
+  const absl::StatusOr<LogPiece> piece = reader_->Read(2 * kLineBytes);
+  ASSERT_TRUE(piece.ok()) << piece.status();
+  const uint64_t first = piece->offset / kLineBytes;
+  EXPECT_GT(first, 2000u);
+  EXPECT_LT(first, kLines);
+  EXPECT_EQ(piece->offset % kLineBytes, 0u);
+  EXPECT_EQ(piece->dropped_bytes, piece->offset);
+  EXPECT_EQ(piece->data, Line(first) + Line(first + 1));
+  ASSERT_EQ(piece->lines.size(), 2u);
+  EXPECT_EQ(piece->lines[0].unix_micros, static_cast<int64_t>(first));
+  const absl::StatusOr<LogPiece> next = reader_->Read(kLineBytes);
+  EXPECT_EQ(next->data, Line(first + 2));
+  EXPECT_EQ(next->dropped_bytes, 0u);
+}
+
+TEST_F(DroppedLogTest, SkipsWhatIsDroppedWhileItIsRead) {
+  reader_->Seek((kLines - 1) * kLineBytes);
+  EXPECT_EQ(reader_->Read(kLineBytes)->data, Line(kLines - 1));
+  Append(kLines, 3 * kLines);
+  const absl::StatusOr<LogPiece> piece = reader_->Read(kLineBytes);
+  EXPECT_GT(piece->offset, kLines * kLineBytes);
+  EXPECT_EQ(piece->dropped_bytes, piece->offset);
+  EXPECT_EQ(piece->data, Line(piece->offset / kLineBytes));
+}
+
+TEST_F(DroppedLogTest, SeeksWithinTheKeptPart) {
+  ASSERT_TRUE(reader_->SeekTail(3).ok());
+  EXPECT_EQ(reader_->Read(1 << 20)->data, Line(kLines - 3) + Line(kLines - 2) + Line(kLines - 1));
+  ASSERT_TRUE(reader_->SeekTail(2 * kLines).ok());
+  EXPECT_GT(reader_->Read(kLineBytes)->dropped_bytes, 0u);
+  EXPECT_EQ(Since(kLines - 1), Line(kLines - 1));
+}
+
 // A log that an older shim wrote has no index.
 TEST_F(LogFileReaderTest, ReadsALogWithoutIndex) {
   auto reader = LogFileReader::Open(Write("a\nb\n"), false);

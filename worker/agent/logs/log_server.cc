@@ -15,6 +15,7 @@
 #include "common/proto_time.h"
 #include "common/status.h"
 #include "proto/muster/v1/worker.grpc.pb.h"
+#include "spec/units.h"
 #include "worker/agent/coordinator_channel.h"
 #include "worker/agent/logs/log_file_reader.h"
 
@@ -40,12 +41,14 @@ class LogServer::Transfer : public grpc::ClientWriteReactor<v1::SendLogRequest> 
       : server_(server),
         id_(id),
         source_{request.job_id(), generation, request.rank()},
+        stream_(request.stream()),
         follow_(request.follow()),
         live_(live),
         reader_(std::move(reader)) {}
 
-  void Start(v1::WorkerService::Stub& stub) {
-    stub.async()->SendLog(&context_, &response_, this);
+  void Start(std::shared_ptr<v1::WorkerService::Stub> stub) {
+    stub_ = std::move(stub);
+    stub_->async()->SendLog(&context_, &response_, this);
     // Required because Advance starts operations outside of reactions.
     AddHold();
     StartCall();
@@ -65,6 +68,7 @@ class LogServer::Transfer : public grpc::ClientWriteReactor<v1::SendLogRequest> 
     Advance();
   }
   const Source& source() const { return source_; }
+  const std::shared_ptr<v1::WorkerService::Stub>& stub() const { return stub_; }
   void OnWritten(bool ok) {
     writing_ = false;
     broken_ = broken_ || !ok;
@@ -77,6 +81,7 @@ class LogServer::Transfer : public grpc::ClientWriteReactor<v1::SendLogRequest> 
  private:
   // `last` marks the final chunk.
   void Send(LogPiece piece, bool last);
+  std::string Notice(uint64_t dropped_bytes) const;
   void Finish() {
     if (std::exchange(finished_, true)) return;
     if (!broken_) StartWritesDone();
@@ -84,8 +89,10 @@ class LogServer::Transfer : public grpc::ClientWriteReactor<v1::SendLogRequest> 
   }
 
   LogServer::Impl& server_;
+  std::shared_ptr<v1::WorkerService::Stub> stub_;
   const uint64_t id_;
   const Source source_;
+  const v1::LogStream stream_;
   const bool follow_;
   bool live_;
   const std::unique_ptr<LogFileReader> reader_;
@@ -102,13 +109,10 @@ class LogServer::Transfer : public grpc::ClientWriteReactor<v1::SendLogRequest> 
 // All state is used on its own loop.
 class LogServer::Impl {
  public:
-  Impl(std::string coordinator, const DataDirectory& directory, std::string kept, Refuse refuse,
-       security::ClientSecurity security)
-      : coordinator_(std::move(coordinator)),
-        security_(std::move(security)),
+  Impl(Options options, const DataDirectory& directory)
+      : options_(std::move(options)),
         directory_(directory),
-        kept_(std::move(kept)),
-        refuse_(std::move(refuse)),
+        stub_(options_.coordinator, options_.security),
         inotify_(inotify_init1(IN_CLOEXEC | IN_NONBLOCK)),
         loop_("logs") {
     loop_.Post([this] { loop_.Watch(inotify_, [this] { OnFilesChanged(); }); });
@@ -125,10 +129,11 @@ class LogServer::Impl {
   }
 
   EventLoop& loop() { return loop_; }
+  const Options& options() const { return options_; }
 
   void Open(const v1::OpenLog& open, bool live) {
     const absl::Status status = TryOpen(open, live);
-    if (!status.ok()) refuse_(open.transfer(), status);
+    if (!status.ok()) options_.refuse(open.transfer(), status);
   }
 
   void Close(uint64_t id) {
@@ -139,6 +144,7 @@ class LogServer::Impl {
   // Readers reconnect through the next coordinator session.
   void CloseAll() {
     for (auto& [id, transfer] : transfers_) transfer->Cancel();
+    stub_.Reset();
   }
 
   void OnRankExited(const Source& source) {
@@ -147,8 +153,16 @@ class LogServer::Impl {
     }
   }
 
-  void OnDone(uint64_t id) {
-    transfers_.erase(id);
+  void OnDone(uint64_t id, const absl::Status& status) {
+    const auto done = transfers_.find(id);
+    // The coordinator may not have received the stream at all, and cancels those that have no
+    // reader.
+    if (!status.ok() && !absl::IsCancelled(status)) {
+      stub_.Drop(done->second->stub());
+      options_.refuse(id, absl::UnavailableError(absl::StrCat(
+                              "the node that has the log cannot send it: ", status.message())));
+    }
+    transfers_.erase(done);
     for (auto it = watches_.begin(); it != watches_.end();) {
       it->second.erase(id);
       if (!it->second.empty()) {
@@ -189,8 +203,8 @@ class LogServer::Impl {
       return absl::NotFoundError(absl::StrCat(
           "this node has no log of rank ", request.rank(), " of ", request.job_id(),
           ", generation ", request.generation(),
-          ": the rank did not run here, or the log was deleted; finished logs are kept for ", kept_,
-          " (--keep-logs, --keep-logs-bytes)"));
+          ": the rank did not run here, or the log was deleted; finished logs are kept for ",
+          options_.kept, " (--keep-logs, --keep-logs-bytes)"));
     }
     if (!reader.ok()) return reader.status();
     if (request.tail_lines() > 0) {
@@ -206,8 +220,6 @@ class LogServer::Impl {
       if (watch < 0) return ErrnoStatus(errno, absl::StrCat("watch ", path));
       watches_[watch].insert(open.transfer());
     }
-    if (stub_ == nullptr)
-      stub_ = v1::WorkerService::NewStub(OpenCoordinatorChannel(coordinator_, security_));
     {
       absl::MutexLock lock(&mutex_);
       ++open_;
@@ -215,7 +227,7 @@ class LogServer::Impl {
     auto& transfer = transfers_[open.transfer()];
     transfer = std::make_unique<Transfer>(*this, open.transfer(), request, request.generation(),
                                           live, *std::move(reader));
-    transfer->Start(*stub_);
+    transfer->Start(stub_.Get());
     return absl::OkStatus();
   }
 
@@ -243,13 +255,10 @@ class LogServer::Impl {
 
   bool AllDone() const ABSL_SHARED_LOCKS_REQUIRED(mutex_) { return open_ == 0; }
 
-  const std::string coordinator_;
-  const security::ClientSecurity security_;
+  const Options options_;
   const DataDirectory& directory_;
-  const std::string kept_;
-  const Refuse refuse_;
+  CoordinatorStub stub_;
   const int inotify_;
-  std::unique_ptr<v1::WorkerService::Stub> stub_;
   std::map<uint64_t, std::unique_ptr<Transfer>> transfers_;
   std::map<int, std::set<uint64_t>> watches_;  // by inotify watch descriptor
   bool stopping_ = false;
@@ -289,6 +298,7 @@ void LogServer::Transfer::Send(LogPiece piece, bool last) {
     time.set_offset(line.offset);
     time.set_unix_micros(line.unix_micros);
   }
+  if (piece.dropped_bytes > 0) chunk.set_notice(Notice(piece.dropped_bytes));
   chunk.set_end(last);
   chunk.set_generation(source_.generation);
   sent_end_ = last;
@@ -296,18 +306,25 @@ void LogServer::Transfer::Send(LogPiece piece, bool last) {
   StartWrite(&outgoing_);
 }
 
+std::string LogServer::Transfer::Notice(uint64_t dropped_bytes) const {
+  return absl::StrCat("rank ", source_.rank, ", ", stream_ == v1::STDOUT ? "stdout" : "stderr",
+                      ": the first ", dropped_bytes, " bytes were dropped (limit of each log: ",
+                      spec::SizeText(server_.options().rank_log_bytes),
+                      ", --rank-log-bytes of the worker)");
+}
+
 void LogServer::Transfer::OnWriteDone(bool ok) {
   server_.loop().Post([&server = server_, id = id_, ok] { server.Written(id, ok); });
 }
 
-void LogServer::Transfer::OnDone(const grpc::Status&) {
-  server_.loop().Post([&server = server_, id = id_] { server.OnDone(id); });
+void LogServer::Transfer::OnDone(const grpc::Status& status) {
+  server_.loop().Post([&server = server_, id = id_, status = FromGrpcStatus(status)] {
+    server.OnDone(id, status);
+  });
 }
 
-LogServer::LogServer(std::string coordinator, const DataDirectory& directory, std::string kept,
-                     Refuse refuse, security::ClientSecurity security)
-    : impl_(std::make_unique<Impl>(std::move(coordinator), directory, std::move(kept),
-                                   std::move(refuse), std::move(security))) {}
+LogServer::LogServer(Options options, const DataDirectory& directory)
+    : impl_(std::make_unique<Impl>(std::move(options), directory)) {}
 
 LogServer::~LogServer() = default;
 

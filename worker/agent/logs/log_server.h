@@ -21,12 +21,16 @@ namespace muster::agent {
 // Thread-safe.
 class LogServer {
  public:
-  // Reports to the coordinator that a transfer is not possible; called on the server's thread.
-  using Refuse = std::function<void(uint64_t transfer, const absl::Status& status)>;
+  struct Options {
+    std::string coordinator;  // HOST:PORT
+    security::ClientSecurity security;
+    std::string kept;             // the retention of logs, for errors about deleted logs
+    uint64_t rank_log_bytes = 0;  // limit of a log, for notices about dropped output
+    // Reports to the coordinator that a transfer is not possible; called on the server's thread.
+    std::function<void(uint64_t transfer, const absl::Status& status)> refuse;
+  };
 
-  // `kept` describes the retention of logs, for errors about deleted logs.
-  LogServer(std::string coordinator, const DataDirectory& directory, std::string kept,
-            Refuse refuse, security::ClientSecurity security = {});
+  LogServer(Options options, const DataDirectory& directory);
   // Cancels all transfers.
   ~LogServer();
   LogServer(const LogServer&) = delete;
@@ -35,8 +39,8 @@ class LogServer {
   // `live`: the rank has not exited, so its log may still grow.
   void Open(const v1::OpenLog& open, bool live);
   void Close(uint64_t transfer);
-  // Closes all transfers when the session is lost: a stream without data to send would not notice
-  // that its reader has disconnected.
+  // Closes all transfers and the connection when the session is lost: a stream without data to send
+  // would not notice that its reader has disconnected.
   void CloseAll();
   // The logs of this rank are complete.
   void OnRankExited(const std::string& job_id, uint64_t generation, uint32_t rank);

@@ -6,60 +6,22 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <utility>
 
-#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "common/proto_time.h"
-#include "worker/agent/generation/exit_info.h"
+#include "worker/agent/rank/progress_line.h"
 
 namespace muster::agent {
 namespace {
 
 constexpr uint64_t kReadBytes = 256 << 10;
 constexpr size_t kLineBytes = 4096;
-constexpr size_t kPhaseBytes = 64;
-
-bool Set(absl::string_view key, absl::string_view value, v1::Progress& progress) {
-  uint64_t count = 0;
-  const bool is_count = absl::SimpleAtoi(value, &count);
-  double number = 0;
-  const bool is_number = absl::SimpleAtod(value, &number);
-  if (key == "step" && is_count) {
-    progress.set_step(count);
-  } else if (key == "total_steps" && is_count) {
-    progress.set_total_steps(count);
-  } else if (key == "samples" && is_count) {
-    progress.set_samples(count);
-  } else if (key == "epoch" && is_number) {
-    progress.set_epoch(number);
-  } else if (key == "loss" && is_number) {
-    progress.set_loss(number);
-  } else if (key == "learning_rate" && is_number) {
-    progress.set_learning_rate(number);
-  } else if (key == "images_per_second" && is_number) {
-    progress.set_images_per_second(number);
-  } else if (key == "test_accuracy" && is_number) {
-    progress.set_test_accuracy(number);
-  } else if (key == "phase" && !value.empty()) {
-    progress.set_phase(ToUtf8(value.substr(0, kPhaseBytes)));
-  } else {
-    return false;
-  }
-  return true;
-}
+// Longer estimates are omitted: programs without an end write a huge total_steps.
+constexpr double kLongestEstimateSeconds = 365.0 * 24 * 3600;
 
 }  // namespace
-
-bool ApplyProgressLine(absl::string_view line, v1::Progress& progress) {
-  bool any = false;
-  for (const absl::string_view word :
-       absl::StrSplit(line, absl::ByAnyChar(" \t\r"), absl::SkipEmpty())) {
-    const size_t equals = word.find('=');
-    if (equals == absl::string_view::npos) continue;
-    any |= Set(word.substr(0, equals), word.substr(equals + 1), progress);
-  }
-  return any;
-}
 
 std::optional<v1::Progress> ProgressFile::Read(absl::Time now) {
   const std::string bytes = NewBytes();
@@ -68,17 +30,33 @@ std::optional<v1::Progress> ProgressFile::Read(absl::Time now) {
     const bool last = piece.data() + piece.size() == bytes.data() + bytes.size();
     if (!skipping_) partial_line_.append(piece.data(), piece.size());
     if (partial_line_.size() > kLineBytes) {
+      Warn(absl::StrCat("is longer than ", kLineBytes, " bytes; write shorter lines"));
       skipping_ = true;
       partial_line_.clear();
     }
     if (last) break;  // incomplete line
-    if (!skipping_) any |= ApplyProgressLine(partial_line_, progress_);
-    partial_line_.clear();
-    skipping_ = false;
+    any |= TakeLine();
   }
   if (!any) return std::nullopt;
   Date(now);
   return progress_;
+}
+
+bool ProgressFile::TakeLine() {
+  ProgressLine line;
+  if (!skipping_) line = ApplyProgressLine(partial_line_, progress_);
+  if (!line.problem.empty()) Warn(line.problem);
+  partial_line_.clear();
+  skipping_ = false;
+  if (line_number_.has_value()) ++*line_number_;
+  return line.applied;
+}
+
+void ProgressFile::Warn(absl::string_view problem) {
+  if (std::exchange(warned_, true)) return;
+  const std::string line =
+      line_number_.has_value() ? absl::StrCat("line ", *line_number_) : "a line";
+  warning_ = absl::StrCat("MUSTER_PROGRESS: ", line, " ", problem);
 }
 
 std::string ProgressFile::NewBytes() {
@@ -92,11 +70,13 @@ std::string ProgressFile::NewBytes() {
     if (size < offset_) {
       // The file was truncated.
       offset_ = 0;
+      line_number_ = 1;
       partial_line_.clear();
       skipping_ = false;
     }
     if (size - offset_ > kReadBytes) {
       offset_ = size - kReadBytes;
+      line_number_.reset();
       partial_line_.clear();
       skipping_ = true;
     }
@@ -122,6 +102,7 @@ void ProgressFile::Date(absl::Time now) {
     const double pace = absl::ToDoubleSeconds(now - first_seen_) /
                         static_cast<double>(progress_.step() - first_step_);
     const auto left = static_cast<double>(progress_.total_steps() - progress_.step());
+    if (pace * left > kLongestEstimateSeconds) return;
     *progress_.mutable_time_left() = ToProto(absl::Seconds(pace * left));
   }
 }

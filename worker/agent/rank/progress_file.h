@@ -5,18 +5,13 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <utility>
 
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
 #include "proto/muster/v1/job.pb.h"
 
 namespace muster::agent {
-
-// Applies `line`, words of the form KEY=VALUE with the keys step, total_steps, epoch, loss,
-// learning_rate, images_per_second, samples, test_accuracy and phase. Unknown keys and invalid
-// values are ignored, because the file is written by the user's program. Returns true if any word
-// was applied.
-bool ApplyProgressLine(absl::string_view line, v1::Progress& progress);
 
 // Follows a progress file by polling. Not thread-safe.
 class ProgressFile {
@@ -27,15 +22,24 @@ class ProgressFile {
   // call. If the file grew by very much, only its newest lines are read. `now` is used for the time
   // of the first step and the time left.
   std::optional<v1::Progress> Read(absl::Time now);
+  // Returns the problem of the first line that was not understood, once; empty if there is none.
+  std::string TakeWarning() { return std::exchange(warning_, ""); }
 
  private:
   std::string NewBytes();
+  // Applies the complete line; returns whether it contained progress.
+  bool TakeLine();
+  void Warn(absl::string_view problem);
   void Date(absl::Time now);
 
   const std::string path_;
   uint64_t offset_ = 0;
   std::string partial_line_;
   bool skipping_ = false;  // inside a line that is too long
+  // Number of the line being read; unknown after a part of the file was skipped.
+  std::optional<uint64_t> line_number_ = 1;
+  bool warned_ = false;
+  std::string warning_;
   v1::Progress progress_;
   // The first observed step, for the estimate of the time left.
   absl::Time first_seen_ = absl::InfinitePast();

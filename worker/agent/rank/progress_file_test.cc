@@ -14,40 +14,6 @@
 namespace muster::agent {
 namespace {
 
-TEST(ProgressLineTest, AppliesKnownKeysAndIgnoresOthers) {
-  v1::Progress progress;
-  EXPECT_TRUE(ApplyProgressLine(
-      "step=12 loss=0.5 epoch=1.25 total_steps=40 images_per_second=99.5 phase=warm-up "
-      "test_accuracy=0.9 learning_rate=1e-3 samples=4096 mood=good",
-      progress));
-  EXPECT_EQ(progress.step(), 12u);
-  EXPECT_EQ(progress.loss(), 0.5);
-  EXPECT_EQ(progress.epoch(), 1.25);
-  EXPECT_EQ(progress.total_steps(), 40u);
-  EXPECT_EQ(progress.images_per_second(), 99.5);
-  EXPECT_EQ(progress.phase(), "warm-up");
-  EXPECT_EQ(progress.test_accuracy(), 0.9);
-  EXPECT_EQ(progress.learning_rate(), 1e-3);
-  EXPECT_EQ(progress.samples(), 4096u);
-  EXPECT_TRUE(ApplyProgressLine("loss=0.25", progress));
-  EXPECT_EQ(progress.step(), 12u);
-  EXPECT_EQ(progress.loss(), 0.25);
-}
-
-TEST(ProgressLineTest, IgnoresInvalidLines) {
-  v1::Progress progress;
-  progress.set_step(3);
-  for (const char* line : {"", "step", "step=", "step=-1", "step=1.5", "step=99999999999999999999",
-                           "loss=", "loss=low", "=", "==", "phase=", "\xff\xfe\x80"}) {
-    EXPECT_FALSE(ApplyProgressLine(line, progress)) << line;
-  }
-  EXPECT_EQ(progress.step(), 3u);
-  EXPECT_TRUE(ApplyProgressLine("phase=a\xff", progress));
-  EXPECT_EQ(progress.phase(), "a?");
-  EXPECT_TRUE(ApplyProgressLine("phase=" + std::string(1000, 'x'), progress));
-  EXPECT_LE(progress.phase().size(), 64u);
-}
-
 class ProgressFileTest : public ::testing::Test {
  protected:
   void SetUp() override {
@@ -93,6 +59,32 @@ TEST_F(ProgressFileTest, EstimatesTimeLeft) {
   EXPECT_EQ(FromProto(file.Read(start_ + absl::Seconds(5))->time_left()), absl::Seconds(40));
 }
 
+TEST_F(ProgressFileTest, OmitsEstimateWithoutEnd) {
+  ProgressFile file(path_);
+  // Two of these lines once made a duration that ended the node's session.
+  Append("step=1 total_steps=9223372036854775807\n");
+  EXPECT_FALSE(file.Read(start_)->has_time_left());
+  Append("step=2 total_steps=9223372036854775807\n");
+  const auto progress = file.Read(start_ + absl::Seconds(5));
+  EXPECT_EQ(progress->step(), 2u);
+  EXPECT_FALSE(progress->has_time_left());
+  Append("total_steps=18446744073709551615 step=18446744073709551614\n");
+  EXPECT_TRUE(file.Read(start_ + absl::Seconds(6))->has_time_left());
+}
+
+TEST_F(ProgressFileTest, WarnsOnceAboutALineThatIsNotUnderstood) {
+  ProgressFile file(path_);
+  Append("step=1\n\nfoo bar\nand more\n");
+  EXPECT_EQ(file.Read(start_)->step(), 1u);
+  EXPECT_EQ(file.TakeWarning(),
+            "MUSTER_PROGRESS: line 3 is not understood: \"foo bar\"; write key=value pairs or a "
+            "JSON object per line");
+  EXPECT_EQ(file.TakeWarning(), "");
+  Append("once more\n");
+  EXPECT_FALSE(file.Read(start_).has_value());
+  EXPECT_EQ(file.TakeWarning(), "");
+}
+
 TEST_F(ProgressFileTest, RereadsTruncatedFile) {
   ProgressFile file(path_);
   Append("step=100 loss=1\nstep=101 loss=1\n");
@@ -106,12 +98,23 @@ TEST_F(ProgressFileTest, SkipsOverlongLinesAndLargeAmounts) {
   ProgressFile file(path_);
   Append("step=1\n" + std::string(10'000, 'x') + " step=2");
   EXPECT_EQ(file.Read(start_)->step(), 1u);
+  EXPECT_EQ(file.TakeWarning(),
+            "MUSTER_PROGRESS: line 2 is longer than 4096 bytes; write shorter lines");
   Append(" step=3\nstep=4\n");
   EXPECT_EQ(file.Read(start_)->step(), 4u);
   std::string flood;
   while (flood.size() < (2 << 20)) flood += "step=5 and a lot of other words\n";
   Append(flood + "step=6\n");
   EXPECT_EQ(file.Read(start_)->step(), 6u);
+}
+
+TEST_F(ProgressFileTest, DoesNotNumberLinesAfterAGap) {
+  ProgressFile file(path_);
+  std::string flood;
+  while (flood.size() < (2 << 20)) flood += "step=5\n";
+  Append(flood + "foo\n");
+  EXPECT_EQ(file.Read(start_)->step(), 5u);
+  EXPECT_EQ(file.TakeWarning().substr(0, 46), "MUSTER_PROGRESS: a line is not understood: \"fo");
 }
 
 TEST_F(ProgressFileTest, IgnoresPipesAndDevices) {

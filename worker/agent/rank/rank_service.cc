@@ -1,7 +1,5 @@
 #include "worker/agent/rank/rank_service.h"
 
-#include <sys/stat.h>
-
 #include <algorithm>
 #include <atomic>
 #include <deque>
@@ -14,8 +12,10 @@
 #include "absl/synchronization/mutex.h"
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
+#include "common/grpc_listener.h"
 #include "common/grpc_status.h"
 #include "common/limits.h"
+#include "common/status.h"
 #include "grpcpp/server.h"
 #include "grpcpp/server_builder.h"
 #include "proto/muster/v1/rank.grpc.pb.h"
@@ -101,7 +101,8 @@ class WatchCall final : public grpc::ServerWriteReactor<v1::Directive> {
       if (!generation.ok()) return End(generation.status());
       (*generation)
           ->Watch(
-              route_.id, [this](const v1::Directive& directive) { Push(directive); },
+              route_.identity.rank(), route_.id,
+              [this](const v1::Directive& directive) { Push(directive); },
               [this](const absl::Status& status) { End(status); });
     });
   }
@@ -121,7 +122,8 @@ class WatchCall final : public grpc::ServerWriteReactor<v1::Directive> {
  private:
   void Push(const v1::Directive& directive) ABSL_LOCKS_EXCLUDED(mutex_) {
     absl::MutexLock lock(&mutex_);
-    // Replaces a directive that was not sent yet: only the last one matters.
+    // Replaces a directive that was not sent yet: only the last one matters. None follows the
+    // directive to stop.
     if (queue_.size() > 1) queue_.pop_back();
     queue_.push_back(directive);
     if (queue_.size() == 1) Proceed();
@@ -236,23 +238,28 @@ class GrpcRankServer final : public RankServer {
 
   ~GrpcRankServer() override {
     if (server_ == nullptr) return;
+    listener_->Stop();
     // Cancels waiting calls.
     server_->Shutdown(std::chrono::system_clock::now());
     server_->Wait();
   }
 
-  bool Listen(const std::string& path) {
+  absl::Status Listen(const std::string& path) {
+    ASSIGN_OR_RETURN(listener_, GrpcListener::OpenUnix(path));
     grpc::ServerBuilder builder;
     builder.SetMaxReceiveMessageSize(limits::kMessageBytes);
     builder.SetMaxSendMessageSize(limits::kMessageBytes);
-    builder.AddListeningPort(absl::StrCat("unix:", path), grpc::InsecureServerCredentials());
+    listener_->AddTo(builder, grpc::InsecureServerCredentials());
     builder.RegisterService(&service_);
     server_ = builder.BuildAndStart();
-    return server_ != nullptr;
+    if (server_ == nullptr) return absl::InternalError("cannot start the rank server");
+    listener_->Start();
+    return absl::OkStatus();
   }
 
  private:
   Service service_;
+  std::unique_ptr<GrpcListener> listener_;
   std::unique_ptr<grpc::Server> server_;
 };
 
@@ -262,10 +269,7 @@ absl::StatusOr<std::unique_ptr<RankServer>> RankServer::Start(const std::string&
                                                               EventLoop& loop,
                                                               GenerationTable& table) {
   auto server = std::make_unique<GrpcRankServer>(loop, table);
-  if (!server->Listen(path)) {
-    return absl::InternalError(absl::StrCat("cannot listen on the unix socket ", path));
-  }
-  chmod(path.c_str(), 0600);
+  RETURN_IF_ERROR(server->Listen(path));
   return server;
 }
 

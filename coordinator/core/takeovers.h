@@ -1,0 +1,69 @@
+// Handles requests to end the conflicts of nodes (see nodes/conflict.h): recovers the jobs of their
+// ranks from the workers' records, or gives the ranks up.
+//
+// A recovery asks the workers for their records. When all have answered, or after a while, it
+// rebuilds the jobs and makes the workers that answered join this cluster. They open a new session,
+// in which their ranks are adopted or stopped like those of any worker that returns.
+//
+// Not thread-safe.
+#ifndef MUSTER_COORDINATOR_CORE_TAKEOVERS_H_
+#define MUSTER_COORDINATOR_CORE_TAKEOVERS_H_
+
+#include <map>
+#include <optional>
+#include <set>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "coordinator/core/context.h"
+#include "coordinator/core/event.h"
+#include "coordinator/core/jobs/job_table.h"
+#include "coordinator/core/life_cycle.h"
+#include "coordinator/core/nodes/node_table.h"
+#include "coordinator/core/recovery/rebuild.h"
+#include "coordinator/core/reports.h"
+
+namespace muster::core {
+
+class Takeovers {
+ public:
+  Takeovers(JobTable& jobs, NodeTable& nodes, LifeCycle& life_cycle, Reports& reports,
+            Context& context)
+      : jobs_(jobs), nodes_(nodes), life_cycle_(life_cycle), reports_(reports), context_(context) {}
+
+  void Handle(const RecoverJobs& event);
+  void OnJobRecords(const Node& node, const v1::JobRecords& records);
+  // Continues without the workers that have not answered.
+  void OnTimer() { Finish(); }
+
+ private:
+  struct Recovery {
+    RequestId request;
+    Actor actor;
+    std::set<NodeName> unanswered;
+    std::map<NodeName, NodeRecords> records;
+    v1::RecoverJobsResponse response;
+  };
+
+  // The nodes in conflict that the request selects.
+  absl::StatusOr<std::vector<const Node*>> Select(const RecoverJobs& event) const;
+  void Discard(const RecoverJobs& event, const std::vector<const Node*>& nodes);
+  void Finish();
+  bool IsInConflict(const NodeName& name) const;
+  // Ends the ranks that the store has on the node and that do not run there: ranks that are taken
+  // over may have their slots.
+  void EndMissingRanks(const NodeRecords& of_node);
+  // Returns whether the job was missing or outdated in the store.
+  bool TakeOver(RebuiltJob rebuilt);
+
+  JobTable& jobs_;
+  NodeTable& nodes_;
+  LifeCycle& life_cycle_;
+  Reports& reports_;
+  Context& context_;
+  std::optional<Recovery> recovery_;
+};
+
+}  // namespace muster::core
+
+#endif  // MUSTER_COORDINATOR_CORE_TAKEOVERS_H_

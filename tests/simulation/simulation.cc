@@ -1,0 +1,213 @@
+#include "tests/simulation/simulation.h"
+
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "common/proto_time.h"
+#include "coordinator/core/jobs/job.h"
+
+namespace muster::simulation {
+namespace {
+
+constexpr absl::Duration kFaultDuration = absl::Seconds(120);
+constexpr absl::Duration kHealDuration = absl::Seconds(600);
+
+// Each cluster has its own kinds of faults.
+std::unique_ptr<World> MakeWorld(uint64_t seed, bool tracing) {
+  auto world = std::make_unique<World>(seed);
+  Random& random = world->random;
+  world->tracing = tracing;
+  world->forgetful = random.Below(2) == 0;
+  world->orderly = random.Below(4) == 0;
+  world->loses_stores = !world->orderly && random.Below(4) == 0;
+  world->garbles_reports = !world->orderly && random.Below(4) == 0;
+  world->mixes_versions = random.Below(4) == 0;
+  world->pauses = !world->orderly && random.Below(3) == 0;
+  world->job_lease = absl::Seconds(10 + 10 * random.Below(3));
+  return world;
+}
+
+}  // namespace
+
+Simulation::Simulation(uint64_t seed, bool tracing)
+    : world_(MakeWorld(seed, tracing)), coordinator_(*world_) {
+  node_count_ = 1 + Below(4);
+  for (uint64_t i = 0; i < node_count_; ++i) {
+    AddMachine(absl::StrCat("node-", i), static_cast<uint32_t>(1 + Below(3)));
+  }
+}
+
+void Simulation::Run() {
+  coordinator_.Start();
+  for (const auto& machine : machines_) machine->StartWorker();
+  Repeat(absl::Milliseconds(100), absl::Seconds(6), &Simulation::SubmitSomeJob);
+  // Fault rates differ widely between clusters.
+  Repeat(absl::Milliseconds(100), absl::Seconds(1 << (1 + Below(5))),
+         world_->orderly ? &Simulation::CauseOrderlyFault : &Simulation::CauseFault);
+  Repeat(absl::Seconds(1), absl::Seconds(10), &Simulation::HoldRequeueOrCancelSomeJob);
+  Repeat(absl::Seconds(1), absl::Seconds(20), &Simulation::OperateSomeNode);
+  if (world_->mixes_versions) {
+    Repeat(absl::Seconds(5), absl::Seconds(60), &Simulation::UpgradeSomeWorker);
+  }
+  if (world_->pauses) Repeat(absl::Seconds(1), absl::Seconds(30), &Simulation::CausePause);
+  if (world_->loses_stores) {
+    Repeat(absl::Seconds(1), absl::Seconds(30), &Simulation::KeepBackup);
+    Repeat(absl::Seconds(5), absl::Seconds(60), &Simulation::CauseStoreFault);
+    Repeat(absl::Seconds(5), absl::Seconds(30), &Simulation::RecoverOrDiscard);
+  }
+  world_->scheduler.RunUntil(SteadyTime(kFaultDuration), [this] { return Failed(); });
+  if (Failed()) return;
+  Heal();
+  world_->scheduler.RunUntil(SteadyTime(kFaultDuration + kHealDuration),
+                             [this] { return Failed() || HasConverged(); });
+  if (!Failed() && !HasConverged()) ExplainStall();
+}
+
+std::vector<v1::Job> Simulation::Jobs() {
+  v1::ListJobsRequest all;
+  all.set_include_finished(true);
+  return coordinator_.up() ? coordinator_.core()->ListJobs(all, world_->scheduler.now())
+                           : std::vector<v1::Job>();
+}
+
+Machine& Simulation::AddMachine(const std::string& node, uint32_t slots) {
+  slots_[node] = slots;
+  machines_.push_back(std::make_unique<Machine>(
+      *world_, coordinator_,
+      Machine::Options{node, machines_.size() + 1, slots,
+                       [this](const Process& process) {
+                         for (const auto& machine : machines_) machine->PeerDied(process);
+                       },
+                       [this](const v1::LeaseQuestion& question, const Machine::Reply& reply) {
+                         bool asked = false;
+                         for (const auto& machine : machines_)
+                           asked |= machine->Forward(question, reply);
+                         return asked;
+                       }}));
+  return *machines_.back();
+}
+
+void Simulation::Repeat(absl::Duration least, absl::Duration most, void (Simulation::*what)()) {
+  world_->scheduler.After(world_->random.Between(least, most), [this, least, most, what] {
+    if (world_->scheduler.now().steady >= SteadyTime(kFaultDuration)) return;
+    (this->*what)();
+    Repeat(least, most, what);
+  });
+}
+
+// ------------------------------------------------------------------------------------------------
+// clients and operators
+
+void Simulation::SubmitSomeJob() {
+  v1::JobSpec spec;
+  spec.set_name("job");
+  if (Below(3) == 0) {
+    spec.add_command("program");
+    if (Below(2) == 0) (*spec.mutable_env())["JOINS"] = "1";
+  } else {
+    spec.mutable_train();
+  }
+  const uint32_t most = static_cast<uint32_t>(1 + Below(node_count_));
+  spec.mutable_resources()->mutable_nodes()->set_max(most);
+  spec.mutable_resources()->mutable_nodes()->set_min(
+      Below(2) == 0 ? most : static_cast<uint32_t>(1 + Below(most)));
+  spec.mutable_resources()->set_devices_per_rank(Below(5) == 0 ? "all" : "1");
+  spec.mutable_restart()->set_max(static_cast<uint32_t>(Below(4)));
+  spec.set_priority(static_cast<int32_t>(Below(3)));
+  if (!world_->orderly && Below(10) == 0) (*spec.mutable_env())["FAILS"] = "0";
+  if (Below(10) == 0) *spec.mutable_time_limit() = ToProto(absl::Seconds(5));
+  *spec.mutable_grace_period() = ToProto(absl::Seconds(2));
+  Submit(spec, absl::StrCat("key-", next_job_), 1 + Below(2));
+}
+
+void Simulation::Submit(const v1::JobSpec& spec, const std::string& key, uint64_t attempts) {
+  core::SubmitJob submit;
+  submit.request = coordinator_.NewRequest();
+  submit.job_id = JobId(absl::StrCat("job-", next_job_++));
+  submit.spec = spec;
+  submit.idempotency_key = key;
+  coordinator_.Request(submit, [this, key](const core::Reply& reply) {
+    if (!reply.job.ok()) {
+      world_->violations.Add(reply.job.status().ToString());
+      return;
+    }
+    const auto [made, first] = acknowledged_.made.emplace(key, reply.job->job_id());
+    if (first) {
+      jobs_.push_back(reply.job->job_id());
+    } else if (made->second != reply.job->job_id()) {
+      world_->violations.Add(absl::StrCat(key, " created two jobs"));
+    }
+  });
+  if (attempts > 1) {
+    world_->scheduler.After(absl::Seconds(1 + Below(5)),
+                            [this, spec, key, attempts] { Submit(spec, key, attempts - 1); });
+  }
+}
+
+void Simulation::HoldRequeueOrCancelSomeJob() {
+  if (jobs_.empty()) return;
+  const JobId job(jobs_[Below(jobs_.size())]);
+  const RequestId request = coordinator_.NewRequest();
+  switch (Below(4)) {
+    case 0:
+      coordinator_.Request(core::CancelJob{request, job, std::nullopt},
+                           [this, job](const core::Reply& reply) {
+                             if (reply.job.ok() && !core::IsTerminal(reply.job->state())) {
+                               acknowledged_.cancelled.insert(job.value());
+                             }
+                           });
+      cancel_tried_.insert(job.value());
+      break;
+    case 1:
+      coordinator_.Request(core::HoldJob{request, job}, [](const core::Reply&) {});
+      break;
+    case 2:
+      coordinator_.Request(core::RequeueJob{request, job}, [](const core::Reply&) {});
+      break;
+    default:
+      coordinator_.Request(core::ReleaseJob{request, job}, [](const core::Reply&) {});
+  }
+}
+
+void Simulation::OperateSomeNode() {
+  const NodeName node(SomeMachine().node());
+  switch (Below(3)) {
+    case 0:
+      coordinator_.Request(core::CordonNode{node, "a reason", Below(2) == 0}, nullptr);
+      break;
+    default:
+      coordinator_.Request(core::UncordonNode{node}, nullptr);
+  }
+}
+
+std::vector<NodeName> Simulation::Conflicts() {
+  std::vector<NodeName> names;
+  if (!coordinator_.up()) return names;
+  for (const v1::Node& node : coordinator_.core()->ListNodes(world_->scheduler.now())) {
+    if (!node.conflict().empty() && node.state() == v1::READY) names.emplace_back(node.name());
+  }
+  return names;
+}
+
+void Simulation::RecoverOrDiscard() {
+  std::vector<NodeName> nodes = Conflicts();
+  if (nodes.empty()) return;
+  const bool discard = Below(5) == 0;
+  // An operator recovers all nodes, unless the request names some.
+  if (!discard && Below(2) == 0) return Recover({}, /*discard=*/false);
+  nodes = {nodes[Below(nodes.size())]};
+  Recover(std::move(nodes), discard);
+}
+
+void Simulation::Recover(std::vector<NodeName> nodes, bool discard) {
+  world_->Note(discard ? "ranks are discarded" : "jobs are recovered");
+  world_->CountFault(discard ? "discards" : "recoveries");
+  coordinator_.Request(core::RecoverJobs{coordinator_.NewRequest(), std::move(nodes), discard},
+                       [this](const core::Reply& reply) {
+                         for (int i = 0; i < reply.recovered.job_ids_size(); ++i) {
+                           world_->CountFault("recovered jobs");
+                         }
+                       });
+}
+
+}  // namespace muster::simulation

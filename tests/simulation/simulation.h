@@ -1,0 +1,102 @@
+// A simulated cluster: the real coordinator core between simulated machines, clients, operators,
+// network, disk and time, all derived from one seed.
+#ifndef MUSTER_TESTS_SIMULATION_SIMULATION_H_
+#define MUSTER_TESTS_SIMULATION_SIMULATION_H_
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "proto/muster/v1/job.pb.h"
+#include "tests/simulation/coordinator.h"
+#include "tests/simulation/machine.h"
+#include "tests/simulation/world.h"
+
+namespace muster::simulation {
+
+class Simulation {
+ public:
+  Simulation(uint64_t seed, bool tracing);
+
+  // Causes faults for a while, repairs everything, and waits until every job has ended and no state
+  // is left on the machines.
+  void Run();
+
+  bool Failed() const { return !world_->violations.list().empty(); }
+  const std::vector<std::string>& violations() const { return world_->violations.list(); }
+  const std::vector<std::string>& trace() const { return world_->trace; }
+  uint64_t wait_notices() const { return world_->wait_notices; }
+  // Faults that were injected and rare situations that were reached, by kind.
+  const std::map<std::string, uint64_t>& faults() const { return world_->faults; }
+  std::vector<v1::Job> Jobs();
+
+ private:
+  // What clients know from replies; it changes with the coordinator's store.
+  struct Acknowledged {
+    std::map<std::string, std::string> made;  // jobs by idempotency key
+    std::set<std::string> cancelled;
+  };
+
+  uint64_t Below(uint64_t bound) { return world_->random.Below(bound); }
+  Machine& AddMachine(const std::string& node, uint32_t slots);
+  Machine& SomeMachine() { return *machines_[Below(machines_.size())]; }
+  // Repeats `what` at random intervals until the faults stop.
+  void Repeat(absl::Duration least, absl::Duration most, void (Simulation::*what)());
+
+  // ---- Clients and operators
+  void SubmitSomeJob();
+  // A client repeats unanswered submissions with the same key and another id.
+  void Submit(const v1::JobSpec& spec, const std::string& key, uint64_t attempts);
+  void HoldRequeueOrCancelSomeJob();
+  void OperateSomeNode();
+  // Nodes whose ranks belong to another store.
+  std::vector<NodeName> Conflicts();
+  void RecoverOrDiscard();
+  void Recover(std::vector<NodeName> nodes, bool discard);
+
+  // ---- Faults
+  void CauseOrderlyFault();
+  void CauseFault();
+  void CausePause();
+  void UpgradeSomeWorker();
+  void CauseStoreFault();
+  void ReturnToTrueStore();
+  void RestartCoordinator(absl::Duration longest_absence);
+  void LeaveAndComeBack(Machine& machine);
+  void StartWhenGone(Machine& machine);
+  void StartLater(Machine& machine, absl::Duration most);
+  uint64_t CopyStore();
+  void KeepBackup() { backup_ = CopyStore(); }
+  void ReplaceStore(uint64_t copy);
+
+  // ---- The end
+  // Repairs everything: one running machine per node, no held jobs, no cordoned nodes.
+  void Heal();
+  void RecoverWhileInConflict();
+  // A worker that was replaced can return only with a new incarnation.
+  void RestartWhileRefused(Machine& machine);
+  bool HasConverged();
+  void CheckEnd(const v1::Job& job);
+  void ExplainStall();
+
+  std::unique_ptr<World> world_;
+  Coordinator coordinator_;
+  std::vector<std::unique_ptr<Machine>> machines_;
+  std::map<std::string, uint32_t> slots_;
+  uint64_t node_count_ = 0;
+  uint64_t next_job_ = 1;
+  std::vector<std::string> jobs_;
+  std::set<std::string> cancel_tried_;
+  Acknowledged acknowledged_;
+  std::map<uint64_t, Acknowledged> acknowledged_by_copy_;
+  uint64_t backup_ = 0;      // the newest copy of the store
+  uint64_t true_store_ = 0;  // the copy that replaces a wrong store; 0: the store is the right one
+  bool store_replaced_ = false;
+};
+
+}  // namespace muster::simulation
+
+#endif  // MUSTER_TESTS_SIMULATION_SIMULATION_H_

@@ -1,0 +1,167 @@
+// Faults of a simulated cluster.
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "tests/simulation/simulation.h"
+
+namespace muster::simulation {
+
+void Simulation::CauseOrderlyFault() {
+  switch (Below(4)) {
+    case 0:
+      RestartCoordinator(absl::Seconds(12));
+      break;
+    case 1:
+      world_->CountFault("pauses of coordinators");
+      coordinator_.Pause(world_->random.Between(absl::Milliseconds(10), absl::Seconds(5)));
+      break;
+    default:
+      LeaveAndComeBack(SomeMachine());
+  }
+}
+
+void Simulation::CauseFault() {
+  Machine& machine = SomeMachine();
+  switch (Below(13)) {
+    case 0:
+    case 1:
+      world_->CountFault("broken streams");
+      machine.BreakStream();
+      break;
+    case 2:
+      world_->CountFault("network cuts");
+      machine.CutNetwork(world_->random.Between(absl::Seconds(1), absl::Seconds(20)));
+      break;
+    case 3:
+    case 4:
+      world_->CountFault("crashes of workers");
+      machine.CrashWorker();
+      StartLater(machine, absl::Seconds(8));
+      break;
+    case 5:
+      world_->CountFault("crashes of machines");
+      machine.Crash(/*forget=*/world_->forgetful && Below(2) == 0);
+      StartLater(machine, absl::Seconds(15));
+      break;
+    case 6:
+    case 7:
+      if (machine.FailSomeRank()) world_->CountFault("failures of ranks");
+      break;
+    case 8:
+    case 9:
+      RestartCoordinator(absl::Seconds(12));
+      break;
+    case 10:
+      world_->CountFault("pauses of coordinators");
+      coordinator_.Pause(world_->random.Between(absl::Milliseconds(10), absl::Seconds(15)));
+      break;
+    case 11:
+      LeaveAndComeBack(machine);
+      break;
+    default:
+      if (!world_->forgetful || Below(3) != 0) break;
+      // Another machine claims the name of a node, and keeps it if the coordinator admits it.
+      if (machines_.size() < 2 * node_count_) {
+        world_->CountFault("claims of node names");
+        AddMachine(machine.node(), slots_[machine.node()]).StartWorker();
+      }
+  }
+}
+
+void Simulation::RestartCoordinator(absl::Duration longest_absence) {
+  world_->CountFault("crashes of coordinators");
+  coordinator_.Crash();
+  world_->scheduler.After(world_->random.Between(absl::Milliseconds(10), longest_absence),
+                          [this] { coordinator_.Start(); });
+}
+
+void Simulation::CausePause() {
+  Machine& machine = SomeMachine();
+  const absl::Duration by = world_->random.Between(absl::Milliseconds(100), absl::Seconds(40));
+  switch (Below(4)) {
+    case 0:
+      if (machine.PauseSomeRank(by)) world_->CountFault("pauses of ranks");
+      break;
+    case 1:
+      if (machine.PauseSomeShim(by)) world_->CountFault("pauses of shims");
+      break;
+    case 2:
+      world_->CountFault("pauses of workers");
+      machine.PauseWorker(by);
+      break;
+    default:
+      world_->CountFault("pauses of machines");
+      machine.PauseMachine(by);
+  }
+}
+
+void Simulation::UpgradeSomeWorker() {
+  if (SomeMachine().UpgradeWorker()) world_->CountFault("upgrades of workers");
+}
+
+// The store is lost, restored from a copy, or for a while not the right one, as with a mistyped
+// data directory.
+void Simulation::CauseStoreFault() {
+  if (true_store_ != 0) return;
+  coordinator_.Crash();
+  const uint64_t right = CopyStore();
+  switch (Below(3)) {
+    case 0:
+      world_->CountFault("lost stores");
+      ReplaceStore(0);
+      break;
+    case 1:
+      if (backup_ == 0) break;
+      world_->CountFault("restored stores");
+      ReplaceStore(backup_);
+      break;
+    default:
+      world_->CountFault("wrong stores");
+      ReplaceStore(0);
+      true_store_ = right;
+      world_->scheduler.After(world_->random.Between(absl::Seconds(3), absl::Seconds(30)), [this] {
+        if (true_store_ == 0) return;
+        ReturnToTrueStore();
+        RestartCoordinator(absl::Seconds(5));
+      });
+  }
+  RestartCoordinator(absl::Seconds(5));
+}
+
+void Simulation::ReturnToTrueStore() {
+  if (true_store_ == 0) return;
+  coordinator_.Crash();
+  ReplaceStore(std::exchange(true_store_, 0));
+}
+
+uint64_t Simulation::CopyStore() {
+  const uint64_t copy = coordinator_.CopyStore();
+  acknowledged_by_copy_[copy] = acknowledged_;
+  return copy;
+}
+
+void Simulation::ReplaceStore(uint64_t copy) {
+  world_->Note(copy == 0 ? "the store becomes empty"
+                         : absl::StrCat("the store becomes copy ", copy));
+  store_replaced_ = true;
+  coordinator_.ReplaceStore(copy);
+  acknowledged_ = acknowledged_by_copy_[copy];
+}
+
+void Simulation::LeaveAndComeBack(Machine& machine) {
+  world_->CountFault("shutdowns of workers");
+  machine.Leave();
+  StartWhenGone(machine);
+}
+void Simulation::StartWhenGone(Machine& machine) {
+  world_->scheduler.After(
+      world_->random.Between(absl::Milliseconds(10), absl::Seconds(2)),
+      [this, &machine] { machine.worker_up() ? StartWhenGone(machine) : machine.StartWorker(); });
+}
+
+void Simulation::StartLater(Machine& machine, absl::Duration most) {
+  world_->scheduler.After(world_->random.Between(absl::Milliseconds(10), most),
+                          [&machine] { machine.StartWorker(); });
+}
+
+}  // namespace muster::simulation

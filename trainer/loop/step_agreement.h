@@ -1,0 +1,59 @@
+// Lets all ranks of a training act on requests after the same step.
+#ifndef MUSTER_TRAINER_LOOP_STEP_AGREEMENT_H_
+#define MUSTER_TRAINER_LOOP_STEP_AGREEMENT_H_
+
+#include <cstdint>
+
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "collectives/communicator.h"
+#include "common/time.h"
+
+namespace muster::train {
+
+// What one rank contributes to an agreement.
+struct RankVote {
+  bool stop = false;        // this rank was asked to stop
+  bool checkpoint = false;  // a checkpoint is due or was asked for
+  bool writing = false;     // this rank is still writing a checkpoint
+};
+
+// The same on all ranks.
+struct AgreedRequests {
+  bool stop = false;        // at least one rank was asked to stop
+  bool checkpoint = false;  // at least one rank wants a checkpoint, and none is writing one
+};
+
+// The ranks agree in one small all-reduce about every 250 ms: rank 0 derives the number of steps
+// until the next one from the measured step time and distributes it in the same operation. A world
+// of one rank needs no communication and agrees after each step.
+//
+// Used by the training thread. Callers pass in the current time.
+class StepAgreement {
+ public:
+  // `world` outlives the object.
+  explicit StepAgreement(collectives::Communicator* world) : world_(*world) {}
+
+  // Training begins. The first agreement is due after the first step.
+  void Start(SteadyTime now) { last_ = now; }
+  // Counts a step, and returns whether an agreement is due. The ranks get the same results.
+  bool StepDone() { return ++steps_ >= due_steps_; }
+  // Collective, also before it is due. Returns the communicator's errors.
+  absl::StatusOr<AgreedRequests> Agree(const RankVote& vote, SteadyTime now);
+
+ private:
+  static constexpr absl::Duration kInterval = absl::Milliseconds(250);
+  // Limits the delay of a request if steps suddenly become much slower.
+  static constexpr int32_t kMaxSteps = 64;
+
+  int32_t ChooseSteps(SteadyTime now) const;
+
+  collectives::Communicator& world_;
+  SteadyTime last_;    // previous agreement
+  int32_t steps_ = 0;  // since then
+  int32_t due_steps_ = 1;
+};
+
+}  // namespace muster::train
+
+#endif  // MUSTER_TRAINER_LOOP_STEP_AGREEMENT_H_

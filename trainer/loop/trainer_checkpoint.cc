@@ -1,0 +1,189 @@
+// Requests to a training, and its checkpoints: when they are taken, and how they are written.
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "common/now.h"
+#include "common/proto_time.h"
+#include "common/status.h"
+#include "trainer/exit_code.h"
+#include "trainer/loop/trainer.h"
+
+namespace muster::train {
+namespace {
+
+// Longest interval between two reports of the progress of a write that the ranks wait for.
+constexpr absl::Duration kShownInterval = absl::Milliseconds(250);
+
+// The metric `keep_best`; higher is better.
+double MetricOf(const std::string& keep_best, double accuracy, double loss) {
+  return keep_best == "test_loss" ? -loss : accuracy;
+}
+
+}  // namespace
+
+absl::StatusOr<AgreedRequests> Trainer::AgreeAfterStep() {
+  RETURN_IF_ERROR(PollWriter());
+  const uint64_t every_steps = spec_.checkpoint().every_steps();
+  // All ranks know these steps. If the previous checkpoint is still being written, the next one is
+  // taken in a later agreement.
+  const bool save_now = every_steps > 0 && step_ % every_steps == 0;
+  save_due_ |= save_now;
+  if (!agreement_.StepDone() && !save_now) return AgreedRequests();
+  const SteadyTime now = SteadyNow();
+  return agreement_.Agree({.stop = requests_.stop_requested(),
+                           .checkpoint = is_first() && CheckpointIsDue(now),
+                           .writing = writer_.busy()},
+                          now);
+}
+
+bool Trainer::CheckpointIsDue(SteadyTime now) const {
+  if (!options_.checkpoints.has_value()) return false;
+  const absl::Duration every = FromProto(spec_.checkpoint().every());
+  return save_due_ || requests_.checkpoint_requested() ||
+         (every > absl::ZeroDuration() && now - last_snapshot_ >= every);
+}
+
+absl::Status Trainer::SaveCheckpoint() {
+  requests_.ClearCheckpointRequest();
+  save_due_ = false;
+  if (!options_.checkpoints.has_value() || saved_step_ == step_) return absl::OkStatus();
+  SetPhase("checkpointing");
+  last_snapshot_ = SteadyNow();
+  ASSIGN_OR_RETURN(CheckpointWriter::Write write, TakeSnapshot());
+  saved_step_ = step_;
+  write_failed_ = false;
+  if (write != nullptr) {
+    requests_.SetWriting(true);
+    writer_.Start(step_, [this, write = std::move(write)](const ByteProgress& progress) {
+      absl::Status status = write(progress);
+      requests_.SetWriting(false);
+      return status;
+    });
+  }
+  snapshot_stall_ = SteadyNow() - last_snapshot_;
+  return absl::OkStatus();
+}
+
+absl::StatusOr<CheckpointWriter::Write> Trainer::TakeSnapshot() {
+  ASSIGN_OR_RETURN(const bool in_parts, StartParts());
+  ModelTensors buffers = {.model = std::move(snapshot_.model),
+                          .optimizer = std::move(snapshot_.optimizer),
+                          .average = std::move(snapshot_.average)};
+  ASSIGN_OR_RETURN(ModelTensors tensors, in_parts
+                                             ? strategy_->GatherPart(step_, std::move(buffers))
+                                             : strategy_->GatherState(step_, std::move(buffers)));
+  if (!in_parts && !is_first()) return nullptr;
+  snapshot_.model = std::move(tensors.model);
+  snapshot_.optimizer = std::move(tensors.optimizer);
+  snapshot_.average = std::move(tensors.average);
+  CheckpointState& state = snapshot_.state;
+  state.step = step_;
+  state.epoch = Epochs();
+  state.epoch_samples = setup_->steps.At(step_).first;
+  state.seed = spec_.seed();
+  state.global_batch = spec_.global_batch();
+  state.world_size = world_.size();
+  state.job_id = options_.job_id;
+  state.generation = options_.generation;
+  state.training = setup_->identity.fields;
+  if (strategy_->loss_scale() != nullptr) state.loss_scale = *strategy_->loss_scale();
+  state.test_accuracy.reset();
+  state.test_loss.reset();
+  if (evaluated_step_ == step_) {
+    state.test_accuracy = evaluation_.accuracy;
+    state.test_loss = evaluation_.loss;
+  }
+  if (in_parts) return WriteOfPart();
+  return [this](const ByteProgress& progress) -> absl::Status {
+    ASSIGN_OR_RETURN(written_, options_.checkpoints->Write(snapshot_, progress));
+    return absl::OkStatus();
+  };
+}
+
+absl::Status Trainer::PollWriter() {
+  const std::optional<CheckpointWriter::Result> result = writer_.TakeResult();
+  // Rank 0 processes the results of all parts.
+  if (!result.has_value() || !is_first()) return absl::OkStatus();
+  if (result->status.ok()) {
+    newest_ = written_;
+    log_.CheckpointSaved(result->step, options_.checkpoints->FolderPath(newest_->name),
+                         result->duration, snapshot_stall_);
+    options_.on_checkpoint(*newest_);
+    return absl::OkStatus();
+  }
+  // A newer generation owns the directory, which itself is fine.
+  if (absl::IsAborted(result->status)) return result->status;
+  write_failed_ = true;
+  options_.on_checkpoint_failure(result->step, result->status);
+  // Keeps another exit code, e.g. of a state that is not finite.
+  const absl::Status failed = WithExitCode(result->status, kExitCannotCreate);
+  if (spec_.checkpoint().required() || ExitCodeOf(failed) != kExitCannotCreate) return failed;
+  log_.CheckpointFailed(result->step, result->status);
+  return absl::OkStatus();
+}
+
+absl::Status Trainer::AwaitWriters() {
+  SetPhase("checkpointing");
+  RETURN_IF_ERROR(AwaitAllWriters(world_, writer_, std::min(ReportInterval(), kShownInterval), [&] {
+    if (writer_.busy()) progress_.SetPhaseProgress(writer_.written_bytes() >> 20, "MiB written");
+    return PollWriter();
+  }));
+  // The snapshot is taken again if it is still needed.
+  int32_t failed = write_failed_ ? 1 : 0;
+  RETURN_IF_ERROR(world_
+                      .AllReduce(&failed, &failed, 1, collectives::DataType::kInt32,
+                                 collectives::ReduceOp::kSum)
+                      ->Wait());
+  if (failed > 0) saved_step_.reset();
+  return absl::OkStatus();
+}
+
+absl::Status Trainer::LoadBest() {
+  const std::string& keep_best = spec_.checkpoint().keep_best();
+  if (keep_best.empty() || !options_.checkpoints.has_value()) return absl::OkStatus();
+  if (is_first()) {
+    ASSIGN_OR_RETURN(const std::optional<CheckpointRef> best, options_.checkpoints->FindBest());
+    if (best.has_value()) {
+      ASSIGN_OR_RETURN(const CheckpointState state,
+                       ReadState(options_.checkpoints->FolderPath(best->name)));
+      best_ = MetricOf(keep_best, state.test_accuracy.value_or(best_),
+                       state.test_loss.value_or(-best_));
+    }
+  }
+  return world_.Broadcast(&best_, 1, collectives::DataType::kFloat64, /*root=*/0)->Wait();
+}
+
+absl::Status Trainer::SaveIfBest() {
+  const std::string& keep_best = spec_.checkpoint().keep_best();
+  if (keep_best.empty() || evaluated_step_ != step_) return absl::OkStatus();
+  const double metric = MetricOf(keep_best, evaluation_.accuracy, evaluation_.loss);
+  if (!(metric > best_)) return absl::OkStatus();
+  best_ = metric;
+  // The state of this step is needed, not that of the step at which the disk is free.
+  RETURN_IF_ERROR(AwaitWriters());
+  return SaveCheckpoint();
+}
+
+absl::Status Trainer::SaveAndWait() {
+  if (!options_.checkpoints.has_value()) return absl::OkStatus();
+  RETURN_IF_ERROR(AwaitWriters());
+  if (saved_step_ == step_) return absl::OkStatus();
+  RETURN_IF_ERROR(SaveCheckpoint());
+  return AwaitWriters();
+}
+
+absl::Status Trainer::CheckStop() const {
+  if (!requests_.stop_requested()) return absl::OkStatus();
+  return absl::CancelledError(absl::StrCat("stopped after step ", step_, " as requested"));
+}
+
+void Trainer::FinishWriting() {
+  while (writer_.busy()) {
+    writer_.AwaitProgress(absl::InfiniteDuration());
+    const absl::Status status = PollWriter();
+    if (!status.ok()) log_.CheckpointFailed(*saved_step_, status);
+  }
+}
+
+}  // namespace muster::train

@@ -1,0 +1,48 @@
+// The settings of a worker.
+#ifndef MUSTER_WORKER_AGENT_AGENT_OPTIONS_H_
+#define MUSTER_WORKER_AGENT_AGENT_OPTIONS_H_
+
+#include <cstdint>
+#include <map>
+#include <string>
+
+#include "absl/status/status.h"
+#include "common/security/client_security.h"
+#include "worker/agent/generation/devices.h"
+#include "worker/agent/generation/environment.h"
+#include "worker/agent/retention.h"
+
+namespace muster::agent {
+
+struct AgentOptions {
+  std::string coordinator;  // HOST:PORT
+  security::ClientSecurity security;
+  std::string name;
+  std::string advertise;  // address at which ranks here can be reached; empty: as the coordinator
+                          // observes it
+  std::string data_dir;
+  std::string machine_id;  // empty: see machine_id.h
+  std::string http = "127.0.0.1:0";
+  std::string peer_listen;  // see lease/leases.h
+  DeviceOptions devices;
+  std::map<std::string, std::string> labels;
+  Inherit inherit_env = Inherit::kDefault;        // what ranks inherit of this worker's environment
+  uint64_t file_cache_bytes = uint64_t{4} << 30;  // of jobs' files that are kept for later jobs
+  // Divides the CPUs that this worker may use among its slots (a GPU slot gets CPUs near the GPU),
+  // and binds each rank to the CPUs of its slots. Only correct if no other worker uses these CPUs,
+  // which a worker cannot detect.
+  bool pin_cpus = false;
+  Retention keep_logs;
+  // Limit of each log (stdout, stderr) of each rank, with its index: 0 (none) or at least
+  // shim::LogFile::kMinLimitBytes.
+  uint64_t rank_log_bytes = uint64_t{1} << 30;
+  std::string shim_binary;
+  std::string rank_binary;
+};
+
+// INVALID_ARGUMENT lists all errors.
+absl::Status CheckOptions(const AgentOptions& options);
+
+}  // namespace muster::agent
+
+#endif  // MUSTER_WORKER_AGENT_AGENT_OPTIONS_H_

@@ -1,0 +1,52 @@
+// The cluster that this worker's ranks belong to, and the highest commit index of its store that
+// the worker has seen. Both outlive the worker: a coordinator with another store, or with an older
+// copy of it, must not stop the ranks.
+#ifndef MUSTER_WORKER_AGENT_CLUSTER_IDENTITY_H_
+#define MUSTER_WORKER_AGENT_CLUSTER_IDENTITY_H_
+
+#include <cstdint>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/time/time.h"
+#include "common/time.h"
+#include "proto/muster/v1/worker.pb.h"
+
+namespace muster::agent {
+
+// Not thread-safe.
+class ClusterIdentity {
+ public:
+  // An identity on disk may be older than the one in memory by this much time. A commit index that
+  // is too low is safe: at worst, a copy of the store that lacks only the last seconds is not
+  // recognized.
+  static constexpr absl::Duration kStoreInterval = absl::Seconds(5);
+
+  // Loads what an earlier worker stored in the file at `path`; empty if there is none.
+  explicit ClusterIdentity(std::string path);
+
+  const std::string& cluster_id() const { return identity_.cluster_id(); }
+  uint64_t commit_index() const { return identity_.commit_index(); }
+
+  // Returns why a worker with live ranks must not obey the coordinator that sent the Welcome; empty
+  // if it may. A worker whose ranks belong to no cluster yet obeys every coordinator.
+  std::string ConflictWith(const v1::Welcome& welcome) const;
+
+  // Sets the identity and stores it on disk before returning.
+  absl::Status Join(const std::string& cluster_id, uint64_t commit_index);
+  // Raises the commit index. Returns whether Store is due.
+  bool Raise(uint64_t commit_index, SteadyTime now);
+  // Writes the identity to disk.
+  absl::Status Store(SteadyTime now);
+  // The worker holds no generation: it belongs to the next coordinator that welcomes it.
+  void Forget() { identity_.Clear(); }
+
+ private:
+  const std::string path_;
+  v1::JoinCluster identity_;
+  SteadyTime stored_;
+};
+
+}  // namespace muster::agent
+
+#endif  // MUSTER_WORKER_AGENT_CLUSTER_IDENTITY_H_

@@ -1,0 +1,17 @@
+// The clock of lease deadlines.
+#ifndef MUSTER_WORKER_AGENT_LEASE_BOOT_TIME_H_
+#define MUSTER_WORKER_AGENT_LEASE_BOOT_TIME_H_
+
+#include "absl/time/time.h"
+#include "common/time.h"
+#include "worker/shim/clock.h"
+
+namespace muster::agent {
+
+// The time on CLOCK_BOOTTIME, which goes on while the machine is suspended; see
+// worker/shim/fence.h. Not comparable with the times of common/now.h. Thread-safe.
+inline SteadyTime BootNow() { return SteadyTime(absl::Milliseconds(shim::BootMs())); }
+
+}  // namespace muster::agent
+
+#endif  // MUSTER_WORKER_AGENT_LEASE_BOOT_TIME_H_

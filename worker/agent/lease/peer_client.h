@@ -1,0 +1,54 @@
+// Asks other workers about the leases of this node's ranks.
+#ifndef MUSTER_WORKER_AGENT_LEASE_PEER_CLIENT_H_
+#define MUSTER_WORKER_AGENT_LEASE_PEER_CLIENT_H_
+
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/synchronization/mutex.h"
+#include "absl/time/time.h"
+#include "common/security/client_security.h"
+#include "proto/muster/v1/worker.pb.h"
+#include "worker/agent/event_loop.h"
+
+namespace muster::agent {
+
+// Must be created and destroyed outside the loop, and used on it.
+class PeerClient {
+ public:
+  using Done = std::function<void(std::optional<v1::LeaseAnswer>)>;
+
+  // Calls carry the credentials for `coordinator`. The loop must outlive the client.
+  PeerClient(std::string coordinator, security::ClientSecurity security, EventLoop& loop);
+  // Cancels the questions in progress, whose `done` is not called any more.
+  ~PeerClient();
+  PeerClient(const PeerClient&) = delete;
+  PeerClient& operator=(const PeerClient&) = delete;
+
+  // Asks all peers (HOST:PORT) at once, and calls `done` once, later, on the loop: with the first
+  // answer, or nothing if no peer answers within `patience`.
+  void Ask(const std::vector<std::string>& peers, const v1::LeaseQuestion& question,
+           absl::Duration patience, Done done);
+
+ private:
+  struct Round;
+  struct Call;
+
+  void OnAnswer(const std::shared_ptr<Round>& round, const Call& call);
+
+  const std::string coordinator_;
+  const security::ClientSecurity security_;
+  EventLoop& loop_;
+  absl::Mutex mutex_;
+  bool stopping_ ABSL_GUARDED_BY(mutex_) = false;
+  int calls_ ABSL_GUARDED_BY(mutex_) = 0;
+  std::vector<std::weak_ptr<Call>> in_progress_ ABSL_GUARDED_BY(mutex_);
+};
+
+}  // namespace muster::agent
+
+#endif  // MUSTER_WORKER_AGENT_LEASE_PEER_CLIENT_H_

@@ -1,0 +1,69 @@
+#include "worker/agent/membership.h"
+
+#include <utility>
+
+#include "glog/logging.h"
+
+namespace muster::agent {
+namespace {
+
+void LogUnlessStored(const absl::Status& status) {
+  LOG_IF(ERROR, !status.ok()) << "cannot store the cluster of this worker's ranks: " << status;
+}
+
+}  // namespace
+
+void Membership::Describe(bool holds_generations, v1::Hello& hello) {
+  if (!holds_generations) identity_.Forget();
+  hello.set_cluster_id(identity_.cluster_id());
+  hello.set_commit_index(identity_.commit_index());
+}
+
+void Membership::OnWelcome(const v1::Welcome& welcome, bool has_live_ranks) {
+  std::string conflict = welcome.conflict();
+  if (conflict.empty() && has_live_ranks) conflict = identity_.ConflictWith(welcome);
+  SetConflict(std::move(conflict));
+  // Coordinators of protocol version 1 have no cluster id.
+  if (in_conflict_ || welcome.cluster_id().empty()) return;
+  LogUnlessStored(identity_.Join(welcome.cluster_id(), welcome.commit_index()));
+}
+
+bool Membership::Obeys(const v1::LeaseAnswer& answer) const {
+  if (answer.cluster_id().empty()) return true;
+  v1::Welcome store;
+  store.set_cluster_id(answer.cluster_id());
+  store.set_commit_index(answer.commit_index());
+  return identity_.ConflictWith(store).empty();
+}
+
+void Membership::OnHeartbeatAck(const v1::HeartbeatAck& ack, SteadyTime now) {
+  if (!in_conflict_ && identity_.Raise(ack.commit_index(), now)) Flush(now);
+}
+
+void Membership::OnJoinCluster(const v1::JoinCluster& join) {
+  LOG(INFO) << "joining cluster " << join.cluster_id();
+  LogUnlessStored(identity_.Join(join.cluster_id(), join.commit_index()));
+}
+
+void Membership::Flush(SteadyTime now) { LogUnlessStored(identity_.Store(now)); }
+
+absl::Status Membership::Check() const {
+  absl::MutexLock lock(&mutex_);
+  if (conflict_.empty()) return absl::OkStatus();
+  return absl::FailedPreconditionError(conflict_);
+}
+
+void Membership::SetConflict(std::string conflict) {
+  in_conflict_ = !conflict.empty();
+  absl::MutexLock lock(&mutex_);
+  if (conflict == conflict_) return;
+  if (in_conflict_) {
+    LOG(ERROR) << "not obeying the coordinator: " << conflict
+               << "; the ranks continue: muster admin recover";
+  } else {
+    LOG(INFO) << "the conflict with the coordinator has ended";
+  }
+  conflict_ = std::move(conflict);
+}
+
+}  // namespace muster::agent

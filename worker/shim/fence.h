@@ -1,0 +1,39 @@
+// The end of the lease of a rank's processes. A worker that receives acknowledgements from the
+// coordinator moves it on; a shim whose worker does not, because it was killed or stopped or is cut
+// off, ends the processes at this deadline, before the coordinator starts them elsewhere.
+//
+// Deadlines are on CLOCK_BOOTTIME, which goes on while the machine is suspended: the coordinator's
+// clock does too, so a rank that wakes after its lease must end.
+#ifndef MUSTER_WORKER_SHIM_FENCE_H_
+#define MUSTER_WORKER_SHIM_FENCE_H_
+
+#include <cstdint>
+
+namespace muster::shim {
+
+class Fence {
+ public:
+  // Without a deadline.
+  Fence() = default;
+  ~Fence();
+  Fence(const Fence&) = delete;
+  Fence& operator=(const Fence&) = delete;
+
+  // Creates the timer; returns false, with errno set, on failure. Call it before SetDeadline.
+  bool Open();
+  // Readable once the deadline has passed.
+  int fd() const { return fd_; }
+
+  // Replaces the deadline, in milliseconds on CLOCK_BOOTTIME; 0 removes it.
+  void SetDeadline(int64_t boot_ms);
+  bool has_deadline() const { return deadline_ms_ != 0; }
+  bool HasPassed() const;
+
+ private:
+  int fd_ = -1;
+  int64_t deadline_ms_ = 0;
+};
+
+}  // namespace muster::shim
+
+#endif  // MUSTER_WORKER_SHIM_FENCE_H_
