@@ -1,11 +1,11 @@
 #include "kernels/contract/kernel_set.h"
 
-#include <cstdio>
-#include <cstdlib>
 #include <filesystem>
+#include <type_traits>
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+#include "kernels/contract/device_arrays.h"
 #include "kernels/cpu/table/instruction_set.h"
 #include "kernels/cuda/device.h"
 #include "kernels/cuda/testing/on_host.h"
@@ -16,28 +16,22 @@ namespace {
 // Path from the workspace's root, for tests; in a bundle, the library is in its default place.
 constexpr char kCudaLibrary[] = "kernels/cuda/libmuster-cuda.so";
 
-// The first GPU and its kernels, for a test's only thread.
+// The first GPU's kernels and arrays, for a test's only thread.
 struct Gpu {
-  const MusterCudaApi* api = nullptr;
-  MusterCudaContext* context = nullptr;
   const KernelTable* kernels = nullptr;
+  DeviceArrays* arrays = nullptr;
 };
 Gpu gpu;
 
-void DieOf(const char* error) {
-  if (error == nullptr) return;
-  std::fprintf(stderr, "CUDA: %s\n", error);
-  std::abort();
-}
-
-// Calls the table's function and waits for the device.
+// Calls the table's function with the copies of the arrays in device memory, and waits for it.
 template <auto kFunction>
 struct Waiting;
 template <typename... Arguments, void (*KernelTable::*kFunction)(Arguments...)>
 struct Waiting<kFunction> {
   static void Call(Arguments... arguments) {
-    (gpu.kernels->*kFunction)(arguments...);
-    DieOf(gpu.api->synchronize(gpu.context));
+    gpu.arrays->Upload();
+    (gpu.kernels->*kFunction)(gpu.arrays->OnDevice<std::decay_t<Arguments>>(arguments)...);
+    gpu.arrays->Download();
   }
 };
 
@@ -67,13 +61,8 @@ const KernelTable& WaitingKernels() {
   return table;
 }
 
-void* AllocateForGpu(size_t bytes) {
-  void* data = nullptr;
-  DieOf(gpu.api->allocate_host(gpu.context, bytes, &data));
-  return data;
-}
-
-void ReleaseForGpu(void* data) { gpu.api->release_host(gpu.context, data); }
+void* AllocateForGpu(size_t bytes) { return gpu.arrays->Allocate(bytes); }
+void ReleaseForGpu(void* data) { gpu.arrays->Release(data); }
 
 absl::StatusOr<KernelSetUse> UseGpu() {
   static const absl::Status opened = [] {
@@ -83,9 +72,11 @@ absl::StatusOr<KernelSetUse> UseGpu() {
     if ((*api)->device_count(&error) == 0) {
       return absl::UnavailableError(absl::StrCat("no GPU: ", error));
     }
-    gpu.api = *api;
-    gpu.kernels = static_cast<const KernelTable*>(gpu.api->kernels);
-    DieOf(gpu.api->open(0, &gpu.context));
+    MusterCudaContext* context = nullptr;
+    error = (*api)->open(0, &context);
+    if (error != nullptr) return absl::UnavailableError(absl::StrCat("GPU 0: ", error));
+    gpu.kernels = static_cast<const KernelTable*>((*api)->kernels);
+    gpu.arrays = new DeviceArrays(**api, context);
     return absl::OkStatus();
   }();
   if (!opened.ok()) return opened;
