@@ -22,7 +22,12 @@ namespace {
 
 constexpr size_t kAlignment = 256;               // as CUDA guarantees
 constexpr size_t kFreeMemory = size_t{1} << 30;  // constant, regardless of allocations
-constexpr size_t kLargestArray = size_t{1} << 40;
+
+// Bytes, which FAKE_CUDA_LARGEST_ARRAY overrides.
+size_t LargestArray() {
+  const char* const set = std::getenv("FAKE_CUDA_LARGEST_ARRAY");
+  return set == nullptr ? size_t{1} << 40 : std::strtoull(set, nullptr, 10);
+}
 
 int DeviceCount(const char**) { return 1; }
 
@@ -38,7 +43,7 @@ void Enter(MusterCudaContext*) {}
 const char* DeviceName(const MusterCudaContext*) { return "host"; }
 
 const char* AllocateHost(MusterCudaContext*, size_t bytes, void** data) {
-  if (bytes > kLargestArray) return "out of memory";
+  if (bytes > LargestArray()) return "out of memory";
   *data = std::aligned_alloc(kAlignment, (bytes / kAlignment + 1) * kAlignment);
   return *data == nullptr ? "out of memory" : nullptr;
 }

@@ -1,0 +1,133 @@
+# shellcheck shell=bash
+# Part of run.sh: ranks of several workers on one GPU, which NCCL accepts for ranks on different hosts.
+
+# Starts a coordinator and two workers, node-1 and node-2, that each offer the first GPU. They run until the part ends.
+cluster_up() {
+  cluster=$kept/cluster
+  mkdir -p "$cluster"
+  export MUSTER_TOKEN_DIR=$cluster/tokens NCCL_SOCKET_IFNAME=lo
+  start_daemon coordinator muster-coordinator --listen=127.0.0.1:0 || return
+  MUSTER_COORDINATOR=$(sed -n 's/^listening .*grpc=\([^ ]*\).*/\1/p' "$cluster/coordinator.out")
+  export MUSTER_COORDINATOR
+  local node
+  for node in node-1 node-2; do
+    start_daemon "$node" muster-worker --coordinator="$MUSTER_COORDINATOR" --name="$node" --slots=1 --devices=0 || return
+  done
+}
+
+# start_daemon NAME PROGRAM FLAG…: starts a daemon and waits until it listens
+start_daemon() {
+  local name=$1 program=$2
+  shift 2
+  "$program" "$@" --http=127.0.0.1:0 --data-dir="$cluster/$name" >"$cluster/$name.out" 2>"$cluster/$name.log" &
+  local pid=$!
+  until grep -q '^listening ' "$cluster/$name.out"; do
+    kill -0 "$pid" 2>/dev/null || { cat "$cluster/$name.log"; problem "$program does not start: $(tail -n 1 "$cluster/$name.log")"; return; }
+    pause 0.05
+  done
+}
+
+# on_cluster NAME [FLAG…]: trains small_cnn with two ranks, one per worker → $folder/NAME.json, the finished job
+on_cluster() {
+  local name=$1 field status=0
+  shift
+  for field in ${SETS:-}; do set -- "$@" --set "$field"; done
+  within 120 muster run "$HERE/training.yaml" --name "$name" --set "train.dataset.path=$work/cifar10" \
+    --set resources.device=gpu --set resources.nodes=2 --set resources.share_device=true --losses -o json "$@" \
+    >"$folder/$name.json" 2>"$folder/$name.log" || status=$?
+  cat "$folder/$name.log"
+  ((status == 0)) && return
+  muster describe "$name" 2>/dev/null
+  problem "$name: $(why $status 120 "$folder/$name.log")"
+}
+
+# rank_pid NODE → pid of the node's rank
+rank_pid() {
+  local process
+  for process in /proc/[0-9]*; do
+    [[ $(readlink "$process/exe") == */muster-rank || $(tr '\0' ' ' <"$process/cmdline" 2>/dev/null) == *muster-rank* ]] &&
+      tr '\0' '\n' <"$process/environ" 2>/dev/null | grep -q "$cluster/$1" && echo "${process#/proc/}" && return
+  done 2>/dev/null
+  return 1
+}
+
+# agrees NAME ALONE STABLE PERTURBED: compares the losses of NAME with those of the single rank ALONE, where STABLE and
+# PERTURBED measure the growth of rounding errors (compare_losses), and checks that both ranks have identical weights
+agrees() {
+  local failed=0 differing
+  compare "$1" "$folder/$2.json" "$folder/$1.json" "$TOLERANCE" "$folder/$3.json" "$folder/$4.json" || failed=1
+  differing=$(json_value "$folder/$1.json" differing_replicas)
+  [[ ${differing:-0} == 0 ]] || problem "$1: the ranks' weights differ" || failed=1
+  return $failed
+}
+
+# await_job JOB PATTERN: waits up to a minute until the output of `muster get` matches
+await_job() {
+  local deadline=$((SECONDS + 60))
+  until muster get "$1" -o json 2>/dev/null | grep -qE "$2"; do
+    ((SECONDS < deadline)) || { problem "$1: timed out after a minute waiting for $2"; return; }
+    pause 0.1
+  done
+}
+
+# Kills one rank with SIGKILL during training. The other one ends within two seconds, and the job recovers.
+killed() {
+  local job survivor victim begin seconds
+  job=$(muster submit "$HERE/training.yaml" --name killed --set "train.dataset.path=$work/cifar10" \
+    --set resources.device=gpu --set resources.nodes=2 --set resources.share_device=true --set train.max_steps=100000 \
+    --set train.global_batch=16 --set restart.max=1) || { problem "killed: cannot submit the job"; return; }
+  await_job "$job" '"step": *"?[1-9][0-9]' || return
+  survivor=$(rank_pid node-1) && victim=$(rank_pid node-2) || { problem "killed: found no ranks"; return; }
+  kill -9 "$victim"
+  begin=${EPOCHREALTIME/./}
+  while [[ -d /proc/$survivor ]] && ((${EPOCHREALTIME/./} - begin < 10000000)); do pause 0.01; done
+  seconds=$(awk -v us="$((${EPOCHREALTIME/./} - begin))" 'BEGIN { printf "%.2f", us / 1e6 }')
+  record survivor_seconds "$seconds"
+  echo "kill -9 of a rank: the other one ended after $seconds s"
+  await_job "$job" '"generation": *"?2' && await_job "$job" '"state": *"RUNNING"' || return
+  echo "the job continues in generation 2"
+  muster cancel "$job" >/dev/null
+  awk -v s="$seconds" 'BEGIN { exit !(s <= 2) }' || problem "killed: the other rank ended after $seconds s; the limit is 2"
+}
+
+# All-reduces between two ranks on one GPU: measures the cost when processes take turns on the GPU, not link bandwidth.
+allreduce() {
+  local log=$folder/allreduce.log status=0
+  within 120 allreduce_bench --backend=nccl --ranks=2 --share-gpu --rounds=3 --min-bytes=4KiB \
+    --max-bytes="${ALLREDUCE_MAX:-64MiB}" --json >"$folder/allreduce.json" 2>"$log" || status=$?
+  ((status == 0)) || { cat "$log"; problem "allreduce_bench: $(why $status 120 "$log")"; return; }
+  record allreduce "$(<"$folder/allreduce.json")"
+  awk '/"bytes"|"time_us"|"algbw|"busbw/ { gsub(/[",]/, ""); printf "%s %s  ", $1, $2 } /"faster"/ { print "" }' \
+    "$folder/allreduce.json"
+}
+
+readonly ALL_NCCL_CHECKS="by-two by-two-normed in-stages killed allreduce"
+wanted() { [[ " ${NCCL_CHECKS:-$ALL_NCCL_CHECKS} " == *" $1 "* ]]; }
+
+part_nccl() {
+  [[ -z $nccl_missing ]] || { skip "$nccl_missing"; return; }
+  local failed=0
+  contract_tests '*nccl_on_gpu*' contract_test || failed=1
+  if wanted allreduce; then allreduce || failed=1; fi
+  local stages='train.strategy={name: pipeline, pipeline: {stages: 2, micro_batches: 2}}'
+  local plain=(--set train.model.batch_norm=false) synced=(--set train.model.batch_norm=true --set train.sync_batch_norm=true)
+  train alone gpu "${plain[@]}" && train alone-perturbed gpu "${plain[@]}" "${PERTURBED[@]}" || failed=1
+  # Like a pipeline with two micro-batches: two halves of each batch, one after the other.
+  if wanted in-stages; then train alone-in-halves gpu "${plain[@]}" --set train.accumulation_steps=2 || failed=1; fi
+  if wanted by-two-normed; then
+    train alone-normed gpu "${synced[@]}" && train alone-normed-perturbed gpu "${synced[@]}" "${PERTURBED[@]}" || failed=1
+  fi
+  cluster_up || return
+  if wanted by-two; then
+    on_cluster by-two "${plain[@]}" && agrees by-two alone alone alone-perturbed || failed=1
+  fi
+  if wanted by-two-normed; then
+    on_cluster by-two-normed "${synced[@]}" &&
+      agrees by-two-normed alone-normed alone-normed alone-normed-perturbed || failed=1
+  fi
+  if wanted in-stages; then
+    on_cluster in-stages "${plain[@]}" --set "$stages" && agrees in-stages alone-in-halves alone alone-perturbed || failed=1
+  fi
+  if wanted killed; then killed || failed=1; fi
+  return $failed
+}
