@@ -1,5 +1,5 @@
 // A fake libcudnn.so.9. Descriptors store their attributes, heuristics propose the engines of
-// fake_cudnn.h for graphs of which cuDNN has precompiled kernels (see planner_h200_test.cc), and
+// fake_cudnn.h for graphs of which cuDNN has precompiled kernels (see planner_hopper_test.cc), and
 // plans run on the CPU.
 #include "kernels/cuda/testing/fake_cudnn.h"
 

@@ -161,11 +161,15 @@ std::vector<CudnnChoice> CudnnPlanner::Candidates(const Problem& problem,
   std::vector<CudnnChoice> candidates;
   for (const bool compiled : {false, true}) {
     if (compiled && !(formulation.compiled_at_run_time && candidates.empty())) break;
-    for (const CudnnProposal& proposal : proposals) {
+    for (size_t rank = 0; rank < proposals.size(); ++rank) {
+      const CudnnProposal& proposal = proposals[rank];
       if (candidates.size() == kMaxCandidates) break;
       if (!IsExact(proposal) || proposal.compiled_at_run_time != compiled) continue;
       absl::StatusOr<CudnnChoice> candidate = Build(problem, proposal.choice, max_workspace_bytes);
-      if (candidate.ok()) candidates.push_back(*std::move(candidate));
+      if (!candidate.ok()) continue;
+      candidate->rank = static_cast<int>(rank);
+      candidate->compiled_at_run_time = compiled;
+      candidates.push_back(*std::move(candidate));
     }
   }
   return candidates;

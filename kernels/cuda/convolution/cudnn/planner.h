@@ -40,6 +40,10 @@ struct CudnnChoice {
   CudnnOutput output;
   // The tensors x, w, y, and shift and addend if the operation has them.
   std::vector<int64_t> ids;
+  // Of an engine that cuDNN proposed, rather than one of `similar` or of the plan cache: its
+  // position among the proposals, and whether cuDNN compiles its kernels.
+  int rank = -1;
+  bool compiled_at_run_time = false;
 };
 
 // Chooses engines for the operations of one layer. Used by the thread of its target.

@@ -1,33 +1,26 @@
-// Builds plans for an H200 with NVIDIA's cuDNN, if this machine has one. Heuristics and plans need
-// no GPU, only its properties. Tests that cuDNN accepts the graphs that CudnnPlanner builds; the
-// results of plans are tested on a machine with a GPU.
+// Builds plans for an H100 and an H200 with NVIDIA's cuDNN, if this machine has it. Heuristics and
+// plans need no GPU, only its properties. Tests that cuDNN accepts the graphs that CudnnPlanner
+// builds; the results of plans are tested on a machine with a GPU.
 #include <filesystem>
 #include <optional>
 #include <string>
+#include <tuple>
 #include <utility>
 
+#include "absl/strings/str_cat.h"
 #include "gtest/gtest.h"
 #include "kernels/cuda/convolution/cudnn/graph.h"
 #include "kernels/cuda/convolution/cudnn/plan_cache.h"
 #include "kernels/cuda/convolution/cudnn/planner.h"
 #include "kernels/cuda/library/cudnn.h"
 #include "kernels/cuda/library/open_library.h"
+#include "kernels/cuda/testing/gpu_properties.h"
 
 // For AddressSanitizer: cuDNN and cuBLASLt keep memory until the process ends.
 extern "C" const char* __asan_default_options() { return "detect_leaks=0"; }
 
 namespace muster::kernels::cuda {
 namespace {
-
-constexpr char kH200[] = R"({
-  "maxGridSize": [2147483647, 65535, 65535], "maxBlockSize": [1024, 1024, 64],
-  "regsPerBlock": 65536, "multiProcessorCount": 132, "smClockRateKHz": 1980000,
-  "memClockRateKHz": 3201000, "l2CacheSize": 62914560, "warpSize": 32,
-  "maxSharedMemoryPerBlock": 49152, "maxSharedMemoryPerBlockOptin": 232448,
-  "reservedSharedMemoryPerBlock": 1024, "maxRegistersPerSM": 65536, "pciDeviceId": 0,
-  "maxCtasPerSM": 32, "maxThreadsPerBlock": 1024, "maxThreadsPerSM": 2048, "isTccDriver": 0,
-  "supportCoopLaunch": 1, "deviceVer": 900, "driverVer": 13000, "cudaDeviceId": 0,
-  "totalGlobalMem": 150000000000, "deviceName": "NVIDIA H200"})";
 
 struct Layer {
   const char* name;
@@ -60,25 +53,28 @@ constexpr Layer kLayers[] = {
 };
 constexpr DataType kTypes[] = {DataType::kFloat32, DataType::kBfloat16, DataType::kFloat16};
 
-class CudnnH200Test : public testing::TestWithParam<DataType> {
+class CudnnHopperTest : public testing::TestWithParam<std::tuple<Gpu, DataType>> {
  protected:
   void SetUp() override {
     const absl::StatusOr<Cudnn> cudnn = OpenCudnn(CudaLibrarySearchPath());
     if (!cudnn.ok()) GTEST_SKIP() << cudnn.status().message();
     cudnn_ = *cudnn;
     if (cudnn_.version() < 90800) GTEST_SKIP() << "describing a GPU requires cuDNN 9.8 or later";
-    absl::StatusOr<CudnnDescriptor> properties = MakeDeviceProperties(cudnn_, kH200);
+    absl::StatusOr<CudnnDescriptor> properties =
+        MakeDeviceProperties(cudnn_, PropertiesOf(std::get<Gpu>(GetParam())));
     ASSERT_TRUE(properties.ok()) << properties.status();
     properties_.emplace(*std::move(properties));
   }
+
+  DataType type() const { return std::get<DataType>(GetParam()); }
 
   // Chooses the first plan, all plans being equally fast.
   absl::StatusOr<CudnnChoice> Choose(const ConvolutionShape& shape, const CudnnOperation& operation,
                                      PlanCache& plans) {
     const ConvolutionOptions options = {.max_samples = operation.samples,
-                                        .x_type = GetParam(),
-                                        .y_type = GetParam(),
-                                        .compute_type = GetParam()};
+                                        .x_type = type(),
+                                        .y_type = type(),
+                                        .compute_type = type()};
     const CudnnTarget target = {.cudnn = &cudnn_, .device_properties = properties_->get()};
     return CudnnPlanner(shape, options, target, plans)
         .Choose(operation, nullptr, int64_t{256} << 20, [](const CudnnChoice&) { return 1.0f; });
@@ -94,7 +90,7 @@ class CudnnH200Test : public testing::TestWithParam<DataType> {
   std::optional<CudnnDescriptor> properties_;
 };
 
-TEST_P(CudnnH200Test, FindsAPlanForEachDirectionOfEachLayer) {
+TEST_P(CudnnHopperTest, FindsAPlanForEachDirectionOfEachLayer) {
   for (const Layer& layer : kLayers) {
     SCOPED_TRACE(layer.name);
     const auto forward = Choose(layer.shape, {.samples = kSamples});
@@ -103,7 +99,7 @@ TEST_P(CudnnH200Test, FindsAPlanForEachDirectionOfEachLayer) {
     const auto weights = Choose(
         layer.shape, {.direction = ConvolutionDirection::kBackwardWeights, .samples = kSamples});
     ASSERT_TRUE(weights.ok()) << weights.status();
-    const bool float32 = GetParam() == DataType::kFloat32;
+    const bool float32 = type() == DataType::kFloat32;
     EXPECT_EQ(weights->output, float32 ? CudnnOutput::kDirect : CudnnOutput::kCast);
     if (!layer.data_gradient) continue;
     const auto data = Choose(
@@ -113,7 +109,7 @@ TEST_P(CudnnH200Test, FindsAPlanForEachDirectionOfEachLayer) {
   }
 }
 
-TEST_P(CudnnH200Test, FusesEpiloguesWithAShift) {
+TEST_P(CudnnHopperTest, FusesEpiloguesWithAShift) {
   for (const Layer& layer : kLayers) {
     for (const bool addend : {false, true}) {
       for (const bool relu : {false, true}) {
@@ -127,24 +123,30 @@ TEST_P(CudnnH200Test, FusesEpiloguesWithAShift) {
 }
 
 // The engine is that of the text in the PlanCache.
-TEST_P(CudnnH200Test, RebuildsAPlanFromItsText) {
+TEST_P(CudnnHopperTest, RebuildsAPlanFromItsText) {
   const ConvolutionShape shape = {56, 56, 64, 64, 3, 1, 1};
   const CudnnOperation operation = {.samples = kSamples};
-  const std::string folder = std::filesystem::path(testing::TempDir()) / "h200";
+  const std::string folder = std::filesystem::path(testing::TempDir()) / "hopper";
   std::filesystem::remove_all(folder);
-  PlanCache plans(folder, NameOf(GetParam()));
+  PlanCache plans(folder, NameOf(type()));
   const auto first = Choose(shape, operation, plans);
   ASSERT_TRUE(first.ok()) << first.status();
-  EXPECT_FALSE(first->engine.knobs.empty() && GetParam() != DataType::kFloat32);
-  PlanCache read(folder, NameOf(GetParam()));
+  EXPECT_FALSE(first->engine.knobs.empty() && type() != DataType::kFloat32);
+  PlanCache read(folder, NameOf(type()));
   const auto again = Choose(shape, operation, read);
   ASSERT_TRUE(again.ok()) << again.status();
   EXPECT_EQ(again->engine, first->engine);
   EXPECT_EQ(again->plan.workspace_bytes(), first->plan.workspace_bytes());
 }
 
-INSTANTIATE_TEST_SUITE_P(Types, CudnnH200Test, testing::ValuesIn(kTypes),
-                         [](const auto& info) { return NameOf(info.param); });
+std::string ParameterName(const testing::TestParamInfo<std::tuple<Gpu, DataType>>& info) {
+  const auto& [gpu, type] = info.param;
+  return absl::StrCat(gpu.name, "_", NameOf(type));
+}
+
+INSTANTIATE_TEST_SUITE_P(GpusAndTypes, CudnnHopperTest,
+                         testing::Combine(testing::Values(kH100, kH200), testing::ValuesIn(kTypes)),
+                         ParameterName);
 
 }  // namespace
 }  // namespace muster::kernels::cuda
