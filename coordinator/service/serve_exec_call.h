@@ -2,50 +2,36 @@
 #ifndef MUSTER_COORDINATOR_SERVICE_SERVE_EXEC_CALL_H_
 #define MUSTER_COORDINATOR_SERVICE_SERVE_EXEC_CALL_H_
 
-#include <memory>
 #include <optional>
+#include <utility>
 
 #include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "absl/synchronization/mutex.h"
 #include "coordinator/service/stream_writer.h"
-#include "coordinator/service/transfers.h"
-#include "grpcpp/grpcpp.h"
+#include "coordinator/service/transfer_worker_call.h"
 #include "proto/muster/v1/worker.pb.h"
 
 namespace muster::service {
 
-// Owns itself until the gRPC call is done; the table shares ownership.
-class ServeExecCall final : public grpc::ServerBidiReactor<v1::ServeExecRequest, v1::ExecInput>,
-                            public TransferWorker,
-                            public std::enable_shared_from_this<ServeExecCall> {
+class ServeExecCall final
+    : public TransferWorkerCall<grpc::ServerBidiReactor<v1::ServeExecRequest, v1::ExecInput>,
+                                v1::ServeExecRequest, v1::ExecOutput> {
  public:
-  static ServeExecCall* Start(grpc::CallbackServerContext* context,
-                              TransferTable<v1::ExecOutput>& transfers);
+  ServeExecCall(grpc::CallbackServerContext* context, TransferTable<v1::ExecOutput>& transfers)
+      : TransferWorkerCall(context, transfers) {}
 
-  // TransferWorker.
   void Send(v1::ExecInput input) override ABSL_LOCKS_EXCLUDED(mutex_);
-  void NextOutput() override ABSL_LOCKS_EXCLUDED(mutex_);
-  void Stop(absl::Status status) override ABSL_LOCKS_EXCLUDED(mutex_);
-
-  void OnReadDone(bool ok) override;
   void OnWriteDone(bool ok) override;
-  void OnCancel() override;
-  void OnDone() override;
 
  private:
-  ServeExecCall(grpc::CallbackServerContext* context, TransferTable<v1::ExecOutput>& transfers)
-      : context_(context), transfers_(transfers) {}
-  absl::Status Forward();
+  absl::StatusOr<std::optional<v1::ExecOutput>> TakeOutput(v1::ServeExecRequest& request) override;
+  bool ending() const override ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return writer_.ending(); }
+  void End(absl::Status status) override ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    writer_.End(std::move(status));
+  }
 
-  grpc::CallbackServerContext* const context_;
-  TransferTable<v1::ExecOutput>& transfers_;
-  v1::ServeExecRequest incoming_;  // of the read in progress
-  // Set by the first read, and used by callbacks that follow it.
-  std::optional<TransferId> id_;
-
-  absl::Mutex mutex_;
-  std::shared_ptr<ServeExecCall> self_ ABSL_GUARDED_BY(mutex_);
   StreamWriter<v1::ExecInput, ServeExecCall> writer_ ABSL_GUARDED_BY(mutex_){*this};
 };
 

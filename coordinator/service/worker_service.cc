@@ -24,12 +24,12 @@ grpc::ServerWriteReactor<v1::FetchFileResponse>* WorkerServiceImpl::FetchFile(
 
 grpc::ServerBidiReactor<v1::ServeExecRequest, v1::ExecInput>* WorkerServiceImpl::ServeExec(
     grpc::CallbackServerContext* context) {
-  return ServeExecCall::Start(context, transfers_.exec);
+  return ServeExecCall::Start(new ServeExecCall(context, transfers_.exec));
 }
 
 grpc::ServerReadReactor<v1::SendFilesRequest>* WorkerServiceImpl::SendFiles(
     grpc::CallbackServerContext* context, v1::SendFilesResponse* /*response*/) {
-  return SendFilesCall::Start(context, transfers_.files);
+  return SendFilesCall::Start(new SendFilesCall(context, transfers_.files));
 }
 
 }  // namespace muster::service
