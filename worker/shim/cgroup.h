@@ -50,6 +50,8 @@ class Cgroup {
   // Applies the limits. Memory cannot be swapped out to evade them, and all processes of the group
   // are killed when it runs out of memory. Returns false, with errno, without the controllers.
   bool Limit(const CgroupLimits& limits) const;
+  // Forks like fork(), with the child in the group if the kernel permits it.
+  pid_t Fork() const;
   // Moves the calling process, and thus its future children, into the group.
   bool Enter() const;
   // Sends SIGKILL to all processes in the group and in groups below it. Returns false if the kernel

@@ -75,6 +75,15 @@ TEST_F(CgroupTest, UsesTheKernelsFiles) {
   EXPECT_THAT(group.Processes(), ElementsAre(12, 345, 6));
 }
 
+TEST_F(CgroupTest, ForkedProcessEntersWhereTheKernelCannotForkIntoTheGroup) {
+  Write("cgroup.procs", "");
+  const pid_t child = Cgroup(directory_).Fork();
+  if (child == 0) _exit(0);
+  int status = 0;
+  ASSERT_EQ(waitpid(child, &status, 0), child);
+  EXPECT_EQ(Read("cgroup.procs"), "0");
+}
+
 TEST_F(CgroupTest, LimitsMemoryAndProcesses) {
   const Cgroup group(directory_);
   EXPECT_TRUE(group.Limit({}));
@@ -157,10 +166,9 @@ TEST_F(CgroupTest, RealGroupContainsAndKillsForkedProcesses) {
   ASSERT_TRUE(group.Make());
   int ready[2];
   ASSERT_EQ(pipe(ready), 0);
-  const pid_t child = fork();
+  const pid_t child = group.Fork();
   if (child == 0) {
     signal(SIGTERM, SIG_IGN);
-    if (!group.Enter()) _exit(1);
     if (fork() == 0) setsid();
     [[maybe_unused]] const ssize_t n = write(ready[1], "x", 1);
     while (true) pause();

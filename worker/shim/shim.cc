@@ -1,14 +1,12 @@
 #include "worker/shim/shim.h"
 
 #include <fcntl.h>
-#include <linux/sched.h>
 #include <signal.h>
 #include <sys/epoll.h>
 #include <sys/prctl.h>
 #include <sys/signalfd.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
-#include <sys/syscall.h>
 #include <sys/timerfd.h>
 #include <sys/un.h>
 #include <sys/wait.h>
@@ -39,19 +37,6 @@ constexpr int kQuickPasses = 100;     // over children that replace each other
 // How long a note waits for the end of the program's line.
 constexpr int64_t kNoteDelayMs = 1000;
 constexpr size_t kExitRecordBytes = limits::kStderrTailBytes + (8 << 10);
-
-// Forks directly into the group, because moving a process later takes the kernel milliseconds.
-pid_t ForkInto(const std::string& cgroup) {
-  const int group = open(cgroup.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-  if (group < 0) return -1;
-  clone_args arguments = {};
-  arguments.flags = CLONE_INTO_CGROUP;
-  arguments.exit_signal = SIGCHLD;
-  arguments.cgroup = static_cast<uint64_t>(group);
-  const long pid = syscall(SYS_clone3, &arguments, sizeof(arguments));
-  close(group);
-  return static_cast<pid_t>(pid);
-}
 
 // Returns nothing for text that is not a whole, non-negative number.
 std::optional<int64_t> ParseMs(std::string_view text) {
@@ -196,13 +181,7 @@ pid_t Shim::Fork() {
   cgroup_made_ = !instructions_.cgroup.empty() && cgroup_.Make();
   limited_ = cgroup_.Limit(instructions_.limits);
   if (!limited_) return -1;
-  if (cgroup_made_) {
-    const pid_t pid = ForkInto(cgroup_.path());
-    if (pid >= 0) return pid;
-  }
-  const pid_t pid = fork();
-  if (pid == 0 && cgroup_made_) cgroup_.Enter();
-  return pid;
+  return cgroup_made_ ? cgroup_.Fork() : fork();
 }
 
 // Runs in the child. Not limited to async-signal-safe calls, because the shim has no threads.
