@@ -198,7 +198,10 @@ absl::Status Run(const Flags& flags) {
   }
   if (flags.steps > 0) RETURN_IF_ERROR(Train(flags, data, *plan, state, *optimizer));
   if (flags.export_to.empty()) return absl::OkStatus();
-  return WriteTensors(flags.export_to, state.ExportModel(flags.steps));
+  train::StateSnapshot snapshot;
+  snapshot.Begin(plan.get(), {}, flags.steps);
+  RETURN_IF_ERROR(state.CopyTo(snapshot));
+  return WriteTensors(flags.export_to, snapshot.Convert().model);
 }
 
 int Main(int argc, char** argv) {

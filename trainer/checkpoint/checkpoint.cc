@@ -127,8 +127,7 @@ absl::Status CheckpointDirectory::CheckGeneration(const Listing& listing) const 
 
 absl::Status CheckpointDirectory::Explain(const absl::Status& status) const {
   if (status.ok()) return status;
-  ASSIGN_OR_RETURN(const Listing listing, List());
-  RETURN_IF_ERROR(CheckGeneration(listing));
+  RETURN_IF_ERROR(CheckGeneration());
   return status;
 }
 
@@ -233,9 +232,13 @@ std::string CheckpointDirectory::UnfinishedPath(uint64_t step) const {
   return FolderPath(UnfinishedFolderName({step, owner_.generation, owner_.job_id}));
 }
 
-absl::StatusOr<std::string> CheckpointDirectory::CreateUnfinished(uint64_t step) const {
+absl::Status CheckpointDirectory::CheckGeneration() const {
   ASSIGN_OR_RETURN(const Listing listing, List());
-  RETURN_IF_ERROR(CheckGeneration(listing));
+  return CheckGeneration(listing);
+}
+
+absl::StatusOr<std::string> CheckpointDirectory::CreateUnfinished(uint64_t step) const {
+  RETURN_IF_ERROR(CheckGeneration());
   std::string path = UnfinishedPath(step);
   RETURN_IF_ERROR(options_.operations->Delete(path));
   RETURN_IF_ERROR(options_.operations->Create(path));

@@ -106,6 +106,8 @@ class CheckpointDirectory {
 
   // The same in parts, for checkpoints with other files.
   //
+  // ABORTED if a newer generation of the job has a checkpoint.
+  absl::Status CheckGeneration() const;
   // Path of the folder in which the checkpoint of a step is written.
   std::string UnfinishedPath(uint64_t step) const;
   // Creates the folder, empty, and returns its path.

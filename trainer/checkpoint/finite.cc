@@ -2,8 +2,8 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <utility>
 #include <variant>
-#include <vector>
 
 #include "absl/base/casts.h"
 #include "absl/strings/str_cat.h"
@@ -13,7 +13,7 @@ namespace muster::train {
 namespace {
 
 // Number of values whose exponent has all bits set. Without branches, so that it is vectorized.
-size_t CountNonFinite(const std::vector<float>& values) {
+size_t CountNonFinite(absl::Span<const float> values) {
   constexpr uint32_t kExponent = 0x7f800000;
   size_t count = 0;
   for (const float value : values) {
@@ -22,15 +22,21 @@ size_t CountNonFinite(const std::vector<float>& values) {
   return count;
 }
 
+// Integers are finite.
+size_t CountNonFinite(absl::Span<const int64_t>) { return 0; }
+
 }  // namespace
 
 absl::Status CheckFinite(absl::string_view file, absl::Span<const Tensor> tensors) {
   for (const Tensor& tensor : tensors) {
-    const auto* const values = std::get_if<std::vector<float>>(&tensor.values);
-    const size_t count = values != nullptr ? CountNonFinite(*values) : 0;
+    const auto [count, size] = std::visit(
+        [](const auto& values) {
+          return std::pair(CountNonFinite(absl::MakeConstSpan(values)), values.size());
+        },
+        tensor.values);
     if (count == 0) continue;
     return WithExitCode(absl::InvalidArgumentError(absl::StrCat(
-                            file, ": tensor ", tensor.name, " has ", count, " of ", values->size(),
+                            file, ": tensor ", tensor.name, " has ", count, " of ", size,
                             " values that are NaN or infinite: training diverged; lower the "
                             "learning rate, clip gradients, or use bfloat16")),
                         kExitDiverged);

@@ -52,7 +52,7 @@ absl::Span<const uint8_t> BytesOf(const Tensor& tensor) {
 }
 
 absl::string_view DtypeOf(const Tensor& tensor) {
-  return std::holds_alternative<std::vector<float>>(tensor.values) ? "F32" : "I64";
+  return std::holds_alternative<std::vector<int64_t>>(tensor.values) ? "I64" : "F32";
 }
 
 std::optional<std::vector<int64_t>> ParseIntegers(const Json& json) {

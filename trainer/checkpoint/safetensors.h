@@ -25,11 +25,11 @@
 namespace muster::train {
 
 // dtype F32 or I64. The number of values is the product of the shape; no dimensions is a single
-// value.
+// value. A span refers to values that another object owns.
 struct Tensor {
   std::string name;
   std::vector<int64_t> shape;
-  std::variant<std::vector<float>, std::vector<int64_t>> values;
+  std::variant<std::vector<float>, std::vector<int64_t>, absl::Span<const float>> values;
 };
 
 // Receives the next bytes of a file.

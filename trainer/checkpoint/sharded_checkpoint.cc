@@ -48,6 +48,9 @@ uint64_t SizeBytes(const Tensor& tensor) {
 
 absl::Status WriteShards(const ShardedAttempt& attempt, uint32_t index, const PartTensors& tensors,
                          const ByteProgress& progress, PartFile& part) {
+  std::error_code error;
+  fs::create_directory(attempt.folder, error);
+  if (error) return ErrnoStatus(error.value(), absl::StrCat("create ", attempt.folder));
   const std::pair<const char*, absl::Span<const Tensor>> files[] = {
       {kModelFile, tensors.model},
       {kOptimizerFile, tensors.optimizer},

@@ -35,7 +35,7 @@ namespace muster::train {
 
 // One attempt to write one checkpoint; the same on all ranks.
 struct ShardedAttempt {
-  std::string folder;  // CheckpointDirectory::UnfinishedPath, created before a rank writes to it
+  std::string folder;  // CheckpointDirectory::UnfinishedPath; created by the first rank that writes
   // Differs from the ids of all other attempts, so that parts left by them are ignored.
   std::string id;
   uint32_t parts = 0;

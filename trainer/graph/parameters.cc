@@ -53,6 +53,14 @@ void FillNormal(PhiloxStream random, double deviation, std::vector<float>& value
 
 }  // namespace
 
+void TensorLayout::Export(const float* flat, absl::Span<float> canonical) const {
+  if (export_values) {
+    export_values(flat, canonical.data());
+  } else {
+    std::copy_n(flat, canonical.size(), canonical.data());
+  }
+}
+
 size_t FlatLayout::Add(std::string name, std::vector<int64_t> shape, const Initial& initial,
                        TensorLayout layout) {
   size_t canonical_elements = 1;
@@ -117,28 +125,22 @@ absl::Status FlatLayout::Import(kernels::Device& device, float* flat, const Para
 absl::Status FlatLayout::Export(kernels::Device& device, const float* flat,
                                 const ParameterInfo& info, absl::Span<float> values) const {
   ASSIGN_OR_RETURN(const size_t index, Find(info, values.size()));
-  ExportAt(index, flat + infos_[index].offset, device, values.data());
-  return absl::OkStatus();
-}
-
-absl::Status FlatLayout::ExportTensor(kernels::Device& device, const float* tensor,
-                                      const ParameterInfo& info, absl::Span<float> values) const {
-  ASSIGN_OR_RETURN(const size_t index, Find(info, values.size()));
-  ExportAt(index, tensor, device, values.data());
-  return absl::OkStatus();
-}
-
-void FlatLayout::ExportAt(size_t index, const float* tensor, kernels::Device& device,
-                          float* values) const {
-  const Entry& entry = entries_[index];
-  if (!entry.layout.export_values) {
-    device.CopyToHost(values, tensor, entry.canonical_elements * sizeof(float));
-    return;
+  const float* const tensor = flat + infos_[index].offset;
+  if (device.host_memory()) {
+    entries_[index].layout.Export(tensor, values);
+    return absl::OkStatus();
   }
-  if (device.host_memory()) return entry.layout.export_values(tensor, values);
   const kernels::AlignedFloats copy = kernels::MakeAlignedFloats(infos_[index].count);
   device.CopyToHost(copy.get(), tensor, infos_[index].count * sizeof(float));
-  entry.layout.export_values(copy.get(), values);
+  entries_[index].layout.Export(copy.get(), values);
+  return absl::OkStatus();
+}
+
+absl::Status FlatLayout::ExportTensor(const float* tensor, const ParameterInfo& info,
+                                      absl::Span<float> values) const {
+  ASSIGN_OR_RETURN(const size_t index, Find(info, values.size()));
+  entries_[index].layout.Export(tensor, values);
+  return absl::OkStatus();
 }
 
 void FlatLayout::Initialize(uint64_t seed, kernels::Device& device, float* flat) const {

@@ -35,6 +35,9 @@ struct TensorLayout {
   size_t elements = 0;
   std::function<void(const float* canonical, float* flat)> import_values;
   std::function<void(const float* flat, float* canonical)> export_values;
+
+  // Converts `flat` to the canonical order.
+  void Export(const float* flat, absl::Span<float> canonical) const;
 };
 
 class FlatLayout {
@@ -58,8 +61,9 @@ class FlatLayout {
                       absl::Span<const float> values) const;
   absl::Status Export(kernels::Device& device, const float* flat, const ParameterInfo& info,
                       absl::Span<float> values) const;
-  // Converts the tensor's info.count elements at `tensor`, anywhere in device memory.
-  absl::Status ExportTensor(kernels::Device& device, const float* tensor, const ParameterInfo& info,
+  // Converts the tensor's info.count elements at `tensor`, anywhere in host memory, aligned to 64
+  // bytes. Thread-safe.
+  absl::Status ExportTensor(const float* tensor, const ParameterInfo& info,
                             absl::Span<float> values) const;
   // Drawn by Philox from (seed, name).
   void Initialize(uint64_t seed, kernels::Device& device, float* flat) const;
@@ -75,7 +79,6 @@ class FlatLayout {
   };
   // The tensor's index; INVALID_ARGUMENT if it is unknown or does not have `values` elements.
   absl::StatusOr<size_t> Find(const ParameterInfo& info, size_t values) const;
-  void ExportAt(size_t index, const float* tensor, kernels::Device& device, float* values) const;
   void ImportAt(size_t index, const float* values, kernels::Device& device, float* flat) const;
 
   std::vector<ParameterInfo> infos_;

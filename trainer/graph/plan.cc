@@ -188,7 +188,9 @@ absl::Status CompiledPlan::ExportFrom(const float* flat, const ParameterInfo& pa
 
 absl::Status CompiledPlan::ExportTensor(const float* tensor, const ParameterInfo& parameter,
                                         absl::Span<float> values) const {
-  return program_.parameters.ExportTensor(device(), tensor, parameter, values);
+  const bool is_buffer = program_.buffers.Has(parameter.name);
+  return (is_buffer ? program_.buffers : program_.parameters)
+      .ExportTensor(tensor, parameter, values);
 }
 
 template <typename Phase>

@@ -81,7 +81,7 @@ struct OperationDescription {
 // A value that crosses from one stage to the next, and its gradient, which crosses back: NHWC,
 // max_batch samples of sample_bytes each, in device memory.
 struct BoundaryTensor {
-  std::string name;      // of the layer that computes it
+  std::string name;         // of the layer that computes it
   size_t sample_bytes = 0;  // of one sample, in the precision's activation type
   void* data = nullptr;
   void* gradient = nullptr;  // null if none is needed, and without training
@@ -115,7 +115,9 @@ class Plan : public Execution {
                                   absl::Span<const float> values) const = 0;
   virtual absl::Status ExportFrom(const float* flat, const ParameterInfo& parameter,
                                   absl::Span<float> values) const = 0;
-  // The same for one tensor of such an array, whose elements are at `tensor`.
+  // The same for one tensor, of the parameters or the buffers, whose elements are at `tensor` in
+  // host memory, aligned to 64 bytes. Unlike all other methods, any thread may call this one at any
+  // time.
   virtual absl::Status ExportTensor(const float* tensor, const ParameterInfo& parameter,
                                     absl::Span<float> values) const = 0;
 

@@ -1,16 +1,12 @@
 #include "trainer/loop/checkpoint_writer.h"
 
-#include <functional>
-#include <string>
-#include <vector>
-
 #include "absl/synchronization/notification.h"
 #include "absl/time/clock.h"
-#include "collectives/factory.h"
-#include "collectives/testing.h"
+#include "collectives/communicator.h"
 #include "common/status.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "trainer/loop/rank_pair_testing.h"
 
 namespace muster::train {
 namespace {
@@ -87,102 +83,86 @@ TEST(CheckpointWriter, ReturnsAfterIntervalOnlyWithProgress) {
 
 TEST(CheckpointWriter, DestructorWaitsForWrite) {
   bool written = false;
+  absl::Notification leaving;
   {
     CheckpointWriter writer;
     writer.Start(1, [&](const ByteProgress&) {
-      absl::SleepFor(absl::Milliseconds(20));
+      leaving.WaitForNotification();
       written = true;
       return absl::OkStatus();
     });
+    leaving.Notify();
   }
   EXPECT_TRUE(written);
 }
 
-constexpr absl::Duration kTimeout = absl::Milliseconds(800);
-constexpr absl::Duration kInterval = absl::Milliseconds(20);
-
-class AwaitAllWritersTest : public ::testing::TestWithParam<const char*> {
+class AwaitAllWritersTest : public RankPairTest {
  protected:
-  using Body = std::function<absl::Status(collectives::Communicator&, CheckpointWriter&)>;
-
-  // Runs `body` on two ranks, each a process, over a backend whose timeout is kTimeout. Returns the
-  // statuses; "" for OK.
-  static std::vector<std::string> OnTwoRanks(const Body& body) {
-    collectives::FileKeyStore store;
-    return collectives::RunRankProcesses(2, [&](uint32_t rank) -> absl::Status {
-      collectives::GroupOptions options;
-      options.name = "WORLD";
-      options.id = "0123456789abcdef0123456789abcdef";
-      options.rank = rank;
-      options.size = 2;
-      options.members = {0, 1};
-      options.store = &store;
-      options.interface_address = "127.0.0.1";
-      options.timeout = kTimeout;
-      ASSIGN_OR_RETURN(const auto world, collectives::CreateCommunicator(GetParam(), options));
-      CheckpointWriter writer;
-      return body(*world, writer);
-    });
-  }
-
   static absl::Status Await(collectives::Communicator& world, CheckpointWriter& writer) {
     return AwaitAllWriters(world, writer, kInterval, [&] {
       const auto result = writer.TakeResult();
       return result.has_value() ? result->status : absl::OkStatus();
     });
   }
-
-  // Writes for 30 tenths of the timeout.
-  static absl::Status WriteSlowly(const ByteProgress& progress) {
-    for (int i = 0; i < 30; ++i) {
-      absl::SleepFor(kTimeout / 10);
-      progress(1);
-    }
-    return absl::OkStatus();
-  }
 };
 
 TEST_P(AwaitAllWritersTest, WritesMayLastLongerThanTheTimeoutOfCollectives) {
-  const auto results =
-      OnTwoRanks([](collectives::Communicator& world, CheckpointWriter& writer) -> absl::Status {
-        if (world.rank() == 1) writer.Start(1, WriteSlowly);
-        const absl::Time begin = absl::Now();
-        RETURN_IF_ERROR(Await(world, writer));
-        if (absl::Now() - begin > 2 * kTimeout) return absl::OkStatus();
-        return absl::InternalError("did not wait");
+  const auto results = OnBothRanks([](collectives::Communicator& world) -> absl::Status {
+    CheckpointWriter writer;
+    if (world.rank() == 1) {
+      writer.Start(1, [](const ByteProgress& progress) {
+        WorkSlowly([&progress] { progress(1); });
+        return absl::OkStatus();
       });
+    }
+    const absl::Time begin = absl::Now();
+    RETURN_IF_ERROR(Await(world, writer));
+    if (absl::Now() - begin > 2 * kTimeout) return absl::OkStatus();
+    return absl::InternalError("did not wait");
+  });
   EXPECT_THAT(results, ElementsAre("", ""));
 }
 
 TEST_P(AwaitAllWritersTest, NamesRankWhoseWriteMakesNoProgress) {
-  const auto results = OnTwoRanks([](collectives::Communicator& world, CheckpointWriter& writer) {
+  const auto results = OnBothRanks([this](collectives::Communicator& world) {
+    CheckpointWriter writer;
     if (world.rank() == 0) {
-      writer.Start(1, [](const ByteProgress& progress) {
+      writer.Start(1, [this](const ByteProgress& progress) {
         progress(1);
-        absl::SleepFor(4 * kTimeout);
+        AwaitSignal();
         return absl::OkStatus();
       });
     }
-    return Await(world, writer);
+    absl::Status status = Await(world, writer);
+    if (world.rank() == 1) Signal();
+    return status;
   });
   EXPECT_THAT(results[1], AllOf(HasSubstr("DEADLINE_EXCEEDED"), HasSubstr("waiting for rank 0")));
 }
 
 TEST_P(AwaitAllWritersTest, NamesRankThatDoesNotWait) {
-  const auto results =
-      OnTwoRanks([](collectives::Communicator& world, CheckpointWriter& writer) -> absl::Status {
-        if (world.rank() == 1) {
-          absl::SleepFor(4 * kTimeout);
-          return absl::OkStatus();
-        }
-        writer.Start(1, WriteSlowly);
-        return Await(world, writer);
-      });
+  const auto results = OnBothRanks([this](collectives::Communicator& world) -> absl::Status {
+    if (world.rank() == 1) {
+      AwaitSignal();
+      return absl::OkStatus();
+    }
+    absl::Notification failed;
+    CheckpointWriter writer;
+    writer.Start(1, [&failed](const ByteProgress& progress) {
+      while (!failed.WaitForNotificationWithTimeout(kInterval)) progress(1);
+      return absl::OkStatus();
+    });
+    absl::Status status = Await(world, writer);
+    failed.Notify();
+    Signal();
+    return status;
+  });
   EXPECT_THAT(results[0], AllOf(HasSubstr("DEADLINE_EXCEEDED"), HasSubstr("waiting for rank 1")));
 }
 
 TEST_P(AwaitAllWritersTest, ReturnsErrorOfTheWrite) {
-  const auto results = OnTwoRanks([](collectives::Communicator& world, CheckpointWriter& writer) {
+  const auto results = OnBothRanks([](collectives::Communicator& world) {
+    CheckpointWriter writer;
     if (world.rank() == 0) {
       writer.Start(1,
                    [](const ByteProgress&) { return absl::ResourceExhaustedError("disk full"); });
@@ -194,7 +174,7 @@ TEST_P(AwaitAllWritersTest, ReturnsErrorOfTheWrite) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Backends, AwaitAllWritersTest, ::testing::Values("shm", "gloo"),
-                         [](const auto& backend) { return std::string(backend.param); });
+                         BackendName);
 
 }  // namespace
 }  // namespace muster::train

@@ -14,8 +14,8 @@ int32_t StepAgreement::ChooseSteps(SteadyTime now) const {
 
 absl::StatusOr<AgreedRequests> StepAgreement::Agree(const RankVote& vote, SteadyTime now) {
   // Sums over the ranks. Only rank 0 contributes to the last one.
-  enum { kStop, kCheckpoint, kWriting, kNextSteps, kCount };
-  int32_t sums[kCount] = {vote.stop, vote.checkpoint, vote.writing,
+  enum { kStop, kCheckpoint, kWriting, kFailed, kNextSteps, kCount };
+  int32_t sums[kCount] = {vote.stop, vote.checkpoint, vote.writing, vote.failed,
                           world_.rank() == 0 ? ChooseSteps(now) : 0};
   if (world_.size() > 1) {
     RETURN_IF_ERROR(world_
@@ -27,7 +27,8 @@ absl::StatusOr<AgreedRequests> StepAgreement::Agree(const RankVote& vote, Steady
   steps_ = 0;
   last_ = now;
   return AgreedRequests{.stop = sums[kStop] > 0,
-                        .checkpoint = sums[kCheckpoint] > 0 && sums[kWriting] == 0};
+                        .checkpoint = sums[kCheckpoint] > 0 && sums[kWriting] == 0,
+                        .failed = sums[kFailed] > 0};
 }
 
 }  // namespace muster::train

@@ -16,12 +16,14 @@ struct RankVote {
   bool stop = false;        // this rank was asked to stop
   bool checkpoint = false;  // a checkpoint is due or was asked for
   bool writing = false;     // this rank is still writing a checkpoint
+  bool failed = false;      // this rank could not write the newest checkpoint
 };
 
 // The same on all ranks.
 struct AgreedRequests {
   bool stop = false;        // at least one rank was asked to stop
   bool checkpoint = false;  // at least one rank wants a checkpoint, and none is writing one
+  bool failed = false;      // at least one rank could not write the newest checkpoint
 };
 
 // The ranks agree in one small all-reduce about every 250 ms: rank 0 derives the number of steps

@@ -90,6 +90,16 @@ TEST_F(StepAgreementTest, PostponesCheckpointWhileAnyRankIsWriting) {
   EXPECT_THAT(saved, ElementsAre(4, 4));
 }
 
+TEST_F(StepAgreementTest, AllRanksLearnOfAFailure) {
+  OnRanks(2, [&](uint32_t rank, StepAgreement& agreement) {
+    for (const bool failed : {false, true}) {
+      const auto agreed = agreement.Agree({.failed = rank == 0 && failed}, SteadyTime());
+      ASSERT_TRUE(agreed.ok()) << agreed.status();
+      EXPECT_EQ(agreed->failed, failed);
+    }
+  });
+}
+
 // The clock of rank 0 counts; the ranks agree after the same steps whatever the others measure.
 TEST_F(StepAgreementTest, AgreesAboutEvery250Milliseconds) {
   for (const uint32_t observer : {0u, 1u}) {

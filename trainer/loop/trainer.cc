@@ -42,6 +42,7 @@ absl::StatusOr<v1::TrainSummary> Trainer::RunToEnd() {
   progress_.progress().set_total_steps(setup_->total_steps);
   RETURN_IF_ERROR(CreateStrategy());
   RETURN_IF_ERROR(LoadInitialState());
+  RETURN_IF_ERROR(PrepareSnapshots());
   if (is_first() && !options_.tensorboard_directory.empty()) {
     ASSIGN_OR_RETURN(tensorboard_,
                      TensorBoardWriter::Create(options_.tensorboard_directory, step_ + 1));

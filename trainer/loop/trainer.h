@@ -29,6 +29,7 @@
 #include "trainer/loop/step_agreement.h"
 #include "trainer/loop/training_log.h"
 #include "trainer/loop/training_setup.h"
+#include "trainer/optim/state_snapshot.h"
 #include "trainer/strategy/process_groups.h"
 #include "trainer/strategy/step_statistics.h"
 #include "trainer/strategy/strategy.h"
@@ -124,12 +125,17 @@ class Trainer {
   bool CheckpointIsDue(SteadyTime now) const;  // on rank 0
   // Collective. Starts to write the current state, unless that was done.
   absl::Status SaveCheckpoint();
-  // Collective. Copies the state. Returns what this rank has to write; null if nothing.
-  absl::StatusOr<CheckpointWriter::Write> TakeSnapshot();
-  // Collective. Whether all ranks can write their parts of a checkpoint of this step; creates its
-  // unfinished folder.
-  absl::StatusOr<bool> StartParts();
-  // Writes this rank's part, which is the snapshot; null if it has none.
+  // Collective; called before the first step. Decides how checkpoints are divided, and takes a
+  // snapshot that is not written: it allocates the memory of all later ones.
+  absl::Status PrepareSnapshots();
+  // Collective. Copies the state. Neither this nor SaveCheckpoint converts it or uses files, except
+  // after a failure.
+  absl::Status TakeSnapshot();
+  // Work of this rank's writer; null if it has nothing to write.
+  CheckpointWriter::Write WriteOfSnapshot();
+  // Collective. Whether all ranks can write their parts of checkpoints.
+  absl::StatusOr<bool> CanWriteParts();
+  // The same as WriteOfSnapshot for this rank's part.
   CheckpointWriter::Write WriteOfPart();
   // Processes the result of a write that is done. Returns its error if that ends the training.
   absl::Status PollWriter();
@@ -191,8 +197,12 @@ class Trainer {
   uint64_t attempts_ = 0;      // checkpoints written in parts; the same on all ranks
   SteadyTime last_snapshot_;   // or the start of the training
   absl::Duration snapshot_stall_;
-  // Used by the writer while it is busy; the memory of the snapshot is reused.
-  Checkpoint snapshot_;
+  // Whether each rank writes its part of a checkpoint; the same on all ranks. Unknown before the
+  // first snapshot and after a failure.
+  std::optional<bool> in_parts_;
+  // Used by the writer while it is busy.
+  StateSnapshot snapshot_;
+  CheckpointState snapshot_state_;
   CheckpointRef written_;
   CheckpointWriter writer_;  // destroyed before what it writes
 };

@@ -31,10 +31,14 @@ absl::StatusOr<AgreedRequests> Trainer::AgreeAfterStep() {
   save_due_ |= save_now;
   if (!agreement_.StepDone() && !save_now) return AgreedRequests();
   const SteadyTime now = SteadyNow();
-  return agreement_.Agree({.stop = requests_.stop_requested(),
-                           .checkpoint = is_first() && CheckpointIsDue(now),
-                           .writing = writer_.busy()},
-                          now);
+  ASSIGN_OR_RETURN(const AgreedRequests agreed,
+                   agreement_.Agree({.stop = requests_.stop_requested(),
+                                     .checkpoint = is_first() && CheckpointIsDue(now),
+                                     .writing = writer_.busy(),
+                                     .failed = write_failed_},
+                                    now));
+  if (agreed.failed) in_parts_.reset();
+  return agreed;
 }
 
 bool Trainer::CheckpointIsDue(SteadyTime now) const {
@@ -50,9 +54,10 @@ absl::Status Trainer::SaveCheckpoint() {
   if (!options_.checkpoints.has_value() || saved_step_ == step_) return absl::OkStatus();
   SetPhase("checkpointing");
   last_snapshot_ = SteadyNow();
-  ASSIGN_OR_RETURN(CheckpointWriter::Write write, TakeSnapshot());
+  RETURN_IF_ERROR(TakeSnapshot());
   saved_step_ = step_;
   write_failed_ = false;
+  CheckpointWriter::Write write = *in_parts_ ? WriteOfPart() : WriteOfSnapshot();
   if (write != nullptr) {
     requests_.SetWriting(true);
     writer_.Start(step_, [this, write = std::move(write)](const ByteProgress& progress) {
@@ -65,19 +70,17 @@ absl::Status Trainer::SaveCheckpoint() {
   return absl::OkStatus();
 }
 
-absl::StatusOr<CheckpointWriter::Write> Trainer::TakeSnapshot() {
-  ASSIGN_OR_RETURN(const bool in_parts, StartParts());
-  ModelTensors buffers = {.model = std::move(snapshot_.model),
-                          .optimizer = std::move(snapshot_.optimizer),
-                          .average = std::move(snapshot_.average)};
-  ASSIGN_OR_RETURN(ModelTensors tensors, in_parts
-                                             ? strategy_->GatherPart(step_, std::move(buffers))
-                                             : strategy_->GatherState(step_, std::move(buffers)));
-  if (!in_parts && !is_first()) return nullptr;
-  snapshot_.model = std::move(tensors.model);
-  snapshot_.optimizer = std::move(tensors.optimizer);
-  snapshot_.average = std::move(tensors.average);
-  CheckpointState& state = snapshot_.state;
+absl::Status Trainer::PrepareSnapshots() {
+  return options_.checkpoints.has_value() ? TakeSnapshot() : absl::OkStatus();
+}
+
+absl::Status Trainer::TakeSnapshot() {
+  if (!in_parts_.has_value()) {
+    ASSIGN_OR_RETURN(in_parts_, CanWriteParts());
+  }
+  RETURN_IF_ERROR(*in_parts_ ? strategy_->SnapshotPart(step_, snapshot_)
+                             : strategy_->SnapshotState(step_, snapshot_));
+  CheckpointState& state = snapshot_state_;
   state.step = step_;
   state.epoch = Epochs();
   state.epoch_samples = setup_->steps.At(step_).first;
@@ -94,9 +97,18 @@ absl::StatusOr<CheckpointWriter::Write> Trainer::TakeSnapshot() {
     state.test_accuracy = evaluation_.accuracy;
     state.test_loss = evaluation_.loss;
   }
-  if (in_parts) return WriteOfPart();
+  return absl::OkStatus();
+}
+
+CheckpointWriter::Write Trainer::WriteOfSnapshot() {
+  if (!is_first()) return nullptr;
   return [this](const ByteProgress& progress) -> absl::Status {
-    ASSIGN_OR_RETURN(written_, options_.checkpoints->Write(snapshot_, progress));
+    ModelTensors tensors = snapshot_.Convert();
+    const Checkpoint checkpoint = {.state = snapshot_state_,
+                                   .model = std::move(tensors.model),
+                                   .optimizer = std::move(tensors.optimizer),
+                                   .average = std::move(tensors.average)};
+    ASSIGN_OR_RETURN(written_, options_.checkpoints->Write(checkpoint, progress));
     return absl::OkStatus();
   };
 }
@@ -135,7 +147,10 @@ absl::Status Trainer::AwaitWriters() {
                       .AllReduce(&failed, &failed, 1, collectives::DataType::kInt32,
                                  collectives::ReduceOp::kSum)
                       ->Wait());
-  if (failed > 0) saved_step_.reset();
+  if (failed > 0) {
+    saved_step_.reset();
+    in_parts_.reset();
+  }
   return absl::OkStatus();
 }
 

@@ -10,18 +10,17 @@
 
 namespace muster::train {
 
-absl::StatusOr<bool> Trainer::StartParts() {
+absl::StatusOr<bool> Trainer::CanWriteParts() {
   if (!options_.shards_checkpoints || strategy_->checkpoint_part().count == 1) return false;
   const CheckpointDirectory& directory = *options_.checkpoints;
   ASSIGN_OR_RETURN(const bool shared,
                    CreateSharedFolder(world_, directory.UnfinishedPath(step_),
                                       [&] { return directory.CreateUnfinished(step_).status(); }));
   CountCollectives(2, 0);
-  if (shared || !is_first()) return shared;
-  directory.Discard(step_);
-  LOG_FIRST_N(WARNING, 1) << "not all ranks see the checkpoint directory " << directory.path()
-                          << "; gathering checkpoints on rank 0";
-  return false;
+  if (is_first()) directory.Discard(step_);
+  LOG_IF(WARNING, !shared && is_first()) << "not all ranks see the checkpoint directory "
+                                         << directory.path() << "; gathering checkpoints on rank 0";
+  return shared;
 }
 
 CheckpointWriter::Write Trainer::WriteOfPart() {
@@ -32,13 +31,15 @@ CheckpointWriter::Write Trainer::WriteOfPart() {
       .parts = part.count};
   if (!part.index.has_value()) return nullptr;
   return [this, attempt, index = *part.index](const ByteProgress& progress) -> absl::Status {
-    const absl::Status own = WritePart(
-        attempt, index, {snapshot_.model, snapshot_.optimizer, snapshot_.average}, progress);
-    // Rank 0 reports the errors of all ranks.
-    if (!is_first()) return absl::OkStatus();
     const CheckpointDirectory& directory = *options_.checkpoints;
+    // Rank 0 processes the errors of all ranks.
+    if (is_first()) RETURN_IF_ERROR(directory.CheckGeneration());
+    const ModelTensors tensors = snapshot_.Convert();
+    const absl::Status own =
+        WritePart(attempt, index, {tensors.model, tensors.optimizer, tensors.average}, progress);
+    if (!is_first()) return absl::OkStatus();
     if (!own.ok()) {
-      directory.Discard(snapshot_.state.step);
+      directory.Discard(snapshot_state_.step);
       return Annotate(directory.Explain(own), "write checkpoint");
     }
     PartWait wait;
@@ -48,7 +49,7 @@ CheckpointWriter::Write Trainer::WriteOfPart() {
       return world_.status();
     };
     wait.progress = progress;
-    ASSIGN_OR_RETURN(written_, PublishParts(directory, snapshot_.state, attempt, wait));
+    ASSIGN_OR_RETURN(written_, PublishParts(directory, snapshot_state_, attempt, wait));
     return absl::OkStatus();
   };
 }

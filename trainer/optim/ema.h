@@ -27,8 +27,8 @@ class ExponentialMovingAverage {
   // Called after an update; uses scalars->average_weight.
   void Update(const kernels::UpdateScalars* scalars, const float* parameters, const float* buffers);
 
-  float* parameters() { return parameters_.get(); }
-  float* buffers() { return buffers_.get(); }
+  float* parameters() const { return parameters_.get(); }
+  float* buffers() const { return buffers_.get(); }
 
  private:
   ExponentialMovingAverage(size_t parameter_elements, size_t buffer_elements,

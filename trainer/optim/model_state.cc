@@ -7,7 +7,6 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/string_view.h"
-#include "absl/strings/strip.h"
 #include "common/sha256.h"
 #include "common/status.h"
 #include "glog/logging.h"
@@ -23,43 +22,6 @@ size_t CountOf(const nn::ParameterInfo& parameter) {
 
 using Exporter = std::function<absl::Status(const nn::ParameterInfo&, absl::Span<float>)>;
 using Importer = std::function<absl::Status(const nn::ParameterInfo&, absl::Span<const float>)>;
-
-// Tensors that are exported one by one into the memory of an earlier export of the same tensors, if
-// there was one: large arrays that are allocated anew cost more than copying the values.
-class ExportedTensors {
- public:
-  explicit ExportedTensors(std::vector<Tensor> buffers) : tensors_(std::move(buffers)) {}
-
-  void Add(const std::string& name, const nn::ParameterInfo& parameter, const Exporter& exporter) {
-    Tensor& tensor = Next(name, parameter.shape);
-    if (!std::holds_alternative<std::vector<float>>(tensor.values)) tensor.values.emplace<0>();
-    auto& values = std::get<std::vector<float>>(tensor.values);
-    values.resize(CountOf(parameter));
-    // Cannot fail: the size is the plan's own.
-    const absl::Status status = exporter(parameter, absl::MakeSpan(values));
-    LOG_IF(DFATAL, !status.ok()) << name << ": " << status;
-  }
-  void AddNumber(const std::string& name, int64_t value) {
-    Next(name, {}).values = std::vector<int64_t>{value};
-  }
-
-  std::vector<Tensor> Take() {
-    tensors_.resize(count_);
-    return std::move(tensors_);
-  }
-
- private:
-  Tensor& Next(const std::string& name, const std::vector<int64_t>& shape) {
-    if (count_ == tensors_.size()) tensors_.emplace_back();
-    Tensor& tensor = tensors_[count_++];
-    tensor.name = name;
-    tensor.shape = shape;
-    return tensor;
-  }
-
-  std::vector<Tensor> tensors_;
-  size_t count_ = 0;
-};
 
 // Broadcasts the values of all `infos` at once.
 absl::Status BroadcastValues(collectives::Communicator& communicator, uint32_t root,
@@ -156,58 +118,12 @@ absl::Status ModelState::WithAverage(const std::function<absl::Status()>& work) 
   return status;
 }
 
-std::vector<Tensor> ModelState::ExportModel(uint64_t batches, std::vector<Tensor> buffers,
-                                            const TensorRange& range) {
-  const Exporter exporter = [this](const nn::ParameterInfo& parameter, absl::Span<float> values) {
-    return plan_->Export(parameter, values);
-  };
-  ExportedTensors tensors(std::move(buffers));
-  for (const nn::ParameterInfo& parameter : plan_->parameters()) {
-    if (range.Contains(parameter)) tensors.Add(parameter.name, parameter, exporter);
-  }
-  if (!range.buffers) return tensors.Take();
-  for (const nn::ParameterInfo& buffer : plan_->buffers()) {
-    tensors.Add(buffer.name, buffer, exporter);
-    // PyTorch counts a batch norm's training batches in a separate buffer.
-    absl::string_view layer = buffer.name;
-    if (absl::ConsumeSuffix(&layer, "running_var")) {
-      tensors.AddNumber(absl::StrCat(layer, "num_batches_tracked"), static_cast<int64_t>(batches));
-    }
-  }
-  return tensors.Take();
-}
-
-std::vector<Tensor> ModelState::ExportAverage(uint64_t batches, std::vector<Tensor> buffers,
-                                              const TensorRange& range) {
-  if (!average_.has_value()) return {};
-  std::vector<Tensor> tensors;
-  const absl::Status status = WithAverage([&] {
-    tensors = ExportModel(batches, std::move(buffers), range);
-    return absl::OkStatus();
-  });
-  LOG_IF(DFATAL, !status.ok()) << status;
-  return tensors;
-}
-
-std::vector<Tensor> ModelState::ExportOptimizer() const {
-  return optimizer_ == nullptr ? std::vector<Tensor>() : ExportOptimizer(optimizer_->states());
-}
-
-std::vector<Tensor> ModelState::ExportOptimizer(absl::Span<const OptimizerState> states,
-                                                std::vector<Tensor> buffers,
-                                                const TensorRange& range) const {
-  ExportedTensors tensors(std::move(buffers));
-  for (const OptimizerState& state : states) {
-    const Exporter exporter = [&](const nn::ParameterInfo& parameter, absl::Span<float> values) {
-      const float* const tensor = state.values.get() + (parameter.offset - range.begin);
-      return plan_->ExportTensor(tensor, parameter, values);
-    };
-    for (const nn::ParameterInfo& parameter : plan_->parameters()) {
-      if (!range.Contains(parameter)) continue;
-      tensors.Add(absl::StrCat(parameter.name, ".", state.name), parameter, exporter);
-    }
-  }
-  return tensors.Take();
+absl::Status ModelState::CopyTo(StateSnapshot& snapshot) const {
+  RETURN_IF_ERROR(snapshot.CopyParameters(&ModelTensors::model, parameters_));
+  RETURN_IF_ERROR(snapshot.CopyBuffers(&ModelTensors::model, buffers_.get()));
+  if (!average_.has_value()) return absl::OkStatus();
+  RETURN_IF_ERROR(snapshot.CopyParameters(&ModelTensors::average, average_->parameters()));
+  return snapshot.CopyBuffers(&ModelTensors::average, average_->buffers());
 }
 
 absl::Status ModelState::ImportModel(const std::string& path) {
@@ -319,14 +235,15 @@ absl::Status ModelState::ImportAverage(const TensorSet& tensors) {
 }
 
 std::vector<Tensor> ModelState::ExportParameters() const {
-  const Exporter exporter = [this](const nn::ParameterInfo& parameter, absl::Span<float> values) {
-    return plan_->ExportFrom(parameters_, parameter, values);
-  };
-  ExportedTensors tensors({});
+  std::vector<Tensor> tensors;
   for (const nn::ParameterInfo& parameter : plan_->parameters()) {
-    tensors.Add(parameter.name, parameter, exporter);
+    std::vector<float> values(CountOf(parameter));
+    // Cannot fail: name and size are the plan's own.
+    const absl::Status exported = plan_->ExportFrom(parameters_, parameter, absl::MakeSpan(values));
+    LOG_IF(DFATAL, !exported.ok()) << parameter.name << ": " << exported;
+    tensors.push_back({parameter.name, parameter.shape, std::move(values)});
   }
-  return tensors.Take();
+  return tensors;
 }
 
 std::string ModelState::WeightsDigest(absl::Span<const Tensor> parameters) {

@@ -8,7 +8,6 @@
 
 #include <cstdint>
 #include <functional>
-#include <limits>
 #include <optional>
 #include <set>
 #include <string>
@@ -26,20 +25,9 @@
 #include "trainer/graph/plan.h"
 #include "trainer/optim/ema.h"
 #include "trainer/optim/optimizer.h"
+#include "trainer/optim/state_snapshot.h"
 
 namespace muster::train {
-
-// Tensors that one of several ranks writes: the parameters whose first element is in [begin, end)
-// of the flat array, and the buffers if `buffers`. By default all tensors.
-struct TensorRange {
-  size_t begin = 0;
-  size_t end = std::numeric_limits<size_t>::max();
-  bool buffers = true;
-
-  bool Contains(const nn::ParameterInfo& parameter) const {
-    return parameter.offset >= begin && parameter.offset < end;
-  }
-};
 
 // Owns the plan's arrays, in its device's memory, except for gradients and parameters that are
 // bound to external memory. Used by one training thread.
@@ -70,21 +58,9 @@ class ModelState {
   // Returns its status.
   absl::Status WithAverage(const std::function<absl::Status()>& work);
 
-  // Exports a state_dict: parameters and buffers by name, and batch norm's num_batches_tracked,
-  // which is set to `batches`, the number of training batches (counting each slice of a batch).
-  // `buffers`, an earlier result, provides the memory.
-  std::vector<Tensor> ExportModel(uint64_t batches, std::vector<Tensor> buffers = {},
-                                  const TensorRange& range = {});
-  // Same for the average; empty if there is none.
-  std::vector<Tensor> ExportAverage(uint64_t batches, std::vector<Tensor> buffers = {},
-                                    const TensorRange& range = {});
-  // Exports `states`, the optimizer's own or gathered ones, as PARAMETER.STATE, e.g.
-  // fc.weight.exp_avg. Their arrays begin with element range.begin and contain the range's tensors.
-  std::vector<Tensor> ExportOptimizer(absl::Span<const OptimizerState> states,
-                                      std::vector<Tensor> buffers = {},
-                                      const TensorRange& range = {}) const;
-  // Same for the optimizer's states; requires that it keeps all of them.
-  std::vector<Tensor> ExportOptimizer() const;
+  // Copies the tensors in the range of `snapshot`, which has begun, except for optimizer states: to
+  // the file `model` and, if there is an average, to `average`. RESOURCE_EXHAUSTED.
+  absl::Status CopyTo(StateSnapshot& snapshot) const;
 
   // Sets the layers of the whole model. Files may contain tensors of these layers that this rank
   // does not have.

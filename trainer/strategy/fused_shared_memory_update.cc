@@ -67,17 +67,4 @@ void FusedSharedMemoryUpdate::UpdateBlock(const kernels::UpdateScalars* scalars,
   }
 }
 
-absl::Status FusedSharedMemoryUpdate::GatherStates() {
-  for (const OptimizerState& state : optimizer_->states()) {
-    for (uint32_t rank = 0; rank < communicator_->size(); ++rank) {
-      const Shares::Share share = shares_.of(rank);
-      RETURN_IF_ERROR(communicator_
-                          ->Broadcast(state.values.get() + share.begin, share.count(),
-                                      collectives::DataType::kFloat32, rank)
-                          ->Wait());
-    }
-  }
-  return absl::OkStatus();
-}
-
 }  // namespace muster::train

@@ -44,11 +44,7 @@ class FusedSharedMemoryUpdate {
   // communicator's) the parameters are undefined.
   absl::Status Run(const kernels::UpdateScalars* scalars);
 
-  // Collective; not allowed if the optimizer keeps only this rank's shard. Gathers the optimizer
-  // states: each rank updates only its own shard of them, and after this call all ranks have all
-  // states until the next step. Returns the communicator's errors.
-  absl::Status GatherStates();
-
+  // Each rank updates the optimizer states of its own shard only; its other states are obsolete.
   const Shares& shares() const { return shares_; }
 
   // Compute time in Run since Create, without waiting.

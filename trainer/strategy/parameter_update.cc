@@ -33,6 +33,27 @@ void ParameterUpdate::Optimize(size_t begin, size_t end) {
   });
 }
 
+absl::Status ParameterUpdate::CopyOptimizerStates(const CheckpointRanges&,
+                                                  StateSnapshot& snapshot) const {
+  for (const OptimizerState& state : parts_.optimizer->states()) {
+    RETURN_IF_ERROR(
+        snapshot.CopyParameters(&ModelTensors::optimizer, state.values.get(), state.name));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status ParameterUpdate::CopyShards(const Shares& shares, size_t begin,
+                                         const CheckpointRanges& ranges,
+                                         StateSnapshot& snapshot) const {
+  for (const OptimizerState& state : parts_.optimizer->states()) {
+    ASSIGN_OR_RETURN(float* const range,
+                     snapshot.AddParameters(&ModelTensors::optimizer, state.name));
+    RETURN_IF_ERROR(GatherRange(*parts_.replicas, parts_.plan->device(), state.values.get() + begin,
+                                shares, ranges, range));
+  }
+  return absl::OkStatus();
+}
+
 absl::Status ReplicatedUpdate::Run(StepTimes&) {
   const Stopwatch stopwatch(kernel_time_);
   return parts_.graphs->Run(kGraphKey, [this]() -> absl::Status {
@@ -78,9 +99,9 @@ absl::Status FusedUpdate::Run(StepTimes& times) {
   return absl::OkStatus();
 }
 
-absl::StatusOr<WholeOptimizerStates> FusedUpdate::GatherOptimizerStates() {
-  RETURN_IF_ERROR(fused_->GatherStates());
-  return WholeOptimizerStates(parts_.optimizer->states());
+absl::Status FusedUpdate::CopyOptimizerStates(const CheckpointRanges& ranges,
+                                              StateSnapshot& snapshot) const {
+  return CopyShards(shares(), shares().of(parts_.replicas->rank()).begin, ranges, snapshot);
 }
 
 absl::StatusOr<GradientPath> CreateReplicatedPath(const StepParts& parts) {

@@ -12,29 +12,16 @@
 #include <cstdint>
 #include <memory>
 #include <utility>
-#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
-#include "absl/types/span.h"
+#include "trainer/optim/state_snapshot.h"
+#include "trainer/strategy/checkpoint_ranges.h"
 #include "trainer/strategy/fused_shared_memory_update.h"
 #include "trainer/strategy/gradient_reducer.h"
 
 namespace muster::train {
-
-// The complete optimizer states: either the optimizer's own arrays or gathered copies.
-class WholeOptimizerStates {
- public:
-  explicit WholeOptimizerStates(absl::Span<const OptimizerState> states) : states_(states) {}
-  explicit WholeOptimizerStates(std::vector<OptimizerState> gathered)
-      : gathered_(std::move(gathered)), states_(gathered_) {}
-  absl::Span<const OptimizerState> states() const { return states_; }
-
- private:
-  std::vector<OptimizerState> gathered_;
-  absl::Span<const OptimizerState> states_;
-};
 
 // Used by one training thread in one generation.
 class ParameterUpdate {
@@ -55,11 +42,10 @@ class ParameterUpdate {
   // states. Drops the states that this rank does not keep. RESOURCE_EXHAUSTED if out of device
   // memory.
   virtual absl::Status KeepOwnOptimizerStates() { return parts_.optimizer->KeepAll(); }
-  // Collective. Complete optimizer states for a checkpoint written by rank 0; valid until the next
-  // step.
-  virtual absl::StatusOr<WholeOptimizerStates> GatherOptimizerStates() {
-    return WholeOptimizerStates(parts_.optimizer->states());
-  }
+  // Collective. Copies the optimizer states of this rank's range to `snapshot`, which was begun
+  // with that range. Returns the communicator's errors and RESOURCE_EXHAUSTED.
+  virtual absl::Status CopyOptimizerStates(const CheckpointRanges& ranges,
+                                           StateSnapshot& snapshot) const;
 
   // Shards of the optimizer states, of which each rank keeps one; null if it keeps all states.
   virtual const Shares* optimizer_shares() const { return nullptr; }
@@ -75,6 +61,10 @@ class ParameterUpdate {
   // Updates elements [begin, end), in parallel on StepParts::threads if the optimizer is
   // elementwise.
   void Optimize(size_t begin, size_t end);
+  // CopyOptimizerStates where only this rank's shard of the states is current, which begins at
+  // element `begin` of the optimizer's arrays.
+  absl::Status CopyShards(const Shares& shares, size_t begin, const CheckpointRanges& ranges,
+                          StateSnapshot& snapshot) const;
   bool clips() const { return parts_.context->spec->optimizer().clip_norm() > 0; }
 
   const StepParts parts_;
@@ -102,7 +92,8 @@ class FusedUpdate : public ParameterUpdate {
               std::unique_ptr<FusedSharedMemoryUpdate> fused);
 
   absl::Status Run(StepTimes& times) override;
-  absl::StatusOr<WholeOptimizerStates> GatherOptimizerStates() override;
+  absl::Status CopyOptimizerStates(const CheckpointRanges& ranges,
+                                   StateSnapshot& snapshot) const override;
   uint64_t operations() const override { return 1; }
   absl::Duration kernel_time() const override { return kernel_time_ + fused_->kernel_time(); }
 

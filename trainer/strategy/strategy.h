@@ -21,13 +21,13 @@
 #include "absl/status/statusor.h"
 #include "kernels/device.h"
 #include "proto/muster/v1/job.pb.h"
-#include "trainer/checkpoint/safetensors.h"
 #include "trainer/data/batch.h"
 #include "trainer/data/image_dataset.h"
 #include "trainer/data/transform.h"
 #include "trainer/graph/graph.h"
 #include "trainer/graph/plan.h"
 #include "trainer/optim/schedule.h"
+#include "trainer/optim/state_snapshot.h"
 #include "trainer/precision/loss_scale.h"
 #include "trainer/precision/training_precision.h"
 #include "trainer/strategy/evaluate.h"
@@ -68,13 +68,6 @@ struct CheckpointPart {
   std::optional<uint32_t> index;  // part 0 is rank 0's; absent: this rank writes nothing
 };
 
-// Tensors of the whole model, or of a part of it, in the layout of checkpoint files.
-struct ModelTensors {
-  std::vector<Tensor> model;
-  std::vector<Tensor> optimizer;
-  std::vector<Tensor> average;  // empty without a moving average
-};
-
 // Files and values of a checkpoint. Paths are local to the rank that reads them.
 struct CheckpointFiles {
   std::string model;
@@ -101,15 +94,15 @@ class Strategy {
   // Collective; called instead of InitializeState. Restores the state from `files`, which rank
   // `root` reads; `files` is empty on other ranks.
   virtual absl::Status RestoreState(const CheckpointFiles& files, uint32_t root) = 0;
-  // Collective; called between steps, after all results were polled. Returns a copy of the state
-  // after `steps` steps: complete on rank 0, unspecified on other ranks. `buffers`, the result of
-  // an earlier call, provides its memory.
-  virtual absl::StatusOr<ModelTensors> GatherState(uint64_t steps, ModelTensors buffers) = 0;
+  // Collective; called between steps, after all results were polled. Copies the state after `steps`
+  // steps: complete on rank 0, unspecified on other ranks. The snapshot must not outlive the
+  // strategy.
+  virtual absl::Status SnapshotState(uint64_t steps, StateSnapshot& snapshot) = 0;
   // How the ranks divide a checkpoint if they can write to the same directory.
   virtual CheckpointPart checkpoint_part() const = 0;
-  // Collective; called like GatherState, instead of it. Returns the tensors of this rank's part,
+  // Collective; called like SnapshotState, instead of it. Copies the tensors of this rank's part,
   // each tensor in one part, and none if it has no part. No rank gathers the whole state.
-  virtual absl::StatusOr<ModelTensors> GatherPart(uint64_t steps, ModelTensors buffers) = 0;
+  virtual absl::Status SnapshotPart(uint64_t steps, StateSnapshot& snapshot) = 0;
 
   // Collective. Runs step number `step`; steps are consecutive and counted from 0. On an
   // asynchronous device the step is only queued and its result is polled later. Adds to

@@ -108,9 +108,9 @@ absl::Status StrategyBase::BroadcastState(uint32_t root, bool resuming) {
   return state_.Broadcast(world(), root, resuming);
 }
 
-absl::StatusOr<ModelTensors> StrategyBase::GatherState(uint64_t steps, ModelTensors buffers) {
-  return ExportState(steps, std::move(buffers),
-                     [this](std::vector<Tensor> own) { return GatherTensors(std::move(own)); });
+absl::Status StrategyBase::SnapshotState(uint64_t steps, StateSnapshot& snapshot) {
+  return SnapshotRange(
+      steps, CheckpointRanges::AllOnFirst(plan_.parameter_elements(), replicas_.size()), snapshot);
 }
 
 CheckpointPart StrategyBase::checkpoint_part() const {
@@ -119,19 +119,15 @@ CheckpointPart StrategyBase::checkpoint_part() const {
   return part;
 }
 
-absl::StatusOr<ModelTensors> StrategyBase::ExportState(uint64_t steps, ModelTensors buffers,
-                                                       TensorGatherer gather) {
-  ASSIGN_OR_RETURN(const WholeOptimizerStates optimizer, path_.update->GatherOptimizerStates());
-  ModelTensors tensors;
-  // Checkpoints contain the running statistics of the first replica.
-  if (replicas_.rank() > 0) return tensors;
-  const uint64_t batches = TrainedBatches(steps);
-  ASSIGN_OR_RETURN(tensors.model, gather(state_.ExportModel(batches, std::move(buffers.model))));
-  ASSIGN_OR_RETURN(tensors.optimizer, gather(state_.ExportOptimizer(optimizer.states(),
-                                                                    std::move(buffers.optimizer))));
-  ASSIGN_OR_RETURN(tensors.average,
-                   gather(state_.ExportAverage(batches, std::move(buffers.average))));
-  return tensors;
+absl::Status StrategyBase::SnapshotRange(uint64_t steps, const CheckpointRanges& ranges,
+                                         StateSnapshot& snapshot) {
+  const Shares::Share own = ranges.of(replicas_.rank());
+  snapshot.Begin(&plan_, {.begin = own.begin, .end = own.end, .buffers = replicas_.rank() == 0},
+                 TrainedBatches(steps));
+  RETURN_IF_ERROR(state_.CopyTo(snapshot));
+  RETURN_IF_ERROR(path_.update->CopyOptimizerStates(ranges, snapshot));
+  // Returns the error of a copy that failed.
+  return device().Synchronize();
 }
 
 absl::StatusOr<Evaluation> StrategyBase::Evaluate(const data::ImageDataset& dataset,

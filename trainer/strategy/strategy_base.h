@@ -11,7 +11,6 @@
 #include <utility>
 #include <vector>
 
-#include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "trainer/data/input_writer.h"
@@ -38,10 +37,10 @@ class StrategyBase : public Strategy {
 
   absl::Status InitializeState() override;
   absl::Status RestoreState(const CheckpointFiles& files, uint32_t root) override;
-  absl::StatusOr<ModelTensors> GatherState(uint64_t steps, ModelTensors buffers) override;
+  absl::Status SnapshotState(uint64_t steps, StateSnapshot& snapshot) override;
   CheckpointPart checkpoint_part() const override;
-  absl::StatusOr<ModelTensors> GatherPart(uint64_t steps, ModelTensors buffers) override {
-    return GatherState(steps, std::move(buffers));
+  absl::Status SnapshotPart(uint64_t steps, StateSnapshot& snapshot) override {
+    return SnapshotState(steps, snapshot);
   }
 
   absl::StatusOr<std::optional<StepResult>> PollStepResult(bool wait) override {
@@ -81,12 +80,10 @@ class StrategyBase : public Strategy {
   virtual absl::Status ReadCheckpoint(const CheckpointFiles& files, uint32_t root);
   // Collective. Broadcasts the state that `root` read or initialized.
   virtual absl::Status BroadcastState(uint32_t root, bool resuming);
-  // Collective. This rank's tensors after `steps` steps, each kind passed through `gather`; none on
-  // ranks other than those of the first replica.
-  using TensorGatherer =
-      absl::FunctionRef<absl::StatusOr<std::vector<Tensor>>(std::vector<Tensor>)>;
-  absl::StatusOr<ModelTensors> ExportState(uint64_t steps, ModelTensors buffers,
-                                           TensorGatherer gather);
+  // Collective. Copies this rank's range of its replica's parameters and states, and the first
+  // replica's running statistics. `ranges`: of the ranks that have the same parameters.
+  absl::Status SnapshotRange(uint64_t steps, const CheckpointRanges& ranges,
+                             StateSnapshot& snapshot);
   // Batches that batch norm has processed after `steps` steps. As in PyTorch, each slice of a batch
   // counts.
   uint64_t TrainedBatches(uint64_t steps) const {

@@ -111,8 +111,23 @@ class Pipeline final : public StrategyBase {
     return part;
   }
 
-  absl::StatusOr<ModelTensors> GatherPart(uint64_t steps, ModelTensors buffers) override {
-    return ExportState(steps, std::move(buffers), [](std::vector<Tensor> own) { return own; });
+  // The layouts of other stages are unknown to rank 0, so that these stages convert their tensors
+  // before they send them.
+  absl::Status SnapshotState(uint64_t steps, StateSnapshot& snapshot) override {
+    RETURN_IF_ERROR(SnapshotPart(steps, snapshot));
+    if (replicas_.rank() > 0) return absl::OkStatus();
+    ModelTensors own;
+    if (pipeline_group().rank() > 0) own = snapshot.Convert();
+    ModelTensors others;
+    ASSIGN_OR_RETURN(others.model, GatherTensors(std::move(own.model)));
+    ASSIGN_OR_RETURN(others.optimizer, GatherTensors(std::move(own.optimizer)));
+    ASSIGN_OR_RETURN(others.average, GatherTensors(std::move(own.average)));
+    snapshot.AddTensors(std::move(others));
+    return absl::OkStatus();
+  }
+
+  absl::Status SnapshotPart(uint64_t steps, StateSnapshot& snapshot) override {
+    return StrategyBase::SnapshotState(steps, snapshot);
   }
 
   absl::Status Step(const data::Batch& batch, uint64_t step, StepTimes& times) override {

@@ -23,6 +23,13 @@ json Header(const Tensor& tensor) {
           {"integers", std::holds_alternative<std::vector<int64_t>>(tensor.values)}};
 }
 
+absl::Status Send(Communicator& stages, absl::Span<const float> values) {
+  return stages.Send(values.data(), values.size(), DataType::kFloat32, 0)->Wait();
+}
+absl::Status Send(Communicator& stages, absl::Span<const int64_t> values) {
+  return stages.Send(values.data(), values.size(), DataType::kInt64, 0)->Wait();
+}
+
 absl::Status SendTensors(Communicator& stages, const std::vector<Tensor>& tensors) {
   json headers = json::array();
   for (const Tensor& tensor : tensors) headers.push_back(Header(tensor));
@@ -31,12 +38,8 @@ absl::Status SendTensors(Communicator& stages, const std::vector<Tensor>& tensor
   RETURN_IF_ERROR(stages.Send(&length, 1, DataType::kInt64, 0)->Wait());
   RETURN_IF_ERROR(stages.Send(text.data(), text.size(), DataType::kUint8, 0)->Wait());
   for (const Tensor& tensor : tensors) {
-    RETURN_IF_ERROR(std::visit(
-        [&](const auto& values) {
-          return stages.Send(values.data(), values.size() * sizeof(values[0]), DataType::kUint8, 0)
-              ->Wait();
-        },
-        tensor.values));
+    RETURN_IF_ERROR(
+        std::visit([&](const auto& values) { return Send(stages, values); }, tensor.values));
   }
   return absl::OkStatus();
 }
@@ -57,16 +60,12 @@ absl::Status ReceiveTensors(Communicator& stages, uint32_t from, std::vector<Ten
     size_t count = 1;
     for (const int64_t dimension : tensor.shape) count *= static_cast<size_t>(dimension);
     if (header["integers"].get<bool>()) {
-      tensor.values = std::vector<int64_t>(count);
+      auto& values = tensor.values.emplace<std::vector<int64_t>>(count);
+      RETURN_IF_ERROR(stages.Recv(values.data(), count, DataType::kInt64, from)->Wait());
     } else {
-      tensor.values = std::vector<float>(count);
+      auto& values = tensor.values.emplace<std::vector<float>>(count);
+      RETURN_IF_ERROR(stages.Recv(values.data(), count, DataType::kFloat32, from)->Wait());
     }
-    RETURN_IF_ERROR(std::visit(
-        [&](auto& values) {
-          return stages.Recv(values.data(), count * sizeof(values[0]), DataType::kUint8, from)
-              ->Wait();
-        },
-        tensor.values));
   }
   return absl::OkStatus();
 }

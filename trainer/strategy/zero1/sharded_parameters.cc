@@ -8,30 +8,6 @@
 
 namespace muster::train {
 
-absl::StatusOr<std::vector<OptimizerState>> GatherStates(collectives::Communicator& world,
-                                                         kernels::Device& device,
-                                                         const Optimizer& optimizer,
-                                                         const Shares& shares) {
-  const bool is_root = world.rank() == 0;
-  const auto own = kernels::MakeAlignedFloats(shares.length());
-  const auto all = kernels::MakeAlignedFloats(is_root ? shares.padded() : 0);
-  std::vector<OptimizerState> gathered;
-  for (const OptimizerState& state : optimizer.states()) {
-    device.CopyToHost(own.get(), state.values.get(),
-                      shares.of(world.rank()).count() * sizeof(float));
-    RETURN_IF_ERROR(world
-                        .Gather(own.get(), all.get(), shares.length(),
-                                collectives::DataType::kFloat32, /*root=*/0)
-                        ->Wait());
-    if (!is_root) continue;
-    ASSIGN_OR_RETURN(kernels::DeviceFloats whole,
-                     kernels::DeviceFloats::Create(device, shares.elements()));
-    device.CopyToDevice(whole.get(), all.get(), shares.elements() * sizeof(float));
-    gathered.push_back({state.name, std::move(whole)});
-  }
-  return gathered;
-}
-
 ShardedParameters::ShardedParameters(collectives::Communicator* communicator,
                                      kernels::Device* device, bool by_devices, size_t elements)
     : communicator_(communicator),

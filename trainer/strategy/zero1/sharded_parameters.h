@@ -10,26 +10,15 @@
 
 #include <cstddef>
 #include <memory>
-#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "collectives/communicator.h"
 #include "kernels/device.h"
 #include "kernels/device_floats.h"
-#include "trainer/optim/optimizer.h"
 #include "trainer/strategy/shares.h"
 
 namespace muster::train {
-
-// Collective. Gathers the complete states of an optimizer that keeps its rank's shard of `shares`.
-// Returns them on rank 0 in the memory of `device`, and none on other ranks; staged through host
-// memory one state at a time. `world` connects the processes. Returns its errors;
-// RESOURCE_EXHAUSTED.
-absl::StatusOr<std::vector<OptimizerState>> GatherStates(collectives::Communicator& world,
-                                                         kernels::Device& device,
-                                                         const Optimizer& optimizer,
-                                                         const Shares& shares);
 
 // Used by one training thread in one generation. If the communicator connects devices, Gather and
 // Sum only issue device calls, the same in every step, and may be captured in a graph.

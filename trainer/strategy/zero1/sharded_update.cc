@@ -1,7 +1,5 @@
 #include "trainer/strategy/zero1/sharded_update.h"
 
-#include <vector>
-
 #include "common/status.h"
 #include "trainer/strategy/stopwatch.h"
 
@@ -11,12 +9,6 @@ namespace {
 absl::Status KeepShare(const StepParts& parts, const Shares& shares) {
   const Shares::Share own = shares.of(parts.replicas->rank());
   return parts.optimizer->KeepShare(own.begin, own.count());
-}
-
-absl::StatusOr<WholeOptimizerStates> GatherShares(const StepParts& parts, const Shares& shares) {
-  ASSIGN_OR_RETURN(std::vector<OptimizerState> gathered,
-                   GatherStates(*parts.replicas, parts.plan->device(), *parts.optimizer, shares));
-  return WholeOptimizerStates(std::move(gathered));
 }
 
 }  // namespace
@@ -31,8 +23,9 @@ absl::Status ShardedUpdate::KeepOwnOptimizerStates() {
   return KeepShare(parts_, shards_->shares());
 }
 
-absl::StatusOr<WholeOptimizerStates> ShardedUpdate::GatherOptimizerStates() {
-  return GatherShares(parts_, shards_->shares());
+absl::Status ShardedUpdate::CopyOptimizerStates(const CheckpointRanges& ranges,
+                                                StateSnapshot& snapshot) const {
+  return CopyShards(shards_->shares(), /*begin=*/0, ranges, snapshot);
 }
 
 absl::Status ShardedUpdate::ReduceSquaredNorm() {
@@ -77,8 +70,9 @@ absl::Status DeviceShardedUpdate::Run(StepTimes&) {
 
 absl::Status FusedShardedUpdate::KeepOwnOptimizerStates() { return KeepShare(parts_, shares()); }
 
-absl::StatusOr<WholeOptimizerStates> FusedShardedUpdate::GatherOptimizerStates() {
-  return GatherShares(parts_, shares());
+absl::Status FusedShardedUpdate::CopyOptimizerStates(const CheckpointRanges& ranges,
+                                                     StateSnapshot& snapshot) const {
+  return CopyShards(shares(), /*begin=*/0, ranges, snapshot);
 }
 
 absl::StatusOr<GradientPath> CreateShardedPath(const StepParts& parts) {

@@ -26,8 +26,8 @@ class ShardedUpdate : public ParameterUpdate {
                 std::unique_ptr<ShardedParameters> shards);
 
   absl::Status KeepOwnOptimizerStates() override;
-  // Only rank 0 gets complete arrays, in addition to its shard; they determine its peak memory.
-  absl::StatusOr<WholeOptimizerStates> GatherOptimizerStates() override;
+  absl::Status CopyOptimizerStates(const CheckpointRanges& ranges,
+                                   StateSnapshot& snapshot) const override;
   const Shares* optimizer_shares() const override { return &shards_->shares(); }
   // The all-gather and, with clipping, the squared norm.
   uint64_t operations() const override { return clips() ? 2 : 1; }
@@ -56,7 +56,8 @@ class FusedShardedUpdate final : public FusedUpdate {
  public:
   using FusedUpdate::FusedUpdate;
   absl::Status KeepOwnOptimizerStates() override;
-  absl::StatusOr<WholeOptimizerStates> GatherOptimizerStates() override;
+  absl::Status CopyOptimizerStates(const CheckpointRanges& ranges,
+                                   StateSnapshot& snapshot) const override;
   const Shares* optimizer_shares() const override { return &shares(); }
 };
 

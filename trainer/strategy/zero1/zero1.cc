@@ -1,17 +1,13 @@
 #include "trainer/strategy/zero1/zero1.h"
 
-#include <algorithm>
-#include <cstddef>
-#include <iterator>
 #include <optional>
 #include <utility>
-#include <vector>
 
 #include "absl/status/status.h"
 #include "common/status.h"
+#include "trainer/strategy/checkpoint_ranges.h"
 #include "trainer/strategy/ddp/step.h"
 #include "trainer/strategy/single_device_setup.h"
-#include "trainer/strategy/zero1/checkpoint_ranges.h"
 #include "trainer/strategy/zero1/sharded_update.h"
 
 namespace muster::train {
@@ -44,29 +40,11 @@ class Zero1 final : public DataParallelStrategy {
   }
 
   // Each rank writes the tensors of its range, and rank 0 its running statistics.
-  absl::StatusOr<ModelTensors> GatherPart(uint64_t steps, ModelTensors buffers) override {
+  absl::Status SnapshotPart(uint64_t steps, StateSnapshot& snapshot) override {
     const Shares* const shares = path_.update->optimizer_shares();
-    if (shares == nullptr) return GatherState(steps, std::move(buffers));
-    const CheckpointRanges ranges(plan_->parameters(), *shares, world().size());
-    const Shares::Share own = ranges.of(world().rank());
-    const TensorRange range = {.begin = own.begin, .end = own.end, .buffers = world().rank() == 0};
-    const uint64_t batches = TrainedBatches(steps);
-    ModelTensors tensors;
-    tensors.model = state_.ExportModel(batches, std::move(buffers.model), range);
-    // Memory of the states' earlier tensors, which are as many for each state.
-    auto memory = std::make_move_iterator(buffers.optimizer.begin());
-    const auto tensors_per_state = static_cast<ptrdiff_t>(
-        buffers.optimizer.size() / std::max<size_t>(1, optimizer_->states().size()));
-    for (const OptimizerState& state : optimizer_->states()) {
-      ASSIGN_OR_RETURN(const OptimizerState gathered,
-                       GatherRange(world(), device(), state, *shares, ranges));
-      const auto end = memory + tensors_per_state;
-      std::vector<Tensor> exported = state_.ExportOptimizer({&gathered, 1}, {memory, end}, range);
-      memory = end;
-      std::move(exported.begin(), exported.end(), std::back_inserter(tensors.optimizer));
-    }
-    tensors.average = state_.ExportAverage(batches, std::move(buffers.average), range);
-    return tensors;
+    if (shares == nullptr) return SnapshotState(steps, snapshot);
+    return SnapshotRange(
+        steps, CheckpointRanges::Divide(plan_->parameters(), *shares, world().size()), snapshot);
   }
 
   absl::StatusOr<std::optional<StepResult>> PollStepResult(bool wait) override {

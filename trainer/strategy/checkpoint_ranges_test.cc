@@ -1,4 +1,4 @@
-#include "trainer/strategy/zero1/checkpoint_ranges.h"
+#include "trainer/strategy/checkpoint_ranges.h"
 
 #include <algorithm>
 #include <memory>
@@ -9,6 +9,7 @@
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "kernels/device_floats.h"
 #include "kernels/host_memory_device.h"
 #include "trainer/loop/testing.h"
 
@@ -32,7 +33,8 @@ size_t Elements(const std::vector<size_t>& counts) {
 
 // Sizes of the ranges of `ranks` ranks.
 std::vector<size_t> RangeSizes(const std::vector<size_t>& counts, uint32_t ranks) {
-  const CheckpointRanges ranges(Parameters(counts), Shares(Elements(counts), ranks), ranks);
+  const auto ranges =
+      CheckpointRanges::Divide(Parameters(counts), Shares(Elements(counts), ranks), ranks);
   std::vector<size_t> sizes;
   size_t end = 0;
   for (uint32_t rank = 0; rank < ranks; ++rank) {
@@ -56,63 +58,54 @@ TEST(CheckpointRangesTest, AssignWholeTensorsToNearestShards) {
   EXPECT_THAT(RangeSizes({16, 16}, 4), ElementsAre(16, 16, 0, 0));
 }
 
-// Counts allocated bytes; does not report its memory as host memory, so that values are copied.
-class CountingDevice final : public kernels::HostMemoryDevice {
+// Does not report its memory as host memory, so that values are copied.
+class SeparateDevice final : public kernels::HostMemoryDevice {
  public:
-  std::string name() const override { return "counting"; }
+  std::string name() const override { return "separate"; }
   bool host_memory() const override { return false; }
   const kernels::KernelTable& kernels() const override { return kernels::CpuDevice().kernels(); }
   absl::StatusOr<std::unique_ptr<kernels::Convolution>> MakeConvolution(
       const kernels::ConvolutionShape& shape, const kernels::ConvolutionOptions& options) override {
     return kernels::CpuDevice().MakeConvolution(shape, options);
   }
-  size_t bytes = 0;
-  size_t peak_bytes = 0;
-
- private:
-  absl::StatusOr<void*> AllocateBytes(size_t size) override {
-    bytes += size;
-    peak_bytes = std::max(peak_bytes, bytes);
-    return HostMemoryDevice::AllocateBytes(size);
-  }
-  void Free(void* data, size_t size) override {
-    bytes -= size;
-    HostMemoryDevice::Free(data, size);
-  }
 };
 
-TEST(GatherRangeTest, ReturnsRangeWithoutGatheringWholeState) {
-  // Tensors that lie in one, two and three shards.
-  const std::vector<size_t> counts = {160, 16, 48, 112, 16, 16, 320, 64, 96, 16, 48, 112};
-  const size_t largest = 320;
-  for (const uint32_t ranks : {2u, 3u, 4u, 7u}) {
-    SCOPED_TRACE(ranks);
-    const Shares shares(Elements(counts), ranks);
-    const CheckpointRanges ranges(Parameters(counts), shares, ranks);
-    const auto communicators = MakeLoopbackGroup(ranks);
-    std::vector<std::thread> threads;
-    for (uint32_t rank = 0; rank < ranks; ++rank) {
-      threads.emplace_back([&, rank] {
-        CountingDevice device;
-        // The value of each element is its number.
-        const Shares::Share shard = shares.of(rank);
-        std::vector<float> values(shard.count());
-        std::iota(values.begin(), values.end(), static_cast<float>(shard.begin));
-        OptimizerState own{"momentum", *kernels::DeviceFloats::Create(device, shard.count())};
-        device.CopyToDevice(own.values.get(), values.data(), values.size() * sizeof(float));
+// Expects each rank to get its range of an array in which the value of each element is its number.
+void ExpectGathers(const Shares& shares, const CheckpointRanges& ranges, uint32_t ranks) {
+  const auto communicators = MakeLoopbackGroup(ranks);
+  std::vector<std::thread> threads;
+  for (uint32_t rank = 0; rank < ranks; ++rank) {
+    threads.emplace_back([&, rank] {
+      SeparateDevice separate;
+      for (kernels::Device* const device :
+           {&kernels::CpuDevice(), static_cast<kernels::Device*>(&separate)}) {
+        const Shares::Share share = shares.of(rank);
+        std::vector<float> values(share.count());
+        std::iota(values.begin(), values.end(), static_cast<float>(share.begin));
+        const auto shard = *kernels::DeviceFloats::Create(*device, share.count());
+        device->CopyToDevice(shard.get(), values.data(), values.size() * sizeof(float));
 
-        const auto gathered = GatherRange(*communicators[rank], device, own, shares, ranges);
-        ASSERT_TRUE(gathered.ok()) << gathered.status();
-        EXPECT_EQ(gathered->name, "momentum");
         const Shares::Share range = ranges.of(rank);
         std::vector<float> actual(range.count()), expected(range.count());
-        device.CopyToHost(actual.data(), gathered->values.get(), actual.size() * sizeof(float));
+        const absl::Status gathered =
+            GatherRange(*communicators[rank], *device, shard.get(), shares, ranges, actual.data());
+        ASSERT_TRUE(gathered.ok()) << gathered;
         std::iota(expected.begin(), expected.end(), static_cast<float>(range.begin));
         EXPECT_EQ(actual, expected);
-        EXPECT_LE(device.peak_bytes, (2 * shares.length() + largest) * sizeof(float));
-      });
-    }
-    for (std::thread& thread : threads) thread.join();
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+}
+
+TEST(GatherRangeTest, CopiesRangesOfAllRanksOrAllToTheFirst) {
+  // Tensors that lie in one, two and three shards.
+  const std::vector<size_t> counts = {160, 16, 48, 112, 16, 16, 320, 64, 96, 16, 48, 112};
+  for (const uint32_t ranks : {1u, 2u, 3u, 4u, 7u}) {
+    SCOPED_TRACE(ranks);
+    const Shares shares(Elements(counts), ranks);
+    ExpectGathers(shares, CheckpointRanges::Divide(Parameters(counts), shares, ranks), ranks);
+    ExpectGathers(shares, CheckpointRanges::AllOnFirst(Elements(counts), ranks), ranks);
   }
 }
 

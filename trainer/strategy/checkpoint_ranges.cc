@@ -1,4 +1,4 @@
-#include "trainer/strategy/zero1/checkpoint_ranges.h"
+#include "trainer/strategy/checkpoint_ranges.h"
 
 #include <algorithm>
 #include <utility>
@@ -38,8 +38,8 @@ class RangeExchange {
       if (receiver != self) RETURN_IF_ERROR(Send(shard, receiver));
     }
     if (const Shares::Share kept = Intersection(shard_, range_); kept.count() > 0) {
-      device_.Copy(range + (kept.begin - range_.begin), shard + (kept.begin - shard_.begin),
-                   kept.count() * sizeof(float));
+      device_.CopyToHost(range + (kept.begin - range_.begin), shard + (kept.begin - shard_.begin),
+                         kept.count() * sizeof(float));
     }
     for (uint32_t sender = self + 1; sender < world_.size(); ++sender) {
       RETURN_IF_ERROR(Receive(sender, range));
@@ -51,20 +51,21 @@ class RangeExchange {
   absl::Status Send(const float* shard, uint32_t receiver) {
     const Shares::Share part = Intersection(shard_, ranges_.of(receiver));
     if (part.count() == 0) return absl::OkStatus();
+    const float* const values = shard + (part.begin - shard_.begin);
+    if (device_.host_memory()) {
+      return world_.Send(values, part.count(), DataType::kFloat32, receiver)->Wait();
+    }
     const auto host = kernels::MakeAlignedFloats(part.count());
-    device_.CopyToHost(host.get(), shard + (part.begin - shard_.begin),
-                       part.count() * sizeof(float));
+    device_.CopyToHost(host.get(), values, part.count() * sizeof(float));
     return world_.Send(host.get(), part.count(), DataType::kFloat32, receiver)->Wait();
   }
 
   absl::Status Receive(uint32_t sender, float* range) {
     const Shares::Share part = Intersection(shares_.of(sender), range_);
     if (part.count() == 0) return absl::OkStatus();
-    const auto host = kernels::MakeAlignedFloats(part.count());
-    RETURN_IF_ERROR(world_.Recv(host.get(), part.count(), DataType::kFloat32, sender)->Wait());
-    device_.CopyToDevice(range + (part.begin - range_.begin), host.get(),
-                         part.count() * sizeof(float));
-    return absl::OkStatus();
+    return world_
+        .Recv(range + (part.begin - range_.begin), part.count(), DataType::kFloat32, sender)
+        ->Wait();
   }
 
   collectives::Communicator& world_;
@@ -77,28 +78,31 @@ class RangeExchange {
 
 }  // namespace
 
-CheckpointRanges::CheckpointRanges(absl::Span<const nn::ParameterInfo> parameters,
-                                   const Shares& shares, uint32_t ranks)
-    : begins_(ranks + 1, shares.elements()) {
+CheckpointRanges CheckpointRanges::AllOnFirst(size_t elements, uint32_t ranks) {
+  std::vector<size_t> begins(ranks + 1, elements);
+  begins[0] = 0;
+  return CheckpointRanges(std::move(begins));
+}
+
+CheckpointRanges CheckpointRanges::Divide(absl::Span<const nn::ParameterInfo> parameters,
+                                          const Shares& shares, uint32_t ranks) {
+  std::vector<size_t> begins(ranks + 1, shares.elements());
   for (const nn::ParameterInfo& parameter : parameters) {
     const size_t middle = parameter.offset + parameter.count / 2;
-    size_t& begin = begins_[middle / shares.length()];
+    size_t& begin = begins[middle / shares.length()];
     begin = std::min(begin, parameter.offset);
   }
   // A rank without tensors has an empty range.
   for (uint32_t rank = ranks; rank-- > 0;) {
-    begins_[rank] = std::min(begins_[rank], begins_[rank + 1]);
+    begins[rank] = std::min(begins[rank], begins[rank + 1]);
   }
+  return CheckpointRanges(std::move(begins));
 }
 
-absl::StatusOr<OptimizerState> GatherRange(collectives::Communicator& world,
-                                           kernels::Device& device, const OptimizerState& own,
-                                           const Shares& shares, const CheckpointRanges& ranges) {
-  ASSIGN_OR_RETURN(kernels::DeviceFloats range,
-                   kernels::DeviceFloats::Create(device, ranges.of(world.rank()).count()));
-  RangeExchange exchange(world, device, shares, ranges);
-  RETURN_IF_ERROR(exchange.Run(own.values.get(), range.get()));
-  return OptimizerState{own.name, std::move(range)};
+absl::Status GatherRange(collectives::Communicator& world, kernels::Device& device,
+                         const float* shard, const Shares& shares, const CheckpointRanges& ranges,
+                         float* range) {
+  return RangeExchange(world, device, shares, ranges).Run(shard, range);
 }
 
 }  // namespace muster::train
