@@ -47,12 +47,16 @@ absl::StatusOr<float*> StateSnapshot::Allocate(size_t elements) {
 
 absl::StatusOr<float*> StateSnapshot::AddParameters(File file, const std::string& state) {
   ASSIGN_OR_RETURN(float* const values, Allocate(range_.end - range_.begin));
+  AddParameters(file, state, values);
+  return values;
+}
+
+void StateSnapshot::AddParameters(File file, const std::string& state, float* values) {
   arrays_.push_back({.file = file,
                      .tensors = plan_->parameters(),
                      .range = range_,
                      .suffix = state.empty() ? "" : absl::StrCat(".", state),
                      .values = values});
-  return values;
 }
 
 absl::Status StateSnapshot::CopyParameters(File file, const float* flat, const std::string& state) {

@@ -54,6 +54,9 @@ class StateSnapshot {
   // copies to the returned host memory; null if the range is empty. Its tensors are named PARAMETER
   // or, with the name of an optimizer state, PARAMETER.STATE. RESOURCE_EXHAUSTED.
   absl::StatusOr<float*> AddParameters(File file, const std::string& state = "");
+  // The same for a copy in the caller's host memory, aligned to 64 bytes, which the caller does not
+  // use until the next Begin.
+  void AddParameters(File file, const std::string& state, float* values);
   // The same, copied from a whole array in device memory.
   absl::Status CopyParameters(File file, const float* flat, const std::string& state = "");
   // Copies buffers from device memory if they are in the range.

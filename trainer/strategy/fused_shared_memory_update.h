@@ -44,7 +44,13 @@ class FusedSharedMemoryUpdate {
   // communicator's) the parameters are undefined.
   absl::Status Run(const kernels::UpdateScalars* scalars);
 
-  // Each rank updates the optimizer states of its own shard only; its other states are obsolete.
+  // Collective; not allowed if the optimizer keeps only this rank's shard. Each rank updates only
+  // its shard of the optimizer states and copies it here to memory of rank 0, all ranks at the same
+  // time. Returns the states, float32 [states][elements], on rank 0, and null on other ranks. They
+  // are valid until the next call, which must not begin before rank 0 has used them. Returns the
+  // communicator's errors; RESOURCE_EXHAUSTED.
+  absl::StatusOr<float*> CopyStates();
+
   const Shares& shares() const { return shares_; }
 
   // Compute time in Run since Create, without waiting.
@@ -65,6 +71,8 @@ class FusedSharedMemoryUpdate {
   const Shares shares_;
   std::unique_ptr<collectives::Allocation> memory_;  // holds the parameters
   std::vector<Peer> peers_;                          // by rank
+  std::unique_ptr<collectives::Allocation> states_;  // result of CopyStates, on rank 0
+  float* states_of_first_ = nullptr;                 // its address in this process
   kernels::AlignedFloats sum_;                       // sum of a block's gradients
   std::vector<const void*> addends_;                 // scratch of UpdateBlock
   absl::Duration kernel_time_;

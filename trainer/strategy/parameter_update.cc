@@ -42,14 +42,13 @@ absl::Status ParameterUpdate::CopyOptimizerStates(const CheckpointRanges&,
   return absl::OkStatus();
 }
 
-absl::Status ParameterUpdate::CopyShards(const Shares& shares, size_t begin,
-                                         const CheckpointRanges& ranges,
+absl::Status ParameterUpdate::CopyShards(const Shares& shares, const CheckpointRanges& ranges,
                                          StateSnapshot& snapshot) const {
   for (const OptimizerState& state : parts_.optimizer->states()) {
     ASSIGN_OR_RETURN(float* const range,
                      snapshot.AddParameters(&ModelTensors::optimizer, state.name));
-    RETURN_IF_ERROR(GatherRange(*parts_.replicas, parts_.plan->device(), state.values.get() + begin,
-                                shares, ranges, range));
+    RETURN_IF_ERROR(GatherRange(*parts_.replicas, parts_.plan->device(), state.values.get(), shares,
+                                ranges, range));
   }
   return absl::OkStatus();
 }
@@ -99,9 +98,15 @@ absl::Status FusedUpdate::Run(StepTimes& times) {
   return absl::OkStatus();
 }
 
-absl::Status FusedUpdate::CopyOptimizerStates(const CheckpointRanges& ranges,
+absl::Status FusedUpdate::CopyOptimizerStates(const CheckpointRanges&,
                                               StateSnapshot& snapshot) const {
-  return CopyShards(shares(), shares().of(parts_.replicas->rank()).begin, ranges, snapshot);
+  ASSIGN_OR_RETURN(float* states, fused_->CopyStates());
+  if (states == nullptr) return absl::OkStatus();
+  for (const OptimizerState& state : parts_.optimizer->states()) {
+    snapshot.AddParameters(&ModelTensors::optimizer, state.name, states);
+    states += shares().elements();
+  }
+  return absl::OkStatus();
 }
 
 absl::StatusOr<GradientPath> CreateReplicatedPath(const StepParts& parts) {

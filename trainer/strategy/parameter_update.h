@@ -42,8 +42,9 @@ class ParameterUpdate {
   // states. Drops the states that this rank does not keep. RESOURCE_EXHAUSTED if out of device
   // memory.
   virtual absl::Status KeepOwnOptimizerStates() { return parts_.optimizer->KeepAll(); }
-  // Collective. Copies the optimizer states of this rank's range to `snapshot`, which was begun
-  // with that range. Returns the communicator's errors and RESOURCE_EXHAUSTED.
+  // Collective. Adds the optimizer states of this rank's range to `snapshot`, which was begun with
+  // that range; a FusedUpdate supports only CheckpointRanges::AllOnFirst. The snapshot may refer to
+  // memory of this object. Returns the communicator's errors and RESOURCE_EXHAUSTED.
   virtual absl::Status CopyOptimizerStates(const CheckpointRanges& ranges,
                                            StateSnapshot& snapshot) const;
 
@@ -61,9 +62,8 @@ class ParameterUpdate {
   // Updates elements [begin, end), in parallel on StepParts::threads if the optimizer is
   // elementwise.
   void Optimize(size_t begin, size_t end);
-  // CopyOptimizerStates where only this rank's shard of the states is current, which begins at
-  // element `begin` of the optimizer's arrays.
-  absl::Status CopyShards(const Shares& shares, size_t begin, const CheckpointRanges& ranges,
+  // CopyOptimizerStates where the optimizer keeps only this rank's shard of the states.
+  absl::Status CopyShards(const Shares& shares, const CheckpointRanges& ranges,
                           StateSnapshot& snapshot) const;
   bool clips() const { return parts_.context->spec->optimizer().clip_norm() > 0; }
 

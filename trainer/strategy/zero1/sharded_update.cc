@@ -25,7 +25,7 @@ absl::Status ShardedUpdate::KeepOwnOptimizerStates() {
 
 absl::Status ShardedUpdate::CopyOptimizerStates(const CheckpointRanges& ranges,
                                                 StateSnapshot& snapshot) const {
-  return CopyShards(shards_->shares(), /*begin=*/0, ranges, snapshot);
+  return CopyShards(shards_->shares(), ranges, snapshot);
 }
 
 absl::Status ShardedUpdate::ReduceSquaredNorm() {
@@ -72,7 +72,7 @@ absl::Status FusedShardedUpdate::KeepOwnOptimizerStates() { return KeepShare(par
 
 absl::Status FusedShardedUpdate::CopyOptimizerStates(const CheckpointRanges& ranges,
                                                      StateSnapshot& snapshot) const {
-  return CopyShards(shares(), /*begin=*/0, ranges, snapshot);
+  return CopyShards(shares(), ranges, snapshot);
 }
 
 absl::StatusOr<GradientPath> CreateShardedPath(const StepParts& parts) {
