@@ -96,6 +96,7 @@ class TrainerCheckpointTest : public ::testing::Test {
         options.job_id = "job";
         options.generation = generation;
         options.checkpoints = *directory;
+        options.shards_checkpoints = shards_;
         if (newest->has_value()) {
           options.resume =
               ResumePoint{.rank = 0, .step = (*newest)->state.step, .name = (*newest)->name};
@@ -155,6 +156,7 @@ class TrainerCheckpointTest : public ::testing::Test {
   std::vector<ProcessGroups> groups_;
   std::vector<std::unique_ptr<RankRequests>> requests_;
   uint32_t keep_ = 100;
+  bool shards_ = false;
   std::vector<uint64_t> written_;
   std::vector<Failure> failures_;
   std::function<void()> at_failure_;
@@ -353,6 +355,23 @@ TEST_F(TrainerCheckpointTest, GoesOnWithoutCheckpointThatCannotBeWritten) {
   EXPECT_THAT(std::string(failures_[0].status.message()), HasSubstr(checkpoints_.path()));
   // The next ones are written.
   EXPECT_EQ(written_.back(), 40);
+}
+
+TEST_F(TrainerCheckpointTest, WritesPartsAfterPartsThatCannotBeWritten) {
+  v1::JobSpec spec = Spec(40);
+  spec.mutable_train()->mutable_checkpoint()->set_every_steps(10);
+  spec.mutable_train()->mutable_strategy()->set_shard_optimizer(true);
+  shards_ = true;
+  at_failure_ = [this] { SetAccessible(true); };
+  const std::vector<Result> results =
+      Train(spec, 2, 1, [&](uint32_t rank, const v1::Progress& progress) {
+        if (rank == 0 && progress.step() == 5) SetAccessible(false);
+      });
+  for (const Result& result : results) EXPECT_TRUE(result.status.ok()) << result.status;
+  ASSERT_THAT(failures_, SizeIs(1));
+  EXPECT_EQ(failures_[0].step, 10);
+  EXPECT_EQ(written_.back(), 40);
+  EXPECT_TRUE(fs::exists(checkpoints_.path() + "/step-00000040.g1/model.safetensors.index.json"));
 }
 
 TEST_F(TrainerCheckpointTest, SucceedsWithoutFinalCheckpoint) {
