@@ -1,78 +1,34 @@
-"""Machine code of our CUDA kernels for an H100 or H200, without a GPU.
-
-Kernels that exceed a limit are listed in sass_exceptions.txt with their present values. A failure prints the lines to
-change; a value that has improved is printed, too, and its line should be tightened.
-"""
+"""Machine code of our CUDA kernels for an H100 or H200, without a GPU: no family of kernels is worse than its line in
+sass_exceptions.txt or, without a line, exceeds a limit of sass_limits.py."""
 
 import pathlib
 import unittest
 
-from tests.gpu import sass
-from tests.support.daemon import ROOT
+from tests.gpu import sass, sass_limits
+from tests.gpu.sass_limits import excesses, is_regression
 
 LIBRARY = pathlib.Path("kernels/cuda/libmuster-cuda.so")
 EXCEPTIONS = pathlib.Path(__file__).with_name("sass_exceptions.txt")
-ARCHITECTURE = "sm_90a"
-MOST_REGISTERS = 80       # a thread; three blocks of 256 threads per multiprocessor
-LEAST_LOADS_IN_FLIGHT = 4
-# Families of kernels that read large arrays in a loop.
-REDUCTIONS = ("PixelSumsBody", "ReduceBody", "PieceNormsBody")
-
-
-def exceptions():
-    """{(limit, family): value} of sass_exceptions.txt."""
-    found = {}
-    for line in EXCEPTIONS.read_text().splitlines():
-        if line and not line.startswith("#"):
-            limit, value, family = line.split(maxsplit=2)
-            found[limit, family] = int(value)
-    return found
-
-
-def excesses(kernels):
-    """{(limit, family): value} of the families that exceed a limit; the worst value of each."""
-    worst = {}
-
-    def exceed(limit, kernel, value, is_worse):
-        key = (limit, kernel.family())
-        worst[key] = value if key not in worst else is_worse(worst[key], value)
-
-    for kernel in kernels:
-        if kernel.registers > MOST_REGISTERS:
-            exceed("registers", kernel, kernel.registers, max)
-        if kernel.stack > 0:
-            exceed("stack", kernel, kernel.stack, max)
-        if kernel.calls() > 0:
-            exceed("calls", kernel, kernel.calls(), max)
-        if kernel.processes_wide_vectors() and not kernel.loads_wide():
-            exceed("wide_loads", kernel, 0, min)
-        if kernel.family().startswith(REDUCTIONS) and kernel.loads_in_flight() < LEAST_LOADS_IN_FLIGHT:
-            exceed("loads_in_flight", kernel, kernel.loads_in_flight(), min)
-    return worst
-
-
-def is_regression(limit, value, allowed):
-    if allowed is None:
-        return True
-    return value < allowed if limit in ("wide_loads", "loads_in_flight") else value > allowed
 
 
 class SassTest(unittest.TestCase):
     def test_kernels_keep_their_limits(self):
-        packages = sorted((ROOT / ".venv-tests").glob("lib/python*/site-packages/nvidia/*/bin"))
-        tools = sass.find_tools(pathlib.Path("/usr/local/cuda/bin"), *packages)
+        tools = sass_limits.find_tools()
         if tools is None:
             self.skipTest("no cuobjdump and nvdisasm in /usr/local/cuda/bin or .venv-tests; run tests/support/setup_venv.sh")
-        kernels = sass.disassemble(LIBRARY, tools, ARCHITECTURE)
+        kernels = sass.disassemble(LIBRARY, tools, sass_limits.ARCHITECTURE)
         self.assertGreater(len(kernels), 150)
-        allowed, found = exceptions(), excesses(kernels)
-        regressions = [f"{limit:15} {value:4}  {family}" for (limit, family), value in sorted(found.items())
-                       if is_regression(limit, value, allowed.get((limit, family)))]
-        improved = [f"{limit:15} {found.get((limit, family), 'none'):>4}  {family}"
-                    for (limit, family), value in sorted(allowed.items()) if found.get((limit, family)) != value]
+        allowed = sass_limits.parse(EXCEPTIONS.read_text())
+        found = excesses(kernels)
+        regressions = {key: value for key, value in found.items() if is_regression(key[0], value, allowed.get(key))}
+        improved = [key for key in allowed if found.get(key) != allowed[key] and key not in regressions]
         if improved:
-            print("improved:", *improved, sep="\n")
-        self.assertFalse(regressions, "kernels exceed limits:\n" + "\n".join(regressions))
+            print("write sass_exceptions.txt again, because these have improved:", *improved, sep="\n")
+        self.assertFalse(regressions, "kernels exceed limits:\n" + sass_limits.table(regressions))
+
+    def test_table_can_be_read(self):
+        worst = {("registers", "ABody"): 90, ("calls", "ABody BTerms"): 1}
+        self.assertEqual(sass_limits.parse(sass_limits.HEADER + sass_limits.table(worst)), worst)
 
 
 def program(*lines):
