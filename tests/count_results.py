@@ -24,8 +24,8 @@ def cases(path):
 
 
 def tier(label):
-    for prefix, name in (("//tests/simulation", "simulation"), ("//kernels/cuda", "CUDA on the CPU"), ("//tests/rank", "unit"),
-                         ("//tests/", "end to end")):
+    for prefix, name in (("//tests/simulation", "simulation"), ("//kernels/cuda", "CUDA on the CPU"),
+                         ("//tests/gpu/ptx", "PTX on the CPU"), ("//tests/rank", "unit"), ("//tests/", "end to end")):
         if label.startswith(prefix):
             return name
     return "unit"

@@ -492,8 +492,7 @@ TEST_P(ConvolutionContractTest, IsDeterministic) {
   for (size_t i = 0; i < first.size(); ++i) ASSERT_EQ(first[i], second[i]);
 }
 
-const auto kEverySet =
-    testing::Values(ConvolutionSet::kCpu, ConvolutionSet::kCudaOnHost, ConvolutionSet::kCuda);
+const auto kEverySet = testing::ValuesIn(EveryConvolutionSet());
 constexpr auto kCaseName = [](const auto& info) {
   return std::get<1>(info.param).name + ("_on_" + NameOf(std::get<0>(info.param)));
 };

@@ -1,9 +1,10 @@
 #include "kernels/contract/convolution_set.h"
 
-#include <filesystem>
+#include <cstdlib>
 #include <utility>
 
 #include "gtest/gtest.h"
+#include "kernels/contract/kernel_set.h"
 #include "kernels/cuda/device.h"
 #include "kernels/cuda/testing/on_host_device.h"
 #include "kernels/device.h"
@@ -12,13 +13,22 @@
 namespace muster::kernels {
 namespace {
 
-// Path from the workspace's root, for tests; in a bundle, the library is in its default place.
-constexpr char kCudaLibrary[] = "kernels/cuda/libmuster-cuda.so";
-
 absl::StatusOr<Device*> Gpu() {
   static const absl::StatusOr<std::unique_ptr<Device>>& device =
-      *new absl::StatusOr<std::unique_ptr<Device>>(
-          OpenCudaDevice(0, std::filesystem::exists(kCudaLibrary) ? kCudaLibrary : ""));
+      *new absl::StatusOr<std::unique_ptr<Device>>(OpenCudaDevice(0, CudaLibraryOfTests()));
+  if (!device.ok()) return device.status();
+  return device->get();
+}
+
+absl::StatusOr<Device*> PtxGpu() {
+  static const absl::StatusOr<std::unique_ptr<Device>>& device = *[] {
+    setenv("MUSTER_CUDA_LIBRARY_PATH", "kernels/cuda/testing/fakes", 1);
+    setenv("XDG_CACHE_HOME", testing::TempDir().c_str(), 1);
+    auto* const opened =
+        new absl::StatusOr<std::unique_ptr<Device>>(OpenCudaDevice(0, CudaPtxLibrary()));
+    unsetenv("MUSTER_CUDA_LIBRARY_PATH");
+    return opened;
+  }();
   if (!device.ok()) return device.status();
   return device->get();
 }
@@ -31,6 +41,13 @@ Device& OnHost() {
 
 }  // namespace
 
+std::vector<ConvolutionSet> EveryConvolutionSet() {
+  std::vector<ConvolutionSet> sets = {ConvolutionSet::kCpu, ConvolutionSet::kCudaOnHost,
+                                      ConvolutionSet::kCuda};
+  if (HasCudaPtxLibrary()) sets.push_back(ConvolutionSet::kCudaPtx);
+  return sets;
+}
+
 std::string NameOf(ConvolutionSet set) {
   switch (set) {
     case ConvolutionSet::kCpu:
@@ -39,6 +56,8 @@ std::string NameOf(ConvolutionSet set) {
       return "cuda_on_host";
     case ConvolutionSet::kCuda:
       return "cuda";
+    case ConvolutionSet::kCudaPtx:
+      return "cuda_ptx";
   }
   return "";
 }
@@ -62,6 +81,15 @@ absl::StatusOr<ConvolutionSetUse> UseConvolutionSet(ConvolutionSet set) {
       return ConvolutionSetUse{
           [](const ConvolutionShape& shape, const ConvolutionOptions& options) {
             return MakeStagedConvolution(**Gpu(), shape, options);
+          },
+          true};
+    }
+    case ConvolutionSet::kCudaPtx: {
+      const absl::StatusOr<Device*> gpu = PtxGpu();
+      if (!gpu.ok()) return gpu.status();
+      return ConvolutionSetUse{
+          [](const ConvolutionShape& shape, const ConvolutionOptions& options) {
+            return MakeStagedConvolution(**PtxGpu(), shape, options);
           },
           true};
     }

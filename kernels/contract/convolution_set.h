@@ -4,6 +4,7 @@
 
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "absl/status/statusor.h"
 #include "kernels/convolution.h"
@@ -14,9 +15,13 @@ enum class ConvolutionSet {
   kCpu,
   kCudaOnHost,  // a GPU's layers with the CPU build of the kernels and fake NVIDIA libraries
   kCuda,        // the first GPU
+  kCudaPtx,     // the PTX of the kernels, interpreted, and fake NVIDIA libraries
 };
 
 std::string NameOf(ConvolutionSet set);
+
+// All sets; kCudaPtx only in tests that have the interpreter's library among their data.
+std::vector<ConvolutionSet> EveryConvolutionSet();
 
 using ConvolutionMaker = absl::StatusOr<std::unique_ptr<Convolution>>(const ConvolutionShape&,
                                                                       const ConvolutionOptions&);

@@ -57,8 +57,9 @@ inline auto EveryInstructionSet() {
                          KernelSet::kAvx512Bf16);
 }
 inline auto EveryKernelSet() {
-  return testing::Values(KernelSet::kPlain, KernelSet::kAvx2, KernelSet::kAvx512,
-                         KernelSet::kAvx512Bf16, KernelSet::kCudaOnHost, KernelSet::kCuda);
+  return testing::ValuesIn(
+      WithCudaPtx({KernelSet::kPlain, KernelSet::kAvx2, KernelSet::kAvx512, KernelSet::kAvx512Bf16,
+                   KernelSet::kCudaOnHost, KernelSet::kCuda}));
 }
 inline std::string KernelSetName(const testing::TestParamInfo<KernelSet>& info) {
   return NameOf(info.param);

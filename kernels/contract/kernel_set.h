@@ -3,6 +3,7 @@
 #define MUSTER_KERNELS_CONTRACT_KERNEL_SET_H_
 
 #include <string>
+#include <vector>
 
 #include "absl/status/statusor.h"
 #include "kernels/contract/test_buffer.h"
@@ -17,9 +18,17 @@ enum class KernelSet {
   kAvx512Bf16,
   kCudaOnHost,  // the CUDA kernels compiled for the CPU
   kCuda,        // on the first GPU
+  kCudaPtx,     // their PTX, interpreted on the CPU (//tests/gpu/ptx)
 };
 
 std::string NameOf(KernelSet set);
+
+// The sets, and kCudaPtx in tests that have the interpreter's library among their data. It is slow:
+// such tests select cases by name.
+std::vector<KernelSet> WithCudaPtx(std::vector<KernelSet> sets);
+// Whether the interpreter's library is there, and its path.
+bool HasCudaPtxLibrary();
+std::string CudaPtxLibrary();
 
 struct KernelSetUse {
   const KernelTable* kernels;

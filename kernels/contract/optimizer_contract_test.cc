@@ -270,8 +270,9 @@ TEST_P(OptimizerContractTest, SkippedStepChangesNothing) {
 }
 
 INSTANTIATE_TEST_SUITE_P(KernelSets, OptimizerContractTest,
-                         testing::Values(KernelSet::kPlain, KernelSet::kAvx2, KernelSet::kAvx512,
-                                         KernelSet::kCudaOnHost, KernelSet::kCuda),
+                         testing::ValuesIn(WithCudaPtx({KernelSet::kPlain, KernelSet::kAvx2,
+                                                        KernelSet::kAvx512, KernelSet::kCudaOnHost,
+                                                        KernelSet::kCuda})),
                          KernelSetName);
 
 }  // namespace

@@ -177,8 +177,8 @@ TEST_P(UpdateContractTest, DivergesIfNoScalePreventsOverflow) {
 }
 
 INSTANTIATE_TEST_SUITE_P(KernelSets, UpdateContractTest,
-                         testing::Values(KernelSet::kPlain, KernelSet::kCudaOnHost,
-                                         KernelSet::kCuda),
+                         testing::ValuesIn(WithCudaPtx({KernelSet::kPlain, KernelSet::kCudaOnHost,
+                                                        KernelSet::kCuda})),
                          KernelSetName);
 
 }  // namespace

@@ -27,10 +27,15 @@ def make_images(folder):
             (folder / split / f"class-{tint:03d}").rename(folder / split / name)
 
 
-def rank_on_host_gpu(directory):
-    """Creates a folder with muster-rank and the library of the fake GPU, and returns the path of muster-rank."""
+def rank_on_gpu(directory, library):
+    """Creates a folder with muster-rank and the library of a fake GPU, and returns the path of muster-rank."""
     return copied(directory, ("muster-rank", binary("trainer/muster-rank")),
-                  ("libmuster-cuda.so", binary("kernels/cuda/testing/libmuster-cuda-on-host.so"))) / "muster-rank"
+                  ("libmuster-cuda.so", binary(library))) / "muster-rank"
+
+
+def rank_on_host_gpu(directory):
+    """The same with the fake GPU on the host."""
+    return rank_on_gpu(directory, "kernels/cuda/testing/libmuster-cuda-on-host.so")
 
 
 def spec(name, folder, device, **train):

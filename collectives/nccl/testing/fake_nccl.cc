@@ -47,7 +47,7 @@
 #include "collectives/nccl/testing/fake_memory.h"
 #include "collectives/nccl/testing/fake_split.h"
 #include "collectives/nccl/testing/fake_transfers.h"
-#include "kernels/testing/host_stream_abi.h"
+#include "kernels/testing/host_stream_task.h"
 
 namespace fake_nccl {
 namespace {
@@ -88,18 +88,15 @@ NcclResult Begin(NcclComm comm, const char* symbol, std::function<bool()> pendin
 
 // Enqueues `step` on the stream when the call settles, after everything enqueued before.
 NcclResult BeginInStream(NcclComm comm, const char* symbol, NcclStream stream,
-                         std::function<bool()> step) {
-  return Begin(comm, symbol, [comm, symbol, stream, step = std::move(step)] {
-    auto* const task = new std::function<bool()>([comm, symbol, step] {
+                         std::vector<HostStreamAccess> accesses, std::function<bool()> step) {
+  return Begin(comm, symbol, [=, accesses = std::move(accesses), step = std::move(step)] {
+    const auto task = [comm, symbol, step] {
       const std::lock_guard<std::mutex> lock(comm->stepping);
       if (comm->dead) return true;
       if (FindRule("hang", symbol, comm->rank, /*has_word=*/false) != nullptr) return false;
       return comm->state != kNcclRemoteError && step();
-    });
-    auto* const queue = static_cast<HostStreamAbi*>(stream);
-    queue->enqueue(
-        queue, {[](void* data) { return (*static_cast<std::function<bool()>*>(data))() ? 1 : 0; },
-                [](void* data) { delete static_cast<std::function<bool()>*>(data); }, task});
+    };
+    muster::kernels::EnqueueHostTask(stream, task, accesses);
     return true;
   });
 }
@@ -124,7 +121,17 @@ NcclResult BeginCollective(NcclComm comm, const char* symbol, Kind kind, const v
                            void* recv, size_t count, NcclDataType type, NcclRedOp op, int root,
                            NcclStream stream) {
   Call call(comm, symbol);
-  return BeginInStream(comm, symbol, stream,
+  const auto bytes = [&](size_t parts) { return parts * BytesOf(count, type); };
+  const auto ranks = static_cast<size_t>(comm->size);
+  const bool is_root = comm->rank == root;
+  std::vector<HostStreamAccess> accesses;
+  if (kind != kBroadcast || is_root) {
+    accesses.push_back({send, bytes(kind == kReduceScatter ? ranks : 1), 0});
+  }
+  if (kind != kReduce || is_root) {
+    accesses.push_back({recv, bytes(kind == kAllGather ? ranks : 1), 1});
+  }
+  return BeginInStream(comm, symbol, stream, std::move(accesses),
                        MakeCollective(comm, kind, send, recv, count, type, op, root));
 }
 
@@ -393,7 +400,11 @@ NcclResult ncclGroupEnd(void) {
   std::swap(ended, group);
   if (ended.messages.empty()) return kNcclSuccess;
   Call call(ended.comm, "ncclGroupEnd");
-  return BeginInStream(ended.comm, "ncclGroupEnd", ended.stream,
+  std::vector<HostStreamAccess> accesses;
+  for (const Message& message : ended.messages) {
+    accesses.push_back({message.data, message.bytes, message.send ? 0 : 1});
+  }
+  return BeginInStream(ended.comm, "ncclGroupEnd", ended.stream, std::move(accesses),
                        MakeMessages(ended.comm, std::move(ended.messages)));
 }
 

@@ -8,6 +8,7 @@
 
 #include "kernels/cuda/library/cublaslt_abi.h"
 #include "kernels/half.h"
+#include "kernels/testing/host_stream_task.h"
 
 using muster::kernels::DataType;
 using muster::kernels::LoadElement;
@@ -37,6 +38,11 @@ struct Layout {
            : type == kCublasBfloat16 ? DataType::kBfloat16
                                      : DataType::kFloat32;
   }
+  // From the first element to the last, with the gaps between columns.
+  size_t bytes() const {
+    return static_cast<size_t>((columns - 1) * leading + rows) *
+           muster::kernels::SizeOf(data_type());
+  }
   double Load(const void* matrix, int64_t row, int64_t column) const {
     return LoadElement(data_type(), matrix, column * leading + row);
   }
@@ -58,6 +64,57 @@ bool Supported(const Matmul& matmul, const Layout& a, const Layout& b, const Lay
   }
   return a.type == b.type && (d.type == a.type || d.type == kCublasFloat);
 }
+
+// D = by_a * A * B + by_c * C, with the epilogue.
+struct Product {
+  Matmul matmul;
+  Layout in_a, in_b, in_c, in_d;
+  const void *a, *b, *c;
+  void* d;
+  float by_a, by_c;
+
+  bool biased() const { return (matmul.epilogue & kCublasLtEpilogueBias) != 0; }
+  bool has_bias_gradient() const { return matmul.epilogue == kCublasLtEpilogueBiasGradientOfB; }
+
+  std::vector<HostStreamAccess> Accesses() const {
+    std::vector<HostStreamAccess> all = {
+        {a, in_a.bytes(), 0}, {b, in_b.bytes(), 0}, {d, in_d.bytes(), 1}};
+    if (by_c != 0) all.push_back({c, in_c.bytes(), 0});
+    const size_t element = muster::kernels::SizeOf(in_d.data_type());
+    if (biased()) all.push_back({matmul.bias, static_cast<size_t>(in_d.rows) * element, 0});
+    if (has_bias_gradient()) {
+      all.push_back({matmul.bias, static_cast<size_t>(in_d.columns) * element, 1});
+    }
+    return all;
+  }
+
+  void Run() const {
+    const int64_t k = matmul.transpose_a ? in_a.rows : in_a.columns;
+    const auto element_b = [&](int64_t row, int64_t column) {
+      return matmul.transpose_b ? in_b.Load(b, column, row) : in_b.Load(b, row, column);
+    };
+    const bool relu = (matmul.epilogue & kCublasLtEpilogueRelu) != 0;
+    for (int64_t column = 0; column < in_d.columns; ++column) {
+      for (int64_t row = 0; row < in_d.rows; ++row) {
+        double sum = 0;
+        for (int64_t i = 0; i < k; ++i) {
+          const double left = matmul.transpose_a ? in_a.Load(a, i, row) : in_a.Load(a, row, i);
+          sum += left * element_b(i, column);
+        }
+        sum *= by_a;
+        if (by_c != 0) sum += by_c * in_c.Load(c, row, column);
+        if (biased()) sum += LoadElement(in_d.data_type(), matmul.bias, row);
+        if (relu && sum < 0) sum = 0;
+        StoreElement(in_d.data_type(), sum, d, column * in_d.leading + row);
+      }
+      if (has_bias_gradient()) {
+        double sum = 0;
+        for (int64_t i = 0; i < k; ++i) sum += element_b(i, column);
+        StoreElement(in_d.data_type(), sum, matmul.bias, column);
+      }
+    }
+  }
+};
 
 }  // namespace
 
@@ -196,7 +253,6 @@ CublasStatus cublasLtMatmul(CublasLtHandle, CublasLtMatmulDescriptor descriptor,
     if (!Aligned(operands[i], algorithm->data[1 + i])) return kCublasInvalidValue;
   }
   if (workspace == nullptr || !Aligned(workspace, kWorkspaceAlignment)) return kCublasInvalidValue;
-  std::memset(workspace, 0xff, bytes);
   const int64_t k = matmul.transpose_a ? in_a.rows : in_a.columns;
   if (k != (matmul.transpose_b ? in_b.columns : in_b.rows) ||
       in_d.rows != (matmul.transpose_a ? in_a.columns : in_a.rows) ||
@@ -205,31 +261,18 @@ CublasStatus cublasLtMatmul(CublasLtHandle, CublasLtMatmulDescriptor descriptor,
   }
   ++control.runs;
   if (matmul.epilogue != kCublasLtEpilogueNone) ++control.runs_with_epilogue;
-  const auto element_b = [&](int64_t row, int64_t column) {
-    return matmul.transpose_b ? in_b.Load(b, column, row) : in_b.Load(b, row, column);
-  };
-  const bool relu = (matmul.epilogue & kCublasLtEpilogueRelu) != 0;
-  const bool biased = (matmul.epilogue & kCublasLtEpilogueBias) != 0;
   const float by_a = *static_cast<const float*>(alpha), by_c = *static_cast<const float*>(beta);
-  for (int64_t column = 0; column < in_d.columns; ++column) {
-    for (int64_t row = 0; row < in_d.rows; ++row) {
-      double sum = 0;
-      for (int64_t i = 0; i < k; ++i) {
-        const double left = matmul.transpose_a ? in_a.Load(a, i, row) : in_a.Load(a, row, i);
-        sum += left * element_b(i, column);
-      }
-      sum *= by_a;
-      if (by_c != 0) sum += by_c * in_c.Load(c, row, column);
-      if (biased) sum += LoadElement(in_d.data_type(), matmul.bias, row);
-      if (relu && sum < 0) sum = 0;
-      StoreElement(in_d.data_type(), sum, d, column * in_d.leading + row);
-    }
-    if (matmul.epilogue == kCublasLtEpilogueBiasGradientOfB) {
-      double sum = 0;
-      for (int64_t i = 0; i < k; ++i) sum += element_b(i, column);
-      StoreElement(in_d.data_type(), sum, matmul.bias, column);
-    }
-  }
+  const Product product = {matmul, in_a, in_b, in_c, in_d, a, b, c, d, by_a, by_c};
+  std::vector<HostStreamAccess> accesses = product.Accesses();
+  accesses.push_back({workspace, bytes, 1});
+  muster::kernels::EnqueueHostTask(
+      stream,
+      [product, workspace, bytes] {
+        std::memset(workspace, 0xff, bytes);
+        product.Run();
+        return true;
+      },
+      accesses);
   return kCublasSuccess;
 }
 

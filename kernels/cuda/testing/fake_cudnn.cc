@@ -1,6 +1,6 @@
 // A fake libcudnn.so.9. Descriptors store their attributes, heuristics propose the engines of
 // fake_cudnn.h for graphs of which cuDNN has precompiled kernels (see planner_hopper_test.cc), and
-// plans run on the CPU.
+// plans run on the CPU, when their stream runs them.
 #include "kernels/cuda/testing/fake_cudnn.h"
 
 #include <algorithm>
@@ -9,12 +9,15 @@
 #include <map>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "kernels/cuda/library/cudnn_abi.h"
+#include "kernels/cuda/testing/fake_cudnn_graph.h"
 #include "kernels/half.h"
+#include "kernels/testing/host_stream_task.h"
 
-using muster::kernels::DataType;
+namespace fake_cudnn {
 
 namespace {
 
@@ -29,137 +32,7 @@ CudnnStatus Fail(CudnnStatus status, const char* why) {
   return status;
 }
 
-struct Node;
-using NodePtr = std::shared_ptr<Node>;
-
-struct Value {
-  CudnnAttributeType type;
-  int64_t count = 0;
-  std::vector<char> bytes;
-  std::vector<NodePtr> nodes;
-};
-
-struct Node {
-  CudnnDescriptorType type;
-  bool finalized = false;
-  std::map<CudnnAttribute, Value> values;
-
-  bool Has(CudnnAttribute attribute) const { return values.count(attribute) > 0; }
-  template <typename T>
-  std::vector<T> All(CudnnAttribute attribute) const {
-    const Value& value = values.at(attribute);
-    std::vector<T> result(value.count);
-    std::memcpy(result.data(), value.bytes.data(), value.bytes.size());
-    return result;
-  }
-  template <typename T>
-  T One(CudnnAttribute attribute) const {
-    return All<T>(attribute).at(0);
-  }
-  const NodePtr& Child(CudnnAttribute attribute) const { return values.at(attribute).nodes.at(0); }
-  template <typename T>
-  void Put(CudnnAttribute attribute, CudnnAttributeType type, const std::vector<T>& all) {
-    Value value{type, static_cast<int64_t>(all.size()), {}, {}};
-    value.bytes.assign(reinterpret_cast<const char*>(all.data()),
-                       reinterpret_cast<const char*>(all.data() + all.size()));
-    values[attribute] = value;
-  }
-  void PutNodes(CudnnAttribute attribute, std::vector<NodePtr> nodes) {
-    values[attribute] =
-        Value{kCudnnTypeDescriptor, static_cast<int64_t>(nodes.size()), {}, std::move(nodes)};
-  }
-};
-
-// The object that a CudnnBackendDescriptor points to.
-struct Holder {
-  NodePtr node;
-};
-NodePtr NodeOf(CudnnBackendDescriptor descriptor) { return static_cast<Holder*>(descriptor)->node; }
-
-size_t BytesOf(CudnnAttributeType type) {
-  switch (type) {
-    case kCudnnTypeBoolean:
-    case kCudnnTypeChar:
-      return 1;
-    case kCudnnTypeInt64:
-    case kCudnnTypeHandle:
-    case kCudnnTypeVoidPointer:
-    case kCudnnTypeDescriptor:
-      return 8;
-    default:
-      return 4;
-  }
-}
-
-// ---- Graphs ----
-
-struct Tensor {
-  int64_t id;
-  DataType type;
-  bool is_virtual;
-  std::vector<int64_t> dimensions;
-  std::vector<int64_t> strides;
-
-  explicit Tensor(const Node& node)
-      : id(node.One<int64_t>(kCudnnTensorId)),
-        is_virtual(node.Has(kCudnnTensorVirtual)),
-        dimensions(node.All<int64_t>(kCudnnTensorDimensions)),
-        strides(node.All<int64_t>(kCudnnTensorStrides)) {
-    const auto stored = node.One<CudnnDataType>(kCudnnTensorDataType);
-    type = stored == kCudnnHalf       ? DataType::kFloat16
-           : stored == kCudnnBfloat16 ? DataType::kBfloat16
-                                      : DataType::kFloat32;
-  }
-  int64_t count() const { return dimensions[0] * dimensions[1] * dimensions[2] * dimensions[3]; }
-  int64_t At(int64_t n, int64_t c, int64_t h, int64_t w) const {
-    return n * strides[0] + c * strides[1] + h * strides[2] + w * strides[3];
-  }
-};
-
-Tensor TensorIn(const Node& operation, CudnnAttribute attribute) {
-  return Tensor(*operation.Child(attribute));
-}
-
-struct Convolution {
-  CudnnDescriptorType direction;
-  Tensor x, w, y;
-  int64_t padding, stride;
-
-  const Tensor& output() const {
-    return direction == kCudnnConvolutionForward        ? y
-           : direction == kCudnnConvolutionBackwardData ? x
-                                                        : w;
-  }
-  const Tensor& operand() const { return direction == kCudnnConvolutionForward ? x : y; }
-};
-
-Convolution ConvolutionOf(const Node& operation) {
-  const auto read = [&](CudnnAttribute convolution, CudnnAttribute x, CudnnAttribute w,
-                        CudnnAttribute y) {
-    const Node& how = *operation.Child(convolution);
-    return Convolution{operation.type,
-                       TensorIn(operation, x),
-                       TensorIn(operation, w),
-                       TensorIn(operation, y),
-                       how.One<int64_t>(kCudnnConvolutionPrePaddings),
-                       how.One<int64_t>(kCudnnConvolutionStrides)};
-  };
-  if (operation.type == kCudnnConvolutionForward) {
-    return read(kCudnnForwardConvolution, kCudnnForwardX, kCudnnForwardW, kCudnnForwardY);
-  }
-  if (operation.type == kCudnnConvolutionBackwardData) {
-    return read(kCudnnBackwardDataConvolution, kCudnnBackwardDataDx, kCudnnBackwardDataW,
-                kCudnnBackwardDataDy);
-  }
-  return read(kCudnnBackwardFilterConvolution, kCudnnBackwardFilterX, kCudnnBackwardFilterDw,
-              kCudnnBackwardFilterDy);
-}
-
 enum class Pattern { kNone, kConvolution, kFused };
-
-CudnnPointwiseMode ModeOf(const Node& operation) {
-  return operation.Child(kCudnnPointwiseDescriptor)->One<CudnnPointwiseMode>(kCudnnPointwiseMode);
-}
 
 Pattern PatternOf(const Node& graph) {
   const std::vector<NodePtr>& operations = graph.values.at(kCudnnGraphOperations).nodes;
@@ -225,11 +98,14 @@ class Run {
            reinterpret_cast<uintptr_t>(at->second) % 16 != 0;
   }
 
-  CudnnStatus Convolve(const Convolution& convolution) {
+  HostStreamAccess AccessOf(const Tensor& tensor, bool writes) const {
+    const size_t bytes = static_cast<size_t>(tensor.count()) * muster::kernels::SizeOf(tensor.type);
+    return {pointers_.at(tensor.id), bytes, writes ? 1 : 0};
+  }
+
+  void Convolve(const Convolution& convolution) {
     const Tensor &x = convolution.x, &w = convolution.w, &y = convolution.y;
     const Tensor& output = convolution.output();
-    if (IsMissing(x) || IsMissing(w) || IsMissing(y))
-      return Fail(2003, "a tensor has no valid address");
     Doubles sums(output.count());
     Doubles all[3] = {&output == &x ? sums : Load(x, true), &output == &w ? sums : Load(w, true),
                       &output == &y ? sums : Load(y, true)};
@@ -251,27 +127,23 @@ class Run {
       for (double& value : result) value += 1000;
     }
     Store(output, result);
-    return kCudnnSuccess;
   }
 
-  CudnnStatus Pointwise(const Node& operation) {
+  void Pointwise(const Node& operation) {
     const CudnnPointwiseMode mode = ModeOf(operation);
     const Tensor x = TensorIn(operation, kCudnnPointwiseX);
     const Tensor y = TensorIn(operation, kCudnnPointwiseY);
-    if (IsMissing(x) || IsMissing(y)) return Fail(2003, "a tensor has no valid address");
     Doubles values = Load(x, false);
     if (mode == kCudnnPointwiseRelu) {
       for (double& value : values) value = value < 0 ? 0 : value;
     }
     if (mode == kCudnnPointwiseAdd) {
       const Tensor b = TensorIn(operation, kCudnnPointwiseB);
-      if (IsMissing(b)) return Fail(2003, "a tensor has no valid address");
       const Doubles added = Load(b, false);
       // Channels are innermost.
       for (size_t i = 0; i < values.size(); ++i) values[i] += added[i % added.size()];
     }
     Store(y, values);
-    return kCudnnSuccess;
   }
 
  private:
@@ -494,19 +366,34 @@ CudnnStatus cudnnBackendExecute(CudnnHandle handle, CudnnBackendDescriptor plan_
   control.last_engine = static_cast<int>(index);
   if (index == control.failing_engine) return Fail(5000, "the engine fails");
   const int64_t bytes = WorkspaceBytes(index);
-  auto* const workspace = static_cast<char*>(pack.One<void*>(kCudnnPackWorkspace));
-  if (bytes > 0) std::memset(workspace, 0xff, bytes);
-  const Node& graph = *engine.Child(kCudnnEngineGraph);
-  if (PatternOf(graph) == Pattern::kFused) ++control.fused_runs;
+  auto* const workspace = pack.One<void*>(kCudnnPackWorkspace);
+  const NodePtr graph = engine.Child(kCudnnEngineGraph);
+  if (PatternOf(*graph) == Pattern::kFused) ++control.fused_runs;
   Run run(pack, index);
-  const std::vector<NodePtr>& operations = graph.values.at(kCudnnGraphOperations).nodes;
-  for (const NodePtr& operation : operations) {
-    const CudnnStatus status = operation->type == kCudnnPointwiseOperation
-                                   ? run.Pointwise(*operation)
-                                   : run.Convolve(ConvolutionOf(*operation));
-    if (status != kCudnnSuccess) return status;
+  std::vector<HostStreamAccess> accesses;
+  if (bytes > 0) accesses.push_back({workspace, static_cast<size_t>(bytes), 1});
+  for (const auto& [tensor, writes] : TensorsOf(*graph)) {
+    if (tensor.is_virtual) continue;
+    if (run.IsMissing(tensor)) return Fail(2003, "a tensor has no valid address");
+    accesses.push_back(run.AccessOf(tensor, writes));
   }
+  muster::kernels::EnqueueHostTask(
+      static_cast<Handle*>(handle)->stream,
+      [run, graph, workspace, bytes]() mutable {
+        if (bytes > 0) std::memset(workspace, 0xff, bytes);
+        for (const NodePtr& operation : graph->values.at(kCudnnGraphOperations).nodes) {
+          if (operation->type == kCudnnPointwiseOperation) {
+            run.Pointwise(*operation);
+          } else {
+            run.Convolve(ConvolutionOf(*operation));
+          }
+        }
+        return true;
+      },
+      accesses);
   return kCudnnSuccess;
 }
 
 }  // extern "C"
+
+}  // namespace fake_cudnn

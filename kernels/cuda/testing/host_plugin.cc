@@ -10,8 +10,11 @@
 #include "kernels/cuda/plugin/plugin.h"
 #include "kernels/cuda/testing/on_host.h"
 #include "kernels/testing/host_queue.h"
+#include "kernels/testing/immediate_stream.h"
 
-struct MusterCudaContext {};
+struct MusterCudaContext {
+  muster::kernels::ImmediateStream stream;
+};
 struct MusterCudaEvent {
   muster::kernels::HostQueue* queue = nullptr;  // null: the context's stream, which is complete
   uint64_t tasks = 0;
@@ -77,8 +80,7 @@ void RecordEvent(MusterCudaContext*, MusterCudaEvent*) {}
 int EventDone(MusterCudaEvent*) { return 1; }
 const char* WaitForEvent(MusterCudaEvent*) { return nullptr; }
 
-// Only an address: work of this stream runs at once.
-void* Stream(MusterCudaContext* context) { return context; }
+void* Stream(MusterCudaContext* context) { return context->stream.native(); }
 
 // All candidates are equally fast.
 const char* Time(MusterCudaContext*, void (*work)(void*), void* argument, float* milliseconds) {

@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "kernels/cuda/testing/on_host.h"
 #include "kernels/host_memory_device.h"
+#include "kernels/testing/immediate_stream.h"
 
 namespace muster::kernels {
 namespace {
@@ -28,7 +29,7 @@ class CudaOnHostDevice final : public HostMemoryDevice {
       : layers_({.search_path = {.first = {kFolder}, .last = {}},
                  .plan_folder = options.plan_folder,
                  .machine = "host",
-                 .stream = this},
+                 .stream = stream_.native()},
                 {.device = this,
                  .kernels = &CudaConvolutionKernelsOnHost(),
                  .time =
@@ -47,6 +48,7 @@ class CudaOnHostDevice final : public HostMemoryDevice {
 
  private:
   absl::Status error_;  // the first error
+  ImmediateStream stream_;
   cuda::LayerFactory layers_;
 };
 

@@ -1,0 +1,83 @@
+"""Train jobs with every parallel strategy, whose CUDA kernels are interpreted from their PTX, with fakes of cuDNN, cuBLASLt
+and NCCL. Losses must be those of the CPU. Queued work runs late and in adversarial orders: a rank that does not wait for
+its work computes with uninitialised or old data, and fails or diverges."""
+
+import unittest
+
+from tests.support.cluster import Cluster, binary
+from tests.support.fake_gpus import FakeGpus
+from tests.support.gpu_training import copied, make_images, rank_on_gpu, spec
+
+STEPS = 5
+LAYERS = [{"conv2d": {"out_channels": 8, "kernel": 3, "padding": 1, "bias": False}}, "batch_norm2d", "relu",
+          {"avg_pool2d": {"kernel": 2}}, {"conv2d": {"out_channels": 8, "kernel": 3, "padding": 1, "groups": 8}},
+          "batch_norm2d", "relu", "adaptive_avg_pool2d", "flatten", {"linear": {"out_features": 8}}, "relu", "linear"]
+
+
+class PtxTrainingTest(unittest.TestCase):
+    def start(self, cluster, order):
+        """Starts two nodes with two GPUs each."""
+        rank = rank_on_gpu(cluster.directory / "programs", "tests/gpu/ptx/plugin/libmuster-cuda-ptx.so")
+        libraries = copied(cluster.directory / "nvidia",
+                           ("libnccl.so.2", binary("collectives/nccl/testing/libfake_nccl.so")),
+                           ("libcudnn.so.9", binary("kernels/cuda/testing/fakes/libcudnn.so.9")),
+                           ("libcublasLt.so.13", binary("kernels/cuda/testing/fakes/libcublasLt.so.13")))
+        # Memory that the fake NCCL allocates is not that of the interpreted device.
+        rules = cluster.directory / "nccl-rules"
+        rules.write_text("no_memory\n")
+        for node in ("node-1", "node-2"):
+            machine = cluster.directory / f"machine-{node}"
+            machine.mkdir()
+            gpus = FakeGpus(machine, 2)
+            for gpu in gpus.gpus:
+                gpu["uuid"] += f"-{node}"
+            gpus.save()
+            cluster.start_worker(node, 2, [*gpus.flags(), f"--rank-binary={rank}"],
+                                 env=gpus.environment({**cluster.environment(), "PTX_DEVICES": "2", "PTX_ORDER": str(order),
+                                                       "FAKE_NCCL": str(rules),
+                                                       "XDG_CACHE_HOME": str(cluster.directory / "cache"),
+                                                       "MUSTER_CUDA_LIBRARY_PATH": str(libraries)}))
+        cluster.wait_for_nodes(2)
+        folder = cluster.directory / "images"
+        make_images(folder)
+        return folder
+
+    def train(self, cluster, name, folder, nodes=1, ranks=1, devices=1, device="gpu", **train):
+        job = spec(name, folder, device, sync_batch_norm=True, **train)
+        job["train"].update(model={"layers": LAYERS}, image_size=16, max_steps=STEPS)
+        job["resources"].update(nodes=nodes, ranks_per_node=ranks, devices_per_rank=str(devices))
+        finished = cluster.run(job, "--losses", check=False)
+        log = cluster.muster("logs", finished["job_id"]).stdout
+        self.assertEqual(finished["state"], "SUCCEEDED", log)
+        self.assertNotIn("ptx: ", log)
+        self.assertEqual("computes on cuda:0 PTX interpreter" in log, device == "gpu", log)
+        losses = finished["summary"]["losses"]
+        self.assertEqual(len(losses), STEPS)
+        return losses
+
+    def check(self, order, ways):
+        with Cluster() as cluster:
+            folder = self.start(cluster, order)
+            expected = self.train(cluster, "cpu", folder, device="cpu")
+            for name, way in ways.items():
+                losses = self.train(cluster, name, folder, **way)
+                for step, (one, other) in enumerate(zip(expected, losses)):
+                    self.assertAlmostEqual(one, other, delta=2e-3 * one, msg=f"{name}, step {step}")
+
+    def test_strategies(self):
+        self.check(0, {
+            "one": {},
+            "eager": {"cuda_graphs": "never"},
+            "dp": {"devices": 2, "strategy": {"name": "dp"}},
+            "ddp": {"ranks": 2, "strategy": {"name": "ddp"}},
+            "hybrid": {"nodes": 2, "devices": 2, "strategy": {"name": "hybrid"}},
+            "pipeline": {"ranks": 2, "strategy": {"name": "pipeline", "pipeline": {"stages": 2, "micro_batches": 1}}},
+        })
+
+    def test_orders(self):
+        for order in (1, 2):
+            self.check(order, {"one": {}, "ddp": {"ranks": 2, "strategy": {"name": "ddp"}}})
+
+
+if __name__ == "__main__":
+    unittest.main()
