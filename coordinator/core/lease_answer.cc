@@ -26,7 +26,10 @@ v1::LeaseAnswer AnswerLease(const v1::LeaseQuestion& question, const JobTable& j
   v1::LeaseAnswer answer;
   answer.set_id(question.id());
   answer.set_cluster_id(context.store.cluster_id);
-  answer.set_commit_index(context.store.commit_index);
+  // Workers of earlier builds do not name a start.
+  const std::string& start = question.coordinator_start();
+  answer.set_commit_index(start.empty() ? context.store.commit_index
+                                        : context.store.LastCommitOf(start));
   const NodeName name(question.node_name());
   const Node* const node = nodes.Find(name);
   const bool replaced = node == nullptr || node->IsFenced(Incarnation(question.incarnation()));

@@ -11,7 +11,7 @@
 namespace muster::core {
 
 struct Options {
-  Incarnation incarnation;     // identifies this coordinator process
+  Incarnation incarnation;     // random; identifies this coordinator process
   std::string new_cluster_id;  // random; for a store that has no cluster id yet
   // After this time without a heartbeat, nothing new is placed on a node.
   absl::Duration lease = absl::Seconds(10);

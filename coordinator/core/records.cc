@@ -8,6 +8,7 @@
 
 namespace muster::core {
 
+std::string StartKey(uint64_t number) { return absl::StrFormat("%s%010d", kStartPrefix, number); }
 std::string JobKey(const std::string& job) { return absl::StrCat(kJobPrefix, job); }
 std::string GenerationKey(const std::string& job, uint64_t generation) {
   return absl::StrFormat("%s%s/%010d", kGenerationPrefix, job, generation);
@@ -39,6 +40,10 @@ store::Mutation PutCommit(uint64_t index) {
   v1::CommitRecord commit;
   commit.set_index(index);
   return {kCommitKey, commit.SerializeAsString()};
+}
+
+store::Mutation PutStart(uint64_t number, const v1::StartRecord& record) {
+  return {StartKey(number), record.SerializeAsString()};
 }
 
 store::Mutation Put(const v1::JobRecord& record) {

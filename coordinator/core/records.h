@@ -17,6 +17,7 @@ namespace muster::core {
 inline constexpr char kSchemaKey[] = "meta/schema";
 inline constexpr char kClusterKey[] = "meta/cluster";
 inline constexpr char kCommitKey[] = "meta/commit";
+inline constexpr char kStartPrefix[] = "start/";
 inline constexpr char kJobPrefix[] = "job/";
 inline constexpr char kGenerationPrefix[] = "generation/";
 inline constexpr char kPlacementPrefix[] = "placement/";
@@ -24,6 +25,7 @@ inline constexpr char kEventPrefix[] = "event/";
 inline constexpr char kNodePrefix[] = "node/";
 inline constexpr char kLogPrefix[] = "log/";
 
+std::string StartKey(uint64_t number);
 std::string JobKey(const std::string& job);
 std::string GenerationKey(const std::string& job, uint64_t generation);
 std::string PlacementKey(const std::string& job, uint64_t generation, uint32_t node_rank);
@@ -34,6 +36,7 @@ std::string LogTailKey(const std::string& job, uint64_t generation, uint32_t ran
 store::Mutation PutSchema();
 store::Mutation PutCluster(const std::string& cluster_id);
 store::Mutation PutCommit(uint64_t index);
+store::Mutation PutStart(uint64_t number, const v1::StartRecord& record);
 store::Mutation Put(const v1::JobRecord& record);
 // PutGeneration writes the record of a generation without its nodes, PutPlacement that of one node.
 store::Mutation PutGeneration(const v1::GenerationRecord& record);

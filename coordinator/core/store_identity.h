@@ -5,12 +5,28 @@
 
 #include <cstdint>
 #include <string>
+#include <vector>
+
+#include "absl/strings/string_view.h"
 
 namespace muster::core {
 
+// A start of a coordinator on the store. All commits from the first one until the next start are
+// its own.
+struct CoordinatorStart {
+  std::string id;  // random
+  uint64_t first_commit = 0;
+};
+
 struct StoreIdentity {
-  std::string cluster_id;     // drawn when the store was created
-  uint64_t commit_index = 0;  // raised by every step that writes
+  std::string cluster_id;                // drawn when the store was created
+  uint64_t commit_index = 0;             // raised by every step that writes
+  std::vector<CoordinatorStart> starts;  // oldest first
+
+  // Returns the last commit of that start which the store has; 0 if the store does not have the
+  // start. A copy of the store lacks the commits that were made after it: once a coordinator has
+  // started on the copy, the numbers of the missing commits belong to other starts.
+  uint64_t LastCommitOf(absl::string_view start) const;
 };
 
 }  // namespace muster::core

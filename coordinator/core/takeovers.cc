@@ -14,6 +14,14 @@ namespace {
 constexpr absl::Duration kPatience = absl::Seconds(5);
 const TimerKey kTimer = {TimerKey::Kind::kRecovery, ""};
 
+// The number of generations of a recovered job that other stores may launch: the lost one, if it is
+// found again, or a copy of it. This store continues above them. The number differs between
+// coordinators, so that two stores that recover the same generation do not give the same number to
+// the next one.
+uint64_t NumbersOfOtherStores(const Options& options) {
+  return 1000 + options.incarnation.value() % 9000;
+}
+
 // Whether the worker sends its records; those of protocol version 1 do not.
 bool SendsRecords(const Node& node) { return node.hello.newest_protocol_version() >= 2; }
 
@@ -150,9 +158,8 @@ bool Takeovers::TakeOver(RebuiltJob rebuilt) {
     job = &jobs_.AddRecovered(std::move(rebuilt.job));
   } else if (IsTerminal(job->state()) || rebuilt.generation <= job->status.generation()) {
     return false;
-  } else {
-    jobs_.ReserveGeneration(id, rebuilt.generation);
   }
+  jobs_.ReserveGeneration(id, rebuilt.generation + NumbersOfOtherStores(context_.options));
   life_cycle_.TakeOver(*job, std::move(rebuilt.record), std::move(rebuilt.summary));
   return true;
 }

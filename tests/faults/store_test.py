@@ -116,7 +116,7 @@ class StoreTest(unittest.TestCase):
             wait_for_conflict(cluster, "node-2")
             cluster.muster("admin", "recover", "node-2", "--discard")
             running = cluster.wait_for_state(job, "RUNNING")
-            self.assertEqual(int(running["generation"]), 2)
+            self.assertGreater(int(running["generation"]), 1000)  # the lost store may return and use 2
             end(cluster, "half")
             self.assertEqual(cluster.wait(job)["state"], "SUCCEEDED")
 
@@ -140,7 +140,7 @@ class StoreTest(unittest.TestCase):
             self.assertEqual(int(running["generation"]), 2)
             self.assertEqual(shell_pids(cluster, "restored"), pids)
             cluster.muster("requeue", job)
-            wait_until(lambda: int(cluster.get(job)["generation"]) == 3, 30, "generation 3")
+            wait_until(lambda: int(cluster.get(job)["generation"]) > 2, 30, "the next generation")
             end(cluster, "restored")
             self.assertEqual(cluster.wait(job)["state"], "SUCCEEDED")
 

@@ -19,6 +19,9 @@ constexpr int kComparisons = 3;
 constexpr double kComparedShare = 0.1;
 constexpr char kAddress[] = "10.0.0.1";
 
+// Returns an incarnation that looks random, as those of real processes do.
+Incarnation IncarnationOf(uint64_t process) { return Incarnation(process * 0x9e3779b97f4a7c15); }
+
 }  // namespace
 
 Coordinator::Coordinator(World& world) : world_(world) {
@@ -28,7 +31,8 @@ Coordinator::Coordinator(World& world) : world_(world) {
 void Coordinator::Start() {
   if (up()) return;
   core::Options options;
-  options.incarnation = Incarnation(++process_);
+  options.incarnation = IncarnationOf(++process_);
+  found_[process_] = disk_.committers;
   options.job_lease = world_.job_lease;
   options.new_cluster_id = absl::StrCat("cluster-", process_);
   auto core = std::make_unique<core::Core>(options);
@@ -83,6 +87,12 @@ void Coordinator::ReplaceStore(uint64_t copy) {
   world_.NotifyCheckers(&Checker::OnStoreReplaced, copy);
 }
 
+bool Coordinator::HadCommit(uint64_t process, const SeenCommit& commit) const {
+  if (commit.process == process) return true;
+  const std::vector<uint64_t>& found = found_.at(process);
+  return commit.index <= found.size() && found[commit.index - 1] == commit.process;
+}
+
 void Coordinator::Open(const std::shared_ptr<Stream>& stream, v1::Hello hello,
                        std::optional<v1::Hello> used,
                        std::function<void(const v1::CoordinatorMessage&)> deliver,
@@ -93,6 +103,7 @@ void Coordinator::Open(const std::shared_ptr<Stream>& stream, v1::Hello hello,
   }
   const SessionId id(next_session_++);
   stream->session = id;
+  stream->coordinator = process_;
   stream->coordinator_end = [this, id, process = process_] {
     if (process == process_ && sessions_.erase(id) != 0) Handle(core::SessionClosed{id});
   };
@@ -208,6 +219,7 @@ void Coordinator::Step(const core::Event& event, const std::optional<core::Event
 void Coordinator::Commit(const core::Effects& effects) {
   const std::set<std::string> recovered = RecoveredJobs(effects);
   disk_.recovered.insert(recovered.begin(), recovered.end());
+  if (!effects.writes.empty()) disk_.committers.push_back(process_);
   for (const store::Mutation& write : effects.writes) {
     if (!write.value.has_value()) {
       disk_.records.erase(write.key);

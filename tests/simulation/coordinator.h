@@ -13,6 +13,7 @@
 #include <set>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "coordinator/core/core.h"
 #include "coordinator/core/event.h"
@@ -41,6 +42,14 @@ class Coordinator {
   uint64_t CopyStore();
   // Replaces the store by a copy, or by an empty one (0). The process must be down.
   void ReplaceStore(uint64_t copy);
+  // A commit that a worker has seen. Copies of a store may give the same index to different
+  // commits, but each process to one only.
+  struct SeenCommit {
+    uint64_t process = 0;
+    uint64_t index = 0;  // 0: none
+  };
+  // Whether the store of the process had the commit.
+  bool HadCommit(uint64_t process, const SeenCommit& commit) const;
   // Whether an operator has recovered the job, so that this store decides on all of its ranks.
   bool HasRecovered(const std::string& job) const { return disk_.recovered.count(job) != 0; }
 
@@ -68,6 +77,7 @@ class Coordinator {
   };
   struct Disk {
     Store records;
+    std::vector<uint64_t> committers;  // the process that made each commit
     std::map<std::pair<std::string, uint64_t>, uint64_t> instances;  // of the generations on it
     std::set<std::string> recovered;                                 // jobs, from workers' records
   };
@@ -92,6 +102,7 @@ class Coordinator {
   World& world_;
   Disk disk_;
   std::map<uint64_t, Disk> copies_;
+  std::map<uint64_t, std::vector<uint64_t>> found_;  // the committers on the disk of each process
   std::map<std::pair<std::string, uint64_t>, uint64_t> newest_instances_;  // over all stores
   std::unique_ptr<core::Core> core_;
   std::unique_ptr<CoreHistory> history_;  // null while no steps will be compared

@@ -38,7 +38,7 @@ void Machine::StartWorker() {
   keeper_.emplace(MakeLeaseOutside(), world_.scheduler.now().steady);
   // There is no such file: StoreIdentity keeps what it would contain.
   membership_.emplace("/nonexistent/cluster");
-  if (!stored_identity_.cluster_id().empty()) membership_->OnJoinCluster(stored_identity_);
+  RestoreIdentity();
   Connect();
   SendHeartbeat();
   Tick();
@@ -116,6 +116,7 @@ void Machine::Crash(bool forget) {
   if (!forget) return;
   holdings_.clear();
   stored_identity_.Clear();
+  stored_seen_ = {};
 }
 
 void Machine::Retire() {

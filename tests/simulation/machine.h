@@ -28,7 +28,8 @@ namespace muster::simulation {
 
 class Machine {
  public:
-  using Reply = std::function<void(const v1::LeaseAnswer&)>;
+  // Receives the answer of a coordinator process.
+  using Reply = std::function<void(const v1::LeaseAnswer&, uint64_t process)>;
   struct Options {
     std::string node;
     uint64_t id = 0;
@@ -189,10 +190,12 @@ class Machine {
                          const std::optional<v1::LeaseAnswer>& answer);
   // Looks after leases and conflicts, as the worker does twice a second.
   void Tick();
-  // Keeps the worker's identity for its successor.
+  // Keeps the worker's identity for its successor, which restores it.
   void StoreIdentity();
-  // Whether the store is not the one that the live ranks belong to, as far as the worker knows.
-  bool IsWrongStore(const std::string& cluster_id, uint64_t commit_index);
+  void RestoreIdentity();
+  // Whether the store of the coordinator process is not the one that the live ranks belong to, as
+  // far as the worker can know.
+  bool IsWrongStore(uint64_t process) const;
   // A rank is to be ended because of `why`: adds a violation if a wrong store decided it.
   void CheckMayEnd(const Key& key, bool wrong_store, const std::string& why);
   static Key KeyOf(const Holding& holding) {
@@ -225,8 +228,11 @@ class Machine {
   std::map<Key, Holding> holdings_;
   std::optional<agent::LeaseKeeper> keeper_;
   std::optional<agent::Membership> membership_;
-  v1::JoinCluster stored_identity_;  // on disk
+  // ---- The coordinator's store. The stored members are on disk.
+  v1::Hello stored_identity_;
   SteadyTime identity_stored_;
+  Coordinator::SeenCommit seen_;  // the newest that the worker should know
+  Coordinator::SeenCommit stored_seen_;
   bool session_of_wrong_store_ = false;
   bool answered_by_wrong_store_ = false;  // the latest question
 };

@@ -65,6 +65,7 @@ void Machine::AskPeers(v1::LeaseQuestion question, absl::Duration patience,
                        std::function<void(std::optional<v1::LeaseAnswer>)> done) {
   question.set_node_name(node());
   question.set_incarnation(incarnation_);
+  membership_->Describe(question);
   const auto pending = std::make_shared<decltype(done)>(std::move(done));
   const auto finish =
       [this, question, pending, worker = worker_,
@@ -74,14 +75,14 @@ void Machine::AskPeers(v1::LeaseQuestion question, absl::Duration patience,
         const bool obeyed = answer.has_value() && membership_->Obeys(*answer);
         if (answer.has_value() && !obeyed) world_.CountFault("lease answers from wrong stores");
         const auto used = obeyed ? answer : std::nullopt;
-        if (coordinator_.up()) {
-          const core::StoreIdentity& store = coordinator_.core()->store();
-          answered_by_wrong_store_ = IsWrongStore(store.cluster_id, store.commit_index);
-        }
         if (keeper_->acknowledged() <= asked_at) UnfenceUnanswered(question, used);
         finished(used);
       };
-  const bool asked = options_.ask(question, finish);
+  const auto reply = [this, finish](const v1::LeaseAnswer& answer, uint64_t process) {
+    answered_by_wrong_store_ = IsWrongStore(process);
+    finish(answer);
+  };
+  const bool asked = options_.ask(question, reply);
   world_.scheduler.After(asked ? patience : absl::ZeroDuration(),
                          [finish] { finish(std::nullopt); });
 }
@@ -130,18 +131,24 @@ void Machine::Tick() {
 }
 
 void Machine::StoreIdentity() {
-  v1::Hello hello;
-  membership_->Describe(/*holds_generations=*/true, hello);
-  stored_identity_.set_cluster_id(hello.cluster_id());
-  stored_identity_.set_commit_index(hello.commit_index());
+  stored_identity_.Clear();
+  membership_->Describe(/*holds_generations=*/true, stored_identity_);
+  stored_seen_ = seen_;
   identity_stored_ = world_.scheduler.now().steady;
 }
 
-bool Machine::IsWrongStore(const std::string& cluster_id, uint64_t commit_index) {
-  v1::Hello known;
-  membership_->Describe(/*holds_generations=*/true, known);
-  return HasLiveRanks() && !known.cluster_id().empty() &&
-         (known.cluster_id() != cluster_id || known.commit_index() > commit_index);
+void Machine::RestoreIdentity() {
+  seen_ = stored_seen_;
+  if (stored_identity_.cluster_id().empty()) return;
+  v1::Welcome welcome;
+  welcome.set_cluster_id(stored_identity_.cluster_id());
+  welcome.set_commit_index(stored_identity_.commit_index());
+  welcome.set_coordinator_start(stored_identity_.coordinator_start());
+  membership_->OnWelcome(welcome, /*has_live_ranks=*/false);
+}
+
+bool Machine::IsWrongStore(uint64_t process) const {
+  return HasLiveRanks() && seen_.index != 0 && !coordinator_.HadCommit(process, seen_);
 }
 
 void Machine::CheckMayEnd(const Key& key, bool wrong_store, const std::string& why) {

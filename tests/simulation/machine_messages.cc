@@ -54,7 +54,7 @@ void Machine::Receive(const v1::CoordinatorMessage& message) {
       break;
     case v1::CoordinatorMessage::kLeaseAnswer:
       if (auto reply = forwarded_.extract(message.lease_answer().id())) {
-        reply.mapped()(message.lease_answer());
+        reply.mapped()(message.lease_answer(), stream_->coordinator);
       }
       break;
     case v1::CoordinatorMessage::kWaitNotice:
@@ -83,12 +83,13 @@ void Machine::OnWelcome(const v1::Welcome& welcome) {
     if (leaving_) SendLeaving();
     return;
   }
-  session_of_wrong_store_ = IsWrongStore(welcome.cluster_id(), welcome.commit_index());
+  session_of_wrong_store_ = IsWrongStore(stream_->coordinator);
   membership_->OnWelcome(welcome, HasLiveRanks());
   if (membership_->in_conflict()) {
     world_.CountFault("conflicts of workers");
     return;
   }
+  seen_ = {stream_->coordinator, welcome.commit_index()};
   StoreIdentity();
   keeper_->OnAcknowledged(hello_sent_);
   ReportAgain();
@@ -100,6 +101,7 @@ void Machine::OnHeartbeatAck(const v1::HeartbeatAck& ack) {
   const SteadyTime now = world_.scheduler.now().steady;
   membership_->OnHeartbeatAck(ack, now);
   if (membership_->in_conflict()) return;
+  if (ack.commit_index() > seen_.index) seen_ = {stream_->coordinator, ack.commit_index()};
   if (now - identity_stored_ >= agent::ClusterIdentity::kStoreInterval) StoreIdentity();
   const auto sent = sent_.find(ack.sequence());
   if (sent != sent_.end()) keeper_->OnAcknowledged(sent->second);
@@ -107,6 +109,7 @@ void Machine::OnHeartbeatAck(const v1::HeartbeatAck& ack) {
 
 void Machine::OnJoinCluster(const v1::JoinCluster& join) {
   membership_->OnJoinCluster(join);
+  seen_ = {stream_->coordinator, join.commit_index()};
   StoreIdentity();
   BreakStream();
 }
@@ -213,8 +216,6 @@ void Machine::OnStop(const v1::StopGeneration& stop) {
           });
   }
 }
-
-// The rank ends much later than it should. Its worker usually reports that it cannot be killed.
 
 void Machine::OnKeyValue(const v1::KeyValue& value) {
   const auto entry = holdings_.find({value.job_id(), value.generation()});

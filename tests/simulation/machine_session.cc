@@ -78,6 +78,7 @@ v1::Hello Machine::MakeHello() {
   hello.set_newest_protocol_version(kProtocolVersion);
   hello.set_machine_id(absl::StrCat("machine-", id()));
   membership_->Describe(!holdings_.empty(), hello);
+  if (holdings_.empty()) seen_ = {};
   return hello;
 }
 

@@ -93,7 +93,7 @@ class Stream {
   std::function<void()> coordinator_end;
   std::function<void()> worker_end;
   SessionId session;
-  std::string node;
+  uint64_t coordinator = 0;  // its process
 
  private:
   void Carry(SteadyTime& last, std::function<void()> deliver) {

@@ -108,11 +108,10 @@ class AgentImpl final : public Agent {
     });
     ASSIGN_OR_RETURN(
         leases_,
-        Leases::Start(
-            {options_.name, incarnation_, options_.coordinator, options_.security,
-             options_.peer_listen, directory_->Peers(),
-             [this](const v1::LeaseAnswer& answer) { return membership_->Obeys(answer); }},
-            *loop_, *table_, [this](v1::WorkerMessage message) { Send(std::move(message)); }));
+        Leases::Start({options_.name, incarnation_, options_.coordinator, options_.security,
+                       options_.peer_listen, directory_->Peers(), membership_.get()},
+                      *loop_, *table_,
+                      [this](v1::WorkerMessage message) { Send(std::move(message)); }));
     loop_->RunAndWait([this] { leases_on_loop_ = leases_.get(); });
     session_ = std::make_unique<Session>(options_.coordinator, *loop_, board_, SessionEvents(),
                                          options_.security);

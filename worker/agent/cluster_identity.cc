@@ -9,7 +9,13 @@
 namespace muster::agent {
 
 ClusterIdentity::ClusterIdentity(std::string path) : path_(std::move(path)) {
-  const absl::Status read = ReadMessage(path_, identity_);
+  absl::Status read = ReadMessage(path_, identity_);
+  if (read.ok() && cluster_id().empty()) {
+    v1::JoinCluster older;  // stored by earlier builds
+    read = ReadMessage(path_, older);
+    identity_.set_cluster_id(older.cluster_id());
+    identity_.set_commit_index(older.commit_index());
+  }
   if (read.ok() || absl::IsNotFound(read)) return;
   LOG(ERROR) << "cannot tell the cluster of this worker's ranks: " << read;
   identity_.Clear();
@@ -29,9 +35,11 @@ std::string ClusterIdentity::ConflictWith(const v1::Welcome& welcome) const {
   return "";
 }
 
-absl::Status ClusterIdentity::Join(const std::string& cluster_id, uint64_t commit_index) {
+absl::Status ClusterIdentity::Join(const std::string& cluster_id, uint64_t commit_index,
+                                   const std::string& coordinator_start) {
   identity_.set_cluster_id(cluster_id);
   identity_.set_commit_index(commit_index);
+  identity_.set_coordinator_start(coordinator_start);
   return WriteMessage(path_, identity_, /*sync=*/true);
 }
 

@@ -1,6 +1,6 @@
-// The cluster that this worker's ranks belong to, and the highest commit index of its store that
-// the worker has seen. Both outlive the worker: a coordinator with another store, or with an older
-// copy of it, must not stop the ranks.
+// The cluster that this worker's ranks belong to, and the newest commit of its store that the
+// worker has seen: its index, and the start of the coordinator that made it. They outlive the
+// worker: a coordinator with another store, or with an older copy of it, must not stop the ranks.
 #ifndef MUSTER_WORKER_AGENT_CLUSTER_IDENTITY_H_
 #define MUSTER_WORKER_AGENT_CLUSTER_IDENTITY_H_
 
@@ -27,14 +27,19 @@ class ClusterIdentity {
 
   const std::string& cluster_id() const { return identity_.cluster_id(); }
   uint64_t commit_index() const { return identity_.commit_index(); }
+  // Empty if the coordinator is of an earlier build.
+  const std::string& coordinator_start() const { return identity_.coordinator_start(); }
 
   // Returns why a worker with live ranks must not obey the coordinator that sent the Welcome; empty
-  // if it may. A worker whose ranks belong to no cluster yet obeys every coordinator.
+  // if it may. A worker whose ranks belong to no cluster yet obeys every coordinator. Only the
+  // coordinator can recognize a copy that has as many commits as the worker has seen.
   std::string ConflictWith(const v1::Welcome& welcome) const;
 
   // Sets the identity and stores it on disk before returning.
-  absl::Status Join(const std::string& cluster_id, uint64_t commit_index);
-  // Raises the commit index. Returns whether Store is due.
+  absl::Status Join(const std::string& cluster_id, uint64_t commit_index,
+                    const std::string& coordinator_start);
+  // Raises the commit index, in the session of the coordinator that was joined last. Returns
+  // whether Store is due.
   bool Raise(uint64_t commit_index, SteadyTime now);
   // Writes the identity to disk.
   absl::Status Store(SteadyTime now);
@@ -43,7 +48,7 @@ class ClusterIdentity {
 
  private:
   const std::string path_;
-  v1::JoinCluster identity_;
+  v1::Hello identity_;  // its fields on the cluster
   SteadyTime stored_;
 };
 

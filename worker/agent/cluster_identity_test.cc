@@ -44,7 +44,7 @@ TEST_F(ClusterIdentityTest, NewWorkerObeysAnyCoordinator) {
 
 TEST_F(ClusterIdentityTest, RecognizesOtherClustersAndOlderStores) {
   ClusterIdentity identity(path());
-  ASSERT_TRUE(identity.Join("a", 20).ok());
+  ASSERT_TRUE(identity.Join("a", 20, "s1").ok());
   EXPECT_THAT(identity.ConflictWith(WelcomeOf("a", 20)), IsEmpty());
   EXPECT_THAT(identity.ConflictWith(WelcomeOf("a", 21)), IsEmpty());
   EXPECT_THAT(identity.ConflictWith(WelcomeOf("a", 19)), HasSubstr("it has seen commit 20"));
@@ -56,16 +56,28 @@ TEST_F(ClusterIdentityTest, RecognizesOtherClustersAndOlderStores) {
 TEST_F(ClusterIdentityTest, SurvivesTheWorker) {
   {
     ClusterIdentity identity(path());
-    ASSERT_TRUE(identity.Join("a", 20).ok());
+    ASSERT_TRUE(identity.Join("a", 20, "s1").ok());
   }
   const ClusterIdentity next(path());
   EXPECT_EQ(next.cluster_id(), "a");
   EXPECT_EQ(next.commit_index(), 20u);
+  EXPECT_EQ(next.coordinator_start(), "s1");
+}
+
+TEST_F(ClusterIdentityTest, ReadsFileOfEarlierBuild) {
+  v1::JoinCluster stored;
+  stored.set_cluster_id("a");
+  stored.set_commit_index(20);
+  std::ofstream(path()) << stored.SerializeAsString();
+  const ClusterIdentity identity(path());
+  EXPECT_EQ(identity.cluster_id(), "a");
+  EXPECT_EQ(identity.commit_index(), 20u);
+  EXPECT_THAT(identity.coordinator_start(), IsEmpty());
 }
 
 TEST_F(ClusterIdentityTest, StoresRisingIndexNowAndThen) {
   ClusterIdentity identity(path());
-  ASSERT_TRUE(identity.Join("a", 20).ok());
+  ASSERT_TRUE(identity.Join("a", 20, "s1").ok());
   EXPECT_TRUE(identity.Raise(21, start_));
   ASSERT_TRUE(identity.Store(start_).ok());
   EXPECT_FALSE(identity.Raise(22, start_ + ClusterIdentity::kStoreInterval / 2));
@@ -79,7 +91,7 @@ TEST_F(ClusterIdentityTest, StoresRisingIndexNowAndThen) {
 
 TEST_F(ClusterIdentityTest, ForgottenIdentityIsNotStoredAgain) {
   ClusterIdentity identity(path());
-  ASSERT_TRUE(identity.Join("a", 20).ok());
+  ASSERT_TRUE(identity.Join("a", 20, "s1").ok());
   identity.Forget();
   EXPECT_FALSE(identity.Raise(50, start_));
   EXPECT_THAT(identity.ConflictWith(WelcomeOf("b", 1)), IsEmpty());

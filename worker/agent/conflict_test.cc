@@ -19,7 +19,7 @@ class ConflictTest : public AgentTest {
   // Starts a job under cluster "a" at commit 20, whose rank runs until "go" is unblocked.
   void StartJob() {
     MakeFifo("go");
-    coordinator_->SetCluster("a", 20);
+    coordinator_->SetCluster("a", 20, "s1");
     StartBoth();
     coordinator_->Send(Launch("cat " + Path("go")));
     WaitForRank(0, IsStarted);
@@ -27,7 +27,7 @@ class ConflictTest : public AgentTest {
   // The next coordinator at the worker's address has this store.
   void Replace(const std::string& cluster_id, uint64_t commit_index) {
     const int sessions = coordinator_->sessions();
-    coordinator_->SetCluster(cluster_id, commit_index);
+    coordinator_->SetCluster(cluster_id, commit_index, "s2");
     coordinator_->BreakSession();
     ASSERT_TRUE(coordinator_->WaitForSessions(sessions + 1));
   }
@@ -46,6 +46,7 @@ TEST_F(ConflictTest, HelloNamesTheCluster) {
   Replace("a", 21);
   EXPECT_EQ(coordinator_->hello().cluster_id(), "a");
   EXPECT_EQ(coordinator_->hello().commit_index(), 20u);
+  EXPECT_EQ(coordinator_->hello().coordinator_start(), "s1");
   EXPECT_FALSE(coordinator_->hello().machine_id().empty());
   WaitForHealth("[+]cluster ok");
 }
@@ -116,10 +117,11 @@ TEST_F(ConflictTest, SendsRecordsAndJoinsOnRequest) {
   v1::CoordinatorMessage join;
   join.mutable_join_cluster()->set_cluster_id("b");
   join.mutable_join_cluster()->set_commit_index(91);
-  coordinator_->SetCluster("b", 91);
+  coordinator_->SetCluster("b", 91, "s2");
   coordinator_->Send(join);
   ASSERT_TRUE(coordinator_->WaitForSessions(sessions + 1));
   EXPECT_EQ(coordinator_->hello().cluster_id(), "b");
+  EXPECT_EQ(coordinator_->hello().coordinator_start(), "s2");
   WaitForHealth("[+]cluster ok");
   EXPECT_TRUE(RankRuns());
 }

@@ -204,7 +204,7 @@ TEST_F(LeaseTest, RanksEndBeforeTimeThatCoordinatorLeft) {
 
 // A coordinator with a restored store knows the job, but not that its ranks run here.
 TEST_F(LeaseTest, AnswerFromOlderStoreIsIgnored) {
-  coordinator_->SetCluster("a", 20);
+  coordinator_->SetCluster("a", 20, "s1");
   StartPeer();
   StartBoth();
   const pid_t pid = StartRank(absl::Seconds(4));
@@ -214,6 +214,7 @@ TEST_F(LeaseTest, AnswerFromOlderStoreIsIgnored) {
   const absl::Time end = absl::Now() + absl::Seconds(7);
   AnswerQuestions(/*lost=*/true, {}, [end] { return absl::Now() > end; });
   EXPECT_EQ(AwaitQuestion().node_name(), "node-a");
+  EXPECT_EQ(AwaitQuestion().coordinator_start(), "s1");
   EXPECT_TRUE(IsAlive(pid));
 }
 

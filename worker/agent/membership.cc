@@ -17,15 +17,21 @@ void Membership::Describe(bool holds_generations, v1::Hello& hello) {
   if (!holds_generations) identity_.Forget();
   hello.set_cluster_id(identity_.cluster_id());
   hello.set_commit_index(identity_.commit_index());
+  hello.set_coordinator_start(identity_.coordinator_start());
+}
+
+void Membership::Describe(v1::LeaseQuestion& question) const {
+  question.set_coordinator_start(identity_.coordinator_start());
 }
 
 void Membership::OnWelcome(const v1::Welcome& welcome, bool has_live_ranks) {
   std::string conflict = welcome.conflict();
   if (conflict.empty() && has_live_ranks) conflict = identity_.ConflictWith(welcome);
   SetConflict(std::move(conflict));
+  coordinator_start_ = welcome.coordinator_start();
   // Coordinators of protocol version 1 have no cluster id.
   if (in_conflict_ || welcome.cluster_id().empty()) return;
-  LogUnlessStored(identity_.Join(welcome.cluster_id(), welcome.commit_index()));
+  LogUnlessStored(identity_.Join(welcome.cluster_id(), welcome.commit_index(), coordinator_start_));
 }
 
 bool Membership::Obeys(const v1::LeaseAnswer& answer) const {
@@ -42,7 +48,7 @@ void Membership::OnHeartbeatAck(const v1::HeartbeatAck& ack, SteadyTime now) {
 
 void Membership::OnJoinCluster(const v1::JoinCluster& join) {
   LOG(INFO) << "joining cluster " << join.cluster_id();
-  LogUnlessStored(identity_.Join(join.cluster_id(), join.commit_index()));
+  LogUnlessStored(identity_.Join(join.cluster_id(), join.commit_index(), coordinator_start_));
 }
 
 void Membership::Flush(SteadyTime now) { LogUnlessStored(identity_.Store(now)); }

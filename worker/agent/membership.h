@@ -26,6 +26,8 @@ class Membership {
 
   // Adds the identity to a Hello. A worker that holds no generation forgets its cluster.
   void Describe(bool holds_generations, v1::Hello& hello);
+  // Adds to a question about leases what Obeys needs in its answer.
+  void Describe(v1::LeaseQuestion& question) const;
   void OnWelcome(const v1::Welcome& welcome, bool has_live_ranks);
   // The coordinator does not accept this worker, which keeps its live ranks and tries again.
   void OnRefused(const absl::Status& status) { SetConflict(std::string(status.message())); }
@@ -46,6 +48,7 @@ class Membership {
   void SetConflict(std::string conflict);
 
   ClusterIdentity identity_;
+  std::string coordinator_start_;  // of the session's coordinator
   bool in_conflict_ = false;
   mutable absl::Mutex mutex_;
   std::string conflict_ ABSL_GUARDED_BY(mutex_);

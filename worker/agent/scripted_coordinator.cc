@@ -151,6 +151,7 @@ class ScriptedCoordinator::Impl final : public v1::WorkerService::Service {
     welcome.mutable_peers()->Assign(peers_.begin(), peers_.end());
     welcome.set_cluster_id(cluster_id_);
     welcome.set_commit_index(commit_index_);
+    welcome.set_coordinator_start(coordinator_start_);
     stream_->Write(reply);
     welcomed_ = sessions_;
   }
@@ -177,6 +178,7 @@ class ScriptedCoordinator::Impl final : public v1::WorkerService::Service {
   std::vector<std::string> peers_ ABSL_GUARDED_BY(mutex_);
   std::string cluster_id_ ABSL_GUARDED_BY(mutex_);
   uint64_t commit_index_ ABSL_GUARDED_BY(mutex_) = 0;
+  std::string coordinator_start_ ABSL_GUARDED_BY(mutex_);
   int log_refusal_ ABSL_GUARDED_BY(mutex_) = 0;
   SessionStream* stream_ ABSL_GUARDED_BY(mutex_) = nullptr;
   grpc::ServerContext* context_ ABSL_GUARDED_BY(mutex_) = nullptr;
@@ -207,10 +209,12 @@ std::string ScriptedCoordinator::address() const {
   return absl::StrCat("127.0.0.1:", impl_->port());
 }
 
-void ScriptedCoordinator::SetCluster(const std::string& cluster_id, uint64_t commit_index) {
+void ScriptedCoordinator::SetCluster(const std::string& cluster_id, uint64_t commit_index,
+                                     const std::string& coordinator_start) {
   absl::MutexLock lock(&impl_->mutex_);
   impl_->cluster_id_ = cluster_id;
   impl_->commit_index_ = commit_index;
+  impl_->coordinator_start_ = coordinator_start;
 }
 
 void ScriptedCoordinator::RefuseLogs(int code) {

@@ -37,7 +37,8 @@ class ScriptedCoordinator {
   // The peers in later Welcomes.
   void SetPeers(std::vector<std::string> peers);
   // Identity of the store in later Welcomes; none at first.
-  void SetCluster(const std::string& cluster_id, uint64_t commit_index);
+  void SetCluster(const std::string& cluster_id, uint64_t commit_index,
+                  const std::string& coordinator_start = "");
 
   // Answers the newest Hello of a silent coordinator.
   void Welcome();

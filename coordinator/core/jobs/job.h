@@ -78,8 +78,9 @@ struct Job {
   absl::Duration run_time;
   // While QUEUED: the job is delayed, and joins the scheduler's queue at this time.
   std::optional<absl::Time> not_before;
-  // The highest number of a generation that a worker reported, if it exceeded status.generation:
-  // the store was restored from a copy. Numbers up to it are never used again.
+  // The highest number that another store may have given to a generation, if it exceeded
+  // status.generation: the store was restored from a copy, or the job was recovered from workers'
+  // records. Numbers up to it are never used again.
   uint64_t highest_generation = 0;
   // Skipped steps as of the newest LossScaleLowered event.
   uint64_t reported_skipped_steps = 0;

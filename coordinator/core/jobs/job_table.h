@@ -70,8 +70,8 @@ class JobTable {
   absl::StatusOr<Submitted> Submit(const SubmitJob& event);
   void Transition(Job& job, v1::JobState to, absl::string_view reason, std::string message);
   void SetReason(Job& job, absl::string_view reason, std::string message);
-  // A worker holds this generation of the job, which may be unknown: no later generation gets its
-  // number.
+  // Keeps this number and all below it from later generations of the job, which may be unknown:
+  // another store may have given them to generations, of which workers may hold some.
   void ReserveGeneration(const JobId& id, uint64_t generation);
   // Starts the next generation and clears what the previous one left in the job's status.
   void BeginGeneration(Job& job, v1::GenerationRecord record);

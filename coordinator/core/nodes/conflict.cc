@@ -12,6 +12,23 @@ bool HasLiveRanks(const v1::GenerationReport& report) {
                      [](const v1::RankReport& rank) { return rank.phase() != v1::EXITED; });
 }
 
+// Why the store cannot be the one from which the worker has seen its commit, but is an older copy
+// of it; empty if there is no such reason.
+std::string RestoredConflict(const v1::Hello& hello, const StoreIdentity& store) {
+  const std::string& start = hello.coordinator_start();
+  // Workers of earlier builds do not report it.
+  const uint64_t last = start.empty() ? store.commit_index : store.LastCommitOf(start);
+  if (hello.commit_index() <= last) return "";
+  const std::string seen = absl::StrCat("it has seen commit ", hello.commit_index());
+  const std::string restored = ": the store was restored from a copy";
+  if (start.empty()) {
+    return absl::StrCat(seen, ", but this coordinator's store is at commit ", last, restored);
+  }
+  return absl::StrCat(seen, " of coordinator start ", start,
+                      ", of which this coordinator's store has ",
+                      last == 0 ? "none" : absl::StrCat("the commits up to ", last), restored);
+}
+
 }  // namespace
 
 std::string ConflictOf(const v1::Hello& hello, const StoreIdentity& store,
@@ -30,12 +47,7 @@ std::string ConflictOf(const v1::Hello& hello, const StoreIdentity& store,
     return absl::StrCat("its ranks belong to cluster ", hello.cluster_id(),
                         ", but this coordinator's cluster is ", store.cluster_id);
   }
-  if (hello.commit_index() > store.commit_index) {
-    return absl::StrCat("it has seen commit ", hello.commit_index(),
-                        ", but this coordinator's store is at commit ", store.commit_index,
-                        ": the store was restored from a copy");
-  }
-  return "";
+  return RestoredConflict(hello, store);
 }
 
 }  // namespace muster::core

@@ -11,8 +11,8 @@
 namespace muster::core {
 
 // Returns why the worker's live ranks are not this coordinator's to place, stop or forget: they
-// belong to another cluster, or the worker has seen a later commit of this store, which was
-// therefore restored from a copy. Returns an empty string if there is no such reason or no live
+// belong to another cluster, or the worker has seen a commit that this store does not have, which
+// was therefore restored from a copy. Returns an empty string if there is no such reason or no live
 // rank. Workers of protocol version 1 do not report their cluster: they are in conflict if they run
 // a job for which `is_known` is false.
 std::string ConflictOf(const v1::Hello& hello, const StoreIdentity& store,

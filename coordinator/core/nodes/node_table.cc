@@ -66,6 +66,7 @@ const Node* NodeTable::Open(const SessionOpened& event,
   welcome.mutable_peers()->Assign(node->peers.begin(), node->peers.end());
   welcome.set_cluster_id(context_.store.cluster_id);
   welcome.set_commit_index(context_.store.commit_index);
+  welcome.set_coordinator_start(context_.store.starts.back().id);
   welcome.set_conflict(node->conflict);
   welcome.set_protocol_version(
       CommonProtocolVersion(hello.protocol_version(), hello.newest_protocol_version()));

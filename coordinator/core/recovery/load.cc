@@ -10,6 +10,20 @@
 #include "coordinator/core/recovery/read_records.h"
 
 namespace muster::core {
+namespace {
+
+// Adds this coordinator's start to the history of the store, with the first commit that it makes.
+void RecordStart(Context& context) {
+  StoreIdentity& store = context.store;
+  store.starts.push_back(
+      {absl::StrCat(absl::Hex(context.options.incarnation.value())), store.commit_index + 1});
+  v1::StartRecord record;
+  record.set_id(store.starts.back().id);
+  record.set_first_commit(store.starts.back().first_commit);
+  context.effects.writes.push_back(PutStart(store.starts.size(), record));
+}
+
+}  // namespace
 
 absl::StatusOr<std::vector<JobId>> LoadState(absl::Span<const store::Record> stored, JobTable& jobs,
                                              NodeTable& nodes, Scheduler& scheduler,
@@ -27,6 +41,7 @@ absl::StatusOr<std::vector<JobId>> LoadState(absl::Span<const store::Record> sto
     context.store.cluster_id = context.options.new_cluster_id;
     context.effects.writes.push_back(PutCluster(context.store.cluster_id));
   }
+  RecordStart(context);
   for (auto& [id, keys] : records.forgotten) jobs.RestoreForgotten(id, std::move(keys));
   for (auto& [name, record] : records.nodes) nodes.Restore(std::move(record));
   std::vector<JobId> active;

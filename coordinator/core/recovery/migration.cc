@@ -78,10 +78,16 @@ absl::StatusOr<std::vector<store::Mutation>> AddIdentity(absl::Span<const store:
   return std::vector<store::Mutation>();
 }
 
+// Schema 4 to 5: the store gets a record of each coordinator's start, of which loading adds the
+// first (load.cc). Older versions cannot read it.
+absl::StatusOr<std::vector<store::Mutation>> AddStarts(absl::Span<const store::Record>) {
+  return std::vector<store::Mutation>();
+}
+
 // The element at [v - 1] migrates schema v to v + 1. It gets all records and returns the writes and
 // deletions. It must not change once a release contains it.
 using Step = absl::StatusOr<std::vector<store::Mutation>> (*)(absl::Span<const store::Record>);
-constexpr Step kSteps[] = {SplitGenerations, SeparateJobs, AddIdentity};
+constexpr Step kSteps[] = {SplitGenerations, SeparateJobs, AddIdentity, AddStarts};
 static_assert(std::size(kSteps) + 1 == kSchemaVersion);
 
 absl::StatusOr<uint32_t> ReadSchema(absl::Span<const store::Record> records) {

@@ -226,9 +226,9 @@ TEST_F(OldStore, IsMigratedOnce) {
   const size_t before = Scan().size();
   Start();
   ASSERT_EQ(started_.logs.size(), 1u);
-  // The cluster id and the commit index are added afterwards.
+  // The cluster id, the commit index and the start are added afterwards.
   EXPECT_EQ(started_.logs[0], absl::StrCat("migrating the store from schema 1 to ", kSchemaVersion,
-                                           ": ", before, " records become ", Scan().size() - 2));
+                                           ": ", before, " records become ", Scan().size() - 3));
   const absl::StatusOr<Migration> again = Migrate(Scan());
   ASSERT_TRUE(again.ok()) << again.status();
   EXPECT_EQ(again->from, kSchemaVersion);
@@ -375,8 +375,8 @@ TEST_F(StoreOfSchema3, GetsIdentityThatItKeeps) {
   EXPECT_EQ(core_->store().cluster_id, Harness::DefaultOptions().new_cluster_id);
   EXPECT_EQ(core_->store().commit_index, 1u);
   Start();
-  EXPECT_EQ(core_->store().commit_index, 1u);
-  EXPECT_THAT(started_.writes, IsEmpty());
+  EXPECT_EQ(core_->store().cluster_id, Harness::DefaultOptions().new_cluster_id);
+  EXPECT_EQ(core_->store().commit_index, 2u);
 }
 
 // Its workers do not report a cluster.
@@ -385,6 +385,34 @@ TEST_F(StoreOfSchema3, RanksOfOldWorkersContinue) {
   const Effects back = Return(SessionId(1), "node-1",
                               {{"running", {Harness::MakeReport(0, v1::STARTED)}},
                                {"second", {Harness::MakeReport(0, v1::STARTED)}}});
+  EXPECT_THAT(core_->GetNode(NodeName("node-1"), now_)->conflict(), IsEmpty());
+  EXPECT_EQ(CountSent(back, SessionId(1), Message::kStop), 0);
+  Exit(SessionId(1), "running", 0, ExitWith(0));
+  EXPECT_EQ(Get("running").state(), v1::SUCCEEDED);
+  EXPECT_EQ(Get("queued").state(), v1::STARTING);
+}
+
+class StoreOfSchema4 : public OldStore {
+ protected:
+  StoreOfSchema4() : OldStore(4, 1'795'467'796) {}
+};
+
+TEST_F(StoreOfSchema4, RecordsStartsFromNowOn) {
+  Start();
+  EXPECT_EQ(started_.logs.size(), 1u) << "the migration";
+  const uint64_t index = core_->store().commit_index;
+  ASSERT_EQ(core_->store().starts.size(), 1u);
+  EXPECT_EQ(core_->store().starts[0].first_commit, index);
+  Start();
+  ASSERT_EQ(core_->store().starts.size(), 2u);
+  EXPECT_EQ(core_->store().starts[1].first_commit, index + 1);
+}
+
+// Its workers have seen commits, but no start.
+TEST_F(StoreOfSchema4, RanksOfItsWorkersContinue) {
+  Start();
+  const Effects back =
+      Return(SessionId(1), "node-1", {{"running", {Harness::MakeReport(0, v1::STARTED)}}});
   EXPECT_THAT(core_->GetNode(NodeName("node-1"), now_)->conflict(), IsEmpty());
   EXPECT_EQ(CountSent(back, SessionId(1), Message::kStop), 0);
   Exit(SessionId(1), "running", 0, ExitWith(0));

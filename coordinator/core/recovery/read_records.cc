@@ -84,6 +84,11 @@ absl::StatusOr<bool> ReadMeta(const store::Record& record, StoreIdentity& store)
     v1::CommitRecord commit;
     RETURN_IF_ERROR(ParseRecord(record, commit));
     store.commit_index = commit.index();
+  } else if (absl::StartsWith(record.key, kStartPrefix)) {
+    v1::StartRecord start;
+    RETURN_IF_ERROR(ParseRecord(record, start));
+    RETURN_IF_ERROR(CheckKey(record, StartKey(store.starts.size() + 1)));
+    store.starts.push_back({start.id(), start.first_commit()});
   } else {
     return record.key == kSchemaKey;
   }

@@ -15,9 +15,9 @@ using testing::CountSent;
 using testing::ExitWith;
 using testing::FindSent;
 using testing::Harness;
-using testing::KilledBy;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
+using testing::KilledBy;
 using testing::MakeCommandSpec;
 using testing::MakeSpec;
 using Message = v1::CoordinatorMessage;
@@ -60,7 +60,21 @@ TEST(StoreIdentity, NewStoreGetsIdThatItKeeps) {
   const absl::StatusOr<Effects> loaded = again.Load(records, cluster.now());
   ASSERT_TRUE(loaded.ok()) << loaded.status();
   EXPECT_EQ(again.store().cluster_id, "cluster-1");
-  EXPECT_THAT(loaded->writes, IsEmpty());
+}
+
+TEST(StoreIdentity, EveryStartIsRecordedWithItsFirstCommit) {
+  Harness cluster;
+  cluster.Submit(MakeSpec(1));
+  cluster.Restart();
+  cluster.Submit(MakeSpec(1));
+  cluster.Restart();
+  const std::vector<CoordinatorStart>& starts = cluster.core().store().starts;
+  ASSERT_EQ(starts.size(), 3u);
+  EXPECT_EQ(starts[0].first_commit, 1u);
+  EXPECT_EQ(starts[1].first_commit, 3u) << "after the job's";
+  EXPECT_EQ(starts[2].first_commit, 5u);
+  EXPECT_NE(starts[0].id, starts[1].id);
+  EXPECT_EQ(cluster.core().store().commit_index, 5u);
 }
 
 TEST(StoreIdentity, EveryCommitRaisesTheIndex) {
@@ -75,7 +89,7 @@ TEST(StoreIdentity, EveryCommitRaisesTheIndex) {
   ASSERT_TRUE(commit.ParseFromString(cluster.records().at(kCommitKey)));
   EXPECT_EQ(commit.index(), before + 1);
   cluster.Restart();
-  EXPECT_EQ(cluster.core().store().commit_index, before + 1);
+  EXPECT_EQ(cluster.core().store().commit_index, before + 2) << "the start";
 }
 
 TEST(StoreIdentity, WelcomeAndAcknowledgementsCarryIt) {
@@ -87,6 +101,7 @@ TEST(StoreIdentity, WelcomeAndAcknowledgementsCarryIt) {
   ASSERT_NE(welcome, nullptr);
   EXPECT_EQ(welcome->welcome().cluster_id(), "cluster-1");
   EXPECT_EQ(welcome->welcome().commit_index(), index);
+  EXPECT_EQ(welcome->welcome().coordinator_start(), cluster.core().store().starts.back().id);
   EXPECT_THAT(welcome->welcome().conflict(), IsEmpty());
   const Effects beat = cluster.SendHeartbeat("a");
   const Message* const ack = FindSent(beat, cluster.session("a"), Message::kHeartbeatAck);
@@ -184,6 +199,7 @@ class RestoredStore : public ::testing::Test {
     cluster_.ExitAll(job_, KilledBy(SIGTERM));
     EXPECT_EQ(cluster_.Get(job_).generation(), 2u);
     index_ = cluster_.core().store().commit_index;
+    start_ = cluster_.core().store().starts.back().id;
     for (const auto& [key, value] : std::map(cluster_.records())) cluster_.EraseRecord(key);
     for (const auto& [key, value] : copy_) cluster_.PutRecord(key, value);
     cluster_.Restart();
@@ -191,13 +207,20 @@ class RestoredStore : public ::testing::Test {
   }
 
   v1::Hello Returning(v1::RankPhase phase) {
-    return Holding(cluster_, "a", ReportOf(job_, 2, phase), "cluster-1", index_);
+    v1::Hello hello = Holding(cluster_, "a", ReportOf(job_, 2, phase), "cluster-1", index_);
+    hello.set_coordinator_start(start_);
+    return hello;
+  }
+  // Makes the restored store commit more than the worker has seen.
+  void CatchUp() {
+    while (cluster_.core().store().commit_index <= index_) cluster_.Submit(MakeSpec(9));
   }
 
   Harness cluster_;
   std::string job_;
   std::map<std::string, std::string> copy_;
-  uint64_t index_ = 0;
+  uint64_t index_ = 0;  // of the lost store
+  std::string start_;   // of its coordinator
 };
 
 TEST_F(RestoredStore, LeavesRanksAlone) {
@@ -206,6 +229,67 @@ TEST_F(RestoredStore, LeavesRanksAlone) {
   EXPECT_THAT(cluster_.GetNode("a").conflict(), HasSubstr("the store was restored from a copy"));
   EXPECT_EQ(CountOrders(cluster_.Run(absl::Seconds(40), {"a"})), 0);
   EXPECT_NE(cluster_.State(job_), v1::FAILED);
+}
+
+// The copy was made while the coordinator ran whose later commits the worker has seen.
+TEST_F(RestoredStore, IsRecognizedAfterItHasCaughtUp) {
+  CatchUp();
+  const Effects opened = cluster_.Open(Returning(v1::STARTED));
+  EXPECT_EQ(CountOrders(opened), 0);
+  EXPECT_THAT(
+      cluster_.GetNode("a").conflict(),
+      ::testing::AllOf(
+          HasSubstr(absl::StrCat("it has seen commit ", index_, " of coordinator start ", start_)),
+          HasSubstr("has the commits up to"), HasSubstr("the store was restored from a copy")));
+}
+
+// The copy is older than the coordinator whose commits the worker has seen.
+TEST_F(RestoredStore, IsRecognizedByMissingStart) {
+  CatchUp();
+  start_ = "b7";
+  EXPECT_EQ(CountOrders(cluster_.Open(Returning(v1::STARTED))), 0);
+  EXPECT_THAT(cluster_.GetNode("a").conflict(),
+              HasSubstr("of coordinator start b7, of which this coordinator's store has none"));
+}
+
+TEST_F(RestoredStore, ObeysCommitsThatTheCopyHas) {
+  index_ = cluster_.core().store().LastCommitOf(start_);
+  ASSERT_GT(index_, 0u);
+  cluster_.Open(Returning(v1::STARTED));
+  EXPECT_THAT(cluster_.GetNode("a").conflict(), IsEmpty());
+}
+
+// Its worker is of an earlier build, which reports no start.
+TEST_F(RestoredStore, IsJudgedByTheIndexAloneWithoutAStart) {
+  start_.clear();
+  cluster_.Open(Returning(v1::STARTED));
+  EXPECT_THAT(cluster_.GetNode("a").conflict(),
+              HasSubstr("but this coordinator's store is at commit"));
+  cluster_.CloseStream("a");
+  CatchUp();
+  cluster_.Open(Returning(v1::STARTED));
+  EXPECT_THAT(cluster_.GetNode("a").conflict(), IsEmpty());
+}
+
+// Answers reach the worker through peers, which may obey this store.
+TEST_F(RestoredStore, AnswersAboutLeasesNameTheLastCommitOfTheStart) {
+  CatchUp();
+  cluster_.Join("b");
+  v1::WorkerMessage message;
+  v1::LeaseQuestion& question = *message.mutable_lease_question();
+  question.set_node_name("a");
+  question.add_generations()->set_job_id(job_);
+  const auto answered_index = [&] {
+    const Effects effects = cluster_.SendMessage("b", message);
+    return FindSent(effects, cluster_.session("b"), Message::kLeaseAnswer)
+        ->lease_answer()
+        .commit_index();
+  };
+  EXPECT_EQ(answered_index(), cluster_.core().store().commit_index) << "an earlier build";
+  question.set_coordinator_start(start_);
+  EXPECT_LT(answered_index(), index_) << "so that the worker ignores it";
+  question.set_coordinator_start("b7");
+  EXPECT_EQ(answered_index(), 0u);
 }
 
 TEST_F(RestoredStore, RaisesGenerationsAboveReportedOnes) {

@@ -138,6 +138,7 @@ Effects Harness::Run(absl::Duration by, const std::vector<std::string>& alive) {
 
 void Harness::Restart() {
   sessions_.clear();
+  options_.incarnation = Incarnation(options_.incarnation.value() + 1);
   Effects effects;
   core_ = Load(&effects);
   Apply(effects);

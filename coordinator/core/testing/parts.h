@@ -20,6 +20,7 @@ namespace muster::core::testing {
 inline Context MakeContext(Options options = {}) {
   Context context(std::move(options));
   context.now = {SteadyTime(absl::Hours(1)), absl::FromUnixSeconds(1'700'000'000)};
+  context.store.starts.push_back({"start", 1});
   return context;
 }
 

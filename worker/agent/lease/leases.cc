@@ -97,9 +97,10 @@ LeaseKeeper::Outside Leases::MakeOutside() {
   outside.ask = [this](v1::LeaseQuestion question, absl::Duration patience, PeerClient::Done done) {
     question.set_node_name(options_.node_name);
     question.set_incarnation(options_.incarnation);
+    options_.membership->Describe(question);
     client_.Ask(peers_, question, patience,
                 [this, done = std::move(done)](std::optional<v1::LeaseAnswer> answer) {
-                  if (answer.has_value() && !options_.obeys(*answer)) answer.reset();
+                  if (answer.has_value() && !options_.membership->Obeys(*answer)) answer.reset();
                   done(std::move(answer));
                 });
   };

@@ -19,6 +19,7 @@
 #include "worker/agent/lease/lease_keeper.h"
 #include "worker/agent/lease/peer_client.h"
 #include "worker/agent/lease/peer_server.h"
+#include "worker/agent/membership.h"
 
 namespace muster::agent {
 
@@ -34,8 +35,9 @@ class Leases {
     std::string peer_listen;  // HOST:PORT; empty: DefaultPeerListen
     // Keeps the addresses of peers for the next worker, which may start without a coordinator.
     std::string peers_file;
-    // Whether the coordinator that gave an answer decides on the ranks of this node.
-    std::function<bool(const v1::LeaseAnswer&)> obeys;
+    // Whether the coordinator that gave an answer decides on the ranks of this node. Must outlive
+    // the leases.
+    const Membership* membership = nullptr;
   };
   using Send = std::function<void(v1::WorkerMessage)>;
 
