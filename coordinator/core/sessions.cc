@@ -217,14 +217,23 @@ void Sessions::ReconcileMissing(const Node& node, Job& job, const std::string& w
       job.state() != v1::RUNNING &&
       std::all_of(generation.ranks.begin() + first, generation.ranks.begin() + end,
                   [](const RankState& rank) { return rank.phase == v1::PLACED; });
-  if (never_launched && same_worker && job.state() == v1::STARTING) {
+  // A store that was restored from a copy may have placed ranks on slots of which the worker has
+  // ranks that the store does not know.
+  const bool slots_taken = std::any_of(
+      generation.ranks.begin() + first, generation.ranks.begin() + end, [&](const RankState& rank) {
+        return node.MayHaveLeftoverOn(node.SlotsOf({job.id(), generation.number(), rank.rank}));
+      });
+  if (never_launched && same_worker && !slots_taken && job.state() == v1::STARTING) {
     life_cycle_.SyncNode(job, node_rank, /*launch=*/true);
     return;
   }
   if (never_launched && job.state() == v1::STARTING) {
-    // The Launch crossed with the end of the previous worker: nothing has failed.
-    failures_.Displace(job, absl::StrCat("the worker of node ", node.record.name(),
-                                         " was replaced before it had started any rank"));
+    // The Launch crossed with the end of the previous worker, or would have to wait: nothing has
+    // failed.
+    failures_.Displace(job,
+                       absl::StrCat("the worker of node ", node.record.name(),
+                                    slots_taken ? " still runs other ranks on the slots"
+                                                : " was replaced before it had started any rank"));
   } else if (!never_launched) {
     failures_.NoteNodeLost(job, node, why);
   }

@@ -24,7 +24,7 @@ struct Process {
   uint64_t machine = 0;
   std::string job;
   uint64_t generation = 0;
-  // Tells apart the generations of a job to which several stores gave the same number.
+  // Distinguishes generations of a job to which several stores gave the same number.
   uint64_t instance = 0;
   uint32_t rank = 0;
   std::vector<uint32_t> slots;

@@ -107,7 +107,7 @@ void Coordinator::Open(const std::shared_ptr<Stream>& stream, v1::Hello hello,
   stream->coordinator_end = [this, id, process = process_] {
     if (process == process_ && sessions_.erase(id) != 0) Handle(core::SessionClosed{id});
   };
-  sessions_[id] = {stream, std::move(deliver), std::move(closed)};
+  sessions_[id] = {stream, std::move(deliver), std::move(closed), world_.scheduler.now().steady};
   workers_[id] = {hello.node_name(), hello.incarnation()};
   const absl::Status valid = service::ValidateHello(hello);
   if (!valid.ok()) world_.violations.Add(absl::StrCat("a Hello was refused: ", valid.ToString()));
@@ -123,6 +123,7 @@ void Coordinator::Receive(const std::shared_ptr<Stream>& stream, v1::WorkerMessa
                           std::optional<v1::WorkerMessage> used) {
   const auto session = sessions_.find(stream->session);
   if (!up() || session == sessions_.end()) return;
+  session->second.heard = world_.scheduler.now().steady;
   service::Quarantined quarantined = service::Quarantine(message);
   if (!quarantined.corrections.empty()) world_.CountFault("quarantined messages");
   if (quarantined.refusal.has_value()) {
@@ -190,6 +191,7 @@ core::Effects Coordinator::StepAndCompare(const core::Event& event,
 void Coordinator::Step(const core::Event& event, const std::optional<core::Event>& same) {
   core::Effects effects = StepAndCompare(event, same);
   world_.NotifyCheckers(&Checker::OnStep, *core_, event, effects, IsStale(event));
+  CheckSilence(effects);
   for (const core::Send& send : effects.sends) {
     if (send.message.has_welcome()) {
       const auto& [node, incarnation] = workers_.at(send.session);
@@ -214,6 +216,20 @@ void Coordinator::Step(const core::Event& event, const std::optional<core::Event
   }
   ReleaseCommitted();
   ArmTick();
+}
+
+void Coordinator::CheckSilence(const core::Effects& effects) {
+  for (const core::CloseSession& close : effects.closes) {
+    const auto session = sessions_.find(close.session);
+    if (session == sessions_.end() || !absl::StrContains(close.status.message(), "no heartbeat")) {
+      continue;
+    }
+    const absl::Duration silence = world_.scheduler.now().steady - session->second.heard;
+    if (silence >= core::Options().lease) continue;
+    world_.violations.Add(
+        absl::StrCat("a node was declared silent ", absl::FormatDuration(silence),
+                     " after a message of its worker: ", close.status.ToString()));
+  }
 }
 
 void Coordinator::Commit(const core::Effects& effects) {

@@ -22,8 +22,8 @@
 
 namespace muster::simulation {
 
-// Tells apart generations of a job to which several stores gave the same number; in the environment
-// of ranks.
+// Variable in the environment of ranks that distinguishes generations of a job to which several
+// stores gave the same number (Process::instance).
 inline constexpr char kInstanceVariable[] = "SIMULATED_INSTANCE";
 
 class Coordinator {
@@ -85,12 +85,15 @@ class Coordinator {
     std::shared_ptr<Stream> stream;
     std::function<void(const v1::CoordinatorMessage&)> deliver;
     std::function<void(const absl::Status&)> closed;
+    SteadyTime heard;  // arrival of the worker's last message
   };
 
   // `same` must have the same effects, apart from warnings.
   void Handle(core::Event event, std::optional<core::Event> same = std::nullopt);
   void Step(const core::Event& event, const std::optional<core::Event>& same = std::nullopt);
   core::Effects StepAndCompare(const core::Event& event, const std::optional<core::Event>& same);
+  // Adds a violation if a node is declared silent although its worker is not.
+  void CheckSilence(const core::Effects& effects);
   void Commit(const core::Effects& effects);
   void NameInstance(const store::Mutation& placement, bool recovers);
   void ReleaseCommitted();

@@ -15,7 +15,7 @@
 
 namespace muster::simulation {
 
-// What a core was given since its start.
+// The inputs of a core since its start.
 class CoreHistory {
  public:
   CoreHistory(core::Options options, std::vector<store::Record> records, Time loaded)

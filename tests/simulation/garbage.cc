@@ -26,7 +26,7 @@ double WrongNumber(Random& random) {
 using RankSpoiler = bool (*)(v1::RankReport& report, v1::RankReport& used, Random& random);
 constexpr RankSpoiler kRankSpoilers[] = {
     [](v1::RankReport& report, v1::RankReport&, Random& random) {
-      // What a script reported that had written total_steps=9223372036854775807.
+      // A report seen in practice: a script had written total_steps=9223372036854775807.
       if (!report.has_progress()) return false;
       report.mutable_progress()->mutable_time_left()->set_seconds(
           random.Chance(0.5) ? std::numeric_limits<int64_t>::max() : -1);

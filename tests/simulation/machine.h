@@ -158,7 +158,7 @@ class Machine {
   // Runs `step` on the rank after a delay, if the rank still runs then.
   void Later(const Key& key, uint32_t rank, absl::Duration least, absl::Duration most,
              std::function<void(Holding&, Rank&)> step);
-  // The same for what the rank itself does, which a stopped rank does when it continues.
+  // Like Later, for an action of the rank itself: a stopped rank does it when it continues.
   void Act(const Holding& holding, const Rank& rank, absl::Duration least, absl::Duration most,
            std::function<void(Holding&, Rank&)> step);
   std::vector<std::pair<Holding*, Rank*>> LiveRanks();

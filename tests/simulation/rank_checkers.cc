@@ -93,18 +93,12 @@ class ExclusiveSlots : public Checker {
   std::map<std::pair<uint64_t, uint32_t>, Process> holders_;
 };
 
-// A barrier releases a rank once, and only when all ranks of the generation have arrived. A
-// restored store may start again a rank that had ended, whose peers have passed barriers.
+// A barrier releases a rank only when all ranks of the generation have arrived. A restored store
+// may start again a rank that had ended, whose peers have passed barriers.
 class BarriersComplete : public Checker {
  public:
   using Checker::Checker;
-  void OnStoreReplaced(uint64_t copy) override {
-    replaced_ = true;
-    released_.clear();
-  }
-  void OnStarted(const Process& process) override {
-    if (replaced_) std::erase_if(released_, [&](const auto& e) { return e.first == process.id(); });
-  }
+  void OnStoreReplaced(uint64_t copy) override { replaced_ = true; }
   void OnArrived(const Process& process, uint64_t sequence) override {
     arrived_[{process.whole(), sequence}].insert(process.rank);
   }
@@ -114,14 +108,10 @@ class BarriersComplete : public Checker {
       AddViolation(absl::StrCat(Name(process), " passed barrier ", sequence, " when ",
                                 arrived.size(), " of ", world_size, " ranks had arrived"));
     }
-    if (!released_.emplace(process.id(), sequence).second) {
-      AddViolation(absl::StrCat(Name(process), " was released twice from barrier ", sequence));
-    }
   }
 
  private:
   std::map<std::pair<decltype(Process().whole()), uint64_t>, std::set<uint32_t>> arrived_;
-  std::set<std::pair<decltype(Process().id()), uint64_t>> released_;
   bool replaced_ = false;  // the store
 };
 

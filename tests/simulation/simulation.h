@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/time/time.h"
 #include "proto/muster/v1/job.pb.h"
 #include "tests/simulation/coordinator.h"
 #include "tests/simulation/machine.h"
@@ -29,12 +30,13 @@ class Simulation {
   const std::vector<std::string>& violations() const { return world_->violations.list(); }
   const std::vector<std::string>& trace() const { return world_->trace; }
   uint64_t wait_notices() const { return world_->wait_notices; }
+  absl::Duration simulated_time() const { return world_->scheduler.now().steady.since_start(); }
   // Faults that were injected and rare situations that were reached, by kind.
   const std::map<std::string, uint64_t>& faults() const { return world_->faults; }
   std::vector<v1::Job> Jobs();
 
  private:
-  // What clients know from replies; it changes with the coordinator's store.
+  // Facts that clients know from replies; they change with the coordinator's store.
   struct Acknowledged {
     std::map<std::string, std::string> made;  // jobs by idempotency key
     std::set<std::string> cancelled;

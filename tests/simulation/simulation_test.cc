@@ -22,6 +22,7 @@
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_join.h"
+#include "absl/time/time.h"
 #include "glog/logging.h"
 #include "gtest/gtest.h"
 
@@ -30,8 +31,8 @@ namespace {
 
 constexpr uint64_t kDefaultSeeds = 4000;  // two minutes
 
-// What must have happened in the default number of seeds: a simulation in which nothing happens
-// proves nothing.
+// Faults and situations that the default number of seeds must contain: a simulation in which
+// nothing happens proves nothing.
 constexpr const char* kFaults[] = {
     "broken streams",
     "compared garbage",
@@ -76,6 +77,7 @@ TEST(Simulation, InvariantsHoldAndAllJobsEnd) {
   std::map<std::string, uint64_t> faults;
   uint64_t restarts = 0;
   uint64_t notices = 0;
+  absl::Duration simulated;
   for (uint64_t seed = first; seed < first + seeds; ++seed) {
     Simulation simulation(seed, /*tracing=*/alone != 0);
     simulation.Run();
@@ -85,12 +87,14 @@ TEST(Simulation, InvariantsHoldAndAllJobsEnd) {
     }
     for (const auto& [kind, count] : simulation.faults()) faults[kind] += count;
     notices += simulation.wait_notices();
+    simulated += simulation.simulated_time();
     if (alone != 0) std::cout << absl::StrJoin(simulation.trace(), "\n") << "\n";
     ASSERT_FALSE(simulation.Failed()) << "repeat with MUSTER_SIMULATION_SEED=" << seed << "\n"
                                       << absl::StrJoin(simulation.violations(), "\n");
   }
   for (const auto& [state, count] : ends) std::cout << state << " " << count << "\n";
   for (const auto& [kind, count] : faults) std::cout << kind << " " << count << "\n";
+  std::cout << "simulated hours " << absl::ToInt64Hours(simulated) << "\n";
   std::cout << "restarts " << restarts << "\nwait notices " << notices << "\n";
   if (alone != 0 || seeds < kDefaultSeeds) return;
   for (const char* kind : kFaults) EXPECT_GT(faults[kind], 0u) << kind;

@@ -48,6 +48,27 @@ bool Node::HasLeftover(const RankRef& rank) const {
   return entry != leftovers.end() && entry->second.count(rank.rank) != 0;
 }
 
+std::vector<uint32_t> Node::SlotsOf(const RankRef& rank) const {
+  std::vector<uint32_t> slots;
+  for (const auto& [slot, holder] : busy) {
+    if (holder == rank) slots.push_back(slot);
+  }
+  return slots;
+}
+
+bool Node::MayHaveLeftoverOn(const std::vector<uint32_t>& slots) const {
+  for (const auto& [generation, ranks] : leftovers) {
+    for (const uint32_t rank : ranks) {
+      const std::vector<uint32_t> held = SlotsOf({generation.first, generation.second, rank});
+      if (held.empty()) return true;  // unknown, because its generation has no record
+      if (std::find_first_of(held.begin(), held.end(), slots.begin(), slots.end()) != held.end()) {
+        return true;
+      }
+    }
+  }
+  return false;
+}
+
 void Node::Occupy(const RankRef& rank, const std::vector<uint32_t>& slots) {
   for (const uint32_t slot : slots) busy.emplace(slot, rank);
 }
@@ -182,15 +203,7 @@ std::optional<FreeNode> Node::Offer(absl::string_view kind) const {
     if (busy.count(slot.index()) == 0 && !slot.returning()) free.free_slots.push_back(slot.index());
   }
   std::sort(free.free_slots.begin(), free.free_slots.end());
-  // For leftover ranks of generations without a record, the slots that they hold are unknown.
-  for (const auto& [generation, ranks] : leftovers) {
-    for (const uint32_t rank : ranks) {
-      const RankRef ref{generation.first, generation.second, rank};
-      const bool known = std::any_of(busy.begin(), busy.end(),
-                                     [&ref](const auto& entry) { return entry.second == ref; });
-      if (!known) free.free_slots.clear();
-    }
-  }
+  if (MayHaveLeftoverOn({})) free.free_slots.clear();
   return free;
 }
 

@@ -77,7 +77,10 @@ struct Node {
   // Makes `incarnation` the node's incarnation and fences the previous one.
   void Replace(Incarnation incarnation);
   bool HasLeftover(const RankRef& rank) const;
+  // Whether leftovers run on any of the slots, or on slots that are unknown.
+  bool MayHaveLeftoverOn(const std::vector<uint32_t>& slots) const;
 
+  std::vector<uint32_t> SlotsOf(const RankRef& rank) const;
   void Occupy(const RankRef& rank, const std::vector<uint32_t>& slots);
   void Vacate(const RankRef& rank);
   // The unkillable rank that occupies the slot; null when there is none.
@@ -123,8 +126,8 @@ struct Node {
 // "unkillable rank 3 of train-x7k2, pid 4411".
 std::string Describe(const UnkillableRank& held);
 
-// Checks what identifies the worker of a Hello. Errors: FAILED_PRECONDITION without a common protocol
-// version, INVALID_ARGUMENT.
+// Checks what identifies the worker of a Hello. Errors: FAILED_PRECONDITION without a common
+// protocol version, INVALID_ARGUMENT.
 absl::Status CheckHello(const v1::Hello& hello);
 
 // Returns `metrics_address` (host:port), with an empty host replaced by `address`.

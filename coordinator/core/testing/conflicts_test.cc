@@ -151,6 +151,25 @@ TEST(Conflict, RanksThatOnlyTheStoreForgotAreStopped) {
   EXPECT_FALSE(stop->stop().has_grace_period()) << "the worker knows the job's";
 }
 
+// The store was restored from a copy in which the job has just been placed.
+TEST(Conflict, JobIsNotLaunchedOnSlotsOfUnknownRanks) {
+  Harness cluster;
+  cluster.Join("a");
+  const std::string job = cluster.Submit(MakeSpec(1));
+  cluster.CloseStream("a");
+  v1::GenerationReport unknown = ReportOf("removed", 3, v1::STARTED);
+  const Effects opened = cluster.Open(Holding(cluster, "a", unknown, "cluster-1"));
+  EXPECT_EQ(CountSent(opened, cluster.session("a"), Message::kStop), 1);
+  EXPECT_EQ(CountSent(opened, cluster.session("a"), Message::kLaunch), 0);
+  EXPECT_EQ(cluster.State(job), v1::QUEUED);
+  v1::WorkerMessage report;
+  *report.mutable_report() = ReportOf("removed", 3, v1::EXITED);
+  const Effects ended = cluster.SendMessage("a", report);
+  EXPECT_EQ(CountSent(ended, cluster.session("a"), Message::kLaunch), 1);
+  EXPECT_EQ(cluster.Get(job).generation(), 2u);
+  EXPECT_EQ(cluster.Get(job).restarts(), 0u);
+}
+
 TEST(Conflict, NodeGetsNoRanksAndSaysWhy) {
   Harness cluster;
   cluster.Open(Holding(cluster, "a", ReportOf("lost", 3, v1::STARTED), "cluster-0"));
