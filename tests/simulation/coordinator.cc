@@ -303,8 +303,9 @@ void Coordinator::Deliver(const core::Send& send) {
   v1::CoordinatorMessage message = send.message;
   if (message.has_launch()) {
     v1::Launch& launch = *message.mutable_launch();
-    const uint64_t instance = disk_.instances.at({launch.job_id(), launch.generation()});
-    (*launch.mutable_spec()->mutable_env())[kInstanceVariable] = absl::StrCat(instance);
+    const auto instance = disk_.instances.find({launch.job_id(), launch.generation()});
+    if (instance == disk_.instances.end()) return;  // GenerationsAreNew has added a violation
+    (*launch.mutable_spec()->mutable_env())[kInstanceVariable] = absl::StrCat(instance->second);
   }
   session->second.stream->ToWorker(
       [deliver = session->second.deliver, message = std::move(message)] { deliver(message); });

@@ -150,6 +150,8 @@ TEST_F(Takeover, StoresContinueWithDifferentNumbers) {
     Recover();
     Answer("a");
     cluster_.Join("c");
+    cluster_.Join("d");
+    ASSERT_EQ(cluster_.State("lost"), v1::STARTING);
     numbers.insert(cluster_.Get("lost").generation());
   }
   EXPECT_EQ(numbers.size(), 2u);
