@@ -104,6 +104,25 @@ bool IsHint(std::string_view modifier) {
   return modifier.starts_with("L1::") || modifier.starts_with("L2::");
 }
 
+uint32_t Add(uint32_t old, uint32_t operand) { return old + operand; }
+uint32_t IncrementUpTo(uint32_t old, uint32_t limit) { return old >= limit ? 0 : old + 1; }
+
+template <uint32_t (*kFunction)(uint32_t old, uint32_t operand)>
+const Instruction* Atomic(const Instruction& instruction, Thread& thread) {
+  const uint64_t address =
+      thread.Get<uint64_t>(instruction.slots[1]) + static_cast<uint64_t>(instruction.offset);
+  std::byte* const at =
+      Find<Space::kGlobal, Access::kAtomic, sizeof(uint32_t)>(instruction, thread, address);
+  if (at == nullptr) return nullptr;
+  thread.memory.order().Atomic(address, thread.accessor);
+  uint32_t value;
+  std::memcpy(&value, at, sizeof(value));
+  const uint32_t changed = kFunction(value, thread.Get<uint32_t>(instruction.slots[2]));
+  std::memcpy(at, &changed, sizeof(changed));
+  thread.Set(instruction.slots[0], value);
+  return &instruction + 1;
+}
+
 uint64_t SameAddress(uint64_t address) { return address; }
 
 template <uint64_t kWindow>
@@ -121,6 +140,17 @@ void AddAddressForms(FormTable& forms) {
   forms["cvta.to.shared.u64"] = FormOf<&OutOfWindow>();
   forms["cvta.param.u64"] = FormOf<&IntoWindow<kParameterWindow>>();
   forms["cvta.to.param.u64"] = FormOf<&OutOfWindow>();
+}
+
+Handler FindAtomic(std::string_view opcode) {
+  if (opcode == "atom.global.inc.u32") return Atomic<IncrementUpTo>;
+  if (opcode == "atom.global.add.u32") return Atomic<Add>;
+  return nullptr;
+}
+
+const Instruction* Fence(const Instruction& instruction, Thread& thread) {
+  thread.memory.order().Fence(thread.accessor);
+  return &instruction + 1;
 }
 
 AccessForm FindAccessForm(std::string_view opcode) {

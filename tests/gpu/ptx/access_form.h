@@ -20,6 +20,13 @@ struct AccessForm {
 // vector's elements and then the address for a load; the address and then the elements for a store.
 AccessForm FindAccessForm(std::string_view opcode);
 
+// The handler of an atomic operation on global memory; null if it is unsupported. Slots: the
+// destination, the address, the operand.
+Handler FindAtomic(std::string_view opcode);
+
+// Orders the thread's accesses before and after it for other blocks (membar.gl).
+const Instruction* Fence(const Instruction& instruction, Thread& thread);
+
 }  // namespace muster::ptx
 
 #endif  // MUSTER_TESTS_GPU_PTX_ACCESS_FORM_H_

@@ -194,6 +194,11 @@ class Decoder {
       Emit({Trap}, 0);
       return absl::OkStatus();
     }
+    if (opcode == "membar.gl" || opcode == "fence.acq_rel.gpu") {
+      Emit({Fence}, 0);
+      return absl::OkStatus();
+    }
+    if (opcode.starts_with("atom.")) return DecodeAtomic(statement);
     if (opcode == "call" || opcode == "call.uni") return DecodeCall(statement);
     if (opcode.starts_with("ld.") || opcode.starts_with("st.")) return DecodeAccess(statement);
     for (const Operand& operand : statement.operands) {
@@ -328,6 +333,24 @@ class Decoder {
     return absl::OkStatus();
   }
 
+  // Atomic operations have 32 bits.
+  absl::Status DecodeAtomic(const Statement& statement) {
+    Instruction instruction{FindAtomic(statement.opcode)};
+    const auto& operands = statement.operands;
+    if (instruction.run == nullptr) {
+      return Unsupported(absl::StrCat("instruction ", std::string(statement.opcode)));
+    }
+    if (operands.size() != 3 || operands[1].kind != Operand::Kind::kAddress) {
+      return Invalid("expected a destination, an address and an operand");
+    }
+    instruction.access = kernel_.accesses++;
+    ASSIGN_OR_RETURN(instruction.slots[0], SlotOf(operands[0], 32, Width::kExact));
+    RETURN_IF_ERROR(DecodeAddress(operands[1], {}, instruction, instruction.slots[1]));
+    ASSIGN_OR_RETURN(instruction.slots[2], SlotOf(operands[2], 32, Width::kExact));
+    Emit(instruction, 1, 3);
+    return absl::OkStatus();
+  }
+
   absl::Status DecodeAddress(const Operand& address, const AccessForm& form,
                              Instruction& instruction, uint32_t& slot) {
     instruction.offset = static_cast<int64_t>(address.number);
@@ -447,21 +470,6 @@ class Decoder {
 };
 
 }  // namespace
-
-SourceText::SourceText(std::string_view text) : text_(text) {
-  begins_.push_back(0);
-  for (size_t at = 0; (at = text_.find('\n', at)) != text_.npos;) begins_.push_back(++at);
-}
-
-std::string_view SourceText::Line(uint32_t number) const {
-  if (number == 0 || number > begins_.size()) return {};
-  const size_t begin = begins_[number - 1];
-  std::string_view line = std::string_view(text_).substr(begin);
-  line = line.substr(0, line.find('\n'));
-  const size_t first = line.find_first_not_of(" \t\r");
-  if (first == line.npos) return {};
-  return line.substr(first, line.find_last_not_of(" \t\r") + 1 - first);
-}
 
 absl::StatusOr<Kernel> DecodeKernel(const SyntaxTree& tree, const Function& entry,
                                     std::shared_ptr<const SourceText> source) {

@@ -45,6 +45,7 @@ class Launch {
       uint64_t* const file = &registers_[size_t{i} * kernel_.slots];
       for (const Constant& each : kernel_.constants) file[each.slot] = each.value;
     }
+    thread_.accessor.order = &memory_.order();
     thread_.accessor.launch_begin = PhaseStamp(global_.NextPhase());
     absl::Status status;
     uint64_t blocks = 0;
@@ -75,6 +76,7 @@ class Launch {
   absl::Status RunBlock(const Dim3& block) {
     BeginPhase();
     thread_.accessor.block_begin = thread_.accessor.phase_begin;
+    memory_.order().BeginBlock(thread_.accessor.block_begin);
     progress_.assign(threads_, {kernel_.code.data()});
     for (uint32_t i = 0; i < threads_; ++i) {
       SelectThread(i);

@@ -5,10 +5,10 @@
 // between blocks; barriers that not all threads of a block reach; and loops without end.
 //
 // It does not prove: the machine code that ptxas makes of the PTX, timing, occupancy or register
-// limits; NVIDIA's libraries; the memory model beyond barriers (atomics and fences are unsupported
-// instructions). Results on a GPU may differ for approximate instructions (ex2.approx and others),
-// which are rounded correctly here, and where ptxas fuses a mul and an add without rounding
-// modifiers.
+// limits; NVIDIA's libraries; the memory model beyond barriers, and beyond fences with atomic
+// operations between blocks (block_order.h). Results on a GPU may differ for approximate
+// instructions (ex2.approx and others), which are rounded correctly here, and where ptxas fuses a
+// mul and an add without rounding modifiers.
 #ifndef MUSTER_TESTS_GPU_PTX_EXECUTION_H_
 #define MUSTER_TESTS_GPU_PTX_EXECUTION_H_
 

@@ -259,6 +259,62 @@ TEST_F(FaultsTest, GlobalRaceBetweenBlocks) {
   EXPECT_EQ(Run(kBlocksShareAnElement, Array(1), nullptr, /*n=*/3, /*blocks=*/3), absl::OkStatus());
 }
 
+// Each of n blocks writes b[block]; the one that arrives last at the counter a[0] reads them all.
+std::string LastBlockReads(std::string_view release, std::string_view acquire) {
+  return R"(
+    .shared .align 4 .b8 last[4];
+    mul.wide.u32 %rd10, %r3, 4;
+    add.s64 %rd11, %rd2, %rd10;
+    setp.ne.s32 %p1, %r2, 0;
+    @%p1 bra $written;
+    st.global.u32 [%rd11], %r3;
+  $written:)" +
+         std::string(release) + R"(
+    bar.sync 0;
+    @%p1 bra $arrived;
+    sub.s32 %r10, %r1, 1;
+    atom.global.inc.u32 %r11, [%rd1], %r10;)" +
+         std::string(acquire) + R"(
+    setp.eq.s32 %p2, %r11, %r10;
+    selp.u32 %r12, 1, 0, %p2;
+    st.shared.u32 [last], %r12;
+  $arrived:
+    bar.sync 0;
+    ld.shared.u32 %r13, [last];
+    setp.eq.s32 %p3, %r13, 0;
+    @%p3 bra $end;
+    setp.ge.u32 %p4, %r2, %r1;
+    @%p4 bra $end;
+    ld.global.u32 %r14, [%rd4];
+  $end:)";
+}
+
+TEST_F(FaultsTest, BlocksOrderedByFencesAndAtomics) {
+  const auto run = [&](std::string_view release, std::string_view acquire, uint32_t* counter) {
+    return Run(LastBlockReads(release, acquire), counter, Array(4), /*n=*/4, /*blocks=*/4);
+  };
+  uint32_t* const counter = Array(1);
+  for (int launch = 0; launch < 2; ++launch) {
+    EXPECT_EQ(run("membar.gl;", "membar.gl;", counter), absl::OkStatus());
+    EXPECT_EQ(*counter, 0u);
+  }
+  ExpectFault(run("", "membar.gl;", Array(1)), absl::StatusCode::kAborted,
+              "a write by thread 0 of another block");
+  ExpectFault(run("membar.gl;", "", Array(1)), absl::StatusCode::kAborted,
+              "a write by thread 0 of another block");
+  // The counter must be initialised.
+  ExpectFault(run("membar.gl;", "membar.gl;", static_cast<uint32_t*>(*memory_.Allocate(4))),
+              absl::StatusCode::kFailedPrecondition, "uninitialised");
+}
+
+TEST_F(FaultsTest, AtomicsRaceWithOtherAccesses) {
+  EXPECT_EQ(Run("atom.global.add.u32 %r10, [%rd1], 1;", Array(1), nullptr, 0, 2), absl::OkStatus());
+  ExpectFault(Run("atom.global.add.u32 %r10, [%rd1], 1; ld.global.u32 %r11, [%rd1];", Array(1)),
+              absl::StatusCode::kAborted, "data race");
+  ExpectFault(Run("ld.global.u32 %r11, [%rd1]; atom.global.add.u32 %r10, [%rd1], 1;", Array(1)),
+              absl::StatusCode::kAborted, "data race");
+}
+
 TEST_F(FaultsTest, LaunchesAreOrdered) {
   uint32_t* const array = Array(8);
   EXPECT_EQ(Run("st.global.u32 [%rd3], %r2;", array), absl::OkStatus());

@@ -6,7 +6,10 @@
 namespace muster::ptx {
 namespace {
 
-const char* NameOf(Access access) { return access == Access::kRead ? "read" : "write"; }
+const char* NameOf(Access access) {
+  if (access == Access::kAtomic) return "atomic operation";
+  return access == Access::kRead ? "read" : "write";
+}
 
 }  // namespace
 

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "tests/gpu/ptx/block_order.h"
 #include "tests/gpu/ptx/instruction.h"
 #include "tests/gpu/ptx/kernel.h"
 #include "tests/gpu/ptx/memory.h"
@@ -15,7 +16,7 @@
 
 namespace muster::ptx {
 
-enum class Access { kRead, kWrite };
+enum class Access { kRead, kWrite, kAtomic };
 
 // Generic addresses of the shared and parameter windows have these upper 16 bits; the other
 // generic addresses are global. Within their own spaces, addresses count from 0.
@@ -39,6 +40,7 @@ class LaunchMemory {
   std::byte* Generic(const Instruction& instruction, Thread& thread, uint64_t address);
 
   std::vector<std::byte>& parameters() { return parameters_; }
+  BlockOrder& order() { return order_; }
 
  private:
   struct Description {
@@ -64,6 +66,7 @@ class LaunchMemory {
   std::vector<std::byte> parameters_;
   std::vector<std::byte> shared_;
   Shadow shared_shadow_;
+  BlockOrder order_;
 };
 
 std::string NameOf(const Allocation& allocation);
@@ -82,9 +85,10 @@ std::byte* LaunchMemory::Global(const Instruction& instruction, Thread& thread, 
     return FailAlignment(instruction, thread, {kAccess, kBytes, address, "global"});
   }
   const size_t offset = address - allocation->begin;
-  const AccessFault fault = kAccess == Access::kRead
-                                ? allocation->shadow.Read(offset, kBytes, thread.accessor)
-                                : allocation->shadow.Write(offset, kBytes, thread.accessor);
+  const AccessFault fault =
+      kAccess == Access::kRead    ? allocation->shadow.Read(offset, kBytes, thread.accessor)
+      : kAccess == Access::kWrite ? allocation->shadow.Write(offset, kBytes, thread.accessor)
+                                  : allocation->shadow.Atomic(offset, kBytes, thread.accessor);
   if (fault != AccessFault::kNone) [[unlikely]] {
     return FailShadow(instruction, thread, {kAccess, kBytes, address, "global"}, fault,
                       allocation->shadow.other(), NameOf(*allocation));

@@ -7,13 +7,17 @@
 #include <cstdlib>
 #include <memory>
 
+#include "tests/gpu/ptx/block_order.h"
+
 namespace muster::ptx {
 
 // A phase is the execution of one block between two barriers. Phases are numbered in the order in
 // which they run. A stamp identifies the access of a thread in a phase:
-//   bits 0-9 thread, bit 10 kManyThreads, bit 11 kOtherBlocks, bits 12-63 phase.
+//   bits 0-9 thread, bit 10 kManyThreads (reads) or kAtomic (writes), bit 11 kOtherBlocks,
+//   bits 12-63 phase.
 inline constexpr uint64_t kThreadMask = (1 << 10) - 1;
 inline constexpr uint64_t kManyThreads = 1 << 10;  // several threads read in the phase
+inline constexpr uint64_t kAtomic = 1 << 10;       // the write was an atomic operation
 inline constexpr uint64_t kOtherBlocks = 1 << 11;  // blocks before this one read in the launch
 constexpr uint64_t PhaseStamp(uint64_t phase) { return phase << 12; }
 // The stamp of writes by the host, which is before all phases.
@@ -21,10 +25,11 @@ inline constexpr uint64_t kHostStamp = 1;
 
 // Who accesses memory.
 struct Accessor {
-  uint64_t launch_begin;  // stamp of the launch's first phase
-  uint64_t block_begin;   // stamp of the block's first phase
-  uint64_t phase_begin;   // stamp of the current phase
-  uint64_t self;          // stamp of the thread in the current phase
+  uint64_t launch_begin;    // stamp of the launch's first phase
+  uint64_t block_begin;     // stamp of the block's first phase
+  uint64_t phase_begin;     // stamp of the current phase
+  uint64_t self;            // stamp of the thread in the current phase
+  const BlockOrder* order;  // null: no accesses of different blocks are ordered
 };
 
 enum class AccessFault {
@@ -49,7 +54,14 @@ class Shadow {
   AccessFault ReadInBlock(size_t offset, size_t bytes, const Accessor& accessor) {
     return ReadSince(accessor.block_begin, offset, bytes, accessor);
   }
-  AccessFault Write(size_t offset, size_t bytes, const Accessor& accessor);
+  AccessFault Write(size_t offset, size_t bytes, const Accessor& accessor) {
+    return WriteAs(0, offset, bytes, accessor);
+  }
+  // Reads and writes; atomic operations do not race with each other.
+  AccessFault Atomic(size_t offset, size_t bytes, const Accessor& accessor) {
+    if (FirstUninitialized(offset, bytes) != offset + bytes) return AccessFault::kUninitialized;
+    return WriteAs(kAtomic, offset, bytes, accessor);
+  }
   // The stamp of the other thread's access in the last race that Read or Write returned.
   uint64_t other() const { return other_; }
 
@@ -71,6 +83,14 @@ class Shadow {
   // Reads cells that were written at the stamp `initialized` or later.
   AccessFault ReadSince(uint64_t initialized, size_t offset, size_t bytes,
                         const Accessor& accessor);
+  // Writes, atomically if `atomic` is kAtomic and not 0.
+  AccessFault WriteAs(uint64_t atomic, size_t offset, size_t bytes, const Accessor& accessor);
+  // Whether an access with this stamp comes before those of the accessor.
+  static bool IsBefore(uint64_t stamp, const Accessor& accessor) {
+    if (stamp < accessor.launch_begin || stamp == accessor.self) return true;
+    if (stamp >= accessor.block_begin) return stamp < accessor.phase_begin;
+    return accessor.order != nullptr && accessor.order->IsOrdered(stamp, accessor);
+  }
   // The system provides pages of zeroed memory only once they are written to.
   static Cells Allocate(size_t bytes, int shift);
   // Makes a cell cover at most `bytes` bytes, a power of two.
@@ -87,10 +107,8 @@ inline AccessFault Shadow::ReadSince(uint64_t initialized, size_t offset, size_t
   if (bytes >> shift_ == 0) Refine(bytes);
   Cell* cell = &cells_[offset >> shift_];
   for (Cell* const end = cell + (bytes >> shift_); cell != end; ++cell) {
-    const uint64_t written = cell->written;
-    if (written != accessor.self &&
-        (written >= accessor.phase_begin ||
-         (written < accessor.block_begin && written >= accessor.launch_begin))) {
+    const uint64_t written = cell->written & ~kAtomic;
+    if (!IsBefore(written, accessor)) [[unlikely]] {
       other_ = written;
       return AccessFault::kRaceWithWrite;
     }
@@ -109,28 +127,28 @@ inline AccessFault Shadow::ReadSince(uint64_t initialized, size_t offset, size_t
   return AccessFault::kNone;
 }
 
-inline AccessFault Shadow::Write(size_t offset, size_t bytes, const Accessor& accessor) {
+inline AccessFault Shadow::WriteAs(uint64_t atomic, size_t offset, size_t bytes,
+                                   const Accessor& accessor) {
   if (bytes >> shift_ == 0) Refine(bytes);
   Cell* cell = &cells_[offset >> shift_];
   for (Cell* const end = cell + (bytes >> shift_); cell != end; ++cell) {
     const uint64_t written = cell->written;
-    if (written != accessor.self &&
-        (written >= accessor.phase_begin ||
-         (written < accessor.block_begin && written >= accessor.launch_begin))) {
-      other_ = written;
+    const bool both_atomic = (written & atomic) != 0;
+    if (!both_atomic && !IsBefore(written & ~kAtomic, accessor)) [[unlikely]] {
+      other_ = written & ~kAtomic;
       return AccessFault::kRaceWithWrite;
     }
     const uint64_t read = cell->read;
     if (read >= accessor.launch_begin && read != accessor.self) {
-      // A read by this block before the last barrier is ordered with the write; one by another
-      // block never is.
-      const bool earlier_phase = read >= accessor.block_begin && read < accessor.phase_begin;
-      if (!earlier_phase || (read & kOtherBlocks) != 0) {
+      // Several threads read in the phase, or several blocks, of which only the last is known.
+      const bool others = (read & kOtherBlocks) != 0 ||
+                          ((read & kManyThreads) != 0 && read >= accessor.phase_begin);
+      if (others || !IsBefore(read & ~kManyThreads, accessor)) {
         other_ = read;
         return AccessFault::kRaceWithRead;
       }
     }
-    cell->written = accessor.self;
+    cell->written = accessor.self | atomic;
   }
   return AccessFault::kNone;
 }
