@@ -4,6 +4,7 @@
 #include <cstdlib>
 
 #include "absl/strings/str_cat.h"
+#include "kernels/out_of_memory.h"
 
 namespace muster::kernels {
 namespace {
@@ -24,12 +25,33 @@ absl::StatusOr<std::unique_ptr<DeviceStream>> Device::MakeStream() {
   return absl::UnimplementedError(absl::StrCat(name(), " has no streams"));
 }
 
+absl::StatusOr<DeviceMemory> Device::Allocate(size_t bytes, absl::string_view use) {
+  absl::StatusOr<void*> data = AllocateBytes(bytes);
+  if (!data.ok()) return AllocationError(data.status(), bytes, use, free_bytes());
+  return DeviceMemory(this, *data, bytes);
+}
+
+absl::StatusOr<HostMemory> Device::AllocateHost(size_t bytes, absl::string_view use) {
+  absl::StatusOr<void*> data = AllocateHostBytes(bytes);
+  if (!data.ok()) {
+    return AllocationError(data.status(), bytes, absl::StrCat(use, " in host memory"),
+                           /*free_bytes=*/0);
+  }
+  return HostMemory(this, *data, bytes);
+}
+
+absl::Status Device::AllocationError(const absl::Status& status, size_t bytes,
+                                     absl::string_view use, size_t free_bytes) const {
+  if (!absl::IsResourceExhausted(status) || IsOutOfMemory(status)) return status;
+  return OutOfMemoryError(name(), use, bytes, free_bytes, status.message());
+}
+
 absl::StatusOr<void*> Device::AllocateHostBytes(size_t bytes) {
   constexpr size_t kAlignment = 64;
   const size_t rounded = (std::max<size_t>(bytes, 1) + kAlignment - 1) / kAlignment * kAlignment;
   void* const data = std::aligned_alloc(kAlignment, rounded);
   if (data != nullptr) return data;
-  return absl::ResourceExhaustedError(absl::StrCat("no memory for ", bytes, " bytes"));
+  return absl::ResourceExhaustedError("out of memory");
 }
 
 std::string NameFor(const Device& device, DataType compute) {

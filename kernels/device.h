@@ -9,6 +9,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
 #include "kernels/convolution.h"
 #include "kernels/device_stream.h"
 #include "kernels/kernel_table.h"
@@ -41,9 +42,11 @@ class DeviceGraph {
 };
 
 // Calls, including kernels, are executed in the order in which they are made, but may return before
-// they have finished. Only CopyToHost, Synchronize and events wait. Kernels take addresses in
-// device memory, and so do the parameters `to` and `from`, unless they are called host; a caller
-// that passes other memory must ensure that the device can access it. Not thread-safe.
+// they have finished. Only CopyToHost, Synchronize and events wait. Most calls return nothing:
+// after an error, theirs or an earlier one's, they may have no effect, and error() reports it.
+// Kernels take addresses in device memory, and so do the parameters `to` and `from`, unless they
+// are called host; a caller that passes other memory must ensure that the device can access it. Not
+// thread-safe.
 class Device {
  public:
   virtual ~Device() = default;
@@ -59,14 +62,14 @@ class Device {
   virtual absl::StatusOr<std::unique_ptr<Convolution>> MakeConvolution(
       const ConvolutionShape& shape, const ConvolutionOptions& options) = 0;
 
-  // Allocates zeroed memory with all pages present, aligned as kernels require. RESOURCE_EXHAUSTED.
-  // The device must outlive its memory.
-  absl::StatusOr<DeviceMemory> Allocate(size_t bytes);
+  // Allocates zeroed memory with all pages present, aligned as kernels require. OutOfMemoryError,
+  // which names the `use`. The device must outlive its memory.
+  absl::StatusOr<DeviceMemory> Allocate(size_t bytes, absl::string_view use = "temporary arrays");
   // Allocates host memory that the device can access at the same address, so that its calls accept
   // it like device memory. Until an event recorded after a call (including CopyToDevice) is done,
-  // the caller must not change the content. Initially unspecified. RESOURCE_EXHAUSTED. The device
+  // the caller must not change the content. Initially unspecified. OutOfMemoryError. The device
   // must outlive it.
-  absl::StatusOr<HostMemory> AllocateHost(size_t bytes);
+  absl::StatusOr<HostMemory> AllocateHost(size_t bytes, absl::string_view use = "temporary arrays");
   // Approximate number of bytes that can still be allocated; 0 if unknown.
   virtual size_t free_bytes() { return 0; }
   virtual std::unique_ptr<DeviceEvent> MakeEvent();
@@ -77,9 +80,12 @@ class Device {
   virtual void CopyToHost(void* host, const void* from, size_t bytes) = 0;
   virtual void Copy(void* to, const void* from, size_t bytes) = 0;
   virtual void Zero(void* to, size_t bytes) = 0;
-  // Waits for all calls. Returns the first error since the device was created; errors of kernels
-  // are reported only here.
+  // Waits for all calls. Returns the first error since the device was created.
   virtual absl::Status Synchronize() = 0;
+  // Returns the first error since the device was created, without waiting: calls that have not
+  // finished may still fail. INTERNAL, or OutOfMemoryError if a kernel's own allocation failed.
+  // After an error the content of device memory is undefined.
+  virtual absl::Status error() { return absl::OkStatus(); }
 
   // Whether calls can be captured; if not, the two methods below must not be called.
   virtual bool supports_graph_capture() const { return false; }
@@ -91,12 +97,16 @@ class Device {
   virtual absl::StatusOr<std::unique_ptr<DeviceGraph>> FinishCapture();
 
  protected:
-  // By default plain host memory.
+  // By default plain host memory. RESOURCE_EXHAUSTED with the driver's message.
   virtual absl::StatusOr<void*> AllocateHostBytes(size_t bytes);
   virtual void FreeHost(void* data);
 
  private:
+  // Completes the error of an allocation.
+  absl::Status AllocationError(const absl::Status& status, size_t bytes, absl::string_view use,
+                               size_t free_bytes) const;
   friend class DeviceMemory;
+  // RESOURCE_EXHAUSTED with the driver's message.
   virtual absl::StatusOr<void*> AllocateBytes(size_t bytes) = 0;
   virtual void Free(void* data, size_t bytes) = 0;
   friend class HostMemory;
@@ -165,18 +175,6 @@ class HostMemory {
   void* data_ = nullptr;
   size_t bytes_ = 0;
 };
-
-inline absl::StatusOr<DeviceMemory> Device::Allocate(size_t bytes) {
-  absl::StatusOr<void*> data = AllocateBytes(bytes);
-  if (!data.ok()) return data.status();
-  return DeviceMemory(this, *data, bytes);
-}
-
-inline absl::StatusOr<HostMemory> Device::AllocateHost(size_t bytes) {
-  absl::StatusOr<void*> data = AllocateHostBytes(bytes);
-  if (!data.ok()) return data.status();
-  return HostMemory(this, *data, bytes);
-}
 
 // The device's name for display, with a note if products of `compute` are slower than in float32.
 std::string NameFor(const Device& device, DataType compute);

@@ -6,22 +6,25 @@
 #include <utility>
 
 #include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
 #include "kernels/device.h"
 
 namespace muster::kernels {
 
-// Allocates `count` values of type T. Returns Device::Allocate's errors.
+// Allocates `count` values of type T. Returns Device::Allocate's errors, which name the `use`.
 template <typename T>
-absl::StatusOr<DeviceMemory> AllocateOn(Device& device, size_t count = 1) {
-  return device.Allocate(count * sizeof(T));
+absl::StatusOr<DeviceMemory> AllocateOn(Device& device, size_t count = 1,
+                                        absl::string_view use = "temporary arrays") {
+  return device.Allocate(count * sizeof(T), use);
 }
 
 class DeviceFloats {
  public:
   DeviceFloats() = default;
-  // Returns Device::Allocate's errors.
-  static absl::StatusOr<DeviceFloats> Create(Device& device, size_t count) {
-    absl::StatusOr<DeviceMemory> memory = AllocateOn<float>(device, count);
+  // Returns Device::Allocate's errors, which name the `use`.
+  static absl::StatusOr<DeviceFloats> Create(Device& device, size_t count,
+                                             absl::string_view use = "temporary arrays") {
+    absl::StatusOr<DeviceMemory> memory = AllocateOn<float>(device, count, use);
     if (!memory.ok()) return memory.status();
     return DeviceFloats(*std::move(memory));
   }

@@ -4,8 +4,6 @@
 #include <cstdlib>
 #include <cstring>
 
-#include "absl/strings/str_cat.h"
-
 namespace muster::kernels {
 namespace {
 
@@ -32,9 +30,7 @@ void HostMemoryDevice::Zero(void* to, size_t bytes) {
 absl::StatusOr<void*> HostMemoryDevice::AllocateBytes(size_t bytes) {
   const size_t rounded = (std::max<size_t>(bytes, 1) + kAlignment - 1) / kAlignment * kAlignment;
   void* const data = std::aligned_alloc(kAlignment, rounded);
-  if (data == nullptr) {
-    return absl::ResourceExhaustedError(absl::StrCat("no memory for ", bytes, " bytes"));
-  }
+  if (data == nullptr) return absl::ResourceExhaustedError("out of memory");
   // Touches all pages here, so that the first step has no page faults, and runs are comparable.
   std::memset(data, 0, rounded);
   return data;

@@ -14,6 +14,7 @@
 #include "kernels/capture.h"
 #include "kernels/cuda/convolution/layer_factory.h"
 #include "kernels/cuda/stream.h"
+#include "kernels/out_of_memory.h"
 
 namespace muster::kernels {
 namespace {
@@ -111,29 +112,46 @@ class CudaDevice final : public Device {
     return std::make_unique<CudaEvent>(api_, context_, Entered()->make_event(context_));
   }
   absl::StatusOr<std::unique_ptr<DeviceStream>> MakeStream() override {
-    ASSIGN_OR_RETURN(HostMemory flag, AllocateHost(sizeof(std::atomic<uint32_t>)));
+    ASSIGN_OR_RETURN(HostMemory flag,
+                     AllocateHost(sizeof(std::atomic<uint32_t>), "the failure flag of a stream"));
     return cuda::MakeStream(*Entered(), context_, &capture_, std::move(flag));
   }
   absl::Status Synchronize() override {
     if (capture_.Refuses("waiting")) return NotDuringCapture("a wait");
-    RETURN_IF_ERROR(StatusOf(Entered()->synchronize(context_)));
-    return layer_error_;
+    (void)Entered()->synchronize(context_);  // error() returns its error as well
+    return error();
+  }
+  absl::Status error() override {
+    if (capture_.active()) return layer_error_;
+    size_t refused_bytes = 0;
+    const char* const error = Entered()->error(context_, &refused_bytes);
+    if (error == nullptr) return layer_error_;
+    if (refused_bytes == 0) return StatusOf(error);
+    return OutOfMemoryError(name(), "a kernel's scratch memory", refused_bytes, free_bytes(),
+                            error);
   }
 
   bool supports_graph_capture() const override { return api_.start_capture != nullptr; }
   absl::Status StartCapture() override {
     absl::Status started = StatusOf(Entered()->start_capture(context_));
-    if (started.ok()) capture_.Start();
-    return started;
+    if (!started.ok()) return started;
+    capture_.Start();
+    layer_error_before_capture_ = layer_error_;
+    return absl::OkStatus();
   }
   absl::StatusOr<std::unique_ptr<DeviceGraph>> FinishCapture() override {
     const absl::Status refused = capture_.Finish();
     MusterCudaGraph* graph = nullptr;
     const absl::Status finished = StatusOf(Entered()->finish_capture(context_, &graph));
-    if (!finished.ok()) return refused.ok() ? finished : refused;
-    auto made = std::make_unique<CudaGraph>(api_, context_, graph);
-    if (!refused.ok()) return refused;
-    return made;
+    std::unique_ptr<CudaGraph> made;
+    if (finished.ok()) made = std::make_unique<CudaGraph>(api_, context_, graph);
+    absl::Status status = layer_error_before_capture_.ok() ? layer_error_ : absl::OkStatus();
+    status.Update(refused);
+    status.Update(finished);
+    if (status.ok()) return made;
+    // No work of the capture has run. The caller may run it without, which reports what is wrong.
+    layer_error_ = layer_error_before_capture_;
+    return status;
   }
 
  private:
@@ -149,24 +167,20 @@ class CudaDevice final : public Device {
     return absl::FailedPreconditionError(
         absl::StrCat(name(), ": ", call, " is not allowed during graph capture"));
   }
-  absl::Status NoMemory(size_t bytes, const char* error) const {
-    return absl::ResourceExhaustedError(
-        absl::StrCat(name(), ": cannot allocate ", bytes, " bytes: ", error));
-  }
   absl::StatusOr<void*> AllocateBytes(size_t bytes) override {
     if (capture_.Refuses("an allocation")) {
       return NotDuringCapture("an allocation");
     }
     void* data = nullptr;
     const char* const error = Entered()->allocate(context_, bytes, &data);
-    if (error != nullptr) return NoMemory(bytes, error);
+    if (error != nullptr) return absl::ResourceExhaustedError(error);
     return data;
   }
   void Free(void* data, size_t) override { Entered()->release(context_, data); }
   absl::StatusOr<void*> AllocateHostBytes(size_t bytes) override {
     void* data = nullptr;
     const char* const error = Entered()->allocate_host(context_, bytes, &data);
-    if (error != nullptr) return NoMemory(bytes, error);
+    if (error != nullptr) return absl::ResourceExhaustedError(error);
     return data;
   }
   void FreeHost(void* data) override { Entered()->release_host(context_, data); }
@@ -178,14 +192,12 @@ class CudaDevice final : public Device {
             .stream = Entered()->stream(context_)};
   }
   cuda::LayerRuntime Runtime() {
-    return {.device = this,
-            .kernels = static_cast<const ConvolutionKernels*>(api_.convolution_kernels),
-            .time = [this](absl::FunctionRef<void()> work) { return Time(work); },
-            .report =
-                [this](const absl::Status& error) {
-                  layer_error_.Update(
-                      absl::Status(error.code(), absl::StrCat(name(), ": ", error.message())));
-                }};
+    return {
+        .device = this,
+        .kernels = static_cast<const ConvolutionKernels*>(api_.convolution_kernels),
+        .time = [this](absl::FunctionRef<void()> work) { return Time(work); },
+        .report =
+            [this](const absl::Status& error) { layer_error_.Update(Annotate(error, name())); }};
   }
   absl::StatusOr<float> Time(absl::FunctionRef<void()> work) const {
     float milliseconds = 0;
@@ -200,6 +212,7 @@ class CudaDevice final : public Device {
   const int ordinal_;
   MusterCudaContext* const context_;
   absl::Status layer_error_;  // the first error of a layer
+  absl::Status layer_error_before_capture_;
   std::unique_ptr<cuda::LayerFactory> layers_;
   Capture capture_;
 };

@@ -2,6 +2,8 @@
 // GPU on the CPU and, if there is one, on a GPU.
 #include "kernels/cuda/device.h"
 
+#include <dlfcn.h>
+
 #include <algorithm>
 #include <cstdlib>
 #include <filesystem>
@@ -14,6 +16,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "kernels/contract/test_buffer.h"
+#include "kernels/out_of_memory.h"
 #include "kernels/testing/staged_convolution.h"
 
 namespace muster::kernels {
@@ -179,11 +182,58 @@ TEST_P(CudaDeviceTest, RejectsAllocationsThatExceedTheMemory) {
   EXPECT_GT(device().free_bytes(), 0);
   for (const absl::Status& status : {device().Allocate(size_t{1} << 50).status(),
                                      device().AllocateHost(size_t{1} << 50).status()}) {
-    EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted);
-    EXPECT_THAT(MessageOf(status), HasSubstr(device().name()));
+    EXPECT_TRUE(IsOutOfMemory(status)) << status;
+    EXPECT_THAT(MessageOf(status),
+                StartsWith(device().name() + ": out of memory: cannot allocate " +
+                           std::to_string(size_t{1} << 50) + " bytes for "));
   }
+  const absl::Status named = device().Allocate(size_t{1} << 50, "the weights").status();
+  EXPECT_THAT(MessageOf(named), HasSubstr(" bytes for the weights, "));
+  EXPECT_THAT(MessageOf(named), HasSubstr(" bytes are free: "));
   EXPECT_TRUE(device().Synchronize().ok());
 }
+
+// The errors of calls that return nothing.
+class CudaDeviceErrorTest : public CudaDeviceTest {
+ protected:
+  // Sets the fake GPU's first error.
+  static void Fail(const char* error, size_t refused_bytes = 0) {
+    void* const plugin = dlopen(GetParam(), RTLD_NOW | RTLD_NOLOAD);
+    reinterpret_cast<void (*)(const char*, size_t)>(dlsym(plugin, "MusterHostPluginFail"))(
+        error, refused_bytes);
+  }
+  void TearDown() override { Fail(nullptr); }
+};
+
+TEST_P(CudaDeviceErrorTest, ReturnsTheGpusErrorWithoutWaiting) {
+  EXPECT_TRUE(device().error().ok());
+  Fail("an illegal memory access was encountered");
+  EXPECT_EQ(device().error(),
+            absl::InternalError("cuda:0 host: an illegal memory access was encountered"));
+  EXPECT_EQ(device().Synchronize(), device().error());
+}
+
+TEST_P(CudaDeviceErrorTest, ReturnsExhaustedScratchMemory) {
+  Fail("out of memory", 1 << 26);
+  EXPECT_TRUE(IsOutOfMemory(device().error()));
+  EXPECT_EQ(MessageOf(device().error()),
+            "cuda:0 host: out of memory: cannot allocate 67108864 bytes for a kernel's scratch "
+            "memory, 1073741824 bytes are free: out of memory");
+}
+
+TEST_P(CudaDeviceErrorTest, ReturnsTheErrorsOfLibraries) {
+  const ConvolutionShape linear = {1, 1, 8, 16};
+  auto layer = device().MakeConvolution(linear, {.max_samples = 1});
+  ASSERT_TRUE(layer.ok()) << layer.status();
+  const TestBuffer x(8), weights(8 * 16), y(16);
+  // The product's workspace is missing.
+  (*layer)->Forward(1, x.data(), weights.data(), {}, y.data(), nullptr);
+  EXPECT_EQ(device().error().code(), absl::StatusCode::kInternal);
+  EXPECT_THAT(MessageOf(device().error()), StartsWith("cuda:0 host: cuBLASLt: product: "));
+}
+
+INSTANTIATE_TEST_SUITE_P(Libraries, CudaDeviceErrorTest,
+                         testing::Values("kernels/cuda/testing/libmuster-cuda-on-host.so"));
 
 // Depthwise, linear and other convolutions; on the fake GPU, with the fake cuDNN and cuBLASLt.
 TEST_P(CudaDeviceTest, ComputesConvolutionsOfEachKind) {

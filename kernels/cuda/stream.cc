@@ -9,6 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/synchronization/mutex.h"
 #include "common/status.h"
+#include "kernels/out_of_memory.h"
 
 namespace muster::kernels::cuda {
 namespace {
@@ -84,8 +85,9 @@ class CudaStream final : public DeviceStream {
     void* data = nullptr;
     const char* const error = api_.allocate_uninitialized(bytes, &data);
     if (error == nullptr) return data;
-    return absl::ResourceExhaustedError(
-        absl::StrCat("CUDA: cannot allocate ", bytes, " bytes: ", error));
+    size_t free_bytes = 0;
+    (void)api_.free_memory(context_, &free_bytes);
+    return OutOfMemoryError("CUDA", "communication buffers", bytes, free_bytes, error);
   }
   void Free(void* data) override {
     (void)api_.use_device(context_);

@@ -17,6 +17,7 @@
 #include "kernels/capture.h"
 #include "kernels/testing/guarded_device.h"
 #include "kernels/testing/host_queue.h"
+#include "kernels/testing/kernel_members.h"
 
 namespace muster::kernels {
 namespace {
@@ -121,42 +122,8 @@ KernelTable MakeTable() {
   KernelTable table = GuardedDevice().kernels();
 #define MUSTER_CAPTURE(member) \
   table.member =               \
-      &Captured<std::remove_pointer_t<decltype(table.member)>>::Call<&KernelTable::member>
-  MUSTER_CAPTURE(batch_norm_statistics);
-  MUSTER_CAPTURE(batch_norm_scale);
-  MUSTER_CAPTURE(batch_norm_to_sums);
-  MUSTER_CAPTURE(batch_norm_from_sums);
-  MUSTER_CAPTURE(batch_norm_running);
-  MUSTER_CAPTURE(batch_norm_apply);
-  MUSTER_CAPTURE(batch_norm_backward_parameters);
-  MUSTER_CAPTURE(batch_norm_backward_data);
-  MUSTER_CAPTURE(max_pool_forward);
-  MUSTER_CAPTURE(max_pool_backward);
-  MUSTER_CAPTURE(average_pool_forward);
-  MUSTER_CAPTURE(average_pool_backward);
-  MUSTER_CAPTURE(activation_forward);
-  MUSTER_CAPTURE(activation_backward);
-  MUSTER_CAPTURE(add_forward);
-  MUSTER_CAPTURE(accumulate);
-  MUSTER_CAPTURE(scaled_copy);
-  MUSTER_CAPTURE(cast);
-  MUSTER_CAPTURE(all_finite);
-  MUSTER_CAPTURE(dropout);
-  MUSTER_CAPTURE(draw_blocks);
-  MUSTER_CAPTURE(softmax_cross_entropy);
-  MUSTER_CAPTURE(l2_normalize_forward);
-  MUSTER_CAPTURE(l2_normalize_backward);
-  MUSTER_CAPTURE(nt_xent_forward);
-  MUSTER_CAPTURE(nt_xent_backward);
-  MUSTER_CAPTURE(load_images);
-  MUSTER_CAPTURE(sgd_step);
-  MUSTER_CAPTURE(adamw_step);
-  MUSTER_CAPTURE(sum_of_squares);
-  MUSTER_CAPTURE(lerp);
-  MUSTER_CAPTURE(lars_rates);
-  MUSTER_CAPTURE(lars_step);
-  MUSTER_CAPTURE(begin_update);
-  MUSTER_CAPTURE(restore_skipped);
+      &Captured<std::remove_pointer_t<decltype(table.member)>>::Call<&KernelTable::member>;
+  MUSTER_KERNEL_MEMBERS(MUSTER_CAPTURE)
 #undef MUSTER_CAPTURE
   return table;
 }

@@ -9,7 +9,7 @@
 #include <mutex>
 #include <utility>
 
-#include "absl/strings/str_cat.h"
+#include "kernels/testing/kernel_members.h"
 
 namespace muster::kernels {
 namespace {
@@ -48,42 +48,9 @@ struct Guarded<void(Arguments...)> {
 KernelTable MakeTable() {
   KernelTable table = CpuKernels();
 #define MUSTER_GUARD(member) \
-  table.member = &Guarded<std::remove_pointer_t<decltype(table.member)>>::Call<&KernelTable::member>
-  MUSTER_GUARD(batch_norm_statistics);
-  MUSTER_GUARD(batch_norm_scale);
-  MUSTER_GUARD(batch_norm_to_sums);
-  MUSTER_GUARD(batch_norm_from_sums);
-  MUSTER_GUARD(batch_norm_running);
-  MUSTER_GUARD(batch_norm_apply);
-  MUSTER_GUARD(batch_norm_backward_parameters);
-  MUSTER_GUARD(batch_norm_backward_data);
-  MUSTER_GUARD(max_pool_forward);
-  MUSTER_GUARD(max_pool_backward);
-  MUSTER_GUARD(average_pool_forward);
-  MUSTER_GUARD(average_pool_backward);
-  MUSTER_GUARD(activation_forward);
-  MUSTER_GUARD(activation_backward);
-  MUSTER_GUARD(add_forward);
-  MUSTER_GUARD(accumulate);
-  MUSTER_GUARD(scaled_copy);
-  MUSTER_GUARD(cast);
-  MUSTER_GUARD(all_finite);
-  MUSTER_GUARD(dropout);
-  MUSTER_GUARD(draw_blocks);
-  MUSTER_GUARD(softmax_cross_entropy);
-  MUSTER_GUARD(l2_normalize_forward);
-  MUSTER_GUARD(l2_normalize_backward);
-  MUSTER_GUARD(nt_xent_forward);
-  MUSTER_GUARD(nt_xent_backward);
-  MUSTER_GUARD(load_images);
-  MUSTER_GUARD(sgd_step);
-  MUSTER_GUARD(adamw_step);
-  MUSTER_GUARD(sum_of_squares);
-  MUSTER_GUARD(lerp);
-  MUSTER_GUARD(lars_rates);
-  MUSTER_GUARD(lars_step);
-  MUSTER_GUARD(begin_update);
-  MUSTER_GUARD(restore_skipped);
+  table.member =             \
+      &Guarded<std::remove_pointer_t<decltype(table.member)>>::Call<&KernelTable::member>;
+  MUSTER_KERNEL_MEMBERS(MUSTER_GUARD)
 #undef MUSTER_GUARD
   return table;
 }
@@ -155,9 +122,7 @@ class GuardedDeviceImpl final : public Device {
     const size_t pages = (std::max<size_t>(bytes, 1) + kPageBytes - 1) / kPageBytes * kPageBytes;
     void* const data =
         mmap(nullptr, pages, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    if (data == MAP_FAILED) {
-      return absl::ResourceExhaustedError(absl::StrCat("no memory for ", bytes, " bytes"));
-    }
+    if (data == MAP_FAILED) return absl::ResourceExhaustedError("out of memory");
     Memory& memory = TheMemory();
     const std::lock_guard<std::mutex> lock(memory.mutex);
     memory.pieces[data] = pages;

@@ -55,9 +55,13 @@ void* Context::Scratch(size_t bytes) {
   cudaFree(scratch_);
   scratch_ = nullptr;
   scratch_bytes_ = 0;
+  if (first_error_ != cudaSuccess) return nullptr;
   const size_t grown = std::max(bytes, kInitialScratchBytes);
   Check(cudaMalloc(&scratch_, grown));
-  if (first_error_ != cudaSuccess) return nullptr;
+  if (first_error_ != cudaSuccess) {
+    refused_bytes_ = grown;
+    return nullptr;
+  }
   scratch_bytes_ = grown;
   return scratch_;
 }

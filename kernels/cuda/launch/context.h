@@ -6,6 +6,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <utility>
 
 namespace muster::kernels::cuda {
 
@@ -31,6 +32,15 @@ class Context {
     if (first_error_ == cudaSuccess) first_error_ = status;
   }
   cudaError_t first_error() const { return first_error_; }
+  // Size of the allocation that failed, if that was the first error; otherwise 0.
+  size_t refused_bytes() const { return refused_bytes_; }
+  // Called at the end of a capture: returns the error of a call that cannot be captured, and
+  // forgets it, because it says nothing about the device. cudaSuccess if there was none.
+  cudaError_t TakeCaptureError() {
+    const bool refused = first_error_ >= cudaErrorStreamCaptureUnsupported &&
+                         first_error_ <= cudaErrorStreamCaptureWrongThread;
+    return refused ? std::exchange(first_error_, cudaSuccess) : cudaSuccess;
+  }
 
   // Returns scratch memory, valid until the next call; null after an error. If the memory must
   // grow, waits for the stream first, and fails while the stream is being captured.
@@ -43,6 +53,7 @@ class Context {
   int64_t resident_blocks_ = 1;
   void* scratch_ = nullptr;
   size_t scratch_bytes_ = 0;
+  size_t refused_bytes_ = 0;
   cudaError_t first_error_ = cudaSuccess;
 };
 

@@ -7,11 +7,13 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "kernels/out_of_memory.h"
 
 namespace muster::kernels::cuda {
 namespace {
 
-constexpr uint32_t kOperandAlignment = 16;
+// Of all arrays that layers receive (kernels/convolution.h), and of the operands that they cast.
+constexpr uint32_t kOperandAlignment = 64;
 
 CublasDataType CublasTypeOf(DataType type) {
   switch (type) {
@@ -28,6 +30,9 @@ CublasDataType CublasTypeOf(DataType type) {
 
 absl::Status CublasLt::StatusOf(CublasStatus code, absl::string_view what) const {
   if (code == kCublasSuccess) return absl::OkStatus();
+  if (code == kCublasAllocationFailed) {
+    return OutOfMemoryError("cuBLASLt", what, /*bytes=*/0, /*free_bytes=*/0, status_text(code));
+  }
   const std::string message = absl::StrCat("cuBLASLt: ", what, ": ", status_text(code));
   const bool unsupported = code == kCublasNotSupported;
   return unsupported ? absl::UnimplementedError(message) : absl::InternalError(message);

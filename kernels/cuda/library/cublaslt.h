@@ -22,7 +22,7 @@ struct CublasLt {
   const char* (*status_text)(CublasStatus) = nullptr;
 
   // Converts cuBLASLt's status, with its text and `what` in the message: UNIMPLEMENTED for
-  // unsupported operations, INTERNAL for other errors.
+  // unsupported operations, OutOfMemoryError, INTERNAL for other errors.
   absl::Status StatusOf(CublasStatus code, absl::string_view what) const;
 };
 
@@ -52,7 +52,7 @@ class CublasLtMatmul {
                                              const MatmulProblem& problem, size_t workspace_bytes);
 
   // Queues the product in the stream. c and bias are read or written only if the problem has them.
-  // All arrays are 16-byte aligned, and the workspace 256-byte aligned.
+  // a, b, c and d are 64-byte aligned, and the workspace is 256-byte aligned.
   absl::Status Run(const void* a, const void* b, const void* c, void* d, const void* bias,
                    void* workspace, void* stream) const;
 

@@ -15,7 +15,12 @@ typedef void* CublasLtMatmulDescriptor;
 typedef void* CublasLtMatrixLayout;
 typedef void* CublasLtPreference;
 
-enum { kCublasSuccess = 0, kCublasInvalidValue = 7, kCublasNotSupported = 15 };
+enum {
+  kCublasSuccess = 0,
+  kCublasAllocationFailed = 3,
+  kCublasInvalidValue = 7,
+  kCublasNotSupported = 15,
+};
 
 /* cudaDataType */
 typedef enum CublasDataType {

@@ -6,6 +6,7 @@
 #include <type_traits>
 
 #include "absl/strings/str_cat.h"
+#include "kernels/out_of_memory.h"
 
 namespace muster::kernels::cuda {
 
@@ -13,6 +14,9 @@ absl::Status Cudnn::StatusOf(CudnnStatus code, absl::string_view what) const {
   if (code == kCudnnSuccess) return absl::OkStatus();
   char text[512] = "";
   last_error(text, sizeof(text));
+  if (code == kCudnnDeviceAllocationFailed) {
+    return OutOfMemoryError("cuDNN", what, /*bytes=*/0, /*free_bytes=*/0, text);
+  }
   const std::string message = absl::StrCat("cuDNN: ", what, ": error ", code, ": ", text);
   const bool unsupported = code / 1000 * 1000 == kCudnnNotSupported;
   return unsupported ? absl::UnimplementedError(message) : absl::InternalError(message);

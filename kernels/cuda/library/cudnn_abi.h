@@ -13,7 +13,12 @@ typedef int CudnnStatus; /* errors of a category share their thousands: 3000 to 
 typedef void* CudnnHandle;
 typedef void* CudnnBackendDescriptor;
 
-enum { kCudnnSuccess = 0, kCudnnBadParameter = 2000, kCudnnNotSupported = 3000 };
+enum {
+  kCudnnSuccess = 0,
+  kCudnnBadParameter = 2000,
+  kCudnnNotSupported = 3000,
+  kCudnnDeviceAllocationFailed = 4004,
+};
 
 typedef enum CudnnDataType {
   kCudnnFloat = 0,

@@ -147,8 +147,15 @@ void RecordEvent(MusterCudaContext* context, MusterCudaEvent* event) {
   context->context.Check(cudaEventRecord(EventOf(event), context->context.stream()));
 }
 
+// Returns the status of a query, and clears it from the runtime, which may keep "not ready" as the
+// error that the next kernel launch would return.
+cudaError_t Queried(cudaError_t status) {
+  if (status == cudaErrorNotReady) cudaGetLastError();
+  return status;
+}
+
 int EventDone(MusterCudaEvent* event) {
-  return cudaEventQuery(EventOf(event)) == cudaErrorNotReady ? 0 : 1;
+  return Queried(cudaEventQuery(EventOf(event))) == cudaErrorNotReady ? 0 : 1;
 }
 
 const char* WaitForEvent(MusterCudaEvent* event) {
@@ -157,6 +164,14 @@ const char* WaitForEvent(MusterCudaEvent* event) {
 
 const char* Synchronize(MusterCudaContext* context) {
   context->context.Check(cudaStreamSynchronize(context->context.stream()));
+  return TextOf(context->context.first_error());
+}
+
+const char* Error(MusterCudaContext* context, size_t* refused_bytes) {
+  // Also returns the error of a kernel that has failed.
+  const cudaError_t status = Queried(cudaStreamQuery(context->context.stream()));
+  if (status != cudaErrorNotReady) context->context.Check(status);
+  *refused_bytes = context->context.refused_bytes();
   return TextOf(context->context.first_error());
 }
 
@@ -197,6 +212,11 @@ cudaGraphExec_t GraphOf(MusterCudaGraph* graph) { return reinterpret_cast<cudaGr
 const char* FinishCapture(MusterCudaContext* context, MusterCudaGraph** graph) {
   cudaGraph_t captured = nullptr;
   cudaError_t status = cudaStreamEndCapture(context->context.stream(), &captured);
+  const cudaError_t refused = context->context.TakeCaptureError();
+  if (status == cudaSuccess && refused != cudaSuccess) {
+    cudaGraphDestroy(captured);
+    status = refused;
+  }
   if (status != cudaSuccess) return TakeError(status);
   cudaGraphExec_t made = nullptr;
   status = cudaGraphInstantiate(&made, captured, 0);
@@ -253,11 +273,9 @@ const char* StreamWaitEvent(void* stream, MusterCudaEvent* event) {
 }
 
 const char* QueryStreamEvent(MusterCudaEvent* event, int* reached) {
-  const cudaError_t status = cudaEventQuery(EventOf(event));
+  const cudaError_t status = Queried(cudaEventQuery(EventOf(event)));
   *reached = status == cudaSuccess;
-  if (status != cudaErrorNotReady) return TakeError(status);
-  cudaGetLastError();
-  return nullptr;
+  return status == cudaErrorNotReady ? nullptr : TakeError(status);
 }
 
 const char* CopyOnStream(void* stream, void* to, const void* from, size_t bytes) {
@@ -289,6 +307,7 @@ const MusterCudaApi kApi = {
     .copy = QueueCopy,
     .zero = Zero,
     .synchronize = Synchronize,
+    .error = Error,
     .free_memory = FreeMemory,
     .make_event = MakeEvent,
     .release_event = ReleaseEvent,

@@ -9,7 +9,7 @@
 
 /* Incremented whenever the interface changes, here or in kernels/kernel_table.h and the headers
  * that it includes. */
-#define MUSTER_CUDA_ABI 3
+#define MUSTER_CUDA_ABI 4
 
 /* A GPU with its own stream. Used by one thread at a time, which must have entered it. */
 typedef struct MusterCudaContext MusterCudaContext;
@@ -56,6 +56,10 @@ typedef struct MusterCudaApi {
 
   /* Waits for the stream; returns the first error since open, including those of kernels. */
   const char* (*synchronize)(MusterCudaContext* context);
+  /* Returns the first error since open, including those of kernels that have finished, without
+   * waiting. Not while capturing. *refused_bytes: size of the allocation that failed; 0 if the
+   * error is another. */
+  const char* (*error)(MusterCudaContext* context, size_t* refused_bytes);
 
   /* Bytes of free device memory. */
   const char* (*free_memory)(MusterCudaContext* context, size_t* bytes);
@@ -80,7 +84,8 @@ typedef struct MusterCudaApi {
   int (*driver_version)(void);
 
   /* Between the two calls, work that this thread queues in the stream is captured instead of run.
-   * start_capture is null if the implementation does not support capture. */
+   * start_capture is null if the implementation does not support capture. If finish_capture fails,
+   * nothing has run, and errors of calls that cannot be captured are forgotten. */
   const char* (*start_capture)(MusterCudaContext* context);
   const char* (*finish_capture)(MusterCudaContext* context, MusterCudaGraph** graph);
   void (*launch_graph)(MusterCudaContext* context, MusterCudaGraph* graph);

@@ -244,9 +244,13 @@ CublasStatus cublasLtMatmul(CublasLtHandle, CublasLtMatmulDescriptor descriptor,
   const auto& matmul = *static_cast<Matmul*>(descriptor);
   const auto &in_a = *static_cast<Layout*>(a_layout), &in_b = *static_cast<Layout*>(b_layout);
   const auto &in_c = *static_cast<Layout*>(c_layout), &in_d = *static_cast<Layout*>(d_layout);
+  if (control.failing_run == 2) return kCublasAllocationFailed;
   if (control.failing_run || algorithm->data[0] != kAlgorithm || bytes != kWorkspaceBytes ||
       stream == nullptr || !Supported(matmul, in_a, in_b, in_d)) {
     return kCublasInvalidValue;
+  }
+  for (int i = 0; i < 4; ++i) {
+    control.operand_alignments[i] = static_cast<uint32_t>(algorithm->data[1 + i]);
   }
   const void* const operands[] = {a, b, c, d};
   for (int i = 0; i < 4; ++i) {

@@ -9,11 +9,12 @@ typedef struct FakeCublasLt {
   int no_epilogue;    /* supports no product with an epilogue */
   int nothing;        /* supports no product at all */
   int failing_create; /* cublasLtCreate fails */
-  int failing_run;    /* products fail */
+  int failing_run;    /* products fail; with 2 because of exhausted memory */
   /* Counters. */
   int64_t heuristic_calls;
   int64_t runs;
   int64_t runs_with_epilogue;
+  uint32_t operand_alignments[4]; /* of A, B, C and D, promised for the last product */
 } FakeCublasLt;
 
 /* Type of the exported function MusterFakeCublasLt. */

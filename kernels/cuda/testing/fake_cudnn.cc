@@ -365,6 +365,7 @@ CudnnStatus cudnnBackendExecute(CudnnHandle handle, CudnnBackendDescriptor plan_
   ++control.runs;
   control.last_engine = static_cast<int>(index);
   if (index == control.failing_engine) return Fail(5000, "the engine fails");
+  if (control.dry_run) return kCudnnSuccess;
   const int64_t bytes = WorkspaceBytes(index);
   auto* const workspace = pack.One<void*>(kCudnnPackWorkspace);
   const NodePtr graph = engine.Child(kCudnnEngineGraph);

@@ -21,6 +21,7 @@ typedef struct FakeCudnn {
   int failing_create;      /* cudnnCreate fails */
   int failing_engine;      /* plans of this engine fail when they run */
   int retired_engine;      /* plans of this engine cannot be built */
+  int dry_run;             /* plans compute nothing when they run */
   int64_t workspace_bytes; /* workspace of each engine except kFakePlain */
   /* Counters. */
   int64_t heuristics;

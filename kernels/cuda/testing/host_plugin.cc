@@ -67,7 +67,16 @@ const char* Allocate(MusterCudaContext* context, size_t bytes, void** data) {
   return error;
 }
 
-const char* Synchronize(MusterCudaContext*) { return nullptr; }
+// Set by MusterHostPluginFail.
+const char* first_error = nullptr;
+size_t refused_scratch_bytes = 0;
+
+const char* Synchronize(MusterCudaContext*) { return first_error; }
+
+const char* Error(MusterCudaContext*, size_t* refused_bytes) {
+  *refused_bytes = refused_scratch_bytes;
+  return first_error;
+}
 
 const char* FreeMemory(MusterCudaContext*, size_t* bytes) {
   *bytes = kFreeMemory;
@@ -82,10 +91,10 @@ const char* WaitForEvent(MusterCudaEvent*) { return nullptr; }
 
 void* Stream(MusterCudaContext* context) { return context->stream.native(); }
 
-// All candidates are equally fast.
+// All candidates are equally fast, and so slow that one run warms up the GPU.
 const char* Time(MusterCudaContext*, void (*work)(void*), void* argument, float* milliseconds) {
   work(argument);
-  *milliseconds = 1;
+  *milliseconds = 1000;
   return nullptr;
 }
 
@@ -176,6 +185,12 @@ void ReleaseUninitialized(void* data) { std::free(data); }
 }  // namespace
 }  // namespace muster::kernels
 
+// Sets the GPU's first error (null: none) and, if it is that of an allocation, the bytes.
+extern "C" void MusterHostPluginFail(const char* error, size_t refused_bytes) {
+  muster::kernels::first_error = error;
+  muster::kernels::refused_scratch_bytes = refused_bytes;
+}
+
 extern "C" const MusterCudaApi* MusterCudaGetApi(void) {
   using namespace muster::kernels;
   static const MusterCudaApi api = {
@@ -196,6 +211,7 @@ extern "C" const MusterCudaApi* MusterCudaGetApi(void) {
       .copy = Copy,
       .zero = Zero,
       .synchronize = Synchronize,
+      .error = Error,
       .free_memory = FreeMemory,
       .make_event = MakeEvent,
       .release_event = ReleaseEvent,

@@ -33,8 +33,14 @@ class CudaOnHostDevice final : public HostMemoryDevice {
                 {.device = this,
                  .kernels = &CudaConvolutionKernelsOnHost(),
                  .time =
-                     [options](absl::FunctionRef<void()>) {
-                       return options.time(GetFakeCudnn().last_engine);
+                     [options](absl::FunctionRef<void()> work) {
+                       FakeCudnn& cudnn = GetFakeCudnn();
+                       const int64_t runs = cudnn.runs;
+                       cudnn.dry_run = 1;
+                       work();
+                       cudnn.dry_run = 0;
+                       return options.time(cudnn.last_engine) *
+                              static_cast<float>(cudnn.runs - runs);
                      },
                  .report = [this](const absl::Status& error) { error_.Update(error); }}) {}
 
@@ -45,6 +51,7 @@ class CudaOnHostDevice final : public HostMemoryDevice {
     return layers_.Make(shape, options);
   }
   absl::Status Synchronize() override { return error_; }
+  absl::Status error() override { return error_; }
 
  private:
   absl::Status error_;  // the first error

@@ -15,9 +15,9 @@ namespace muster::kernels {
 
 struct CudaOnHostOptions {
   std::string plan_folder;  // folder of the PlanCache
-  // Measured milliseconds of a plan of the fake cuDNN's engine. Of equally fast engines the first
-  // is chosen. The work to be measured is not run.
-  std::function<float(int engine)> time = [](int) { return 1.0f; };
+  // Measured milliseconds of a run of a plan of the fake cuDNN's engine. Of equally fast engines
+  // the first is chosen. Plans that are measured compute nothing.
+  std::function<float(int engine)> time = [](int) { return 100.0f; };
 };
 
 // A device in the process's memory that creates layers as a GPU does, with the CUDA kernels on the

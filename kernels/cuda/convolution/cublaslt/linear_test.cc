@@ -10,6 +10,7 @@
 #include "gtest/gtest.h"
 #include "kernels/contract/test_buffer.h"
 #include "kernels/cuda/testing/on_host_device.h"
+#include "kernels/out_of_memory.h"
 
 namespace muster::kernels {
 namespace {
@@ -113,6 +114,16 @@ TEST_F(CublasLtLinearTest, NeedsOnlyTheAlignmentOfLayers) {
   EXPECT_TRUE(device_->Synchronize().ok()) << device_->Synchronize();
 }
 
+// Algorithms that need more than cuBLASLt's default promise are not offered, and those that rely on
+// more than arrays have would fail.
+TEST_F(CublasLtLinearTest, PromisesTheAlignmentOfArrays) {
+  Make({.max_samples = 2});
+  for (const bool forward : {true, false}) {
+    EXPECT_EQ(forward ? Forward(2, {}) : BackwardWeights(), Runs(forward ? 0 : 1, 1));
+    EXPECT_THAT(GetFakeCublasLt().operand_alignments, testing::Each(64u));
+  }
+}
+
 TEST_F(CublasLtLinearTest, ReturnsUnimplementedWithoutAnAlgorithm) {
   GetFakeCublasLt().nothing = 1;
   const absl::Status status = device_->MakeConvolution(kShape, {}).status();
@@ -127,6 +138,15 @@ TEST_F(CublasLtLinearTest, ReportsErrorsOfCallsToTheDevice) {
   const absl::Status status = device_->Synchronize();
   EXPECT_EQ(status.code(), absl::StatusCode::kInternal);
   EXPECT_EQ(status.message(), "cuBLASLt: product: the fake's error");
+}
+
+TEST_F(CublasLtLinearTest, ReportsExhaustedMemory) {
+  Make({.max_samples = 2});
+  GetFakeCublasLt().failing_run = 2;
+  Forward(2, {});
+  EXPECT_TRUE(IsOutOfMemory(device_->error()));
+  EXPECT_EQ(device_->error().message(),
+            "cuBLASLt: out of memory: cannot allocate memory for product: the fake's error");
 }
 
 TEST(IsLinearTest, AcceptsOnlyMatrixProducts) {

@@ -19,13 +19,11 @@ namespace {
 // Maximum workspace of a plan for max_samples.
 constexpr int64_t kMaxPlanBytes = int64_t{256} << 20;
 
-constexpr int kTimedRuns = 3;
-
 // Memory filled with normally distributed values, 2^18 of them repeated. Zeros would make the GPU
 // faster than it is in training.
 absl::StatusOr<DeviceMemory> RandomMemory(Device& device, DataType type, size_t bytes) {
   bytes = (bytes + sizeof(float) - 1) / sizeof(float) * sizeof(float);
-  absl::StatusOr<DeviceMemory> memory = device.Allocate(bytes);
+  absl::StatusOr<DeviceMemory> memory = device.Allocate(bytes, "measuring convolutions");
   if (!memory.ok()) return memory.status();
   const size_t drawn = std::min<size_t>(bytes / SizeOf(type), size_t{1} << 18);
   std::vector<float> values(drawn);
@@ -72,9 +70,9 @@ class CudnnConvolution final : public Convolution {
     TrialBuffers trial;
     for (const ConvolutionDirection direction : directions) {
       const CudnnOperation operation = {.direction = direction, .samples = options_.max_samples};
-      absl::StatusOr<CudnnChoice> choice =
-          planner_.Choose(operation, nullptr, kMaxPlanBytes,
-                          [&](const CudnnChoice& candidate) { return Try(candidate, trial); });
+      absl::StatusOr<CudnnChoice> choice = planner_.Choose(
+          operation, nullptr, kMaxPlanBytes,
+          [&](const CudnnChoice& candidate, int runs) { return Try(candidate, runs, trial); });
       if (!choice.ok()) return choice.status();
       plan_bytes_ = std::max(plan_bytes_, choice->plan.workspace_bytes());
       choices_.emplace(operation, *std::move(choice));
@@ -197,20 +195,17 @@ class CudnnConvolution final : public Convolution {
     return choice.plan.Execute(handle_, choice.ids, mutable_pointers, workspace);
   }
 
-  // Milliseconds of kTimedRuns runs.
-  absl::StatusOr<float> Measure(const CudnnChoice& choice, Pointers pointers,
+  absl::StatusOr<float> Measure(const CudnnChoice& choice, int runs, Pointers pointers,
                                 void* workspace) const {
-    // Not measured: the first run loads kernels.
-    absl::Status status = Execute(choice, pointers, workspace);
-    if (!status.ok()) return status;
+    absl::Status status;
     const absl::StatusOr<float> milliseconds = runtime_.time([&] {
-      for (int i = 0; i < kTimedRuns; ++i) status.Update(Execute(choice, pointers, workspace));
+      for (int i = 0; i < runs; ++i) status.Update(Execute(choice, pointers, workspace));
     });
     if (!status.ok()) return status;
     return milliseconds;
   }
 
-  absl::StatusOr<float> Try(const CudnnChoice& choice, TrialBuffers& trial) const {
+  absl::StatusOr<float> Try(const CudnnChoice& choice, int runs, TrialBuffers& trial) const {
     Device& device = *runtime_.device;
     const auto provide = [&](DeviceMemory& memory, size_t bytes) -> absl::Status {
       if (memory.bytes() >= bytes) return absl::OkStatus();
@@ -227,7 +222,7 @@ class CudnnConvolution final : public Convolution {
     status.Update(provide(trial.y, widest(options_.max_samples * shape_.output_elements())));
     status.Update(provide(trial.workspace, static_cast<size_t>(choice.plan.workspace_bytes())));
     if (!status.ok()) return status;
-    return Measure(choice, {trial.x.data(), trial.weights.data(), trial.y.data()},
+    return Measure(choice, runs, {trial.x.data(), trial.weights.data(), trial.y.data()},
                    trial.workspace.data());
   }
 
@@ -256,8 +251,9 @@ class CudnnConvolution final : public Convolution {
     if (at == choices_.end()) {
       at = choices_
                .emplace(operation, planner_.Choose(operation, FindSimilar(operation), plan_bytes_,
-                                                   [&](const CudnnChoice& candidate) {
-                                                     return Measure(candidate, placed(candidate),
+                                                   [&](const CudnnChoice& candidate, int runs) {
+                                                     return Measure(candidate, runs,
+                                                                    placed(candidate),
                                                                     plan_workspace);
                                                    }))
                .first;

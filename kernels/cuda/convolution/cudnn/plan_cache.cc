@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "absl/strings/ascii.h"
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_split.h"
@@ -26,8 +27,8 @@ std::string Checksum(absl::string_view text) {
   return absl::StrFormat("%016x", hash);
 }
 
-std::string Line(const std::string& operation, const std::string& plan) {
-  const std::string content = absl::StrCat(operation, "\t", plan);
+std::string Line(absl::string_view operation, absl::string_view plan, absl::string_view day) {
+  const std::string content = absl::StrCat(operation, "\t", plan, "\t", day);
   return absl::StrCat(Checksum(content), "\t", content, "\n");
 }
 
@@ -48,7 +49,8 @@ std::string DefaultPlanFolder() {
   return home != nullptr && *home == '/' ? absl::StrCat(home, "/.cache/muster/cuda") : "";
 }
 
-PlanCache::PlanCache(const std::string& folder, absl::string_view machine) {
+PlanCache::PlanCache(const std::string& folder, absl::string_view machine, absl::Time now)
+    : today_((now - absl::UnixEpoch()) / absl::Hours(24)) {
   if (folder.empty()) return;
   path_ = fs::path(folder) / FileName(machine);
   Read();
@@ -57,12 +59,12 @@ PlanCache::PlanCache(const std::string& folder, absl::string_view machine) {
 std::optional<std::string> PlanCache::Find(const std::string& operation) const {
   const auto at = plans_.find(operation);
   if (at == plans_.end()) return std::nullopt;
-  return at->second;
+  return at->second.plan;
 }
 
 void PlanCache::Put(const std::string& operation, const std::string& plan) {
   if (!path_.empty()) Read();
-  plans_[operation] = plan;
+  plans_[operation] = {plan, today_};
   if (!path_.empty()) Write();
 }
 
@@ -70,7 +72,12 @@ void PlanCache::Read() {
   std::ifstream file(path_);
   for (std::string line; std::getline(file, line);) {
     const std::vector<std::string> parts = absl::StrSplit(line, '\t');
-    if (parts.size() == 3 && Line(parts[1], parts[2]) == line + "\n") plans_[parts[1]] = parts[2];
+    int64_t day = 0;
+    if (parts.size() != 4 || Line(parts[1], parts[2], parts[3]) != line + "\n" ||
+        !absl::SimpleAtoi(parts[3], &day)) {
+      continue;
+    }
+    if (absl::Hours(24) * (today_ - day) < kKept) plans_[parts[1]] = {parts[2], day};
   }
 }
 
@@ -79,7 +86,9 @@ void PlanCache::Write() const {
   fs::create_directories(fs::path(path_).parent_path(), error);
   const std::string temporary = absl::StrCat(path_, ".", getpid());
   std::ofstream file(temporary, std::ios::trunc);
-  for (const auto& [operation, plan] : plans_) file << Line(operation, plan);
+  for (const auto& [operation, entry] : plans_) {
+    file << Line(operation, entry.plan, absl::StrCat(entry.day));
+  }
   file.close();
   if (file) {
     fs::rename(temporary, path_, error);

@@ -45,6 +45,20 @@ TEST_F(PlanCacheTest, StoresPlansForTheNextProcess) {
   EXPECT_EQ(files, 1);
 }
 
+TEST_F(PlanCacheTest, ForgetsPlansAfterThirtyDays) {
+  const absl::Time now = absl::FromUnixSeconds(1'700'000'000);
+  PlanCache(folder_, "gpu", now).Put("old", "1:");
+  PlanCache(folder_, "gpu", now + absl::Hours(24)).Put("new", "2:");
+  PlanCache later(folder_, "gpu", now + PlanCache::kKept);
+  EXPECT_EQ(later.Find("old"), std::nullopt);
+  EXPECT_EQ(later.Find("new"), "2:");
+  // Writing the file drops them, and does not extend the time of others.
+  later.Put("newest", "3:");
+  EXPECT_EQ(Content(later.path()).find("old"), std::string::npos);
+  EXPECT_EQ(PlanCache(folder_, "gpu", now + PlanCache::kKept + absl::Hours(24)).Find("new"),
+            std::nullopt);
+}
+
 TEST_F(PlanCacheTest, MergesPlansOfProcessesThatWriteInTurn) {
   PlanCache one(folder_, "gpu"), other(folder_, "gpu");
   one.Put("a", "1:");

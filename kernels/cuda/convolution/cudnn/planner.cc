@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "kernels/cuda/convolution/cudnn/autotune.h"
 
 namespace muster::kernels::cuda {
 namespace {
@@ -201,18 +202,17 @@ absl::StatusOr<CudnnChoice> CudnnPlanner::Choose(const CudnnOperation& operation
   for (size_t i = 0; i < problems.size(); ++i) {
     error.Update(problems[i].status);
     if (!problems[i].status.ok()) continue;
-    std::optional<CudnnChoice> best;
-    float best_milliseconds = 0;
-    for (CudnnChoice& candidate : Candidates(problems[i], formulations[i], max_workspace_bytes)) {
-      const absl::StatusOr<float> milliseconds = measure(candidate);
-      error.Update(milliseconds.status());
-      if (!milliseconds.ok() || (best.has_value() && *milliseconds >= best_milliseconds)) continue;
-      best = std::move(candidate);
-      best_milliseconds = *milliseconds;
-    }
-    if (!best.has_value()) continue;
-    plans_.Put(problems[i].text, best->engine.Text());
-    return *std::move(best);
+    std::vector<CudnnChoice> candidates =
+        Candidates(problems[i], formulations[i], max_workspace_bytes);
+    if (candidates.empty()) continue;
+    const absl::StatusOr<size_t> fastest = FindFastest(
+        candidates.size(),
+        [&](size_t candidate, int runs) { return measure(candidates[candidate], runs); });
+    error.Update(fastest.status());
+    if (!fastest.ok()) continue;
+    CudnnChoice& best = candidates[*fastest];
+    plans_.Put(problems[i].text, best.engine.Text());
+    return std::move(best);
   }
   if (!error.ok()) return error;
   return absl::UnimplementedError(absl::StrCat("cuDNN has no engine for the convolution ",

@@ -53,13 +53,13 @@ class CudnnPlanner {
                const CudnnTarget& target, PlanCache& plans)
       : shape_(shape), options_(options), target_(target), plans_(plans) {}
 
-  // Runs a choice, which writes to its output only, and returns milliseconds.
-  using Measure = absl::FunctionRef<absl::StatusOr<float>(const CudnnChoice&)>;
+  // Runs a choice, which writes to its output only, `runs` times and returns the milliseconds.
+  using Measure = absl::FunctionRef<absl::StatusOr<float>(const CudnnChoice&, int runs)>;
 
   // Chooses, with at most max_workspace_bytes: the engine of `similar` (which may be null) if it
-  // supports the operation; otherwise the plan in the cache; otherwise the fastest of the first
-  // engines that cuDNN proposes. Errors: UNIMPLEMENTED if there is none; the error of `measure` if
-  // none of them runs.
+  // supports the operation; otherwise the plan in the cache; otherwise the fastest (FindFastest) of
+  // the first engines that cuDNN proposes. Errors: UNIMPLEMENTED if there is none; the error of
+  // `measure` if none of them runs.
   absl::StatusOr<CudnnChoice> Choose(const CudnnOperation& operation, const CudnnChoice* similar,
                                      int64_t max_workspace_bytes, Measure measure) const;
 

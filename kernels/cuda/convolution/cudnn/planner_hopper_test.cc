@@ -77,7 +77,8 @@ class CudnnHopperTest : public testing::TestWithParam<std::tuple<Gpu, DataType>>
                                         .compute_type = type()};
     const CudnnTarget target = {.cudnn = &cudnn_, .device_properties = properties_->get()};
     return CudnnPlanner(shape, options, target, plans)
-        .Choose(operation, nullptr, int64_t{256} << 20, [](const CudnnChoice&) { return 1.0f; });
+        .Choose(operation, nullptr, int64_t{256} << 20,
+                [](const CudnnChoice&, int) { return 100.0f; });
   }
   absl::StatusOr<CudnnChoice> Choose(const ConvolutionShape& shape,
                                      const CudnnOperation& operation) {
