@@ -54,7 +54,9 @@ inline constexpr ExitCodeInfo kExitCodes[] = {
      "The job is not restarted."},
     {kExitUnavailable, "69", "unavailable", "The coordinator does not answer", "muster."},
     {kExitNoDevice, "71", "no device", "The rank's GPU cannot be used",
-     "Ranks of train jobs: the GPU or a CUDA library is missing or unusable."},
+     "Ranks of train jobs: the GPU or a CUDA library is missing or unusable, or the GPU failed "
+     "during "
+     "the training."},
     {kExitCannotCreate, "73", "cannot create", "A file or directory cannot be created",
      "muster local, muster experiment. Daemons: the data directory or an address cannot be used. "
      "Ranks of train jobs: a checkpoint or TensorBoard file, or a checkpoint directory of another "

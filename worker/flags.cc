@@ -81,6 +81,11 @@ std::unique_ptr<CLI::App> WorkerApp(WorkerFlags& flags) {
                  "indices as shown by nvidia-smi, or UUIDs, e.g. 0,1,3")
       ->type_name("CHOICE")
       ->capture_default_str();
+  app.add_option("--required-cuda", options.devices.required_cuda,
+                 "CUDA version that the driver must support, or no ranks run on the GPUs: auto "
+                 "(that of train jobs), none, or a version such as 12.8")
+      ->type_name("VERSION")
+      ->capture_default_str();
   app.add_option("--nvml-library", options.devices.nvml_library,
                  "NVML library name or path; for tests")
       ->type_name("FILE")

@@ -1,5 +1,6 @@
 // Wherever NCCL hangs, an aborted rank returns within two seconds; each case runs twenty times. The
 // fake library ends the process if a thread calls it during or after an abort.
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <atomic>
@@ -15,6 +16,7 @@
 #include "collectives/nccl/testing/fake_nccl_parts.h"
 #include "collectives/testing.h"
 #include "common/status.h"
+#include "glog/logging.h"
 
 namespace muster::collectives {
 namespace {
@@ -172,6 +174,38 @@ TEST_F(NcclAbortTest, EndsWaitForHangingComputation) {
     communicator->reset();
     ++compute.done;
   }
+}
+
+// Leaving NCCL is judged by its own log lines, because the process may end later.
+TEST_F(NcclAbortTest, LogsEachPhaseOfLeaving) {
+  class Lines final : public google::LogSink {
+   public:
+    Lines() { google::AddLogSink(this); }
+    ~Lines() override { google::RemoveLogSink(this); }
+    void send(google::LogSeverity, const char*, const char*, int, const struct tm*,
+              const char* message, size_t length) override {
+      lines.emplace_back(message, length);
+    }
+    std::vector<std::string> lines;
+  } log;
+  {
+    auto communicator = CreateNccl(Options(0, 0, 1));
+    ASSERT_TRUE(communicator.ok()) << communicator.status();
+    rules_.Become({"hang ncclAllReduce"});
+    const auto work =
+        (*communicator)->AllReduce(data_, data_, 4, DataType::kFloat32, ReduceOp::kSum);
+    EXPECT_EQ(ExpectOutSoon(**communicator, {work}), absl::OkStatus());
+  }
+  EXPECT_THAT(log.lines, ::testing::IsSupersetOf(
+                             {::testing::StartsWith("WORLD: leaving NCCL: the generation"),
+                              ::testing::StartsWith("WORLD: leaving NCCL: abort begun after "),
+                              ::testing::StartsWith("WORLD: leaving NCCL: abort done after "),
+                              ::testing::StartsWith("WORLD: leaving NCCL: kernels ended after ")}));
+  // An orderly end logs nothing.
+  log.lines.clear();
+  rules_.Become({});
+  ASSERT_TRUE(CreateNccl(Options(1, 0, 1)).ok());
+  EXPECT_THAT(log.lines, ::testing::Not(::testing::Contains(::testing::HasSubstr("leaving"))));
 }
 
 // The abort arrives before there is a communicator to abort.

@@ -128,19 +128,31 @@ absl::Status NcclCommThread::Finalize() {
 }
 
 void NcclCommThread::Leave(absl::Status status) {
+  const SteadyTime seen = FailureTime();
+  const auto log = [this, &seen, failed = !status.ok()](absl::string_view phase) {
+    LOG_IF(INFO, failed) << options_.name << ": leaving NCCL: " << phase << " after "
+                         << absl::FormatDuration(SteadyNow() - seen);
+  };
+  LOG_IF(INFO, !status.ok()) << options_.name << ": leaving NCCL: " << status.message();
   bool aborted = false;
   for (const NcclLevel level : kPartsFirst) {
     NcclComm& comm = group(level).comm;
     if (comm == nullptr) continue;
+    if (!aborted) log("abort begun");
     library_->abort(comm);  // its result is ignored: nothing can be done about an error
     comm = nullptr;
     aborted = true;
   }
-  if (aborted) Drain();
+  if (aborted) {
+    log("abort done");
+    Drain();
+    log("kernels ended");
+  }
   registrations_.Forget();
   const absl::Status interrupted = Interrupted();
   if (!status.ok() && interrupted.ok() && !PeerRankOf(status).has_value()) {
     status = IdentifyFailedPeer(options_, Annotate(status, options_.name));
+    log("failed peer asked for");
   }
   absl::MutexLock lock(&mutex_);
   KeepFailure(status);

@@ -7,6 +7,7 @@
 #include "collectives/nccl/nccl_task.h"
 #include "collectives/operation_communicator.h"
 #include "collectives/peer_status.h"
+#include "common/now.h"
 #include "common/status.h"
 #include "glog/logging.h"
 
@@ -154,9 +155,15 @@ void NcclCommThread::KeepFailure(const absl::Status& status) {
   // Set before any operation is cut short, so that kernels that run afterwards see the failure.
   stream_->flag() = 1;
   failure_ = status;
+  failed_ = SteadyNow();
   leave_by_.emplace(kLeaveTime);
   work_.Signal();
   have_left_.SignalAll();
+}
+
+SteadyTime NcclCommThread::FailureTime() const {
+  absl::MutexLock lock(&mutex_);
+  return failure_.ok() ? SteadyNow() : failed_;
 }
 
 void NcclCommThread::AwaitLeft() {

@@ -107,7 +107,10 @@ class NcclCommThread : public std::enable_shared_from_this<NcclCommThread> {
   absl::Status Connect();
   absl::Status Serve();
   absl::Status Finalize();
+  // Aborts what has not been finalized. After a failure, logs how long each phase took: the process
+  // may end much later.
   void Leave(absl::Status status) ABSL_LOCKS_EXCLUDED(mutex_);
+  SteadyTime FailureTime() const ABSL_LOCKS_EXCLUDED(mutex_);  // now without a failure
   void Drain();
   absl::Status Launch(Batch batch);
   // Runs the callback of a task that is not an operation.
@@ -158,6 +161,7 @@ class NcclCommThread : public std::enable_shared_from_this<NcclCommThread> {
   bool closing_ ABSL_GUARDED_BY(mutex_) = false;
   bool left_ ABSL_GUARDED_BY(mutex_) = false;  // the thread makes no more calls
   absl::Status failure_ ABSL_GUARDED_BY(mutex_);
+  SteadyTime failed_ ABSL_GUARDED_BY(mutex_);                 // time of the failure
   std::optional<Deadline> leave_by_ ABSL_GUARDED_BY(mutex_);  // set on failure
   Batch pending_p2p_ ABSL_GUARDED_BY(mutex_);
   std::deque<Batch> queue_ ABSL_GUARDED_BY(mutex_);

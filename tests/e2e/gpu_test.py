@@ -214,6 +214,25 @@ class HealthTest(unittest.TestCase):
             gpu.start_worker()
             self.assertEqual(gpu.cluster.wait(both)["state"], "SUCCEEDED")
 
+    def test_old_driver_withholds_gpus_from_train_jobs(self):
+        with GpuCluster(1, flags=["--required-cuda=13.0"]) as gpu:
+            gpu.worker.stop()
+            gpu.gpus.more = ["driver 550.54.15", "cuda 12040"]
+            gpu.gpus.save()
+            gpu.start_worker()
+            reason = "driver 550.54.15 supports CUDA 12.4, train jobs need CUDA 13.0: install driver 580.65.06 or newer"
+            gpu.wait_unavailable(0, reason)
+            self.assertIn(f"no ranks will run on the GPUs: {reason}", gpu.worker.log())
+            self.assertIn(reason, gpu.cluster.muster("node", "describe", "node-1").stdout)
+            self.assertIn('muster_gpu_healthy{gpu="0",uuid="GPU-0"} 0', gpu.metrics())
+            job = gpu.cluster.submit(gpu_spec("waits", "true"))
+            self.assertIn(f"0 of 1 gpu slots free; GPU 0: {reason}", gpu.why(job))
+            # For a node that runs command jobs only.
+            gpu.worker.stop()
+            gpu.worker_options["flags"] = ["--required-cuda=none"]
+            gpu.start_worker()
+            self.assertEqual(gpu.cluster.wait(job)["state"], "SUCCEEDED")
+
     def test_application_xid_is_reported_only(self):
         with GpuCluster(1) as gpu:
             job = gpu.start("faulty", "exit 3")

@@ -36,7 +36,7 @@ class FakeGpus:
     def environment(self, environment):
         return dict(environment, FAKE_NVML=str(self.path))
 
-    def start_worker(self, cluster, name="node-1", devices="auto", slots=1, library="libfake_nvml.so"):
+    def start_worker(self, cluster, name="node-1", devices="auto", slots=1, library="libfake_nvml.so", flags=()):
         """Starts a worker that offers these GPUs and `slots` CPU slots."""
-        return cluster.start_worker(name, slots, [*self.flags(library), f"--devices={devices}"],
+        return cluster.start_worker(name, slots, [*self.flags(library), f"--devices={devices}", *flags],
                                     env=self.environment(cluster.environment()))

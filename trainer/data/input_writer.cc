@@ -8,7 +8,7 @@ namespace {
 // Makes `memory` have at least `bytes`.
 absl::Status Reserve(kernels::Device& device, size_t bytes, kernels::DeviceMemory& memory) {
   if (memory.bytes() >= bytes) return absl::OkStatus();
-  ASSIGN_OR_RETURN(memory, device.Allocate(bytes));
+  ASSIGN_OR_RETURN(memory, device.Allocate(bytes, "a batch of images"));
   return absl::OkStatus();
 }
 

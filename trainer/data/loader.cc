@@ -77,15 +77,16 @@ absl::Status Loader::AllocateSlots() {
   const size_t samples = batches_.max_samples();
   const size_t inputs = samples * options_.views;
   kernels::Device& device = *options_.device;
+  constexpr char kUse[] = "batches of the loader";
   for (Slot& slot : slots_) {
     slot.copied = device.MakeEvent();
     if (HasPixels()) {
-      ASSIGN_OR_RETURN(slot.pixels, device.AllocateHost(samples * sample_bytes_));
+      ASSIGN_OR_RETURN(slot.pixels, device.AllocateHost(samples * sample_bytes_, kUse));
     }
-    ASSIGN_OR_RETURN(slot.labels, device.AllocateHost(inputs * sizeof(int32_t)));
+    ASSIGN_OR_RETURN(slot.labels, device.AllocateHost(inputs * sizeof(int32_t), kUse));
     if (form_ != Form::kNone) {
       ASSIGN_OR_RETURN(slot.images,
-                       device.AllocateHost(inputs * sizeof(kernels::ImageTransformParams)));
+                       device.AllocateHost(inputs * sizeof(kernels::ImageTransformParams), kUse));
     }
   }
   return absl::OkStatus();

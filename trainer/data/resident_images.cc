@@ -20,7 +20,8 @@ kernels::DeviceMemory MakeResident(const ImageDataset& dataset, kernels::Device&
               << device.name() << " has " << free_bytes << " free";
     return {};
   }
-  absl::StatusOr<kernels::DeviceMemory> memory = device.Allocate(bytes);
+  absl::StatusOr<kernels::DeviceMemory> memory =
+      device.Allocate(bytes, "the images of the data set");
   if (!memory.ok()) {
     LOG(WARNING) << "keeping images in host memory: " << memory.status().message();
     return {};

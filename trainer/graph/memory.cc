@@ -321,8 +321,8 @@ class MemoryPlanner {
     }
     const size_t of_slots = slots_ == 1 ? 0 : slots_ * slot_.bytes();
     absl::StatusOr<kernels::DeviceMemory> arena =
-        device_.Allocate(std::max(of_slots + arena_.bytes(), ArenaPlanner::kAlignment));
-    if (!arena.ok()) return Annotate(arena.status(), use);
+        device_.Allocate(std::max(of_slots + arena_.bytes(), ArenaPlanner::kAlignment), use);
+    if (!arena.ok()) return arena.status();
     placed_->arena = *std::move(arena);
     char* const slots = placed_->arena.as<char>();
     char* const rest = slots + of_slots;

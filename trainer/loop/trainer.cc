@@ -9,8 +9,10 @@
 #include "common/proto_time.h"
 #include "common/status.h"
 #include "common/time.h"
+#include "kernels/out_of_memory.h"
 #include "trainer/data/loader.h"
 #include "trainer/data/resident_images.h"
+#include "trainer/device_status.h"
 #include "trainer/exit_code.h"
 #include "trainer/loop/data_options.h"
 #include "trainer/loop/spec_plan.h"
@@ -34,8 +36,11 @@ Trainer::~Trainer() = default;
 
 absl::StatusOr<v1::TrainSummary> Trainer::Run() {
   absl::StatusOr<v1::TrainSummary> summary = RunToEnd();
-  if (!summary.ok()) FinishWriting();
-  return summary;
+  if (summary.ok()) return summary;
+  FinishWriting();
+  // The failure of a device may appear first as another error, such as a loss that is not finite.
+  const absl::Status device = DeviceError();
+  return WithMemoryAdvice(device.ok() ? summary.status() : device);
 }
 
 absl::StatusOr<v1::TrainSummary> Trainer::RunToEnd() {
@@ -59,6 +64,7 @@ absl::StatusOr<v1::TrainSummary> Trainer::RunToEnd() {
   RETURN_IF_ERROR(CheckStop());
   if (!evaluate_first) RETURN_IF_ERROR(EvaluateModel().status());
   ASSIGN_OR_RETURN(v1::TrainSummary summary, Summarize());
+  RETURN_IF_ERROR(AwaitDevices());
   SetPhase("finished");
   return summary;
 }
@@ -139,6 +145,7 @@ absl::Status Trainer::TrainStep(data::Loader& loader) {
   StepTimes times;
   const SteadyTime start = Now().steady;
   const absl::StatusOr<const data::Batch*> batch = loader.Next();
+  if (kernels::IsOutOfMemory(batch.status())) return batch.status();
   if (!batch.ok()) return WithExitCode(batch.status(), kExitNoInput);
   times.data_wait = loader.waited();
   RETURN_IF_ERROR(strategy_->Step(**batch, step_, times));
@@ -168,12 +175,27 @@ absl::Status Trainer::Settle() {
   return WriteScalars();
 }
 
+absl::Status Trainer::DeviceError() const {
+  if (strategy_ == nullptr) return absl::OkStatus();
+  for (kernels::Device* const device : strategy_->devices()) {
+    RETURN_IF_ERROR(WithDeviceExitCode(device->error()));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Trainer::AwaitDevices() const {
+  for (kernels::Device* const device : strategy_->devices()) {
+    RETURN_IF_ERROR(WithDeviceExitCode(device->Synchronize()));
+  }
+  return absl::OkStatus();
+}
+
 absl::Status Trainer::PollStepResults(bool all) {
   v1::Progress& progress = progress_.progress();
   results_.clear();
   while (true) {
     ASSIGN_OR_RETURN(const std::optional<StepResult> result, strategy_->PollStepResult(all));
-    if (!result.has_value()) return absl::OkStatus();
+    if (!result.has_value()) return DeviceError();
     // The loss of a step that overflowed is meaningless.
     if (std::isfinite(result->loss)) loss_ = result->loss;
     if (spec_.record_losses() && losses_.size() < limits::kRecordedLosses) {
@@ -219,7 +241,7 @@ absl::Status Trainer::WriteScalars() {
 
 absl::StatusOr<bool> Trainer::EvaluateModel() {
   SetPhase("evaluating");
-  RETURN_IF_ERROR(strategy_->device().Synchronize());
+  RETURN_IF_ERROR(AwaitDevices());
   const SteadyTime begin = Now().steady;
   const data::DatasetInfo& info = setup_->test->info();
   // An objective that compares views uses augmentation as in training.
@@ -229,6 +251,7 @@ absl::StatusOr<bool> Trainer::EvaluateModel() {
   const absl::StatusOr<Evaluation> evaluation = strategy_->Evaluate(*setup_->test, transform);
   if (absl::IsCancelled(evaluation.status())) return false;
   RETURN_IF_ERROR(evaluation.status());
+  RETURN_IF_ERROR(AwaitDevices());
   evaluation_ = *evaluation;
   evaluated_step_ = step_;
   CountCollectives(2, 0);

@@ -87,7 +87,8 @@ class Trainer {
   // Collective; called once. Trains from the resume point, or from the initial state, to the end,
   // evaluates and returns the summary. Errors: the communicator's; exit code payload
   // kExitCannotCreate for a checkpoint that is required and cannot be written, and kExitNoInput for
-  // an init_from that cannot be read; ABORTED if a newer generation of the job has a checkpoint;
+  // an init_from that cannot be read, and kExitNoDevice for a device that has failed;
+  // OutOfMemoryError; ABORTED if a newer generation of the job has a checkpoint;
   // CANCELLED if this rank was asked to stop, after the state was saved.
   //
   // All ranks save their state after the same step if one of them is asked to stop. The others go
@@ -114,6 +115,10 @@ class Trainer {
   absl::Status WriteScalars();
   // Waits until the results of all steps so far have been polled.
   absl::Status Settle();
+  // The first error of this rank's devices, without waiting. Exit code kExitNoDevice.
+  absl::Status DeviceError() const;
+  // Waits until the devices have finished all calls. Returns their first error.
+  absl::Status AwaitDevices() const;
   // Collective. Returns false, on all ranks, if one of them was asked to stop.
   absl::StatusOr<bool> EvaluateModel();
   void RecordEvaluation(SteadyTime begin);
@@ -128,6 +133,8 @@ class Trainer {
   // Collective; called before the first step. Decides how checkpoints are divided, and takes a
   // snapshot that is not written: it allocates the memory of all later ones.
   absl::Status PrepareSnapshots();
+  // Collective. Fails, on all ranks, if a device of one of them has failed.
+  absl::Status AgreeOnDevices();
   // Collective. Copies the state. Neither this nor SaveCheckpoint converts it or uses files, except
   // after a failure.
   absl::Status TakeSnapshot();

@@ -55,6 +55,7 @@ absl::Status Trainer::SaveCheckpoint() {
   SetPhase("checkpointing");
   last_snapshot_ = SteadyNow();
   RETURN_IF_ERROR(TakeSnapshot());
+  RETURN_IF_ERROR(AgreeOnDevices());
   saved_step_ = step_;
   write_failed_ = false;
   CheckpointWriter::Write write = *in_parts_ ? WriteOfPart() : WriteOfSnapshot();
@@ -68,6 +69,14 @@ absl::Status Trainer::SaveCheckpoint() {
   }
   snapshot_stall_ = SteadyNow() - last_snapshot_;
   return absl::OkStatus();
+}
+
+// An error until here, on any rank, may have changed the gradients of all, or the snapshot.
+absl::Status Trainer::AgreeOnDevices() {
+  RETURN_IF_ERROR(AwaitDevices());
+  if (strategy_->device().host_memory() || world_.size() == 1) return absl::OkStatus();
+  CountCollectives(1, 0);
+  return world_.Barrier()->Wait();
 }
 
 absl::Status Trainer::PrepareSnapshots() {

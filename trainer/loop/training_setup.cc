@@ -7,6 +7,7 @@
 #include "common/build_id.h"
 #include "common/status.h"
 #include "common/version.h"
+#include "trainer/device_status.h"
 #include "trainer/exit_code.h"
 #include "trainer/loop/data_options.h"
 #include "trainer/loop/spec_plan.h"
@@ -92,8 +93,9 @@ absl::StatusOr<std::unique_ptr<TrainingSetup>> SetUpTraining(
     const v1::JobSpec& spec, uint32_t world_size, const data::Cache& cache,
     const std::vector<kernels::Device*>& devices) {
   auto setup = SetUpWithoutExitCode(spec, world_size, cache, devices);
+  if (setup.ok()) return setup;
   if (absl::IsInvalidArgument(setup.status())) return WithExitCode(setup.status(), kExitBadSpec);
-  return setup;
+  return WithMemoryAdvice(setup.status());
 }
 
 }  // namespace muster::train

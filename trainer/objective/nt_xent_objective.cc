@@ -69,7 +69,7 @@ absl::Status NtXentObjective::Allocate() {
   RETURN_IF_ERROR(Annotate(AllocateArrays(largest),
                            absl::StrCat("nt_xent: cannot allocate memory for ", capacity_, " x ",
                                         largest.samples, " similarities")));
-  ASSIGN_OR_RETURN(result_, device_.Allocate(sizeof(nn::LossResult)));
+  ASSIGN_OR_RETURN(result_, device_.Allocate(sizeof(nn::LossResult), "the loss"));
   if (ranks() == 1) return absl::OkStatus();
   const size_t elements = (1 + ranks()) * (block_elements() + capacity_);
   ASSIGN_OR_RETURN(shared_memory_, group_->Allocate(elements * sizeof(float)));
@@ -82,16 +82,18 @@ absl::Status NtXentObjective::Allocate() {
 }
 
 absl::Status NtXentObjective::AllocateArrays(const kernels::NtXentShape& largest) {
-  using kernels::DeviceFloats;
+  const auto allocate = [this](size_t count) {
+    return kernels::DeviceFloats::Create(device_, count, "similarities of samples");
+  };
   if (ranks() > 1) {
-    ASSIGN_OR_RETURN(own_units_, DeviceFloats::Create(device_, capacity_ * width_));
-    ASSIGN_OR_RETURN(own_log_sums_, DeviceFloats::Create(device_, capacity_));
+    ASSIGN_OR_RETURN(own_units_, allocate(capacity_ * width_));
+    ASSIGN_OR_RETURN(own_log_sums_, allocate(capacity_));
   }
-  ASSIGN_OR_RETURN(inverse_norms_, DeviceFloats::Create(device_, capacity_));
-  ASSIGN_OR_RETURN(units_, DeviceFloats::Create(device_, capacity_ * ranks() * width_));
-  ASSIGN_OR_RETURN(logits_, DeviceFloats::Create(device_, largest.logits_elements()));
-  ASSIGN_OR_RETURN(group_log_sums_, DeviceFloats::Create(device_, largest.row_stride()));
-  ASSIGN_OR_RETURN(workspace_, DeviceFloats::Create(device_, largest.workspace_elements()));
+  ASSIGN_OR_RETURN(inverse_norms_, allocate(capacity_));
+  ASSIGN_OR_RETURN(units_, allocate(capacity_ * ranks() * width_));
+  ASSIGN_OR_RETURN(logits_, allocate(largest.logits_elements()));
+  ASSIGN_OR_RETURN(group_log_sums_, allocate(largest.row_stride()));
+  ASSIGN_OR_RETURN(workspace_, allocate(largest.workspace_elements()));
   return absl::OkStatus();
 }
 

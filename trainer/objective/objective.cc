@@ -57,7 +57,7 @@ absl::StatusOr<nn::LossResult> Objective::Compute(nn::Execution& model, uint32_t
                                                   uint64_t global_samples, bool training) {
   nn::LossResult loss;
   if (result_.bytes() == 0) {
-    ASSIGN_OR_RETURN(result_, model.device().Allocate(sizeof(loss)));
+    ASSIGN_OR_RETURN(result_, model.device().Allocate(sizeof(loss), "the loss"));
   }
   RETURN_IF_ERROR(Queue(model, samples, global_samples, training, result_.as<nn::LossResult>()));
   model.device().CopyToHost(&loss, result_.data(), sizeof(loss));

@@ -12,8 +12,10 @@ absl::StatusOr<ExponentialMovingAverage> ExponentialMovingAverage::Create(size_t
                                                                           size_t buffer_elements,
                                                                           kernels::Device& device) {
   ExponentialMovingAverage average(parameter_elements, buffer_elements, device);
-  ASSIGN_OR_RETURN(average.parameters_, kernels::DeviceFloats::Create(device, parameter_elements));
-  ASSIGN_OR_RETURN(average.buffers_, kernels::DeviceFloats::Create(device, buffer_elements));
+  constexpr char kUse[] = "the moving average";
+  ASSIGN_OR_RETURN(average.parameters_,
+                   kernels::DeviceFloats::Create(device, parameter_elements, kUse));
+  ASSIGN_OR_RETURN(average.buffers_, kernels::DeviceFloats::Create(device, buffer_elements, kUse));
   return average;
 }
 

@@ -66,9 +66,10 @@ absl::StatusOr<ModelState> ModelState::Create(nn::Plan* plan, Optimizer* optimiz
   ModelState state(plan, optimizer, execution != nullptr ? execution : plan);
   kernels::Device& device = plan->device();
   ASSIGN_OR_RETURN(state.own_parameters_,
-                   kernels::DeviceFloats::Create(device, plan->parameter_elements()));
+                   kernels::DeviceFloats::Create(device, plan->parameter_elements(), "parameters"));
   state.parameters_ = state.own_parameters_.get();
-  ASSIGN_OR_RETURN(state.buffers_, kernels::DeviceFloats::Create(device, plan->buffer_elements()));
+  ASSIGN_OR_RETURN(state.buffers_, kernels::DeviceFloats::Create(device, plan->buffer_elements(),
+                                                                 "running statistics"));
   if (averages) {
     ASSIGN_OR_RETURN(ExponentialMovingAverage average,
                      ExponentialMovingAverage::Create(plan->parameter_elements(),
@@ -95,8 +96,9 @@ absl::Status ModelState::RoundParameters(kernels::DataType type) {
   const size_t count = plan_->parameter_elements();
   const kernels::KernelTable& kernels = plan_->device().kernels();
   // 16 bits per element.
-  ASSIGN_OR_RETURN(const kernels::DeviceFloats rounded,
-                   kernels::DeviceFloats::Create(plan_->device(), (count + 1) / 2));
+  ASSIGN_OR_RETURN(
+      const kernels::DeviceFloats rounded,
+      kernels::DeviceFloats::Create(plan_->device(), (count + 1) / 2, "rounding the parameters"));
   kernels.cast(kernels::DataType::kFloat32, parameters_, 1, type, rounded.get(), count);
   kernels.cast(type, rounded.get(), 1, kernels::DataType::kFloat32, parameters_, count);
   return absl::OkStatus();

@@ -90,11 +90,12 @@ class Lars final : public Optimizer {
  private:
   absl::Status Allocate() override {
     kernels::Device& device = *options().device;
-    ASSIGN_OR_RETURN(device_tensors_,
-                     kernels::AllocateOn<kernels::LarsTensor>(device, tensors_.size()));
+    ASSIGN_OR_RETURN(device_tensors_, kernels::AllocateOn<kernels::LarsTensor>(
+                                          device, tensors_.size(), "descriptions of tensors"));
     device.CopyToDevice(device_tensors_.data(), tensors_.data(),
                         tensors_.size() * sizeof(kernels::LarsTensor));
-    ASSIGN_OR_RETURN(rates_, kernels::AllocateOn<kernels::UpdateScalars>(device, tensors_.size()));
+    ASSIGN_OR_RETURN(rates_, kernels::AllocateOn<kernels::UpdateScalars>(device, tensors_.size(),
+                                                                         "learning rates"));
     return Optimizer::Allocate();
   }
 
@@ -181,7 +182,7 @@ absl::Status Optimizer::KeepShare(size_t begin, size_t count) {
   const size_t common_end = std::min(end, kept_end_);
   for (OptimizerState& state : states_) {
     ASSIGN_OR_RETURN(kernels::DeviceFloats kept,
-                     kernels::DeviceFloats::Create(*options_.device, count));
+                     kernels::DeviceFloats::Create(*options_.device, count, "optimizer states"));
     if (common_begin < common_end) {
       options_.device->Copy(kept.get() + (common_begin - begin),
                             state.values.get() + (common_begin - kept_begin_),

@@ -21,11 +21,11 @@ absl::StatusOr<std::unique_ptr<UpdateController>> UpdateController::Create(
     const kernels::UpdateRules& rules, kernels::Device& device, uint32_t counted,
     uint32_t accumulation_steps) {
   std::unique_ptr<UpdateController> control(new UpdateController(rules, device, counted));
-  ASSIGN_OR_RETURN(control->variables_, device.Allocate(sizeof(Variables)));
+  ASSIGN_OR_RETURN(control->variables_, device.Allocate(sizeof(Variables), "update scalars"));
   ASSIGN_OR_RETURN(control->losses_,
-                   device.Allocate(accumulation_steps * sizeof(kernels::LossResult)));
+                   device.Allocate(accumulation_steps * sizeof(kernels::LossResult), "losses"));
   ASSIGN_OR_RETURN(control->records_,
-                   device.AllocateHost(kStepsAhead * sizeof(kernels::StepRecord)));
+                   device.AllocateHost(kStepsAhead * sizeof(kernels::StepRecord), "step records"));
   for (auto& event : control->events_) {
     event = device.MakeEvent();
   }

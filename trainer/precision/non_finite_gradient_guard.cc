@@ -18,8 +18,9 @@ absl::StatusOr<NonFiniteGradientGuard> NonFiniteGradientGuard::Create(
     collectives::Communicator* communicator, kernels::Device& device, float* buffers,
     size_t buffer_elements) {
   NonFiniteGradientGuard guard(communicator, device, buffers, buffer_elements);
-  ASSIGN_OR_RETURN(guard.kept_, kernels::DeviceFloats::Create(device, buffer_elements));
-  ASSIGN_OR_RETURN(guard.finite_, kernels::AllocateOn<bool>(device));
+  constexpr char kUse[] = "loss scaling";
+  ASSIGN_OR_RETURN(guard.kept_, kernels::DeviceFloats::Create(device, buffer_elements, kUse));
+  ASSIGN_OR_RETURN(guard.finite_, kernels::AllocateOn<bool>(device, 1, kUse));
   return guard;
 }
 

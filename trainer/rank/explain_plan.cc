@@ -126,7 +126,7 @@ absl::Status TimeSteps(const Step& step, const v1::TrainSpec& spec, absl::Durati
                        v1::PlanReport& report) {
   nn::CompiledPlan& plan = *step.plan;
   const auto allocate = [&](size_t count) {
-    return kernels::DeviceFloats::Create(plan.device(), count);
+    return kernels::DeviceFloats::Create(plan.device(), count, "parameters and gradients");
   };
   ASSIGN_OR_RETURN(const kernels::DeviceFloats parameters, allocate(plan.parameter_elements()));
   ASSIGN_OR_RETURN(const kernels::DeviceFloats gradients, allocate(plan.parameter_elements()));

@@ -15,6 +15,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
 #include "absl/types/optional.h"
+#include "common/now.h"
 #include "common/proto_time.h"
 #include "common/status.h"
 #include "glog/logging.h"
@@ -89,7 +90,17 @@ int TrainJob::Run() {
   // the exit code of this rank.
   for (const int signal : StopSignalsOf(launch_.spec())) std::signal(signal, SIG_IGN);
   ReportFailure(status);
+  ReleaseDevices();
   return train::ExitCodeOf(status);
+}
+
+void TrainJob::ReleaseDevices() {
+  if (gpus_.empty()) return;
+  const SteadyTime start = SteadyNow();
+  setup_.reset();
+  nccl_.reset();
+  gpus_.clear();
+  LOG(INFO) << "released the GPUs in " << absl::FormatDuration(SteadyNow() - start);
 }
 
 absl::Status TrainJob::RunToEnd() {

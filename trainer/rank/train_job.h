@@ -69,6 +69,8 @@ class TrainJob {
   // Path on this node of a directory in the spec.
   std::string OnThisNode(const std::string& directory) const;
   void ReportFailure(const absl::Status& status);
+  // Destroys what this rank has on its GPUs, and logs how long the driver takes.
+  void ReleaseDevices();
   void SetPhase(const std::string& phase);
   // The node's cache; work that fills it is reported as progress of `phase`.
   data::Cache CacheFor(const std::string& phase);

@@ -48,17 +48,18 @@ absl::Status DeviceBucketReducer::Allocate(const DeviceBucketReducerOptions& opt
     // Padding between parameters stays zero.
     device_.Zero(reduced_, bytes);
   } else {
-    ASSIGN_OR_RETURN(own_reduced_, kernels::DeviceFloats::Create(device_, elements_));
+    ASSIGN_OR_RETURN(own_reduced_, kernels::DeviceFloats::Create(device_, elements_, "gradients"));
     reduced_ = own_reduced_.get();
   }
   if (type_ == DataType::kFloat32) {
     gradients_ = static_cast<float*>(reduced_);
   } else {
-    ASSIGN_OR_RETURN(own_gradients_, kernels::DeviceFloats::Create(device_, elements_));
+    ASSIGN_OR_RETURN(own_gradients_,
+                     kernels::DeviceFloats::Create(device_, elements_, "gradients"));
     gradients_ = own_gradients_.get();
   }
   if (options.accumulates) {
-    ASSIGN_OR_RETURN(accumulated_, kernels::DeviceFloats::Create(device_, elements_));
+    ASSIGN_OR_RETURN(accumulated_, kernels::DeviceFloats::Create(device_, elements_, "gradients"));
   }
   return absl::OkStatus();
 }

@@ -2,12 +2,14 @@
 // device and the fake NCCL) and expects bit-identical results to training with the processes.
 #include <algorithm>
 #include <csignal>
+#include <filesystem>
 #include <functional>
 #include <memory>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/time/clock.h"
@@ -19,6 +21,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "kernels/testing/capturing_device.h"
+#include "kernels/testing/failing_device.h"
 #include "kernels/testing/limited_device.h"
 #include "spec/spec.h"
 #include "trainer/data/testing.h"
@@ -67,7 +70,16 @@ class DeviceTrainingTest : public ::testing::Test {
   static absl::StatusOr<v1::TrainSummary> TrainRank(const v1::JobSpec& spec, uint32_t rank,
                                                     bool on_devices, collectives::KeyStore& store,
                                                     const AtProgress& at_progress) {
-    kernels::Device& device = on_devices ? kernels::CapturingDevice() : kernels::CpuDevice();
+    return TrainRank(spec, rank, on_devices ? kernels::CapturingDevice() : kernels::CpuDevice(),
+                     store, {}, at_progress);
+  }
+
+  static absl::StatusOr<v1::TrainSummary> TrainRank(const v1::JobSpec& spec, uint32_t rank,
+                                                    kernels::Device& device,
+                                                    collectives::KeyStore& store,
+                                                    TrainerOptions trainer_options,
+                                                    const AtProgress& at_progress = nullptr) {
+    const bool on_devices = !device.host_memory();
     ASSIGN_OR_RETURN(auto setup, SetUpTraining(spec, kRanks, "", {&device}));
     // This NCCL version does not allocate memory itself, so all memory is known to the device.
     collectives::NcclParts parts = collectives::FakeNcclParts(nullptr, "libfake_nccl_2.18.so");
@@ -79,7 +91,6 @@ class DeviceTrainingTest : public ::testing::Test {
     options.store = &store;
     if (on_devices) options.nccl = &parts;
     ASSIGN_OR_RETURN(const ProcessGroups groups, ProcessGroups::Create(options, {}));
-    TrainerOptions trainer_options;
     trainer_options.progress = [&](const v1::Progress& progress) {
       if (at_progress != nullptr) at_progress(rank, progress);
     };
@@ -193,6 +204,59 @@ TEST_F(DeviceTrainingTest, TrainsWithoutGraphs) {
   const std::vector<std::string> captured = Train(spec, /*on_devices=*/true);
   spec.mutable_train()->set_cuda_graphs("never");
   EXPECT_EQ(Train(spec, /*on_devices=*/true), captured);
+}
+
+// The ranks agree, and all of them train without graphs.
+TEST_F(DeviceTrainingTest, TrainsWithoutGraphsIfARankCannotCapture) {
+  v1::JobSpec spec = Spec(12);
+  spec::ApplyDefaults(spec);
+  const auto train = [&](uint32_t failing) {
+    collectives::FileKeyStore store;
+    return collectives::RunRankProcesses(kRanks, [&](uint32_t rank) -> absl::Status {
+      kernels::FailingDevice& device = kernels::FailingDevice::Get();
+      if (rank == failing) device.FailAt(kernels::DeviceCall::kFinishCapture, 1);
+      ASSIGN_OR_RETURN(const v1::TrainSummary summary, TrainRank(spec, rank, device, store, {}));
+      const bool launched = device.calls(kernels::DeviceCall::kLaunchGraph) > 0;
+      return absl::UnknownError(
+          absl::StrCat(summary.weights_digest(), launched ? " with graphs" : ""));
+    });
+  };
+  const std::vector<std::string> expected = train(/*failing=*/kRanks);  // none
+  EXPECT_EQ(expected[0], expected[1]);
+  for (const uint32_t failing : {0u, 1u}) {
+    const std::vector<std::string> digests = train(failing);
+    EXPECT_THAT(digests, Each(digests[0]));
+    EXPECT_EQ(absl::StrCat(digests[0], " with graphs"), expected[0]);
+  }
+}
+
+// The gradients that the failed rank has sent may be damaged, so no rank publishes them.
+TEST_F(DeviceTrainingTest, NoRankWritesACheckpointAfterAnErrorOfOne) {
+  v1::JobSpec spec = Spec(12);
+  spec.mutable_train()->mutable_checkpoint()->set_every_steps(4);
+  spec::ApplyDefaults(spec);
+  const data::TemporaryDirectory checkpoints;
+  collectives::FileKeyStore store;
+  const auto results = collectives::RunRankProcesses(kRanks, [&](uint32_t rank) -> absl::Status {
+    kernels::FailingDevice& device = kernels::FailingDevice::Get();
+    TrainerOptions options;
+    options.job_id = "job";
+    ASSIGN_OR_RETURN(options.checkpoints,
+                     CheckpointDirectory::OpenForWriting({checkpoints.path(), "job", 1, 10}));
+    // The second rank's graphs of step 6 are not launched, which the device reports late.
+    if (rank == 1) {
+      device.FailAt(kernels::DeviceCall::kLaunchGraph, 12, kernels::FailingDevice::Reported::kLate);
+    }
+    return TrainRank(spec, rank, device, store, std::move(options)).status();
+  });
+  EXPECT_EQ(results[1], "INTERNAL: failing: an injected error [muster/exit-code='71']");
+  EXPECT_THAT(results[0], HasSubstr("UNAVAILABLE: "));
+  std::vector<std::string> names;
+  for (const auto& entry : std::filesystem::directory_iterator(checkpoints.path())) {
+    const std::string name = entry.path().filename();
+    if (absl::StartsWith(name, "step-")) names.push_back(name);
+  }
+  EXPECT_THAT(names, ::testing::ElementsAre("step-00000004.g1"));
 }
 
 TEST_F(DeviceTrainingTest, LostRankEndsStepOfPeers) {

@@ -79,7 +79,7 @@ void HostBucketReducer::LayOut(const HostBucketReducerOptions& options) {
 absl::Status HostBucketReducer::Allocate(const HostBucketReducerOptions& options) {
   const size_t floats = plan_->parameter_elements();
   if (options.accumulates) {
-    ASSIGN_OR_RETURN(accumulated_, kernels::DeviceFloats::Create(device_, floats));
+    ASSIGN_OR_RETURN(accumulated_, kernels::DeviceFloats::Create(device_, floats, "gradients"));
   }
   // The tail follows the gradients directly if both are float32, so that they are reduced together;
   // otherwise it is aligned.
@@ -95,7 +95,7 @@ absl::Status HostBucketReducer::Allocate(const HostBucketReducerOptions& options
   packed_ = narrow ? own_packed_.get() : static_cast<float*>(reduced_);
   const bool apart = canonical_ || !device_.host_memory();
   if (apart) {
-    ASSIGN_OR_RETURN(own_gradients_, kernels::DeviceFloats::Create(device_, floats));
+    ASSIGN_OR_RETURN(own_gradients_, kernels::DeviceFloats::Create(device_, floats, "gradients"));
   }
   gradients_ = apart ? own_gradients_.get() : packed_;
   return absl::OkStatus();

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "common/status.h"
+#include "trainer/device_status.h"
 
 namespace muster::train {
 namespace {

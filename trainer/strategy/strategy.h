@@ -85,6 +85,8 @@ class Strategy {
 
   // Device that the loader prepares batches for.
   virtual kernels::Device& device() const = 0;
+  // All devices of this rank.
+  virtual std::vector<kernels::Device*> devices() const { return {&device()}; }
   virtual BatchShare batch_share() const = 0;
   virtual const TrainingPrecision& precision() const = 0;
 

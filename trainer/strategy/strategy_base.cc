@@ -29,11 +29,6 @@ absl::StatusOr<std::unique_ptr<Optimizer>> CreateOptimizer(const ModelSetup& set
                             .deferred = setup.spec->strategy().shard_optimizer()});
 }
 
-absl::Status WithDeviceExitCode(const absl::Status& status) {
-  const bool of_device = absl::IsNotFound(status) || absl::IsUnavailable(status);
-  return of_device ? WithExitCode(status, kExitNoDevice) : status;
-}
-
 StrategyBase::StrategyBase(const StrategyContext& context, collectives::Communicator* replicas,
                            nn::Plan* plan, std::unique_ptr<Optimizer> optimizer, ModelState state)
     : context_(context),

@@ -25,10 +25,6 @@ namespace muster::train {
 absl::StatusOr<std::unique_ptr<Optimizer>> CreateOptimizer(const ModelSetup& setup,
                                                            const nn::Plan& plan);
 
-// Adds exit code kExitNoDevice to the error of a device that lacks a library. A device reports this
-// when its kernels are first requested.
-absl::Status WithDeviceExitCode(const absl::Status& status);
-
 class StrategyBase : public Strategy {
  public:
   kernels::Device& device() const override { return plan_.device(); }

@@ -21,10 +21,12 @@ constexpr size_t kRankXids = 8;
 
 }  // namespace
 
-Monitor::Monitor(std::unique_ptr<Nvml> nvml, std::vector<Gpu> gpus, std::function<void()> on_change)
+Monitor::Monitor(std::unique_ptr<Nvml> nvml, std::vector<Gpu> gpus, std::string driver_problem,
+                 std::function<void()> on_change)
     : nvml_(std::move(nvml)),
       gpus_(std::move(gpus)),
       driver_version_(nvml_->DriverVersion()),
+      driver_problem_(std::move(driver_problem)),
       on_change_(std::move(on_change)),
       watched_(gpus_.size()) {
   PollDevices();
@@ -57,6 +59,7 @@ std::vector<DeviceState> Monitor::States() const {
     state.reading = watched.reading;
     state.problem = watched.health.Problem();
     if (state.problem.empty() && stuck) state.problem = "the driver does not respond";
+    if (state.problem.empty()) state.problem = driver_problem_;
     state.memory = watched.memory.state();
     state.memory_text = watched.memory.text();
     state.xids = watched.health.xids();

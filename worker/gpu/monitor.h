@@ -35,9 +35,11 @@ struct DeviceState {
 // once, and the destructor, which waits for a running poll.
 class Monitor {
  public:
+  // `driver_problem`: why the driver, and so each device, cannot be used; empty if it can.
   // `on_change` is called on a thread of this class when a device's problem or the state of its
   // memory has changed.
-  Monitor(std::unique_ptr<Nvml> nvml, std::vector<Gpu> gpus, std::function<void()> on_change);
+  Monitor(std::unique_ptr<Nvml> nvml, std::vector<Gpu> gpus, std::string driver_problem,
+          std::function<void()> on_change);
   ~Monitor();
   Monitor(const Monitor&) = delete;
   Monitor& operator=(const Monitor&) = delete;
@@ -69,6 +71,7 @@ class Monitor {
   const std::unique_ptr<Nvml> nvml_;
   const std::vector<Gpu> gpus_;
   const std::string driver_version_;
+  const std::string driver_problem_;
   const std::function<void()> on_change_;
   mutable absl::Mutex mutex_;
   std::vector<Watched> watched_ ABSL_GUARDED_BY(mutex_);

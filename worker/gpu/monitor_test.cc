@@ -27,7 +27,7 @@ class MonitorTest : public ::testing::Test {
   void Watch(const char* library = "libfake_nvml.so") {
     auto nvml = machine_.Open(library);
     std::vector<Gpu> gpus = *Discover(*nvml);
-    monitor_ = std::make_unique<Monitor>(std::move(nvml), std::move(gpus), [this] {
+    monitor_ = std::make_unique<Monitor>(std::move(nvml), std::move(gpus), driver_problem_, [this] {
       absl::MutexLock lock(&mutex_);
       ++changes_;
     });
@@ -47,6 +47,7 @@ class MonitorTest : public ::testing::Test {
     return prometheus::TextSerializer().Serialize(GpuMetrics(*monitor_).Collect());
   }
 
+  std::string driver_problem_;
   FakeMachine machine_{{kGpu, "gpu uuid=GPU-b bus=2 memory=80 clocks=0x44"}};
   absl::Mutex mutex_;
   int changes_ ABSL_GUARDED_BY(mutex_) = 0;
@@ -65,6 +66,17 @@ TEST_F(MonitorTest, DetectsLostAndRecoveredGpu) {
   AwaitPoll();
   EXPECT_EQ(monitor_->States()[0].problem, "");
   AwaitChanges(2);
+}
+
+TEST_F(MonitorTest, ReportsTheDriversProblemForEachDevice) {
+  driver_problem_ = "driver too old";
+  Watch();
+  EXPECT_EQ(monitor_->States()[0].problem, "driver too old");
+  EXPECT_EQ(monitor_->States()[1].problem, "driver too old");
+  EXPECT_THAT(Scrape(), HasSubstr(R"(muster_gpu_healthy{gpu="0",uuid="GPU-a"} 0)"));
+  machine_.Become({std::string(kGpu) + " lost", "gpu uuid=GPU-b bus=2 memory=80"});
+  AwaitPoll();
+  EXPECT_EQ(monitor_->States()[0].problem, "lost: it has fallen off the bus");
 }
 
 TEST_F(MonitorTest, ReceivesXids) {

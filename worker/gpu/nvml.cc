@@ -112,6 +112,12 @@ std::string Nvml::DriverVersion() const {
   return CALL(driver_version, text, sizeof(text) - 1).ok() ? text : "";
 }
 
+absl::StatusOr<int> Nvml::CudaVersion() const {
+  int version = 0;
+  RETURN_IF_ERROR(CALL(cuda_driver_version, &version));
+  return version;
+}
+
 absl::StatusOr<uint32_t> Nvml::DeviceCount() const {
   unsigned int count = 0;
   RETURN_IF_ERROR(CALL(device_count, &count));

@@ -45,6 +45,8 @@ class Nvml {
   // Symbols that this library lacks; their values are not available.
   const std::vector<std::string>& missing() const { return missing_; }
   std::string DriverVersion() const;  // empty: unknown
+  // Latest CUDA version that the driver supports; 13000 is 13.0.
+  absl::StatusOr<int> CudaVersion() const;
 
   absl::StatusOr<uint32_t> DeviceCount() const;
   absl::StatusOr<NvmlDevice> DeviceAt(uint32_t index) const;

@@ -110,6 +110,7 @@ typedef struct {
   X(memory_info, nvmlDeviceGetMemoryInfo, (NvmlDevice, NvmlMemory*))
 
 #define NVML_OPTIONAL_FUNCTIONS(X)                                                                 \
+  X(cuda_driver_version, nvmlSystemGetCudaDriverVersion, (int*))                                   \
   X(driver_version, nvmlSystemGetDriverVersion, (char*, unsigned int))                             \
   X(name, nvmlDeviceGetName, (NvmlDevice, char*, unsigned int))                                    \
   X(link_state, nvmlDeviceGetNvLinkState, (NvmlDevice, unsigned int, int*))                        \

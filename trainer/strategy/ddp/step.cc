@@ -28,7 +28,7 @@ DataParallelStrategy::DataParallelStrategy(const StrategyContext& context, nn::P
       batch_norm_statistics_(
           BatchNormStatistics(*context.groups, reduction_path_, &plan->device())),
       input_(*context.dataset, plan->device()),
-      graphs_(plan->device(),
+      graphs_(plan->device(), *context.groups->world,
               execution->supports_graph_capture() && context.spec->cuda_graphs() != "never") {}
 
 absl::Status DataParallelStrategy::Build(PathFactory create_path, kernels::ThreadPool* threads) {

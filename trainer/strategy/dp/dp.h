@@ -26,6 +26,7 @@ class DataParallel final : public DataParallelStrategy {
                                                           std::unique_ptr<Replicas> replicas,
                                                           std::unique_ptr<Optimizer> optimizer);
 
+  std::vector<kernels::Device*> devices() const override { return devices_->devices(); }
   absl::Status Step(const data::Batch& batch, uint64_t step, StepTimes& times) override;
 
  private:

@@ -67,24 +67,26 @@ absl::Status Replicas::Allocate(const nn::CompileOptions& compiling) {
   kernels::Device& device = this->device();
   const size_t samples = max_samples_;
   const size_t parameter_bytes = first().parameter_elements() * sizeof(float);
-  ASSIGN_OR_RETURN(input_, device.Allocate(samples * input_elements_ * sizeof(float)));
-  ASSIGN_OR_RETURN(labels_, device.Allocate(samples * sizeof(int32_t)));
-  ASSIGN_OR_RETURN(logits_, device.Allocate(samples * output_elements_ * sizeof(float)));
+  ASSIGN_OR_RETURN(input_, device.Allocate(samples * input_elements_ * sizeof(float), "the batch"));
+  ASSIGN_OR_RETURN(labels_, device.Allocate(samples * sizeof(int32_t), "labels"));
+  const size_t logit_bytes = samples * output_elements_ * sizeof(float);
+  ASSIGN_OR_RETURN(logits_, device.Allocate(logit_bytes, "logits"));
   if (compiling.training) {
-    ASSIGN_OR_RETURN(output_gradient_, device.Allocate(samples * output_elements_ * sizeof(float)));
+    ASSIGN_OR_RETURN(output_gradient_, device.Allocate(logit_bytes, "gradients of logits"));
     if (!host_memory_) {
-      ASSIGN_OR_RETURN(staged_gradients_, device.Allocate(parameter_bytes));
+      ASSIGN_OR_RETURN(staged_gradients_, device.Allocate(parameter_bytes, "gradients"));
     }
   }
   for (size_t i = 1; i < replicas_.size(); ++i) {
     Replica& replica = replicas_[i];
     kernels::Device& own = replica.plan->device();
-    ASSIGN_OR_RETURN(replica.buffers, own.Allocate(first().buffer_elements() * sizeof(float)));
+    ASSIGN_OR_RETURN(replica.buffers,
+                     own.Allocate(first().buffer_elements() * sizeof(float), "running statistics"));
     if (compiling.training) {
-      ASSIGN_OR_RETURN(replica.gradients, own.Allocate(parameter_bytes));
+      ASSIGN_OR_RETURN(replica.gradients, own.Allocate(parameter_bytes, "gradients"));
     }
     if (!host_memory_) {
-      ASSIGN_OR_RETURN(replica.parameters, own.Allocate(parameter_bytes));
+      ASSIGN_OR_RETURN(replica.parameters, own.Allocate(parameter_bytes, "parameters"));
     }
   }
   return absl::OkStatus();
@@ -120,7 +122,7 @@ void Replicas::Run(absl::Duration ReplicaTimes::*phase,
     Replica& replica = replicas_[static_cast<size_t>(index)];
     const SteadyTime begin = Now().steady;
     work(replica);
-    // Other devices read this device's results. An error is sticky and is returned by a later call.
+    // Other devices read this device's results. The training loop asks for the device's error.
     if (!host_memory_) replica.plan->device().Synchronize().IgnoreError();
     if (busy) replica.busy += Now().steady - begin;
   });

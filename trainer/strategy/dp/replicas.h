@@ -60,6 +60,7 @@ class Replicas final : public nn::Execution {
   // Threads of the devices; idle between passes.
   kernels::ThreadPool& threads() { return threads_; }
 
+  const std::vector<kernels::Device*>& devices() const { return options_.devices; }
   const ReplicaTimes& times() const { return times_; }
   // Time in forward and backward passes since the replicas were compiled.
   absl::Duration busy(size_t device) const { return replicas_[device].busy; }

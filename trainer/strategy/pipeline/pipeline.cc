@@ -12,6 +12,7 @@
 #include "common/pipeline/schedule.h"
 #include "common/status.h"
 #include "trainer/data/sampler.h"
+#include "trainer/device_status.h"
 #include "trainer/exit_code.h"
 #include "trainer/strategy/pipeline/pipeline_stage.h"
 #include "trainer/strategy/pipeline/stage_cuts.h"
@@ -251,7 +252,7 @@ class Pipeline final : public StrategyBase {
                      std::move(optimizer), std::move(state)),
         stage_(std::move(stage)),
         input_(*context.dataset, device()),
-        graphs_(device(), /*enabled=*/false) {}
+        graphs_(device(), world(), /*enabled=*/false) {}
 
   absl::Status Build(const nn::Graph& whole_model) {
     ASSIGN_OR_RETURN(objective_,

@@ -62,12 +62,15 @@ absl::Status PipelineStage::Allocate(const nn::Graph& graph, const nn::CompileOp
   if (options_.place.is_first()) {
     input_elements_ =
         static_cast<size_t>(graph.input.height * graph.input.width * graph.input.channels);
-    ASSIGN_OR_RETURN(input_, device().Allocate(samples * input_elements_ * sizeof(float)));
+    ASSIGN_OR_RETURN(input_,
+                     device().Allocate(samples * input_elements_ * sizeof(float), "a batch"));
   }
-  ASSIGN_OR_RETURN(labels_, device().Allocate(samples * sizeof(int32_t)));
-  ASSIGN_OR_RETURN(losses_, device().Allocate(options_.micro_batches * sizeof(nn::LossResult)));
+  ASSIGN_OR_RETURN(labels_, device().Allocate(samples * sizeof(int32_t), "labels"));
+  ASSIGN_OR_RETURN(losses_,
+                   device().Allocate(options_.micro_batches * sizeof(nn::LossResult), "losses"));
   if (compiling.training && options_.micro_batches > 1) {
-    ASSIGN_OR_RETURN(sum_, device().Allocate(plan_->parameter_elements() * sizeof(float)));
+    ASSIGN_OR_RETURN(
+        sum_, device().Allocate(plan_->parameter_elements() * sizeof(float), "summed gradients"));
   }
   return absl::OkStatus();
 }

@@ -54,9 +54,11 @@ class MeasuredSegment {
     segment->samples_ = compiling.max_batch;
     kernels::Device& device = plan.device();
     const size_t parameter_bytes = plan.parameter_elements() * sizeof(float);
-    ASSIGN_OR_RETURN(segment->parameters_, device.Allocate(parameter_bytes));
-    ASSIGN_OR_RETURN(segment->gradients_, device.Allocate(parameter_bytes));
-    ASSIGN_OR_RETURN(segment->buffers_, device.Allocate(plan.buffer_elements() * sizeof(float)));
+    constexpr char kUse[] = "measuring layers";
+    ASSIGN_OR_RETURN(segment->parameters_, device.Allocate(parameter_bytes, kUse));
+    ASSIGN_OR_RETURN(segment->gradients_, device.Allocate(parameter_bytes, kUse));
+    ASSIGN_OR_RETURN(segment->buffers_,
+                     device.Allocate(plan.buffer_elements() * sizeof(float), kUse));
     plan.Bind(segment->parameters_.as<float>(), segment->gradients_.as<float>(),
               segment->buffers_.as<float>());
     plan.Initialize(kSeed);

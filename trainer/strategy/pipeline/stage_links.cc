@@ -57,7 +57,8 @@ absl::Status StageLinks::AddP2PTransfer(Link& link, uint32_t slot, const nn::Bou
   transfer.sample_bytes = tensor.sample_bytes;
   transfer.data = transfer.host = data;
   if (device_.host_memory()) return absl::OkStatus();
-  ASSIGN_OR_RETURN(transfer.staged, device_.AllocateHost(tensor.sample_bytes * max_samples_));
+  ASSIGN_OR_RETURN(transfer.staged, device_.AllocateHost(tensor.sample_bytes * max_samples_,
+                                                         "transfers between stages"));
   transfer.host = transfer.staged.data();
   return absl::OkStatus();
 }

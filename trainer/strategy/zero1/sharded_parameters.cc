@@ -28,7 +28,8 @@ absl::Status ShardedParameters::Allocate() {
   ASSIGN_OR_RETURN(memory_, communicator_->Allocate(shares_.padded() * sizeof(float)));
   gathered_ = static_cast<float*>(memory_->data());
   if (staged()) {
-    ASSIGN_OR_RETURN(own_parameters_, kernels::DeviceFloats::Create(device_, shares_.elements()));
+    ASSIGN_OR_RETURN(own_parameters_,
+                     kernels::DeviceFloats::Create(device_, shares_.elements(), "parameters"));
     parameters_ = own_parameters_.get();
     std::fill_n(gathered_, shares_.padded(), 0.0f);
   } else {

@@ -15,6 +15,7 @@
 #include "common/status.h"
 #include "common/utf8.h"
 #include "glog/logging.h"
+#include "worker/gpu/cuda_requirement.h"
 #include "worker/gpu/discovery.h"
 #include "worker/gpu/gpu_metrics.h"
 #include "worker/gpu/xid.h"
@@ -60,6 +61,7 @@ std::vector<std::vector<int>> Divide(const std::vector<int>& cpus, size_t shares
 
 absl::StatusOr<std::unique_ptr<Devices>> Devices::Open(const DeviceOptions& options) {
   std::unique_ptr<Devices> devices(new Devices);
+  ASSIGN_OR_RETURN(const int required_cuda, gpu::ParseRequiredCuda(options.required_cuda));
   if (options.devices != "cpu") {
     absl::StatusOr<std::vector<gpu::Gpu>> gpus = FindGpus(options.nvml_library, devices->nvml_);
     if (options.devices == "auto") {
@@ -82,6 +84,13 @@ absl::StatusOr<std::unique_ptr<Devices>> Devices::Open(const DeviceOptions& opti
   if (devices->gpus_.empty()) devices->nvml_.reset();
   const std::string driver = devices->nvml_ == nullptr ? "" : devices->nvml_->DriverVersion();
   for (const gpu::Gpu& gpu : devices->gpus_) devices->AddGpu(gpu, driver);
+  if (devices->nvml_ != nullptr) {
+    const absl::StatusOr<int> supported = devices->nvml_->CudaVersion();
+    devices->driver_problem_ = gpu::DriverProblem(
+        required_cuda, supported.ok() ? std::optional(*supported) : std::nullopt, driver);
+    LOG_IF(WARNING, !devices->driver_problem_.empty())
+        << "no ranks will run on the GPUs: " << devices->driver_problem_;
+  }
   if (!devices->gpus_.empty() && std::getenv("CUDA_VISIBLE_DEVICES") != nullptr) {
     LOG(INFO) << "ignoring CUDA_VISIBLE_DEVICES of this worker; use --devices to select GPUs";
   }
@@ -166,11 +175,12 @@ void Devices::Start(EventLoop& loop, std::function<void(v1::SlotReport)> report)
   report_ = std::move(report);
   if (gpus_.empty()) return;
   self_ = std::make_shared<Devices*>(this);
-  monitor_ = std::make_unique<gpu::Monitor>(std::move(nvml_), gpus_, [&loop, self = self_] {
-    loop.Post([self] {
-      if (*self != nullptr) (*self)->ReportIfChanged();
-    });
-  });
+  monitor_ = std::make_unique<gpu::Monitor>(std::move(nvml_), gpus_, driver_problem_,
+                                            [&loop, self = self_] {
+                                              loop.Post([self] {
+                                                if (*self != nullptr) (*self)->ReportIfChanged();
+                                              });
+                                            });
 }
 
 std::shared_ptr<prometheus::Collectable> Devices::Metrics() const {

@@ -29,6 +29,8 @@ struct DeviceOptions {
   // Number of CPU slots; if not set, one per CPU, or none on a node with GPUs.
   std::optional<uint32_t> slots;
   std::string nvml_library = kNvmlLibrary;
+  // CUDA version that the driver must support for its GPUs to be used: see gpu::ParseRequiredCuda.
+  std::string required_cuda = "auto";
 };
 
 // Divides `cpus` evenly, in their order. Empty if there are fewer than `shares`.
@@ -80,6 +82,7 @@ class Devices {
   std::vector<v1::Slot> slots_;
   std::unique_ptr<gpu::Nvml> nvml_;  // until it is moved to the monitor
   std::vector<gpu::Gpu> gpus_;       // slot i is gpus_[i] for i < gpus_.size()
+  std::string driver_problem_;       // why no GPU can be used; empty: they can
   std::unique_ptr<gpu::Monitor> monitor_;
   EventLoop* loop_ = nullptr;
   std::function<void(v1::SlotReport)> report_;

@@ -92,6 +92,35 @@ TEST_F(DevicesTest, ReportsGpuConnections) {
   EXPECT_EQ(device.links(1).nvlinks(), 0u);
 }
 
+// GPUs whose driver is too old for train jobs are offered, but not available.
+TEST_F(DevicesTest, WithholdsGpusOfAnOldDriver) {
+  const auto unavailable = [](const std::string& required) {
+    DeviceOptions options;
+    options.nvml_library = FakeMachine::Library();
+    options.required_cuda = required;
+    options.slots = 1;
+    auto devices = *Devices::Open(options);
+    EventLoop loop("test");
+    std::vector<std::string> reasons;
+    loop.RunAndWait([&] {
+      devices->Start(loop, [](const v1::SlotReport&) {});
+      for (const v1::Slot& slot : devices->ReportSlots()) reasons.push_back(slot.unavailable());
+      devices.reset();
+    });
+    return reasons;
+  };
+  machine_.Become({kA, kB, "driver 550.54.15", "cuda 12040"});
+  const auto old = HasSubstr("driver 550.54.15 supports CUDA 12.4, train jobs need CUDA 13.0");
+  EXPECT_THAT(unavailable("13.0"), ElementsAre(old, old, ""));
+  EXPECT_THAT(unavailable("12.8"), ElementsAre("", "", ""));
+  EXPECT_THAT(unavailable("none"), ElementsAre("", "", ""));
+  machine_.Become({kA, "cuda 13000"});
+  EXPECT_THAT(unavailable("13.0"), ElementsAre("", ""));
+  DeviceOptions wrong;
+  wrong.required_cuda = "new";
+  EXPECT_TRUE(absl::IsInvalidArgument(Devices::Open(wrong).status()));
+}
+
 TEST(DivideTest, DividesEvenly) {
   EXPECT_THAT(Divide({1, 2, 3, 8, 9}, 2), ElementsAre(ElementsAre(1, 2), ElementsAre(3, 8, 9)));
   EXPECT_THAT(Divide({1}, 2), IsEmpty());

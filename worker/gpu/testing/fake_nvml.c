@@ -9,6 +9,7 @@
  *   topology 0 1 10      the nearest common ancestor, as NVML numbers them
  *   xid 0 79             GPU 0 reports Xid 79; each line once, so append new ones
  *   driver 580.65.06     the driver's version
+ *   cuda 13000           the latest CUDA version that the driver supports
  *   init 9               nvmlInit fails with this code
  *
  * Built with OLD_DRIVER, it lacks functions that drivers before the 450 series lack. */
@@ -39,7 +40,7 @@ static struct {
   struct Row processes[kMaxRows], links[kMaxRows], topology[kMaxRows], xids[kMaxRows];
   int gpu_count, process_count, link_count, topology_count, xid_count;
   char driver[kNvmlTextSize];
-  int init;
+  int init, cuda;
 } machine;
 
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
@@ -78,6 +79,7 @@ static void ReadRow(const char* text, struct Row* rows, int* count) {
 static void ReadMachine(void) {
   memset(&machine, 0, sizeof(machine));
   strcpy(machine.driver, "580.65.06");
+  machine.cuda = 13000;
   const char* path = getenv("FAKE_NVML");
   FILE* file = path == NULL ? NULL : fopen(path, "r");
   if (file == NULL) return;
@@ -93,6 +95,7 @@ static void ReadMachine(void) {
     if (strcmp(kind, "topology") == 0) ReadRow(text, machine.topology, &machine.topology_count);
     if (strcmp(kind, "xid") == 0) ReadRow(text, machine.xids, &machine.xid_count);
     if (strcmp(kind, "driver") == 0) sscanf(text, "%95s", machine.driver);
+    if (strcmp(kind, "cuda") == 0) machine.cuda = atoi(text);
     if (strcmp(kind, "init") == 0) machine.init = atoi(text);
   }
   fclose(file);
@@ -207,6 +210,14 @@ NvmlReturn nvmlSystemGetDriverVersion(char* text, unsigned int size) {
   pthread_mutex_lock(&mutex);
   ReadMachine();
   snprintf(text, size, "%s", machine.driver);
+  pthread_mutex_unlock(&mutex);
+  return kNvmlSuccess;
+}
+
+NvmlReturn nvmlSystemGetCudaDriverVersion(int* version) {
+  pthread_mutex_lock(&mutex);
+  ReadMachine();
+  *version = machine.cuda;
   pthread_mutex_unlock(&mutex);
   return kNvmlSuccess;
 }
