@@ -230,9 +230,11 @@ TEST_F(DeviceTrainingTest, TrainsWithoutGraphsIfARankCannotCapture) {
   }
 }
 
-// The gradients that the failed rank has sent may be damaged, so no rank publishes them.
+// A kernel of one rank fails in step 8, of which a checkpoint is due, and its device reports that
+// after the ranks have agreed to write it. The gradients that this rank has sent are damaged.
 TEST_F(DeviceTrainingTest, NoRankWritesACheckpointAfterAnErrorOfOne) {
   v1::JobSpec spec = Spec(12);
+  spec.mutable_train()->set_cuda_graphs("never");
   spec.mutable_train()->mutable_checkpoint()->set_every_steps(4);
   spec::ApplyDefaults(spec);
   const data::TemporaryDirectory checkpoints;
@@ -243,11 +245,13 @@ TEST_F(DeviceTrainingTest, NoRankWritesACheckpointAfterAnErrorOfOne) {
     options.job_id = "job";
     ASSIGN_OR_RETURN(options.checkpoints,
                      CheckpointDirectory::OpenForWriting({checkpoints.path(), "job", 1, 10}));
-    // The second rank's graphs of step 6 are not launched, which the device reports late.
-    if (rank == 1) {
-      device.FailAt(kernels::DeviceCall::kLaunchGraph, 12, kernels::FailingDevice::Reported::kLate);
-    }
-    return TrainRank(spec, rank, device, store, std::move(options)).status();
+    return TrainRank(spec, rank, device, store, std::move(options),
+                     [&](uint32_t reporting, const v1::Progress& progress) {
+                       if (reporting != 1 || progress.step() != 7 || device.failed()) return;
+                       device.FailAt(kernels::DeviceCall::kKernel, 5,
+                                     kernels::FailingDevice::Reported::kLate);
+                     })
+        .status();
   });
   EXPECT_EQ(results[1], "INTERNAL: failing: an injected error [muster/exit-code='71']");
   EXPECT_THAT(results[0], HasSubstr("UNAVAILABLE: "));
