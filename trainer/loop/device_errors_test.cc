@@ -214,7 +214,9 @@ TEST_P(DeviceErrorsTest, EndsTheTrainingWithinAStep) {
         break;
     }
     if (param.end != End::kSuccess) {
-      EXPECT_LE(result.steps_after_failure, reported == Reported::kLate ? 1u : 0u);
+      // A loader's thread may wait, and fail, between a poll and the report of its step.
+      EXPECT_LE(result.steps_after_failure, (reported == Reported::kLate ? 1u : 0u) +
+                                                (param.call == DeviceCall::kAwaitEvent ? 1u : 0u));
     }
     for (const auto& [step, files] : result.checkpoints) {
       EXPECT_TRUE(files == ExpectedAt(step)) << "the checkpoint of step " << step << " is damaged";
