@@ -1,8 +1,11 @@
 #include "cli/text/plan_text.h"
 
+#include <algorithm>
 #include <cmath>
+#include <utility>
 #include <vector>
 
+#include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
@@ -42,7 +45,23 @@ std::string TypesText(const v1::PlanOperation& operation) {
 std::string Microseconds(double us) { return absl::StrFormat("%.1f", us); }
 std::string Percent(double share) { return absl::StrFormat("%.1f%%", share); }
 
-std::vector<std::string> OperationRow(const v1::PlanOperation& operation, bool wide, bool timed) {
+// Columns of PlanReport.work: nodes, bytes of forward and backward, FLOPs, time of forward and
+// backward.
+const std::vector<std::string> kWorkHeads = {"NODES",      "FORWARD_BYTES", "BACKWARD_BYTES",
+                                             "STEP_FLOPS", "FORWARD_US*",   "BACKWARD_US*"};
+
+std::vector<std::string> WorkCells(const v1::PlanPhaseWork& forward,
+                                   const v1::PlanPhaseWork& backward) {
+  return {Grouped(forward.nodes() + backward.nodes()),
+          Bytes(forward.bytes()),
+          Bytes(backward.bytes()),
+          Scaled(static_cast<double>(forward.flops() + backward.flops())),
+          Microseconds(forward.us()),
+          Microseconds(backward.us())};
+}
+
+std::vector<std::string> OperationRow(const v1::PlanOperation& operation, bool wide, bool worked,
+                                      bool timed) {
   std::vector<std::string> row = {operation.name(),
                                   operation.kind(),
                                   ShapesText(operation.inputs()),
@@ -60,12 +79,30 @@ std::vector<std::string> OperationRow(const v1::PlanOperation& operation, bool w
     row.push_back(operation.evaluation());
     row.push_back(operation.recomputed());
   }
+  if (worked) {
+    const auto cells = WorkCells(operation.forward_work(), operation.backward_work());
+    row.insert(row.end(), cells.begin(), cells.end());
+  }
   if (timed) {
     row.push_back(Microseconds(operation.forward_us()));
     row.push_back(Microseconds(operation.backward_us()));
     row.push_back(Percent(operation.share()));
   }
   return row;
+}
+
+// Adds rows for the work outside the plan's operations, whose cells begin at column `first`.
+void AddWorkRows(const v1::PlanWork& work, size_t first, size_t columns, Table& table) {
+  const auto add = [&](const char* name, const v1::PlanPhaseWork& phase) {
+    std::vector<std::string> row(columns);
+    row[0] = name;
+    const auto cells = WorkCells(phase, {});
+    std::copy(cells.begin(), cells.end(), row.begin() + static_cast<std::ptrdiff_t>(first));
+    table.AddRow(std::move(row));
+  };
+  add("(model)", work.other());
+  add("(objective)", work.objective());
+  add("(optimizer)", work.optimizer());
 }
 
 // Adds rows for the phases of a step outside the plan's operations, and the sum.
@@ -99,12 +136,16 @@ std::string PlanTable(const v1::PlanReport& report, bool wide) {
   std::vector<std::string> heads = {"LAYER",  "KIND",       "INPUT", "OUTPUT", "DTYPE", "COMPUTE",
                                     "KERNEL", "PARAMETERS", "BYTES", "FLOPS",  "OFFSET"};
   if (wide) heads.insert(heads.end(), {"SAVED", "WORKSPACE", "EVALUATION", "RECOMPUTED"});
+  const bool worked = report.has_work();
+  const size_t work_column = heads.size();
+  if (worked) heads.insert(heads.end(), kWorkHeads.begin(), kWorkHeads.end());
   const bool timed = report.has_times();
   if (timed) heads.insert(heads.end(), {"FORWARD_US", "BACKWARD_US", "SHARE"});
   Table table(heads);
   for (const v1::PlanOperation& operation : report.operations()) {
-    table.AddRow(OperationRow(operation, wide, timed));
+    table.AddRow(OperationRow(operation, wide, worked, timed));
   }
+  if (worked) AddWorkRows(report.work(), work_column, heads.size(), table);
   if (timed) AddOtherRows(report, heads.size(), table);
   return table.Text();
 }
@@ -132,6 +173,21 @@ std::string PlanTotals(const v1::PlanReport& report) {
       types.push_back(absl::StrCat(Bytes(type.bytes()), " of ", type.dtype()));
     }
     absl::StrAppend(&out, "batch and activations: ", absl::StrJoin(types, ", "), "\n");
+  }
+  if (report.has_work()) {
+    const v1::PlanWork& work = report.work();
+    absl::StrAppendFormat(&out,
+                          "a step has %s graph nodes, moves %s, %.2f times the convolutions' "
+                          "outputs, and computes %sFLOPs\n",
+                          Grouped(work.total().nodes()), Bytes(work.total().bytes()),
+                          work.bytes_per_convolution_output(),
+                          Scaled(static_cast<double>(work.total().flops())));
+    if (!work.gpu().empty()) {
+      absl::StrAppendFormat(
+          &out, "(*) at 90 %% of the published rates of an %s: a step of %.2f ms, %s images/s\n",
+          absl::AsciiStrToUpper(work.gpu()), work.total().us() / 1000,
+          Grouped(static_cast<uint64_t>(std::llround(work.images_per_second()))));
+    }
   }
   if (report.has_times()) {
     const v1::PlanTimes& times = report.times();

@@ -87,6 +87,38 @@ TEST(PlanTableTest, PrintsTimes) {
           "loading and communication)\n"));
 }
 
+TEST(PlanTableTest, PrintsWork) {
+  v1::PlanReport report = Report();
+  v1::PlanPhaseWork phase;
+  phase.set_nodes(3);
+  phase.set_bytes(6 << 20);
+  phase.set_flops(28'901'376);
+  phase.set_us(12.34);
+  for (v1::PlanOperation& operation : *report.mutable_operations()) {
+    *operation.mutable_forward_work() = phase;
+    *operation.mutable_backward_work() = phase;
+  }
+  v1::PlanWork& work = *report.mutable_work();
+  work.set_gpu("h200");
+  *work.mutable_objective() = phase;
+  *work.mutable_total() = phase;
+  work.mutable_total()->set_nodes(1234);
+  work.mutable_total()->set_us(6400);
+  work.set_bytes_per_convolution_output(14.444);
+  work.set_images_per_second(10000);
+  const std::string table = PlanTable(report, /*wide=*/false);
+  EXPECT_THAT(
+      table,
+      HasSubstr("NODES  FORWARD_BYTES  BACKWARD_BYTES  STEP_FLOPS  FORWARD_US*  BACKWARD_US*\n"));
+  EXPECT_THAT(table, HasSubstr("6      6.0 MiB        6.0 MiB         57.8 M      12.3         "));
+  EXPECT_THAT(table, HasSubstr("(objective)"));
+  EXPECT_THAT(PlanTotals(report),
+              HasSubstr("a step has 1,234 graph nodes, moves 6.0 MiB, 14.44 times the "
+                        "convolutions' outputs, and computes 28.9 MFLOPs\n"
+                        "(*) at 90 % of the published rates of an H200: a step of 6.40 ms, "
+                        "10,000 images/s\n"));
+}
+
 TEST(PlanTotalsTest, DescribesTotals) {
   v1::PlanReport report = Report();
   EXPECT_EQ(PlanTotals(report),

@@ -83,6 +83,12 @@ void AddExplainPlanVerb(CLI::App& group, Context& context) {
             "With --time, steps run on random data, and the table adds each operation's forward "
             "and backward time in microseconds (medians over the steps) and its share of the step. "
             "The input pipeline and communication are not included.",
+            "With --device h100 or h200, which need no GPU, the table adds the work of a training "
+            "step on that GPU: the nodes of its captured CUDA graph (kernels, copies and memsets), "
+            "the bytes that forward and backward read and write, FLOPs, and the microseconds that "
+            "the kernels need at 90 % of the GPU's published rates, each limited by its memory "
+            "traffic or by its products. A run of cuDNN or cuBLASLt counts as one node. Rows "
+            "outside the operations have no backward.",
             "Needs no coordinator. Needs no data, except an image_folder, whose classes are "
             "counted."},
        .exits = {{"0", "The plan is on stdout"},
@@ -92,6 +98,8 @@ void AddExplainPlanVerb(CLI::App& group, Context& context) {
        .examples = {{"muster spec explain-plan job.yaml", "show kernels, memory and operations"},
                     {"muster spec explain-plan job.yaml --time --ranks 4",
                      "measure a step with a quarter of the batch"},
+                    {"muster spec explain-plan job.yaml --device h200",
+                     "predict a step on an H200, without a GPU"},
                     {"muster spec explain-plan job.yaml --set train.model.name=resnet50 -o json",
                      "another model, as JSON"}}});
   auto flags = std::make_shared<ExplainPlanFlags>();
@@ -102,10 +110,10 @@ void AddExplainPlanVerb(CLI::App& group, Context& context) {
       ->type_name("N")
       ->check(AboveZero);
   verb.add_option("--device", flags->device,
-                  "cpu or cuda (default: cuda if the spec has device gpu and this machine has a "
-                  "GPU, else cpu)")
+                  "cpu, cuda, h100 or h200 (default: cuda if the spec has device gpu and this "
+                  "machine has a GPU, else cpu)")
       ->type_name("DEVICE")
-      ->check(OneOf({"cpu", "cuda"}));
+      ->check(OneOf({"cpu", "cuda", "h100", "h200"}));
   verb.add_option("--rank-binary", flags->rank_binary,
                   "Path of muster-rank (default: next to this program)")
       ->type_name("FILE");

@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/strings/match.h"
 #include "absl/time/time.h"
 
 namespace muster::nn {
@@ -28,6 +29,18 @@ int64_t TrainingFlops(const Operation& operation) {
 }
 
 double Microseconds(absl::Duration duration) { return absl::ToDoubleMicroseconds(duration); }
+
+// Images of a step.
+double ImagesOf(const v1::PlanReport& report) {
+  return static_cast<double>(report.rows()) * report.accumulation_steps() / report.views();
+}
+
+void AddPhase(const v1::PlanPhaseWork& phase, v1::PlanPhaseWork& total) {
+  total.set_nodes(total.nodes() + phase.nodes());
+  total.set_bytes(total.bytes() + phase.bytes());
+  total.set_flops(total.flops() + phase.flops());
+  total.set_us(total.us() + phase.us());
+}
 
 }  // namespace
 
@@ -93,13 +106,47 @@ void AddTimes(const PlanTimer& timer, v1::PlanReport& report) {
   v1::PlanTimes& times = *report.mutable_times();
   times.set_steps(static_cast<uint32_t>(timer.steps()));
   times.set_step_us(Microseconds(medians.step));
-  const double images =
-      static_cast<double>(report.rows()) * report.accumulation_steps() / report.views();
-  times.set_images_per_second(images / absl::ToDoubleSeconds(medians.step));
+  times.set_images_per_second(ImagesOf(report) / absl::ToDoubleSeconds(medians.step));
   times.set_objective_us(Microseconds(medians.objective));
   times.set_objective_share(share(medians.objective));
   times.set_optimizer_us(Microseconds(medians.optimizer));
   times.set_optimizer_share(share(medians.optimizer));
+}
+
+void AddWork(const LaunchCounter& counter, const kernels::GpuModel* model,
+             kernels::DataType compute, v1::PlanReport& report) {
+  v1::PlanWork& work = *report.mutable_work();
+  const auto add = [&](const LaunchCounter::Launches& launches, v1::PlanPhaseWork& phase) {
+    double bytes = 0, flops = 0;
+    for (const kernels::Launch& launch : launches) {
+      bytes += launch.bytes;
+      flops += launch.flops;
+    }
+    phase.set_nodes(launches.size());
+    phase.set_bytes(static_cast<uint64_t>(bytes));
+    phase.set_flops(static_cast<uint64_t>(flops));
+    if (model != nullptr) phase.set_us(model->Microseconds(launches, compute));
+    AddPhase(phase, *work.mutable_total());
+  };
+  uint64_t convolution_bytes = 0;
+  for (int i = 0; i < report.operations_size(); ++i) {
+    v1::PlanOperation& operation = *report.mutable_operations(i);
+    add(counter.forward()[i], *operation.mutable_forward_work());
+    add(counter.backward()[i], *operation.mutable_backward_work());
+    if (absl::StartsWith(operation.kind(), "conv2d")) {
+      convolution_bytes += operation.activation_bytes() * report.accumulation_steps();
+    }
+  }
+  add(counter.objective(), *work.mutable_objective());
+  add(counter.optimizer(), *work.mutable_optimizer());
+  add(counter.other(), *work.mutable_other());
+  if (convolution_bytes > 0) {
+    work.set_bytes_per_convolution_output(static_cast<double>(work.total().bytes()) /
+                                          static_cast<double>(convolution_bytes));
+  }
+  if (model == nullptr) return;
+  work.set_gpu(model->name);
+  work.set_images_per_second(ImagesOf(report) / (work.total().us() * 1e-6));
 }
 
 }  // namespace muster::nn

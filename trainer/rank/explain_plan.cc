@@ -5,18 +5,21 @@
 #include <optional>
 #include <utility>
 
+#include "absl/algorithm/container.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
 #include "common/now.h"
 #include "common/status.h"
 #include "common/time.h"
+#include "kernels/cuda/counting/counting_device.h"
 #include "kernels/device_floats.h"
 #include "kernels/philox.h"
 #include "trainer/data/dataset.h"
 #include "trainer/data/sampler.h"
 #include "trainer/exit_code.h"
 #include "trainer/graph/compiled_plan.h"
+#include "trainer/graph/launch_counter.h"
 #include "trainer/graph/plan_report.h"
 #include "trainer/graph/plan_timer.h"
 #include "trainer/loop/spec_plan.h"
@@ -122,53 +125,101 @@ void FillBatch(const Step& step, uint64_t seed) {
   device.CopyToDevice(step.plan->labels(), labels.data(), labels.size() * sizeof(int32_t));
 }
 
-absl::Status TimeSteps(const Step& step, const v1::TrainSpec& spec, absl::Duration budget,
-                       v1::PlanReport& report) {
-  nn::CompiledPlan& plan = *step.plan;
-  const auto allocate = [&](size_t count) {
-    return kernels::DeviceFloats::Create(plan.device(), count, "parameters and gradients");
-  };
-  ASSIGN_OR_RETURN(const kernels::DeviceFloats parameters, allocate(plan.parameter_elements()));
-  ASSIGN_OR_RETURN(const kernels::DeviceFloats gradients, allocate(plan.parameter_elements()));
-  ASSIGN_OR_RETURN(const kernels::DeviceFloats buffers, allocate(plan.buffer_elements()));
-  plan.Bind(parameters.get(), gradients.get(), buffers.get());
-  plan.Initialize(spec.seed());
-  FillBatch(step, spec.seed());
+// Runs training steps on arrays that it allocates and binds to the plan.
+class StepRunner {
+ public:
+  static absl::StatusOr<StepRunner> Create(const Step* step, uint64_t seed) {
+    nn::CompiledPlan& plan = *step->plan;
+    const auto allocate = [&](size_t count) {
+      return kernels::DeviceFloats::Create(plan.device(), count, "parameters and gradients");
+    };
+    StepRunner runner(step, seed);
+    ASSIGN_OR_RETURN(runner.parameters_, allocate(plan.parameter_elements()));
+    ASSIGN_OR_RETURN(runner.gradients_, allocate(plan.parameter_elements()));
+    ASSIGN_OR_RETURN(runner.buffers_, allocate(plan.buffer_elements()));
+    plan.Bind(runner.parameters_.get(), runner.gradients_.get(), runner.buffers_.get());
+    return runner;
+  }
 
-  const uint64_t step_samples = uint64_t{step.use.samples} * step.use.accumulation_steps;
-  // A learning rate of zero does the same work and keeps the weights realistic.
-  const auto run = [&](uint64_t number, nn::PlanTimer* timer) -> absl::Status {
+  // `phases` observes the plan; its Objective and Optimizer run the phase that they are given.
+  template <typename Phases>
+  absl::Status Run(uint64_t number, Phases& phases) const {
+    const Step& step = *step_;
+    nn::CompiledPlan& plan = *step.plan;
+    const uint64_t step_samples = uint64_t{step.use.samples} * step.use.accumulation_steps;
     absl::Status status;
-    const auto objective = [&] {
-      status.Update(step.objective->Compute(plan, step.use.samples, step_samples, /*training=*/true)
-                        .status());
-    };
-    const auto optimizer = [&] {
-      status.Update(step.control->Begin(number, /*learning_rate=*/0));
-      step.control->Decide(gradients.get(), plan.parameter_elements(), /*finite=*/nullptr);
-      step.optimizer->Step(step.control->scalars(), parameters.get(), gradients.get());
-      step.control->Finish();
-      status.Update(step.control->Read(/*wait=*/true).status());
-    };
     for (uint32_t i = 0; i < step.use.accumulation_steps; ++i) {
-      plan.Forward(step.use.samples, /*training=*/true, {.seed = spec.seed(), .step = number});
-      timer != nullptr ? timer->Objective(objective) : objective();
+      plan.Forward(step.use.samples, /*training=*/true, {.seed = seed_, .step = number});
+      phases.Objective([&] {
+        status.Update(
+            step.objective->Compute(plan, step.use.samples, step_samples, /*training=*/true)
+                .status());
+      });
       plan.Backward(step.use.samples, nullptr);
     }
-    timer != nullptr ? timer->Optimizer(optimizer) : optimizer();
+    phases.Optimizer([&] {
+      // A learning rate of zero does the same work and keeps the weights realistic.
+      status.Update(step.control->Begin(number, /*learning_rate=*/0));
+      step.control->Decide(gradients_.get(), plan.parameter_elements(), /*finite=*/nullptr);
+      step.optimizer->Step(step.control->scalars(), parameters_.get(), gradients_.get());
+      step.control->Finish();
+      status.Update(step.control->Read(/*wait=*/true).status());
+    });
     return status;
-  };
+  }
+
+ private:
+  StepRunner(const Step* step, uint64_t seed) : step_(step), seed_(seed) {}
+
+  const Step* step_;
+  uint64_t seed_;
+  kernels::DeviceFloats parameters_;
+  kernels::DeviceFloats gradients_;
+  kernels::DeviceFloats buffers_;
+};
+
+// The phases of a step that nothing observes.
+struct Unobserved {
+  template <typename Phase>
+  void Objective(const Phase& phase) {
+    phase();
+  }
+  template <typename Phase>
+  void Optimizer(const Phase& phase) {
+    phase();
+  }
+};
+
+absl::Status TimeSteps(const Step& step, uint64_t seed, absl::Duration budget,
+                       v1::PlanReport& report) {
+  ASSIGN_OR_RETURN(const StepRunner runner, StepRunner::Create(&step, seed));
+  step.plan->Initialize(seed);
+  FillBatch(step, seed);
   uint64_t number = 0;
-  while (number < kWarmupSteps) RETURN_IF_ERROR(run(number++, nullptr));
-  nn::PlanTimer timer(&plan);
+  Unobserved warm_up;
+  while (number < kWarmupSteps) RETURN_IF_ERROR(runner.Run(number++, warm_up));
+  nn::PlanTimer timer(step.plan.get());
   const SteadyTime start = Now().steady;
   while (timer.steps() < kFewestSteps ||
          (timer.steps() < kMostSteps && Now().steady - start < budget)) {
     timer.BeginStep();
-    RETURN_IF_ERROR(run(number++, &timer));
+    RETURN_IF_ERROR(runner.Run(number++, timer));
     timer.EndStep();
   }
   nn::AddTimes(timer, report);
+  return absl::OkStatus();
+}
+
+// Compiles the plan for `model` and counts the launches of one step.
+absl::Status CountLaunches(const v1::JobSpec& spec, const ExplainPlanOptions& options,
+                           const kernels::GpuModel& model, kernels::DataType compute,
+                           v1::PlanReport& report) {
+  const std::unique_ptr<kernels::Device> device = kernels::MakeCountingDevice(model);
+  ASSIGN_OR_RETURN(const Step step, MakeStep(spec, options.ranks, *device));
+  ASSIGN_OR_RETURN(const StepRunner runner, StepRunner::Create(&step, spec.train().seed()));
+  nn::LaunchCounter counter(step.plan.get());
+  RETURN_IF_ERROR(runner.Run(/*number=*/0, counter));
+  nn::AddWork(counter, &model, compute, report);
   return absl::OkStatus();
 }
 
@@ -185,15 +236,25 @@ absl::StatusOr<v1::PlanReport> ExplainUnmarked(const v1::JobSpec& spec,
   report.set_parameter_bytes((2 * parameters + states + step.plan->buffer_elements()) *
                              sizeof(float));
   if (options.time) {
-    RETURN_IF_ERROR(TimeSteps(step, spec.train(), options.time_budget, report));
+    RETURN_IF_ERROR(TimeSteps(step, spec.train().seed(), options.time_budget, report));
+  }
+  if (options.gpu_model != nullptr) {
+    RETURN_IF_ERROR(
+        CountLaunches(spec, options, *options.gpu_model, precision.plan.compute, report));
   }
   return report;
 }
 
 struct Flags {
   ExplainPlanOptions options;
-  std::string device;
+  std::string device;  // cpu, cuda or the name of a GpuModel
 };
+
+bool IsDevice(absl::string_view name) {
+  return name == "cpu" || name == "cuda" ||
+         absl::c_any_of(kernels::GpuModels(),
+                        [&](const kernels::GpuModel& model) { return model.name == name; });
+}
 
 absl::StatusOr<Flags> ParseFlags(const std::vector<std::string>& flags) {
   Flags parsed;
@@ -202,8 +263,8 @@ absl::StatusOr<Flags> ParseFlags(const std::vector<std::string>& flags) {
     absl::string_view value = flag;
     if (flag == "--time") {
       options.time = true;
-    } else if (flag == "--device=cpu" || flag == "--device=cuda") {
-      parsed.device = flag.substr(flag.find('=') + 1);
+    } else if (absl::ConsumePrefix(&value, "--device=") && IsDevice(value)) {
+      parsed.device = std::string(value);
     } else if (!absl::ConsumePrefix(&value, "--ranks=") ||
                !absl::SimpleAtoi(value, &options.ranks) || options.ranks == 0) {
       return absl::InvalidArgumentError(absl::StrCat("muster-rank: unknown flag ", flag));
@@ -231,8 +292,18 @@ absl::StatusOr<v1::PlanReport> Answer(const std::vector<std::string>& flags, std
   if (!spec.has_train()) {
     return absl::DataLossError("muster-rank: the spec is not a train job's");
   }
-  ASSIGN_OR_RETURN(const auto gpu, ChooseGpu(parsed.device, spec.resources()));
-  if (gpu != nullptr) parsed.options.device = gpu.get();
+  std::unique_ptr<kernels::Device> device;
+  parsed.options.gpu_model = kernels::FindGpuModel(parsed.device);
+  if (parsed.options.gpu_model != nullptr) {
+    if (parsed.options.time) {
+      return absl::InvalidArgumentError("--time needs a GPU: use --device=cuda");
+    }
+    device = kernels::MakeCountingDevice(*parsed.options.gpu_model);
+  } else {
+    ASSIGN_OR_RETURN(device, ChooseGpu(parsed.device, spec.resources()));
+    if (device != nullptr) parsed.options.gpu_model = kernels::FindGpuModel(device->name());
+  }
+  if (device != nullptr) parsed.options.device = device.get();
   return ExplainPlan(spec, parsed.options);
 }
 

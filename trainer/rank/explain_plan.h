@@ -11,6 +11,7 @@
 
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
+#include "kernels/cuda/counting/gpu_model.h"
 #include "kernels/device.h"
 #include "proto/muster/v1/job.pb.h"
 #include "proto/muster/v1/plan.pb.h"
@@ -23,6 +24,8 @@ struct ExplainPlanOptions {
   // Time limit for timed steps; at least a few and at most some tens of steps are run.
   absl::Duration time_budget = absl::Seconds(3);
   kernels::Device* device = &kernels::CpuDevice();
+  // GPU whose launches of a step are counted; null: none. `device` need not be that GPU.
+  const kernels::GpuModel* gpu_model = nullptr;
 };
 
 // Compiles the plan for the largest share of the batch. `spec` must be a complete and valid train
@@ -31,10 +34,10 @@ struct ExplainPlanOptions {
 absl::StatusOr<v1::PlanReport> ExplainPlan(const v1::JobSpec& spec,
                                            const ExplainPlanOptions& options);
 
-// Implements `muster-rank --explain-plan [--time] [--ranks=N] [--device=cpu|cuda]`: reads a
-// serialized JobSpec and writes a serialized PlanAnswer. `flags` are those after --explain-plan.
+// Implements `muster-rank --explain-plan [--time] [--ranks=N] [--device=cpu|cuda|h100|h200]`: reads
+// a serialized JobSpec and writes a serialized PlanAnswer. `flags` are those after --explain-plan.
 // Without --device, uses the GPU if the spec has device gpu and there is one, otherwise the CPU.
-// Returns the exit status.
+// h100 and h200 need no GPU. Returns the exit status.
 int RunExplainPlan(const std::vector<std::string>& flags, std::istream& in, std::ostream& out);
 
 }  // namespace muster::rank

@@ -6,6 +6,7 @@
 #include "absl/strings/match.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "kernels/cuda/counting/counting_device.h"
 #include "kernels/testing/guarded_device.h"
 #include "kernels/testing/limited_device.h"
 #include "spec/spec.h"
@@ -96,6 +97,40 @@ TEST(ExplainPlanTest, TimesOperations) {
   }
 }
 
+v1::JobSpec ResNet50Spec() {
+  return Spec({"train.model={name: resnet50}", "train.dataset={name: cifar10, path: /nowhere}",
+               "train.image_size=224", "train.global_batch=256", "train.precision=O2"});
+}
+
+TEST(ExplainPlanTest, CountsWorkOfResNet50OnH200) {
+  const kernels::GpuModel* const model = kernels::FindGpuModel("h200");
+  const auto device = kernels::MakeCountingDevice(*model);
+  const auto report = ExplainPlan(ResNet50Spec(), {.device = device.get(), .gpu_model = model});
+  ASSERT_TRUE(report.ok()) << report.status();
+  const v1::PlanWork& work = report->work();
+  EXPECT_EQ(work.gpu(), "h200");
+  EXPECT_LE(work.total().nodes(), 420u);
+  EXPECT_LE(work.bytes_per_convolution_output(), 14.5);
+  // Three products per weight and position, except for the first layer's input.
+  EXPECT_NEAR(static_cast<double>(work.total().flops()),
+              256.0 * static_cast<double>(report->training_flops_per_image()),
+              0.01 * static_cast<double>(work.total().flops()));
+  v1::PlanPhaseWork sum;
+  for (const v1::PlanOperation& operation : report->operations()) {
+    EXPECT_GT(operation.forward_work().us(), 0) << operation.name();
+    sum.set_nodes(sum.nodes() + operation.forward_work().nodes() +
+                  operation.backward_work().nodes());
+    sum.set_us(sum.us() + operation.forward_work().us() + operation.backward_work().us());
+  }
+  for (const v1::PlanPhaseWork& phase : {work.objective(), work.optimizer(), work.other()}) {
+    sum.set_nodes(sum.nodes() + phase.nodes());
+    sum.set_us(sum.us() + phase.us());
+  }
+  EXPECT_EQ(work.total().nodes(), sum.nodes());
+  EXPECT_NEAR(work.total().us(), sum.us(), 1e-6 * sum.us());
+  EXPECT_NEAR(work.images_per_second(), 256e6 / sum.us(), 1);
+}
+
 TEST(ExplainPlanTest, ReturnsExhaustionOfDeviceMemory) {
   kernels::LimitedDevice device;
   const ExplainPlanOptions options{
@@ -147,6 +182,8 @@ TEST(RunExplainPlanTest, WritesAnswerInEveryCase) {
               HasSubstr("/trainer/rank/libmuster-cuda.so"));
   const v1::JobSpec on_gpu = Spec({"resources.device=gpu"});
   EXPECT_EQ(run({}, on_gpu.SerializeAsString(), 0).report().device(), "cpu");
+  EXPECT_EQ(run({"--device=h100"}, spec, 0).report().work().gpu(), "h100");
+  EXPECT_THAT(run({"--device=h100", "--time"}, spec, 1).error(), HasSubstr("needs a GPU"));
   EXPECT_THAT(run({"--device=tpu"}, spec, 1).error(), HasSubstr("unknown flag --device=tpu"));
   EXPECT_THAT(run({"--ranks=0"}, spec, 1).error(), HasSubstr("unknown flag --ranks=0"));
   EXPECT_THAT(run({"--ranks=x"}, spec, 1).error(), HasSubstr("unknown flag"));

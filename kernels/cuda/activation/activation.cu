@@ -24,6 +24,8 @@ struct ElementwiseBody {
 template <typename Operation>
 void Elementwise(DataType type, size_t count, const Operation& operation, const void* a,
                  const void* b, void* out) {
+  const int arrays = (a != nullptr ? 1 : 0) + (b != nullptr ? 1 : 0) + 1;
+  StateWork(arrays * ArrayBytes(type, static_cast<int64_t>(count)));
   DispatchType(type, [&](auto element) {
     using Storage = decltype(element);
     ForEachElement<16 / sizeof(Storage)>(

@@ -54,6 +54,8 @@ struct FiniteSink {
 }  // namespace
 
 void Cast(DataType from, const void* x, float scale, DataType to, void* y, size_t count) {
+  StateWork(ArrayBytes(from, static_cast<int64_t>(count)) +
+            ArrayBytes(to, static_cast<int64_t>(count)));
   DispatchType(from, [&](auto from_element) {
     DispatchType(to, [&](auto to_element) {
       using From = decltype(from_element);
@@ -67,6 +69,7 @@ void Cast(DataType from, const void* x, float scale, DataType to, void* y, size_
 }
 
 void AllFinite(DataType type, const void* x, size_t count, bool* finite) {
+  StateWork(ArrayBytes(type, static_cast<int64_t>(count)));
   DispatchType(type, [&](auto element) {
     using Storage = decltype(element);
     using Source = NotFiniteSource<Storage>;

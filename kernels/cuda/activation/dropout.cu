@@ -44,6 +44,7 @@ struct DropoutBody {
 
 void Dropout(DataType type, const DropoutMask& mask, const RandomDraw* draw, int64_t samples,
              int64_t columns, const void* x, void* y) {
+  StateWork(2 * ArrayBytes(type, samples * columns));
   const int64_t groups = CeilDiv(columns, 4);
   const bool whole = columns % 4 == 0 && Aligned({x, y});
   DispatchType(type, [&](auto element) {

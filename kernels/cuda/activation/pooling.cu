@@ -166,6 +166,15 @@ struct AveragePoolBackwardBody {
   }
 };
 
+// Input and output of a pooling layer, and the choices of max pooling.
+template <typename Shape>
+double PoolBytes(const Shape& shape, const PoolGeometry& geometry, bool choice) {
+  const int64_t inputs = geometry.pixel_vectors(shape.samples, 1);
+  const int64_t outputs = geometry.window_vectors(shape.samples, 1);
+  return ArrayBytes(shape.type, inputs + outputs) +
+         (choice ? ArrayBytes(DataType::kUint8, outputs) : 0);
+}
+
 float CellWeight(const AveragePoolShape& shape) {
   return 1.0f / static_cast<float>(shape.kernel_height * shape.kernel_width);
 }
@@ -174,6 +183,7 @@ float CellWeight(const AveragePoolShape& shape) {
 
 void MaxPoolForward(const PoolShape& shape, const void* x, void* y, uint8_t* choice) {
   const PoolGeometry geometry(shape);
+  StateWork(PoolBytes(shape, geometry, choice != nullptr));
   DispatchWidth(shape.type, shape.channels, {x, y, choice}, [&](auto element, auto width) {
     using Storage = decltype(element);
     ForEachItem(geometry.window_vectors(shape.samples, width),
@@ -185,6 +195,7 @@ void MaxPoolForward(const PoolShape& shape, const void* x, void* y, uint8_t* cho
 
 void MaxPoolBackward(const PoolShape& shape, const void* dy, const uint8_t* choice, void* dx) {
   const PoolGeometry geometry(shape);
+  StateWork(PoolBytes(shape, geometry, /*choice=*/true));
   DispatchWidth(shape.type, shape.channels, {dy, choice, dx}, [&](auto element, auto width) {
     using Storage = decltype(element);
     ForEachItem(geometry.pixel_vectors(shape.samples, width),
@@ -196,6 +207,7 @@ void MaxPoolBackward(const PoolShape& shape, const void* dy, const uint8_t* choi
 
 void AveragePoolForward(const AveragePoolShape& shape, const void* x, void* y) {
   const PoolGeometry geometry(shape);
+  StateWork(PoolBytes(shape, geometry, /*choice=*/false));
   DispatchWidth(shape.type, shape.channels, {x, y}, [&](auto element, auto width) {
     using Storage = decltype(element);
     ForEachItem(geometry.window_vectors(shape.samples, width),
@@ -207,6 +219,7 @@ void AveragePoolForward(const AveragePoolShape& shape, const void* x, void* y) {
 
 void AveragePoolBackward(const AveragePoolShape& shape, const void* dy, void* dx) {
   const PoolGeometry geometry(shape);
+  StateWork(PoolBytes(shape, geometry, /*choice=*/false));
   DispatchWidth(shape.type, shape.channels, {dy, dx}, [&](auto element, auto width) {
     using Storage = decltype(element);
     ForEachItem(geometry.pixel_vectors(shape.samples, width),

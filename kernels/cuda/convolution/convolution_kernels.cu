@@ -32,6 +32,7 @@ struct ColumnFinish {
 };
 
 void ColumnSums(DataType type, int64_t rows, int64_t columns, const void* x, float* sums) {
+  StateWork(ArrayBytes(type, rows * columns));
   DispatchWidth(type, columns, {x}, [&](auto element, auto width) {
     using Storage = decltype(element);
     SumOverPixels<width, 1>(rows, columns, 1,
@@ -76,6 +77,9 @@ struct EpilogueBody {
 
 void ApplyEpilogue(int64_t pixels, int64_t channels, DataType sums_type, const void* sums,
                    const Epilogue& epilogue, DataType y_type, void* y) {
+  const int arrays = epilogue.addend != nullptr ? 2 : 1;
+  StateWork(ArrayBytes(sums_type, pixels * channels) +
+            arrays * ArrayBytes(y_type, pixels * channels));
   DispatchType(sums_type, [&](auto sum) {
     // The vector width is that of y's type. If y has 16-bit elements and sums is float32, a thread
     // loads eight floats, two 16-byte loads.

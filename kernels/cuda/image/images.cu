@@ -124,6 +124,9 @@ void Resize(const ResizeShape& shape, const uint8_t* x, uint8_t* y, void*) {
 void LoadImages(const ImageBatchShape& shape, const uint8_t* x,
                 const ImageTransformParams* transforms, const float* scale, const float* shift,
                 float* y) {
+  // The stored pixels are those of an image of the batch's size; a crop may have more or fewer.
+  const int64_t elements = shape.samples * shape.height * shape.width * shape.channels;
+  StateWork(ArrayBytes(DataType::kUint8, elements) + ArrayBytes(DataType::kFloat32, elements));
   ForEachItem(shape.samples * shape.height * shape.width,
               LoadImagesBody{shape, x, transforms, scale, shift, y});
 }

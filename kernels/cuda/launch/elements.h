@@ -1,7 +1,8 @@
 // Loads and stores of array elements in CUDA kernels, widened to float and vectorised.
 //
-// The .cu files are compiled twice: by nvcc for GPUs, in namespace cuda, and by the C++ compiler
-// for the CPU, in namespace cuda_on_host, so that the contract tests run them on every machine.
+// The .cu files are compiled three times: by nvcc for GPUs, in namespace cuda; by the C++ compiler
+// for the CPU, in namespace cuda_on_host, so that the contract tests run them on every machine; and
+// in namespace cuda_counted with launches that are only counted, not run (see launch.h).
 #ifndef MUSTER_KERNELS_CUDA_LAUNCH_ELEMENTS_H_
 #define MUSTER_KERNELS_CUDA_LAUNCH_ELEMENTS_H_
 
@@ -9,6 +10,8 @@
 #define MUSTER_INSTRUCTION_SET cuda
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
+#elif defined(MUSTER_COUNT_LAUNCHES)
+#define MUSTER_INSTRUCTION_SET cuda_counted
 #else
 #define MUSTER_INSTRUCTION_SET cuda_on_host
 #endif

@@ -1,5 +1,6 @@
 // Kernel launches: runs the body of a kernel on the GPU or, if compiled by the C++ compiler (see
-// elements.h), on the CPU, one thread after the other.
+// elements.h), on the CPU, one thread after the other. With MUSTER_COUNT_LAUNCHES launches are only
+// recorded in the LaunchLog.
 //
 // A body is a trivially copyable struct with the kernel's arguments, passed to the kernel by value.
 // It contains no launch or synchronisation code, so that it is also tested without a GPU.
@@ -17,6 +18,8 @@
 #include <cstring>
 #include <memory>
 #include <vector>
+
+#include "kernels/launch_log.h"
 #endif
 
 namespace muster::kernels::MUSTER_INSTRUCTION_SET {
@@ -54,6 +57,17 @@ MUSTER_HOST_DEVICE void RunPhase(const Body& body, int phase, int64_t block, int
     body.Run(phase, block, thread, shared, state);
   }
 }
+
+// States the bytes that the operation reads and writes, each array once, and the floating-point
+// operations of its products with weights, for the LaunchLog. Called before the launch.
+inline double ArrayBytes(DataType type, int64_t elements) {
+  return static_cast<double>(elements) * static_cast<double>(SizeOf(type));
+}
+#ifdef __CUDACC__
+inline void StateWork(double /*bytes*/, double /*flops*/ = 0) {}
+#else
+inline void StateWork(double bytes, double flops = 0) { LaunchLog::State({bytes, flops}); }
+#endif
 
 #ifdef __CUDACC__
 
@@ -114,10 +128,29 @@ T* Scratch(int64_t count) {
   return static_cast<T*>(CurrentContext().Scratch(static_cast<size_t>(count) * sizeof(T)));
 }
 
+#elif defined(MUSTER_COUNT_LAUNCHES)
+
+template <typename Body>
+void ForEachItem(int64_t items, const Body&, int /*waves*/ = 1) {
+  if (items > 0) LaunchLog::Record();
+}
+
+template <typename Body>
+void ForEachBlock(int64_t blocks, const Body&) {
+  if (blocks > 0) LaunchLog::Record();
+}
+
+// An address that is aligned like device memory and never accessed.
+template <typename T>
+T* Scratch(int64_t) {
+  return reinterpret_cast<T*>(uintptr_t{256});
+}
+
 #else
 
 template <typename Body>
 void ForEachItem(int64_t items, const Body& body, int /*waves*/ = 1) {
+  if (items > 0) LaunchLog::Record();
   for (int64_t i = 0; i < items; ++i) body(i);
 }
 
@@ -125,6 +158,7 @@ void ForEachItem(int64_t items, const Body& body, int /*waves*/ = 1) {
 // phase. Shared memory and states are filled with NaN, to expose reads of uninitialised memory.
 template <typename Body>
 void ForEachBlock(int64_t blocks, const Body& body) {
+  if (blocks > 0) LaunchLog::Record();
   const auto shared = std::make_unique<typename Body::Shared>();
   std::vector<StateOf<Body>> states(kThreads);
   for (int64_t block = 0; block < blocks; ++block) {

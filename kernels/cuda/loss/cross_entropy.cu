@@ -193,6 +193,8 @@ struct CrossEntropyBody {
 void SoftmaxCrossEntropy(const CrossEntropyOptions& options, const float* logits,
                          const int32_t* labels, const double* loss_scale, float* dlogits,
                          LossResult* result) {
+  StateWork((dlogits != nullptr ? 2 : 1) *
+            ArrayBytes(DataType::kFloat32, options.samples * options.classes));
   const auto run = [&]<int kLanes, int kWidth, int kKept>() {
     using Body = CrossEntropyBody<kLanes, kWidth, kKept>;
     const int64_t blocks = CeilDiv(options.samples, Body::kRows);

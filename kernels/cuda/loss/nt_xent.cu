@@ -207,15 +207,24 @@ struct CoefficientBody {
   }
 };
 
+// States the work of a product of the anchors or their logits with all units.
+void StateProduct(const NtXentShape& shape) {
+  StateWork(ArrayBytes(DataType::kFloat32, shape.logits_elements() + shape.workspace_elements() +
+                                               shape.anchors * shape.width),
+            2.0 * static_cast<double>(shape.logits_elements() * shape.width));
+}
+
 }  // namespace
 
 void L2NormalizeForward(int64_t rows, int64_t width, const float* x, float* y,
                         float* inverse_norms) {
+  StateWork(2 * ArrayBytes(DataType::kFloat32, rows * width));
   ForEachBlock(rows, NormalizeRowsBody{width, x, y, inverse_norms});
 }
 
 void L2NormalizeBackward(int64_t rows, int64_t width, const float* y, const float* inverse_norms,
                          const float* dy, float* dx) {
+  StateWork(3 * ArrayBytes(DataType::kFloat32, rows * width));
   ForEachBlock(rows, NormalizeRowsBackwardBody{width, y, inverse_norms, dy, dx});
 }
 
@@ -224,10 +233,13 @@ void NtXentForward(const NtXentShape& shape, const float* units, float* logits, 
   LossSum* const losses = Scratch<LossSum>(Max(shape.anchors, 1));
   if (losses == nullptr) return;
   const int64_t row_stride = shape.row_stride();
+  StateWork(2 * ArrayBytes(DataType::kFloat32, shape.workspace_elements()));
   ForEachItem(shape.width * row_stride,
               TransposeBody{shape.samples, shape.width, row_stride, units, workspace});
+  StateProduct(shape);
   Product({shape.anchors, row_stride, shape.width, units + shape.first * shape.width, shape.width,
            workspace, row_stride, logits, row_stride});
+  StateWork(2 * ArrayBytes(DataType::kFloat32, shape.logits_elements()));
   ForEachBlock(shape.anchors, AnchorBody{shape.samples, shape.first, row_stride,
                                          1.0f / shape.temperature, logits, log_sums, losses});
   ReduceInOneBlock<LossSum>(shape.anchors, ArraySource<LossSum>{losses}, LossSink{result});
@@ -236,9 +248,11 @@ void NtXentForward(const NtXentShape& shape, const float* units, float* logits, 
 void NtXentBackward(const NtXentShape& shape, double scale, const double* loss_scale,
                     const float* units, const float* log_sums, float* logits, float* dunits) {
   const int64_t row_stride = shape.row_stride();
+  StateWork(2 * ArrayBytes(DataType::kFloat32, shape.logits_elements()));
   ForEachItem(shape.anchors * shape.samples,
               CoefficientBody{shape.samples, shape.first, row_stride, scale, loss_scale,
                               shape.temperature, log_sums, logits});
+  StateProduct(shape);
   Product({shape.anchors, shape.width, shape.samples, logits, row_stride, units, shape.width,
            dunits, shape.width});
 }

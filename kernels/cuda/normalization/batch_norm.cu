@@ -211,6 +211,7 @@ struct ApplyPool2x2 {
 }  // namespace
 
 void BatchNormStatistics(const BatchNormShape& shape, const void* x, float* mean, float* variance) {
+  StateWork(ArrayBytes(shape.type, shape.pixels() * shape.channels));
   DispatchWidth(shape.type, shape.channels, {x}, [&](auto element, auto width) {
     using Storage = decltype(element);
     const int64_t pixels = shape.pixels();
@@ -246,6 +247,10 @@ void BatchNormRunning(const BatchNormMomentum& momentum, const float* active, co
 
 void BatchNormApply(const BatchNormShape& shape, const void* x, const float* scale,
                     const float* shift, const void* addend, void* y, uint8_t* choice) {
+  const int64_t inputs = shape.pixels() * shape.channels;
+  const int64_t outputs = shape.out_pixels() * shape.channels;
+  StateWork(ArrayBytes(shape.type, inputs * (addend != nullptr ? 2 : 1) + outputs) +
+            (choice != nullptr ? ArrayBytes(DataType::kUint8, outputs) : 0));
   const auto arrays = {x, addend, static_cast<const void*>(y), static_cast<const void*>(choice)};
   DispatchWidth(shape.type, shape.channels, arrays, [&](auto element, auto width) {
     using Storage = decltype(element);

@@ -206,10 +206,21 @@ struct Pool2x2Data {
   }
 };
 
+// What both passes read.
+double GradientBytes(const BatchNormShape& shape, const BatchNormGradient& gradient) {
+  const int64_t inputs = shape.pixels() * shape.channels;
+  const int64_t outputs = shape.out_pixels() * shape.channels;
+  const bool reads_y = shape.activation != Activation::kNone && gradient.y != nullptr;
+  return ArrayBytes(shape.type, inputs * (reads_y ? 2 : 1) + outputs) +
+         (shape.pool ? ArrayBytes(DataType::kUint8, outputs) : 0);
+}
+
 }  // namespace
 
 void BatchNormBackwardParameters(const BatchNormShape& shape, const BatchNormGradient& gradient,
                                  float* dgamma, float* dbeta, void* dz) {
+  StateWork(GradientBytes(shape, gradient) +
+            (dz != nullptr ? ArrayBytes(shape.type, shape.pixels() * shape.channels) : 0));
   const ParametersFinish finish{gradient.inverse_deviation, dgamma, dbeta};
   DispatchWidth(shape.type, shape.channels,
                 {gradient.x, gradient.dy, gradient.y, shape.pool ? gradient.choice : nullptr, dz},
@@ -232,6 +243,8 @@ void BatchNormBackwardParameters(const BatchNormShape& shape, const BatchNormGra
 
 void BatchNormBackwardData(const BatchNormShape& shape, const BatchNormGradient& gradient,
                            const float* dgamma, const float* dbeta, void* dx) {
+  StateWork(GradientBytes(shape, gradient) +
+            ArrayBytes(shape.type, shape.pixels() * shape.channels));
   DispatchWidth(shape.type, shape.channels,
                 {gradient.x, gradient.dy, gradient.y, shape.pool ? gradient.choice : nullptr, dx},
                 [&](auto element, auto width) {

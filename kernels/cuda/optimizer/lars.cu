@@ -165,6 +165,9 @@ void LarsRates(const LarsOptions& options, const LarsTensor* tensors, const Upda
                const float* parameters, const float* gradients, UpdateScalars* rates) {
   SquaredNorms* const pieces = Scratch<SquaredNorms>(Max(options.pieces, 1));
   if (pieces == nullptr) return;
+  // The last piece of each tensor counts as a whole one.
+  const double array = ArrayBytes(DataType::kFloat32, options.pieces * kLarsPiece);
+  StateWork(2 * array);
   ForEachBlock(options.pieces, PieceNormsBody{options, tensors, Aligned({parameters, gradients}),
                                               parameters, gradients, pieces});
   ForEachBlock(options.tensors, RatesBody{options, tensors, scalars, pieces, rates});
@@ -172,6 +175,8 @@ void LarsRates(const LarsOptions& options, const LarsTensor* tensors, const Upda
 
 void LarsStep(const LarsOptions& options, const LarsTensor* tensors, const UpdateScalars* rates,
               float* parameters, float* velocities, const float* gradients) {
+  StateWork((velocities != nullptr ? 5 : 3) *
+            ArrayBytes(DataType::kFloat32, options.pieces * kLarsPiece));
   ForEachBlock(options.pieces,
                LarsStepBody{options, tensors, Aligned({parameters, velocities, gradients}), rates,
                             parameters, velocities, gradients});

@@ -82,6 +82,8 @@ struct SumSink {
 
 void SgdStep(const SgdOptions& options, const UpdateScalars* scalars, float* parameters,
              float* velocities, const float* gradients, size_t count) {
+  StateWork((velocities != nullptr ? 5 : 3) *
+            ArrayBytes(DataType::kFloat32, static_cast<int64_t>(count)));
   ForEachElement<kStepWidth>(static_cast<int64_t>(count),
                              Aligned({parameters, velocities, gradients}),
                              SgdBody{options, scalars, parameters, velocities, gradients});
@@ -89,16 +91,19 @@ void SgdStep(const SgdOptions& options, const UpdateScalars* scalars, float* par
 
 void AdamWStep(const AdamWOptions& options, const UpdateScalars* scalars, float* parameters,
                float* exp_avg, float* exp_avg_sq, const float* gradients, size_t count) {
+  StateWork(7 * ArrayBytes(DataType::kFloat32, static_cast<int64_t>(count)));
   ForEachElement<kStepWidth>(
       static_cast<int64_t>(count), Aligned({parameters, exp_avg, exp_avg_sq, gradients}),
       AdamWBody{options, scalars, parameters, exp_avg, exp_avg_sq, gradients});
 }
 
 void SumOfSquares(const float* x, size_t count, double* sum) {
+  StateWork(ArrayBytes(DataType::kFloat32, static_cast<int64_t>(count)));
   ReduceAll<Sum>(static_cast<int64_t>(count), SquareSource{x}, SumSink{sum});
 }
 
 void Lerp(const UpdateScalars* scalars, const float* x, float* y, size_t count) {
+  StateWork(3 * ArrayBytes(DataType::kFloat32, static_cast<int64_t>(count)));
   ForEachElement<kStepWidth>(static_cast<int64_t>(count), Aligned({x, y}), LerpBody{scalars, x, y});
 }
 

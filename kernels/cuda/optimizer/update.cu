@@ -47,6 +47,7 @@ void BeginUpdate(const UpdateRules& rules, const UpdateInputs& inputs, UpdateSta
 }
 
 void RestoreSkipped(const UpdateScalars* scalars, const float* kept, float* values, size_t count) {
+  StateWork(2 * ArrayBytes(DataType::kFloat32, static_cast<int64_t>(count)));
   ForEachItem(static_cast<int64_t>(count), RestoreBody{scalars, kept, values});
 }
 

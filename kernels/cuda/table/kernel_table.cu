@@ -3,7 +3,7 @@
 namespace muster::kernels::MUSTER_INSTRUCTION_SET {
 
 const KernelTable kKernels = {
-#ifdef __CUDACC__
+#if defined(__CUDACC__) || defined(MUSTER_COUNT_LAUNCHES)
     .name = "cuda",
 #else
     .name = "cuda_on_host",

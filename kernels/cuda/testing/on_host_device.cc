@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "kernels/cuda/testing/on_host.h"
 #include "kernels/host_memory_device.h"
+#include "kernels/launch_log.h"
 #include "kernels/testing/immediate_stream.h"
 
 namespace muster::kernels {
@@ -49,6 +50,20 @@ class CudaOnHostDevice final : public HostMemoryDevice {
   absl::StatusOr<std::unique_ptr<Convolution>> MakeConvolution(
       const ConvolutionShape& shape, const ConvolutionOptions& options) override {
     return layers_.Make(shape, options);
+  }
+  void CopyToDevice(void* to, const void* host, size_t bytes) override {
+    HostMemoryDevice::Copy(to, host, bytes);
+  }
+  void CopyToHost(void* host, const void* from, size_t bytes) override {
+    HostMemoryDevice::Copy(host, from, bytes);
+  }
+  void Copy(void* to, const void* from, size_t bytes) override {
+    if (bytes > 0) LaunchLog::Record();
+    HostMemoryDevice::Copy(to, from, bytes);
+  }
+  void Zero(void* to, size_t bytes) override {
+    if (bytes > 0) LaunchLog::Record();
+    HostMemoryDevice::Zero(to, bytes);
   }
   absl::Status Synchronize() override { return error_; }
   absl::Status error() override { return error_; }

@@ -22,7 +22,7 @@ struct CudaOnHostOptions {
 
 // A device in the process's memory that creates layers as a GPU does, with the CUDA kernels on the
 // host and the fake cuDNN and cuBLASLt, whose state is global to the process. Synchronize returns
-// the layers' errors.
+// the layers' errors. Kernels, copies and memsets are recorded in the LaunchLog.
 std::unique_ptr<Device> MakeCudaOnHostDevice(const CudaOnHostOptions& options = {});
 
 // The state of the fake libraries.

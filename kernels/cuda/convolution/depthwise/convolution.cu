@@ -164,10 +164,20 @@ struct WeightsFinish {
   }
 };
 
+// States the work of one direction: input, output and weights.
+void StateDepthwise(const DepthwiseConvolutionShape& shape, bool addend = false) {
+  const int64_t inputs = shape.samples * shape.input_elements();
+  const int64_t outputs = shape.samples * shape.output_elements();
+  StateWork(ArrayBytes(shape.type, inputs + outputs * (addend ? 2 : 1)) +
+                ArrayBytes(DataType::kFloat32, shape.weights_elements()),
+            2.0 * static_cast<double>(outputs * shape.kernel * shape.kernel));
+}
+
 }  // namespace
 
 void DepthwiseConvolutionForward(const DepthwiseConvolutionShape& shape, const void* x,
                                  const float* weights, const Epilogue& epilogue, void* y) {
+  StateDepthwise(shape, epilogue.addend != nullptr);
   if (IsDepthwise3x3(shape, {x, weights, epilogue.addend, y})) {
     return Depthwise3x3Forward(shape, x, weights, epilogue, y);
   }
@@ -185,6 +195,7 @@ void DepthwiseConvolutionForward(const DepthwiseConvolutionShape& shape, const v
 
 void DepthwiseConvolutionBackwardData(const DepthwiseConvolutionShape& shape, const void* dy,
                                       const float* weights, void* dx) {
+  StateDepthwise(shape);
   if (IsDepthwise3x3(shape, {dy, weights, dx})) {
     return Depthwise3x3BackwardData(shape, dy, weights, dx);
   }
@@ -201,6 +212,7 @@ void DepthwiseConvolutionBackwardData(const DepthwiseConvolutionShape& shape, co
 
 void DepthwiseConvolutionBackwardWeights(const DepthwiseConvolutionShape& shape, const void* x,
                                          const void* dy, float* dweights, float* dbias) {
+  StateDepthwise(shape);
   if (IsDepthwise3x3(shape, {x, dy})) {
     return Depthwise3x3BackwardWeights(shape, x, dy, dweights, dbias);
   }

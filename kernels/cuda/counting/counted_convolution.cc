@@ -1,0 +1,122 @@
+#include "kernels/cuda/counting/counted_convolution.h"
+
+#include <string>
+
+#include "kernels/cpu/convolution/depthwise/engine.h"
+#include "kernels/cuda/convolution/cublaslt/linear.h"
+#include "kernels/cuda/convolution/layer_runtime.h"
+#include "kernels/cuda/counting/counted_kernels.h"
+#include "kernels/launch_log.h"
+
+namespace muster::kernels {
+namespace {
+
+class CountedConvolution final : public Convolution {
+ public:
+  CountedConvolution(const ConvolutionShape& shape, const ConvolutionOptions& options)
+      : shape_(shape),
+        options_(options),
+        linear_(cuda::IsLinear(shape)),
+        kernels_(CountedKernels()) {}
+
+  int64_t weights_elements() const override { return shape_.weights(); }
+  std::string weights_layout() const override { return linear_ ? "oi" : "ohwi"; }
+  std::string description() const override { return linear_ ? "cublaslt" : "cudnn"; }
+  size_t workspace_bytes() const override { return 0; }
+  void ImportWeights(const float*, float*) const override {}
+  void ExportWeights(const float*, float*) const override {}
+
+  void Forward(int64_t samples, const void*, const float*, const Epilogue& epilogue, void* y,
+               void*) override {
+    if (samples == 0) return;
+    const int64_t outputs = samples * shape_.output_elements();
+    CastOperand(DataType::kFloat32, shape_.weights());
+    CastOperand(options_.x_type, samples * shape_.input_elements());
+    const DataType written = WrittenAs(options_.y_type);
+    const bool direct = written == options_.y_type;
+    const bool empty = epilogue.scale == nullptr && epilogue.shift == nullptr &&
+                       epilogue.addend == nullptr && epilogue.activation == Activation::kNone;
+    const bool fused = direct && epilogue.scale == nullptr &&
+                       epilogue.activation != Activation::kRelu6 &&
+                       (linear_ || epilogue.shift != nullptr);
+    if (fused && epilogue.shift != nullptr) {
+      Cast(DataType::kFloat32, linear_ ? written : options_.compute_type, shape_.out_channels);
+    }
+    const bool addend = fused && epilogue.addend != nullptr;
+    Product(samples, Bytes(options_.compute_type, shape_.weights()) +
+                         Bytes(options_.compute_type, samples * shape_.input_elements()) +
+                         Bytes(written, outputs) * (addend ? 2 : 1));
+    if (fused || (direct && empty)) return;
+    CountedConvolutionKernels().apply_epilogue(outputs / shape_.out_channels, shape_.out_channels,
+                                               written, y, epilogue, options_.y_type, y);
+  }
+
+  void BackwardData(int64_t samples, const void*, const float*, void*, void*) override {
+    if (samples == 0) return;
+    const int64_t inputs = samples * shape_.input_elements();
+    CastOperand(DataType::kFloat32, shape_.weights());
+    CastOperand(options_.y_type, samples * shape_.output_elements());
+    const DataType written = WrittenAs(options_.x_type);
+    Product(samples, Bytes(options_.compute_type, shape_.weights()) +
+                         Bytes(options_.compute_type, samples * shape_.output_elements()) +
+                         Bytes(written, inputs));
+    Cast(written, options_.x_type, inputs);
+  }
+
+  void BackwardWeights(int64_t samples, const void*, const void* dy, float* dweights, float* dbias,
+                       void*) override {
+    if (samples == 0) return;
+    const int64_t outputs = samples * shape_.output_elements();
+    CastOperand(options_.x_type, samples * shape_.input_elements());
+    CastOperand(options_.y_type, outputs);
+    const DataType written = WrittenAs(DataType::kFloat32);
+    Product(samples, Bytes(options_.compute_type, samples * shape_.input_elements()) +
+                         Bytes(options_.compute_type, outputs) + Bytes(written, shape_.weights()));
+    Cast(written, DataType::kFloat32, shape_.weights());
+    if (dbias == nullptr || linear_) return;  // cuBLASLt computes dbias with the product
+    CountedConvolutionKernels().column_sums(options_.compute_type, outputs / shape_.out_channels,
+                                            shape_.out_channels, dy, dbias);
+  }
+
+ private:
+  static double Bytes(DataType type, int64_t elements) {
+    return static_cast<double>(elements) * static_cast<double>(SizeOf(type));
+  }
+  // The type in which the library writes an output of `type`.
+  DataType WrittenAs(DataType type) const {
+    if (type == options_.compute_type) return type;
+    return linear_ ? DataType::kFloat32 : options_.compute_type;
+  }
+  void Cast(DataType from, DataType to, int64_t elements) const {
+    if (from == to) return;
+    // Aligned addresses.
+    kernels_.cast(from, nullptr, 1, to, nullptr, static_cast<size_t>(elements));
+  }
+  void CastOperand(DataType type, int64_t elements) const {
+    Cast(type, options_.compute_type, elements);
+  }
+  void Product(int64_t samples, double bytes) const {
+    const auto products = static_cast<double>(samples * shape_.output_elements());
+    LaunchLog::State(
+        {.bytes = bytes, .flops = 2 * products * static_cast<double>(shape_.fan_in())});
+    LaunchLog::Record();
+  }
+
+  const ConvolutionShape shape_;
+  const ConvolutionOptions options_;
+  const bool linear_;
+  const KernelTable& kernels_;
+};
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<Convolution>> MakeCountedConvolution(
+    const ConvolutionShape& shape, const ConvolutionOptions& options) {
+  if (!shape.valid() || !options.valid()) return cuda::InvalidLayerError(shape);
+  if (!shape.depthwise()) return std::make_unique<CountedConvolution>(shape, options);
+  ConvolutionOptions single_thread = options;
+  single_thread.threads = 1;
+  return cpu::MakeDepthwiseConvolution(shape, single_thread, CountedKernels());
+}
+
+}  // namespace muster::kernels
