@@ -61,7 +61,7 @@ INSTANTIATE_TEST_SUITE_P(Graphs, LaunchCounterTest, ::testing::ValuesIn(TestGrap
 TEST_P(LaunchCounterTest, CountingDeviceStatesWhatKernelsLaunch) {
   if (!HasFakeLibraries()) GTEST_SKIP() << "the fake cuDNN and cuBLASLt are not built";
   const auto counting = kernels::MakeCountingDevice(*kernels::FindGpuModel("h200"));
-  const auto on_host = kernels::MakeCudaOnHostDevice();
+  const auto on_host = kernels::MakeCudaOnHostDevice({.captures = true});
   for (const int level : {0, 1, 2}) {
     SCOPED_TRACE(level);
     const Precision precision = PrecisionOf(level, kernels::DataType::kBfloat16);

@@ -27,7 +27,8 @@ Function* FunctionOf(const char* library, const char* symbol) {
 class CudaOnHostDevice final : public HostMemoryDevice {
  public:
   explicit CudaOnHostDevice(const CudaOnHostOptions& options)
-      : layers_({.search_path = {.first = {kFolder}, .last = {}},
+      : captures_(options.captures),
+        layers_({.search_path = {.first = {kFolder}, .last = {}},
                  .plan_folder = options.plan_folder,
                  .machine = "host",
                  .stream = stream_.native()},
@@ -67,8 +68,10 @@ class CudaOnHostDevice final : public HostMemoryDevice {
   }
   absl::Status Synchronize() override { return error_; }
   absl::Status error() override { return error_; }
+  bool supports_graph_capture() const override { return captures_; }
 
  private:
+  const bool captures_;
   absl::Status error_;  // the first error
   ImmediateStream stream_;
   cuda::LayerFactory layers_;

@@ -18,6 +18,9 @@ struct CudaOnHostOptions {
   // Measured milliseconds of a run of a plan of the fake cuDNN's engine. Of equally fast engines
   // the first is chosen. Plans that are measured compute nothing.
   std::function<float(int engine)> time = [](int) { return 100.0f; };
+  // Returned by supports_graph_capture, so that plans make the same calls in every step. There is
+  // no capture.
+  bool captures = false;
 };
 
 // A device in the process's memory that creates layers as a GPU does, with the CUDA kernels on the
