@@ -76,6 +76,28 @@ using BatchNormRunning = void(const BatchNormMomentum& momentum, const float* ac
                               const float* mean, const float* variance, float* running_mean,
                               float* running_variance);
 
+// The passes before Apply in training, over the samples of one device.
+struct BatchNormTraining {
+  double epsilon = 1e-5;
+  double momentum = 0.1;          // of the running statistics
+  const float* factor = nullptr;  // see BatchNormScale
+  const float* active = nullptr;  // see BatchNormRunning
+  // All arrays [channels].
+  const float* gamma = nullptr;
+  const float* beta = nullptr;
+  float* mean = nullptr;
+  float* inverse_deviation = nullptr;
+  float* scale = nullptr;
+  float* shift = nullptr;
+  float* running_mean = nullptr;
+  float* running_variance = nullptr;
+};
+
+// BatchNormStatistics, BatchNormRunning and BatchNormScale without a bias in one call, with the
+// same results. pixels > 0.
+using BatchNormPrepare = void(const BatchNormShape& shape, const void* x,
+                              const BatchNormTraining& training);
+
 // x -> y [out_pixels, channels] = pool(activation(x * scale + shift + addend)), with scale, shift
 // [channels]. addend is shaped like x, or null; always null with pool. Without pool y may be x or
 // addend. choice uint8 [out_pixels, channels], only with pool, may be null: as in MaxPoolForward
@@ -88,6 +110,10 @@ using BatchNormApply = void(const BatchNormShape& shape, const void* x, const fl
 struct BatchNormGradient {
   const void* x;
   const void* dy;
+  // Added to dy, and the sum rounded to the type, by BackwardParameters, which must then write dz:
+  // the gradient of another consumer of the output. Shaped like dy; not dz. Null: 0. Always null
+  // with pool, and with an activation whose mask is recomputed from x.
+  const void* dy_addend = nullptr;
   // Output of forward, from which the activation's mask is derived; null to recompute the mask from
   // x, which is impossible with an addend. Not read with pool.
   const void* y = nullptr;
@@ -103,7 +129,8 @@ struct BatchNormGradient {
 
 // -> dgamma, dbeta [channels], over the pixels of x; zero without pixels. dz, shaped like dy or
 // null, may be dy; always null with pool: receives dy where the activation's mask is set, else 0.
-// dz is the addend's gradient, and may be dy of BackwardData with shape.activation kNone.
+// dz is the addend's gradient, and may be dy of BackwardData with shape.activation kNone. With
+// gradient.dy_addend, dz is required.
 using BatchNormBackwardParameters = void(const BatchNormShape& shape,
                                          const BatchNormGradient& gradient, float* dgamma,
                                          float* dbeta, void* dz);

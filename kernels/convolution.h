@@ -1,9 +1,9 @@
 // Two-dimensional convolution, forward and backward, and the matrix product of a linear layer.
 //
-// Activations are NHWC with the samples of the batch first, in the types of the options. Parameters
-// and their gradients are float32 in a layout that the implementation selects at creation for its
-// largest batch; Import and Export convert from and to PyTorch's canonical order. Padding of the
-// layout is zero after Import, and backward writes zeros to it.
+// Activations are NHWC with the samples of the batch first, in the types of the options. Weights
+// and their gradients are in a layout that the implementation selects at creation for its largest
+// batch; Import and Export convert from and to PyTorch's canonical order in float32. Padding of the
+// layout is zero after Import, and backward writes zeros to it. Biases are float32.
 //
 // Both operands of every product are rounded to the compute type; products are always accumulated
 // in float32.
@@ -76,6 +76,11 @@ class Convolution {
   virtual int64_t weights_elements() const = 0;
   // Name of the layout: layouts with equal names are byte-compatible.
   virtual std::string weights_layout() const = 0;
+  // Type of the weights that Forward and BackwardData read, and of the gradient that
+  // BackwardWeights writes: float32, or the compute type for an implementation that would otherwise
+  // cast them in each call.
+  virtual DataType weights_type() const { return DataType::kFloat32; }
+  virtual DataType dweights_type() const { return DataType::kFloat32; }
   // Human-readable description of the implementation selected for each direction.
   virtual std::string description() const = 0;
   // canonical: OIHW, shape.weights() elements; I is in_channels / groups.
@@ -87,14 +92,14 @@ class Convolution {
 
   // 0 <= samples <= max_samples everywhere. All arrays are 64-byte aligned.
   // x [samples, height, width, in_channels] -> y [samples, out_height, out_width, out_channels]
-  virtual void Forward(int64_t samples, const void* x, const float* weights,
+  virtual void Forward(int64_t samples, const void* x, const void* weights,
                        const Epilogue& epilogue, void* y, void* workspace) = 0;
   // dy, the gradient of the sums before the epilogue, like y -> dx like x
-  virtual void BackwardData(int64_t samples, const void* dy, const float* weights, void* dx,
+  virtual void BackwardData(int64_t samples, const void* dy, const void* weights, void* dx,
                             void* workspace) = 0;
   // x, dy -> dweights like weights, dbias [out_channels], the sums of dy rounded like an operand;
   // dbias is null without a bias. Both are overwritten; zero if samples is 0.
-  virtual void BackwardWeights(int64_t samples, const void* x, const void* dy, float* dweights,
+  virtual void BackwardWeights(int64_t samples, const void* x, const void* dy, void* dweights,
                                float* dbias, void* workspace) = 0;
 };
 

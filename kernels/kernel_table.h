@@ -29,6 +29,7 @@ struct KernelTable {
   BatchNormToSums* batch_norm_to_sums;
   BatchNormFromSums* batch_norm_from_sums;
   BatchNormRunning* batch_norm_running;
+  BatchNormPrepare* batch_norm_prepare;
   BatchNormApply* batch_norm_apply;
   BatchNormBackwardParameters* batch_norm_backward_parameters;
   BatchNormBackwardData* batch_norm_backward_data;
@@ -45,6 +46,7 @@ struct KernelTable {
   ScaledCopy* scaled_copy;
   // cast.h
   Cast* cast;
+  CastRanges* cast_ranges;
   AllFinite* all_finite;
   // dropout.h
   Dropout* dropout;

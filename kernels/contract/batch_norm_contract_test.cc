@@ -163,6 +163,37 @@ class BatchNormContractTest : public KernelContractTest {
     ExpectSame(masked, expected_dz, "dz overwriting dy");
     backward_data(linear, moved, over_x.data());
     ExpectSame(over_x, dx, "dx from dz");
+    if (gradient.y != nullptr || shape.activation == Activation::kNone) {
+      ExpectSumOfGradients(shape, gradient, dy);
+    }
+  }
+
+  // dy as the sum of two gradients, which is rounded as by Accumulate.
+  void ExpectSumOfGradients(const BatchNormShape& shape, const BatchNormGradient& gradient,
+                            const TypedBuffer& dy) {
+    const TypedBuffer addend(shape.type, dy.size(), random_);
+    const TypedBuffer sum = dy;
+    kernels().accumulate(shape.type, dy.size(), addend.data(), sum.data());
+    BatchNormGradient moved = gradient;
+    moved.dy = sum.data();
+    TestBuffer dgamma(shape.channels), expected_dgamma(shape.channels);
+    TestBuffer dbeta(shape.channels), expected_dbeta(shape.channels);
+    const TypedBuffer dz = dy, expected_dz(shape.type, dy.size());
+    kernels().batch_norm_backward_parameters(shape, moved, expected_dgamma.data(),
+                                             expected_dbeta.data(), expected_dz.data());
+    moved.dy = dz.data();
+    moved.dy_addend = addend.data();
+    kernels().batch_norm_backward_parameters(shape, moved, dgamma.data(), dbeta.data(), dz.data());
+    ExpectClose(dgamma, expected_dgamma, "dgamma of a sum", /*tolerance=*/0);
+    ExpectClose(dbeta, expected_dbeta, "dbeta of a sum", /*tolerance=*/0);
+    ExpectSame(dz, expected_dz, "dz of a sum");
+    moved.dy = dy.data();
+    const TypedBuffer reference_dz(shape.type, dy.size());
+    reference().batch_norm_backward_parameters(shape, moved, expected_dgamma.data(),
+                                               expected_dbeta.data(), reference_dz.data());
+    ExpectClose(dgamma, expected_dgamma, "dgamma of a sum");
+    ExpectClose(dbeta, expected_dbeta, "dbeta of a sum");
+    ExpectSame(dz, reference_dz, "dz of a sum");
   }
 };
 
@@ -179,6 +210,68 @@ TEST_P(BatchNormContractTest, Statistics) {
                                       expected_variance.data());
     ExpectClose(mean, expected_mean, "mean");
     ExpectClose(variance, expected_variance, "variance");
+  }
+}
+
+// The arrays that BatchNormPrepare writes.
+struct PreparedArrays {
+  explicit PreparedArrays(const TestBuffer& running)
+      : mean(running.size()),
+        inverse_deviation(running.size()),
+        scale(running.size()),
+        shift(running.size()),
+        running_mean(Moved(running, running, 0)),
+        running_variance(Moved(running, running, 1)) {}
+
+  TestBuffer mean, inverse_deviation, scale, shift, running_mean, running_variance;
+};
+
+// Two calls, since a call could leave memory that the next one uses in another state.
+TEST_P(BatchNormContractTest, PreparesLikeSeparateSteps) {
+  for (const BatchNormShape& shape : TypedShapes()) {
+    SCOPED_TRACE(Name(shape));
+    const TypedBuffer x(shape.type, shape.pixels() * shape.channels, random_);
+    const TestBuffer gamma(shape.channels, random_), beta(shape.channels, random_);
+    const TestBuffer running(shape.channels, random_);
+    for (const float is_active : {1.0f, 0.0f}) {
+      const auto active = Stored(is_active), factor = Stored(1.25f);
+      const PreparedArrays expected(running);
+      const TestBuffer& variance = expected.inverse_deviation;
+      kernels().batch_norm_statistics(shape, x.data(), expected.mean.data(), variance.data());
+      kernels().batch_norm_running({.channels = shape.channels,
+                                    .pixels = static_cast<double>(shape.pixels()),
+                                    .momentum = 0.25},
+                                   active.data(), expected.mean.data(), variance.data(),
+                                   expected.running_mean.data(), expected.running_variance.data());
+      kernels().batch_norm_scale({.channels = shape.channels, .epsilon = 0.01}, factor.data(),
+                                 expected.mean.data(), variance.data(), gamma.data(), beta.data(),
+                                 /*bias=*/nullptr, variance.data(), expected.scale.data(),
+                                 expected.shift.data());
+      for (int call = 0; call < 2; ++call) {
+        const PreparedArrays actual(running);
+        kernels().batch_norm_prepare(shape, x.data(),
+                                     {.epsilon = 0.01,
+                                      .momentum = 0.25,
+                                      .factor = factor.data(),
+                                      .active = active.data(),
+                                      .gamma = gamma.data(),
+                                      .beta = beta.data(),
+                                      .mean = actual.mean.data(),
+                                      .inverse_deviation = actual.inverse_deviation.data(),
+                                      .scale = actual.scale.data(),
+                                      .shift = actual.shift.data(),
+                                      .running_mean = actual.running_mean.data(),
+                                      .running_variance = actual.running_variance.data()});
+        constexpr double kExactly = 0;
+        ExpectClose(actual.mean, expected.mean, "mean", kExactly);
+        ExpectClose(actual.inverse_deviation, variance, "inverse deviation", kExactly);
+        ExpectClose(actual.scale, expected.scale, "scale", kExactly);
+        ExpectClose(actual.shift, expected.shift, "shift", kExactly);
+        ExpectClose(actual.running_mean, expected.running_mean, "running mean", kExactly);
+        ExpectClose(actual.running_variance, expected.running_variance, "running variance",
+                    kExactly);
+      }
+    }
   }
 }
 

@@ -43,6 +43,37 @@ bool AllFinite(const KernelTable& table, DataType type, const void* x, size_t co
 
 class CastContractTest : public KernelContractTest {};
 
+// Ranges of several pieces and of a few elements, from the middle of a list, with gaps.
+TEST_P(CastContractTest, Ranges) {
+  std::vector<CastRange> list;
+  int64_t end = 0;
+  for (const int64_t count : {int64_t{3}, int64_t{5}, 2 * kCastPiece + 7, int64_t{1}, kCastPiece}) {
+    const int64_t pieces =
+        list.empty() ? 0 : list.back().first_piece + CastPieces(list.back().count);
+    list.push_back({.begin = end, .count = count, .first_piece = pieces});
+    end += (count + 15) / 16 * 16;
+  }
+  TestVector<CastRange> ranges(list.size());
+  std::copy(list.begin(), list.end(), ranges.data());
+  for (const DataType type : {DataType::kBfloat16, DataType::kFloat16}) {
+    const TypedBuffer x(type, end, random_);
+    const TypedBuffer y(DataType::kFloat32, end);
+    const TypedBuffer expected(DataType::kFloat32, end);
+    int64_t pieces = 0;
+    for (size_t r = 1; r < 4; ++r) {
+      for (int64_t i = list[r].begin; i < list[r].begin + list[r].count; ++i) expected.Set(i, x[i]);
+      pieces += CastPieces(list[r].count);
+    }
+    kernels().cast_ranges(type, x.data(), DataType::kFloat32, y.data(), ranges.data() + 1, 3,
+                          pieces);
+    ExpectSame(y, expected, "ranges");
+    const TypedBuffer of_reference(DataType::kFloat32, end);
+    reference().cast_ranges(type, x.data(), DataType::kFloat32, of_reference.data(),
+                            ranges.data() + 1, 3, pieces);
+    ExpectSame(of_reference, expected, "reference");
+  }
+}
+
 // Every exponent, halfway cases, NaN and infinity. Counts that are no multiple of a vector.
 TEST_P(CastContractTest, AllTypesToAllTypes) {
   std::vector<float> values = {0.0f,        -0.0f,       kNan,           kInfinity,     -kInfinity,

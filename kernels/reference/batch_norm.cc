@@ -1,6 +1,7 @@
 #include <cmath>
 #include <vector>
 
+#include "kernels/batch_norm_prepare.h"
 #include "kernels/half.h"
 #include "kernels/reference/activation.h"
 #include "kernels/reference/reference_kernels.h"
@@ -22,6 +23,15 @@ double PixelsOf(const BatchNormGradient& gradient) {
   return gradient.shared_pixels != nullptr ? *gradient.shared_pixels : gradient.pixels;
 }
 
+// Element i of dy, including its addend.
+double GradientAt(const BatchNormShape& shape, const BatchNormGradient& gradient, int64_t i) {
+  const float dy = LoadElement(shape.type, gradient.dy, i);
+  if (gradient.dy_addend == nullptr) return dy;
+  float rounded = 0;
+  StoreElement(shape.type, dy + LoadElement(shape.type, gradient.dy_addend, i), &rounded, 0);
+  return LoadElement(shape.type, &rounded, 0);
+}
+
 // The gradient of the normalised values before activation and pooling, shaped like x.
 std::vector<double> UnpooledGradient(const BatchNormShape& shape,
                                      const BatchNormGradient& gradient) {
@@ -41,7 +51,9 @@ std::vector<double> UnpooledGradient(const BatchNormShape& shape,
                              ? LoadElement(shape.type, gradient.y, i)
                              : LoadElement(shape.type, gradient.x, i) * double{gradient.scale[c]} +
                                    double{gradient.shift[c]};
-    if (GradientPasses(shape.activation, value)) dy[i] = LoadElement(shape.type, gradient.dy, i);
+    if (GradientPasses(shape.activation, value)) {
+      dy[i] = GradientAt(shape, gradient, static_cast<int64_t>(i));
+    }
   }
   return dy;
 }
@@ -122,6 +134,11 @@ void BatchNormRunning(const BatchNormMomentum& momentum, const float* active, co
     take_in(double{mean[c]}, running_mean[c]);
     take_in(double{variance[c]} * unbiased, running_variance[c]);
   }
+}
+
+void BatchNormPrepare(const BatchNormShape& shape, const void* x,
+                      const BatchNormTraining& training) {
+  PrepareInSteps<BatchNormStatistics, BatchNormRunning, BatchNormScale>(shape, x, training);
 }
 
 void BatchNormApply(const BatchNormShape& shape, const void* x, const float* scale,

@@ -25,7 +25,7 @@ class ReferenceConvolution : public Convolution {
     std::copy_n(weights, shape_.weights(), canonical);
   }
 
-  void Forward(int64_t samples, const void* x, const float* weights, const Epilogue& epilogue,
+  void Forward(int64_t samples, const void* x, const void* weights, const Epilogue& epilogue,
                void* y, void* workspace) override {
     const Doubles xs = Load(options_.x_type, x, samples * shape_.input_elements());
     const Doubles ws = Load(DataType::kFloat32, weights, shape_.weights());
@@ -48,7 +48,7 @@ class ReferenceConvolution : public Convolution {
     Store(sums, options_.y_type, y);
   }
 
-  void BackwardData(int64_t samples, const void* dy, const float* weights, void* dx,
+  void BackwardData(int64_t samples, const void* dy, const void* weights, void* dx,
                     void* workspace) override {
     const Doubles dys = Load(options_.y_type, dy, samples * shape_.output_elements());
     const Doubles ws = Load(DataType::kFloat32, weights, shape_.weights());
@@ -59,8 +59,8 @@ class ReferenceConvolution : public Convolution {
     Store(sums, options_.x_type, dx);
   }
 
-  void BackwardWeights(int64_t samples, const void* x, const void* dy, float* dweights,
-                       float* dbias, void* workspace) override {
+  void BackwardWeights(int64_t samples, const void* x, const void* dy, void* dweights, float* dbias,
+                       void* workspace) override {
     const Doubles xs = Load(options_.x_type, x, samples * shape_.input_elements());
     const Doubles dys = Load(options_.y_type, dy, samples * shape_.output_elements());
     Doubles weight_sums(shape_.weights());

@@ -12,6 +12,7 @@ kernels::BatchNormScale BatchNormScale;
 kernels::BatchNormToSums BatchNormToSums;
 kernels::BatchNormFromSums BatchNormFromSums;
 kernels::BatchNormRunning BatchNormRunning;
+kernels::BatchNormPrepare BatchNormPrepare;
 kernels::BatchNormApply BatchNormApply;
 kernels::BatchNormBackwardParameters BatchNormBackwardParameters;
 kernels::BatchNormBackwardData BatchNormBackwardData;
@@ -31,6 +32,7 @@ kernels::ScaledCopy ScaledCopy;
 
 // cast.cc
 kernels::Cast Cast;
+kernels::CastRanges CastRanges;
 kernels::AllFinite AllFinite;
 
 // resize.cc

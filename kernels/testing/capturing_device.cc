@@ -69,10 +69,17 @@ class CallCapture {
     return Reaches(epilogue.scale) && Reaches(epilogue.shift) && Reaches(epilogue.addend);
   }
   bool Reaches(const BatchNormGradient& gradient) const {
-    return Reaches(gradient.x) && Reaches(gradient.dy) && Reaches(gradient.y) &&
-           Reaches(gradient.choice) && Reaches(gradient.scale) && Reaches(gradient.shift) &&
-           Reaches(gradient.mean) && Reaches(gradient.inverse_deviation) &&
-           Reaches(gradient.shared_pixels);
+    return Reaches(gradient.x) && Reaches(gradient.dy) && Reaches(gradient.dy_addend) &&
+           Reaches(gradient.y) && Reaches(gradient.choice) && Reaches(gradient.scale) &&
+           Reaches(gradient.shift) && Reaches(gradient.mean) &&
+           Reaches(gradient.inverse_deviation) && Reaches(gradient.shared_pixels);
+  }
+  bool Reaches(const BatchNormTraining& training) const {
+    return Reaches(training.factor) && Reaches(training.active) && Reaches(training.gamma) &&
+           Reaches(training.beta) && Reaches(training.mean) &&
+           Reaches(training.inverse_deviation) && Reaches(training.scale) &&
+           Reaches(training.shift) && Reaches(training.running_mean) &&
+           Reaches(training.running_variance);
   }
   bool Reaches(const BatchNormMomentum& momentum) const { return Reaches(momentum.shared_pixels); }
   bool Reaches(const UpdateInputs& inputs) const {
@@ -135,6 +142,8 @@ class CapturedConvolution final : public Convolution {
 
   int64_t weights_elements() const override { return convolution_->weights_elements(); }
   std::string weights_layout() const override { return convolution_->weights_layout(); }
+  DataType weights_type() const override { return convolution_->weights_type(); }
+  DataType dweights_type() const override { return convolution_->dweights_type(); }
   std::string description() const override { return convolution_->description(); }
   size_t workspace_bytes() const override { return convolution_->workspace_bytes(); }
   void ImportWeights(const float* canonical, float* weights) const override {
@@ -144,20 +153,20 @@ class CapturedConvolution final : public Convolution {
     convolution_->ExportWeights(weights, canonical);
   }
 
-  void Forward(int64_t samples, const void* x, const float* weights, const Epilogue& epilogue,
+  void Forward(int64_t samples, const void* x, const void* weights, const Epilogue& epilogue,
                void* y, void* workspace) override {
     TheCallCapture().Do(
         [=, this] { convolution_->Forward(samples, x, weights, epilogue, y, workspace); }, x,
         weights, epilogue, y, workspace);
   }
-  void BackwardData(int64_t samples, const void* dy, const float* weights, void* dx,
+  void BackwardData(int64_t samples, const void* dy, const void* weights, void* dx,
                     void* workspace) override {
     TheCallCapture().Do(
         [=, this] { convolution_->BackwardData(samples, dy, weights, dx, workspace); }, dy, weights,
         dx, workspace);
   }
-  void BackwardWeights(int64_t samples, const void* x, const void* dy, float* dweights,
-                       float* dbias, void* workspace) override {
+  void BackwardWeights(int64_t samples, const void* x, const void* dy, void* dweights, float* dbias,
+                       void* workspace) override {
     TheCallCapture().Do(
         [=, this] { convolution_->BackwardWeights(samples, x, dy, dweights, dbias, workspace); }, x,
         dy, dweights, dbias, workspace);

@@ -62,6 +62,8 @@ class GuardedConvolution final : public Convolution {
 
   int64_t weights_elements() const override { return convolution_->weights_elements(); }
   std::string weights_layout() const override { return convolution_->weights_layout(); }
+  DataType weights_type() const override { return convolution_->weights_type(); }
+  DataType dweights_type() const override { return convolution_->dweights_type(); }
   std::string description() const override { return convolution_->description(); }
   size_t workspace_bytes() const override { return convolution_->workspace_bytes(); }
   // Between arrays in host memory.
@@ -72,18 +74,18 @@ class GuardedConvolution final : public Convolution {
     convolution_->ExportWeights(weights, canonical);
   }
 
-  void Forward(int64_t samples, const void* x, const float* weights, const Epilogue& epilogue,
+  void Forward(int64_t samples, const void* x, const void* weights, const Epilogue& epilogue,
                void* y, void* workspace) override {
     const GuardedAccess access;
     convolution_->Forward(samples, x, weights, epilogue, y, workspace);
   }
-  void BackwardData(int64_t samples, const void* dy, const float* weights, void* dx,
+  void BackwardData(int64_t samples, const void* dy, const void* weights, void* dx,
                     void* workspace) override {
     const GuardedAccess access;
     convolution_->BackwardData(samples, dy, weights, dx, workspace);
   }
-  void BackwardWeights(int64_t samples, const void* x, const void* dy, float* dweights,
-                       float* dbias, void* workspace) override {
+  void BackwardWeights(int64_t samples, const void* x, const void* dy, void* dweights, float* dbias,
+                       void* workspace) override {
     const GuardedAccess access;
     convolution_->BackwardWeights(samples, x, dy, dweights, dbias, workspace);
   }

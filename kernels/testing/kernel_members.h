@@ -11,6 +11,7 @@
   X(batch_norm_to_sums)             \
   X(batch_norm_from_sums)           \
   X(batch_norm_running)             \
+  X(batch_norm_prepare)             \
   X(batch_norm_apply)               \
   X(batch_norm_backward_parameters) \
   X(batch_norm_backward_data)       \
@@ -24,6 +25,7 @@
   X(accumulate)                     \
   X(scaled_copy)                    \
   X(cast)                           \
+  X(cast_ranges)                    \
   X(all_finite)                     \
   X(dropout)                        \
   X(draw_blocks)                    \

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "gtest/gtest.h"
+#include "kernels/half.h"
 
 namespace muster::kernels {
 namespace {
@@ -56,6 +57,10 @@ class Staging {
   std::vector<Pair> outputs_;
 };
 
+void CastOnHost(DataType from, const void* x, DataType to, void* y, int64_t count) {
+  for (int64_t i = 0; i < count; ++i) StoreElement(to, LoadElement(from, x, i), y, i);
+}
+
 class StagedConvolution final : public Convolution {
  public:
   StagedConvolution(Device& device, const ConvolutionShape& shape,
@@ -78,7 +83,7 @@ class StagedConvolution final : public Convolution {
     convolution_->ExportWeights(weights, canonical);
   }
 
-  void Forward(int64_t samples, const void* x, const float* weights, const Epilogue& epilogue,
+  void Forward(int64_t samples, const void* x, const void* weights, const Epilogue& epilogue,
                void* y, void*) override {
     Staging staging(device_);
     const int64_t y_count = samples * shape_.output_elements();
@@ -92,7 +97,7 @@ class StagedConvolution final : public Convolution {
                           staging.Output(y, y_count, y_bytes), workspace_.data());
     staging.Finish();
   }
-  void BackwardData(int64_t samples, const void* dy, const float* weights, void* dx,
+  void BackwardData(int64_t samples, const void* dy, const void* weights, void* dx,
                     void*) override {
     Staging staging(device_);
     convolution_->BackwardData(
@@ -101,14 +106,18 @@ class StagedConvolution final : public Convolution {
         workspace_.data());
     staging.Finish();
   }
-  void BackwardWeights(int64_t samples, const void* x, const void* dy, float* dweights,
-                       float* dbias, void*) override {
+  void BackwardWeights(int64_t samples, const void* x, const void* dy, void* dweights, float* dbias,
+                       void*) override {
     Staging staging(device_);
-    convolution_->BackwardWeights(samples, X(staging, samples, x), Dy(staging, samples, dy),
-                                  staging.Output(dweights, weights_elements(), sizeof(float)),
-                                  staging.Output(dbias, shape_.out_channels, sizeof(float)),
-                                  workspace_.data());
+    // The gradient in the convolution's type.
+    const DataType type = convolution_->dweights_type();
+    std::vector<float> typed(weights_elements());
+    CastOnHost(DataType::kFloat32, dweights, type, typed.data(), weights_elements());
+    convolution_->BackwardWeights(
+        samples, X(staging, samples, x), Dy(staging, samples, dy), Dweights(staging, typed.data()),
+        staging.Output(dbias, shape_.out_channels, sizeof(float)), workspace_.data());
     staging.Finish();
+    CastOnHost(type, typed.data(), DataType::kFloat32, dweights, weights_elements());
   }
 
  private:
@@ -118,8 +127,15 @@ class StagedConvolution final : public Convolution {
   const void* Dy(Staging& staging, int64_t samples, const void* dy) const {
     return staging.Copy(dy, samples * shape_.output_elements(), SizeOf(options_.y_type));
   }
-  const float* Weights(Staging& staging, const float* weights) const {
-    return staging.Copy(weights, weights_elements(), sizeof(float));
+  // The weights in the convolution's type.
+  const void* Weights(Staging& staging, const void* weights) const {
+    const DataType type = convolution_->weights_type();
+    std::vector<float> typed(weights_elements());
+    CastOnHost(DataType::kFloat32, weights, type, typed.data(), weights_elements());
+    return staging.Copy(static_cast<const void*>(typed.data()), weights_elements(), SizeOf(type));
+  }
+  void* Dweights(Staging& staging, void* typed) const {
+    return staging.Output(typed, weights_elements(), SizeOf(convolution_->dweights_type()));
   }
   Device& device_;
   const ConvolutionShape shape_;

@@ -9,7 +9,8 @@
 
 namespace muster::kernels {
 
-// Each call copies its arrays to device memory and the results back. The workspace is in device
+// Each call copies its arrays to device memory and the results back. Weights and their gradients
+// are float32, cast to and from the convolution's types. The workspace is in device
 // memory and initially NaN. An error of the device fails the test that makes the call. Returns the
 // errors of Device::MakeConvolution and Allocate.
 absl::StatusOr<std::unique_ptr<Convolution>> MakeStagedConvolution(

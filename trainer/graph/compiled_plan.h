@@ -86,6 +86,11 @@ class CompiledPlan final : public Plan {
   CompiledPlan(Program program, const CompileOptions& options);
 
   void PlanReadiness();
+  // Allocates the arrays of casts, and collects the ranges of gradients to be cast.
+  absl::Status AllocateCasts();
+  // Casts the gradients in the ranges before `end` that have not been cast in this pass.
+  void CastGradients(size_t end);
+  void ZeroCastGradients(const Operation::Range& range);
   // Updates the pointers whose addresses differ per slot.
   void UpdateSlotPointers();
   void ChooseBlocks(const kernels::PhiloxKey& key);
@@ -109,6 +114,15 @@ class CompiledPlan final : public Plan {
   Call call_;  // of the last pass
   // By operation: offset from which all gradients are final after the operation's backward.
   std::vector<size_t> final_from_;
+  // Copies of the parameters and gradients in the compute type; see Call.
+  kernels::DeviceMemory cast_parameters_;
+  kernels::DeviceMemory cast_gradients_;
+  kernels::DeviceMemory cast_ranges_;  // of CastRange, in the order of backward
+  // By operation, and one more for the end: number of ranges when the operation's backward begins,
+  // which is [index + 1], and ends, which is [index].
+  std::vector<size_t> cast_range_ = {0};
+  std::vector<int64_t> pieces_before_ = {0};  // by range, and one more for the end
+  size_t cast_until_ = 0;                     // ranges cast in this backward pass
   Observer observer_;
   absl::Duration kernel_time_;
 };

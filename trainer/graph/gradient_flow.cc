@@ -41,6 +41,7 @@ class GradientPlanner {
 
   GradientFlow Run() && {
     Collect();
+    Defer();
     Share();
     return std::move(flow_);
   }
@@ -75,6 +76,20 @@ class GradientPlanner {
           lives_[tensor].first = Time(i);
         }
         written[tensor] = true;
+      }
+    }
+  }
+
+  // Lets producers add the last contributions to their outputs' gradients.
+  void Defer() {
+    std::vector<bool> last_seen(program_.tensors.size(), false);
+    for (size_t i = 0; i < program_.operations.size(); ++i) {
+      for (Contribution& contribution : flow_.contributions[i]) {
+        const bool last = !last_seen[contribution.tensor];
+        last_seen[contribution.tensor] = true;
+        contribution.deferred = last && !contribution.first && contribution.producer != nullptr &&
+                                contribution.producer->TakesGradientAddend() &&
+                                !program_.operations[i]->PassesGradient(contribution.input);
       }
     }
   }

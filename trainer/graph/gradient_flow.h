@@ -21,6 +21,9 @@ struct Contribution {
   bool first = false;
   // The gradient already lies where the output's gradient does, so nothing is computed.
   bool in_place = false;
+  // The contribution stays in `addend` until the producer adds it to the gradient; see
+  // Operation::TakesGradientAddend.
+  bool deferred = false;
   // Temporary for a contribution that is added; set by PlaceMemory.
   void* addend = nullptr;
 };

@@ -241,7 +241,8 @@ class MemoryPlanner {
         if (contribution.first || program_.operations[i]->PassesGradient(contribution.input)) {
           continue;
         }
-        AddPlace(Bytes(contribution.tensor), {schedule_.backward(i), schedule_.backward(i)},
+        const size_t added_by = contribution.deferred ? producer_[contribution.tensor] : i;
+        AddPlace(Bytes(contribution.tensor), {schedule_.backward(i), schedule_.backward(added_by)},
                  [&contribution](char* at) { contribution.addend = at; });
       }
     }

@@ -24,6 +24,9 @@ struct Tensor {
   bool needs_gradient = false;  // a parameter that it depends on is trained
   void* data = nullptr;
   void* gradient = nullptr;  // null where no gradient is needed
+  // During backward: a contribution that its producer, which takes it, has yet to add to the
+  // gradient. See Operation::TakesGradientAddend.
+  const void* gradient_addend = nullptr;
 
   // Elements of one sample.
   int64_t elements() const { return shape.height * shape.width * shape.channels; }
@@ -53,6 +56,11 @@ struct Call {
   const kernels::RandomDraw* draw = nullptr;  // in device memory
   const float* parameters = nullptr;
   float* gradients = nullptr;
+  // Like parameters and gradients, in the plan's compute type: copies of the parameters, and
+  // gradients of those in Operation::cast_gradients, which the plan casts to `gradients`. Null if
+  // no operation uses them.
+  const void* cast_parameters = nullptr;
+  void* cast_gradients = nullptr;
   float* buffers = nullptr;
   void* workspace = nullptr;
   StatisticsReducer* reducer = nullptr;  // for synchronised batch norm; null: local statistics
@@ -128,6 +136,10 @@ class Operation {
     if (range.end > range.begin) parameters_.push_back(range);
   }
   const std::vector<Range>& parameters() const { return parameters_; }
+  // Whether it reads Call::cast_parameters.
+  virtual bool reads_cast_parameters() const { return false; }
+  // The range whose gradients BackwardParameters writes to Call::cast_gradients; empty if none.
+  virtual Range cast_gradients() const { return {}; }
   bool has_parameters() const { return !parameters_.empty(); }
 
   // In evaluation `operation`, which comes later, also computes this operation's layers: Forward is
@@ -159,6 +171,9 @@ class Operation {
   // Backward consists of these passes, in this order. The first transforms output()->gradient in
   // place by the elementwise functions at the operation's end.
   virtual void BackwardActivation(const Call& call) {}
+  // Whether BackwardParameters adds output()->gradient_addend, if there is one, to
+  // output()->gradient.
+  virtual bool TakesGradientAddend() const { return false; }
   // Writes (does not accumulate) the gradients of the parameters.
   virtual void BackwardParameters(const Call& call) {}
   // Whether BackwardData reads the gradients of the parameters. If so, they are reported as ready

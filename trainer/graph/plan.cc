@@ -16,6 +16,12 @@
 #include "trainer/graph/lowering.h"
 
 namespace muster::nn {
+namespace {
+
+// Gradients that are cast at once while backward runs: 16 MiB of float32, a part of a bucket.
+constexpr int64_t kCollectedPieces = (int64_t{4} << 20) / kernels::kCastPiece;
+
+}  // namespace
 
 CompiledPlan::CompiledPlan(Program program, const CompileOptions& options)
     : program_(std::move(program)), options_(options) {
@@ -50,6 +56,7 @@ absl::StatusOr<std::unique_ptr<CompiledPlan>> CompiledPlan::Make(const Graph& gr
   plan->device().CopyToDevice(plan->memory_->blocks, blocks.data(),
                               blocks.size() * sizeof(kernels::BlockDraw));
   plan->PlanReadiness();
+  RETURN_IF_ERROR(plan->AllocateCasts());
   return plan;
 }
 
@@ -61,6 +68,48 @@ void CompiledPlan::PlanReadiness() {
     final_from_.push_back(end);
     for (const Operation::Range& range : operation->parameters()) end = std::max(end, range.end);
   }
+}
+
+absl::Status CompiledPlan::AllocateCasts() {
+  const auto& operations = program_.operations;
+  const size_t bytes = parameter_elements() * kernels::SizeOf(options_.precision.compute);
+  const auto reads = [](const auto& operation) { return operation->reads_cast_parameters(); };
+  if (std::any_of(operations.begin(), operations.end(), reads)) {
+    ASSIGN_OR_RETURN(cast_parameters_, device().Allocate(bytes));
+    call_.cast_parameters = cast_parameters_.data();
+  }
+  if (!options_.training) return absl::OkStatus();
+  std::vector<kernels::CastRange> ranges;
+  cast_range_.resize(operations.size() + 1);
+  for (size_t i = operations.size(); i-- > 0;) {
+    cast_range_[i + 1] = ranges.size();
+    const Operation::Range range = operations[i]->cast_gradients();
+    if (range.begin == range.end) continue;
+    const auto count = static_cast<int64_t>(range.end - range.begin);
+    ranges.push_back({.begin = static_cast<int64_t>(range.begin),
+                      .count = count,
+                      .first_piece = pieces_before_.back()});
+    pieces_before_.push_back(pieces_before_.back() + kernels::CastPieces(count));
+  }
+  cast_range_[0] = ranges.size();
+  if (ranges.empty()) return absl::OkStatus();
+  ASSIGN_OR_RETURN(cast_gradients_, device().Allocate(bytes));
+  call_.cast_gradients = cast_gradients_.data();
+  ASSIGN_OR_RETURN(cast_ranges_, device().Allocate(ranges.size() * sizeof(kernels::CastRange)));
+  device().CopyToDevice(cast_ranges_.data(), ranges.data(),
+                        ranges.size() * sizeof(kernels::CastRange));
+  return absl::OkStatus();
+}
+
+void CompiledPlan::CastGradients(size_t end) {
+  const size_t begin = cast_until_;
+  cast_until_ = end;
+  const int64_t pieces = pieces_before_[end] - pieces_before_[begin];
+  if (pieces == 0) return;
+  Kernels().cast_ranges(options_.precision.compute, call_.cast_gradients,
+                        kernels::DataType::kFloat32, call_.gradients,
+                        cast_ranges_.as<kernels::CastRange>() + begin,
+                        static_cast<int64_t>(end - begin), pieces);
 }
 
 void CompiledPlan::SelectSlot(uint32_t slot) {
@@ -224,6 +273,10 @@ void CompiledPlan::ChooseBlocks(const kernels::PhiloxKey& key) {
 void CompiledPlan::Forward(uint32_t samples, bool training) {
   call_.samples = samples;
   call_.training = training;
+  if (call_.cast_parameters != nullptr) {
+    Kernels().cast(kernels::DataType::kFloat32, call_.parameters, 1, options_.precision.compute,
+                   cast_parameters_.data(), parameter_elements());
+  }
   if (training && !program_.blocks.empty()) {
     Kernels().draw_blocks(memory_->draw, static_cast<int64_t>(program_.blocks.size()),
                           memory_->blocks, memory_->block_states);
@@ -257,10 +310,13 @@ LossResult CompiledPlan::Loss(uint32_t samples, double label_smoothing, double s
 void CompiledPlan::Backward(uint32_t samples, const std::function<void(size_t offset)>& ready) {
   call_.samples = samples;
   call_.training = true;
+  cast_until_ = 0;
   for (size_t i = program_.operations.size(); i-- > 0;) {
     RecomputeBefore(i);
     BackwardOperation(i, ready);
+    program_.operations[i]->output()->gradient_addend = nullptr;
   }
+  CastGradients(cast_range_[0]);
   for (const auto& recomputations : memory_->recomputations) {
     for (const Recomputation& recomputation : recomputations) {
       recomputation.producer->output()->data = recomputation.kept;
@@ -293,6 +349,7 @@ void CompiledPlan::BackwardOperation(size_t index,
       for (const Operation::Range& range : operation.parameters()) {
         device().Zero(call_.gradients + range.begin, (range.end - range.begin) * sizeof(float));
       }
+      ZeroCastGradients(operation.cast_gradients());
     } else {
       Run(operation, "backward parameters", [&] { operation.BackwardParameters(call_); });
     }
@@ -300,12 +357,23 @@ void CompiledPlan::BackwardOperation(size_t index,
   const auto report_ready = [&] {
     const size_t before =
         index + 1 < final_from_.size() ? final_from_[index + 1] : parameter_elements();
-    if (ready && final_from_[index] < before) ready(final_from_[index]);
+    if (!ready || final_from_[index] >= before) return;
+    // Gradients that are to be cast are collected, and reported as ready only afterwards.
+    const int64_t collected = pieces_before_[cast_range_[index]] - pieces_before_[cast_until_];
+    if (collected > 0 && collected < kCollectedPieces && final_from_[index] > 0) return;
+    CastGradients(cast_range_[index]);
+    ready(final_from_[index]);
   };
   const bool reports = operation.has_parameters();
   if (reports && !operation.reads_parameter_gradients()) report_ready();
   if (!memory_->contributions[index].empty()) ContributeGradients(index);
   if (reports && operation.reads_parameter_gradients()) report_ready();
+}
+
+void CompiledPlan::ZeroCastGradients(const Operation::Range& range) {
+  const size_t bytes = kernels::SizeOf(options_.precision.compute);
+  device().Zero(cast_gradients_.as<std::byte>() + range.begin * bytes,
+                (range.end - range.begin) * bytes);
 }
 
 void CompiledPlan::ContributeGradients(size_t index) {
@@ -333,7 +401,11 @@ void CompiledPlan::ContributeGradients(size_t index) {
       operation.BackwardData(call_, contribution.input, input.gradient);
     } else {
       operation.BackwardData(call_, contribution.input, contribution.addend);
-      accumulate(contribution.addend);
+      if (contribution.deferred) {
+        operation.inputs()[contribution.input]->gradient_addend = contribution.addend;
+      } else {
+        accumulate(contribution.addend);
+      }
     }
   };
   Run(operation, "backward data", [&] {

@@ -71,7 +71,7 @@ class GroupedConvolution final : public Convolution {
     }
   }
 
-  void Forward(int64_t samples, const void* x, const float* weights, const Epilogue& epilogue,
+  void Forward(int64_t samples, const void* x, const void* weights, const Epilogue& epilogue,
                void* y, void* workspace) override {
     for (int64_t group = 0; group < shape_.groups; ++group) {
       x_.Gather(samples, group, x, At(workspace, x_offset_));
@@ -82,35 +82,39 @@ class GroupedConvolution final : public Convolution {
         y_.Gather(samples, group, own.addend, At(workspace, addend_offset_));
         own.addend = At(workspace, addend_offset_);
       }
-      group_->Forward(samples, At(workspace, x_offset_), WeightsOf(weights, group), own,
+      group_->Forward(samples, At(workspace, x_offset_), Group(weights, group), own,
                       At(workspace, y_offset_), workspace);
       y_.Scatter(samples, group, At(workspace, y_offset_), y);
     }
   }
 
-  void BackwardData(int64_t samples, const void* dy, const float* weights, void* dx,
+  void BackwardData(int64_t samples, const void* dy, const void* weights, void* dx,
                     void* workspace) override {
     for (int64_t group = 0; group < shape_.groups; ++group) {
       y_.Gather(samples, group, dy, At(workspace, y_offset_));
-      group_->BackwardData(samples, At(workspace, y_offset_), WeightsOf(weights, group),
+      group_->BackwardData(samples, At(workspace, y_offset_), Group(weights, group),
                            At(workspace, x_offset_), workspace);
       x_.Scatter(samples, group, At(workspace, x_offset_), dx);
     }
   }
 
-  void BackwardWeights(int64_t samples, const void* x, const void* dy, float* dweights,
-                       float* dbias, void* workspace) override {
+  void BackwardWeights(int64_t samples, const void* x, const void* dy, void* dweights, float* dbias,
+                       void* workspace) override {
     for (int64_t group = 0; group < shape_.groups; ++group) {
       x_.Gather(samples, group, x, At(workspace, x_offset_));
       y_.Gather(samples, group, dy, At(workspace, y_offset_));
       group_->BackwardWeights(samples, At(workspace, x_offset_), At(workspace, y_offset_),
-                              WeightsOf(dweights, group),
+                              WeightsOf(static_cast<float*>(dweights), group),
                               dbias == nullptr ? nullptr : dbias + group * y_.channels, workspace);
-      ZeroPadding(WeightsOf(dweights, group));
+      ZeroPadding(WeightsOf(static_cast<float*>(dweights), group));
     }
   }
 
  private:
+  const float* Group(const void* weights, int64_t group) const {
+    return WeightsOf(static_cast<const float*>(weights), group);
+  }
+
   // Activations [samples, pixels, groups, channels].
   struct Activations {
     int64_t pixels;

@@ -53,7 +53,7 @@ class LoweredConvolution final : public Convolution {
     engine_->ForEachWeight([&](int64_t to, int64_t from) { canonical[to] = weights[from]; });
   }
 
-  void Forward(int64_t samples, const void* x, const float* weights, const Epilogue& epilogue,
+  void Forward(int64_t samples, const void* x, const void* weights, const Epilogue& epilogue,
                void* y, void* workspace) override {
     Epilogue converted = epilogue;
     if (epilogue.addend != nullptr && options_.y_type != types_.y) {
@@ -67,7 +67,7 @@ class LoweredConvolution final : public Convolution {
     if (sums != y) kernels_.cast(types_.y, sums, 1, options_.y_type, y, YCount(samples));
   }
 
-  void BackwardData(int64_t samples, const void* dy, const float* weights, void* dx,
+  void BackwardData(int64_t samples, const void* dy, const void* weights, void* dx,
                     void* workspace) override {
     void* const sums = options_.x_type == types_.dx ? dx : At(workspace, x_);
     engine_->BackwardData(samples, Dy(samples, dy, workspace), Weights(weights, workspace), sums,
@@ -75,10 +75,10 @@ class LoweredConvolution final : public Convolution {
     if (sums != dx) kernels_.cast(types_.dx, sums, 1, options_.x_type, dx, XCount(samples));
   }
 
-  void BackwardWeights(int64_t samples, const void* x, const void* dy, float* dweights,
-                       float* dbias, void* workspace) override {
+  void BackwardWeights(int64_t samples, const void* x, const void* dy, void* dweights, float* dbias,
+                       void* workspace) override {
     engine_->BackwardWeights(samples, X(samples, x, workspace), Dy(samples, dy, workspace),
-                             dweights, dbias, workspace);
+                             static_cast<float*>(dweights), dbias, workspace);
   }
 
  private:
@@ -96,7 +96,7 @@ class LoweredConvolution final : public Convolution {
   const void* Dy(int64_t samples, const void* dy, void* workspace) const {
     return Operand(options_.y_type, dy, types_.dy, YCount(samples), At(workspace, y_));
   }
-  const float* Weights(const float* weights, void* workspace) const {
+  const float* Weights(const void* weights, void* workspace) const {
     return static_cast<const float*>(Operand(DataType::kFloat32, weights, DataType::kFloat32,
                                              weights_elements(), At(workspace, weights_)));
   }

@@ -3,6 +3,7 @@
 #ifndef MUSTER_KERNELS_CPU_TABLE_TABLE_BODY_H_
 #define MUSTER_KERNELS_CPU_TABLE_TABLE_BODY_H_
 
+#include "kernels/batch_norm_prepare.h"
 #include "kernels/cpu/activation/activation_body.h"
 #include "kernels/cpu/activation/pooling_body.h"
 #include "kernels/cpu/convolution/dense_kernels.h"
@@ -36,6 +37,34 @@ inline void LoadImages(const ImageBatchShape& shape, const uint8_t* x,
   cpu::LoadImages(shape, x, transforms, scale, shift, Resize, Normalize, y);
 }
 
+inline void BatchNormPrepare(const BatchNormShape& shape, const void* x,
+                             const BatchNormTraining& training) {
+  PrepareInSteps<BatchNormStatistics, cpu::BatchNormRunning, cpu::BatchNormScale>(shape, x,
+                                                                                  training);
+}
+
+// The addend is added in a pass of its own.
+inline void BackwardParametersOfSum(const BatchNormShape& shape, const BatchNormGradient& gradient,
+                                    float* dgamma, float* dbeta, void* dz) {
+  BatchNormGradient sum = gradient;
+  if (gradient.dy_addend != nullptr) {
+    AddForward(shape.type, static_cast<size_t>(shape.pixels() * shape.channels), gradient.dy_addend,
+               /*scale_a=*/nullptr, gradient.dy, Activation::kNone, dz);
+    sum.dy = dz;
+    sum.dy_addend = nullptr;
+  }
+  BatchNormBackwardParameters(shape, sum, dgamma, dbeta, dz);
+}
+
+inline void CastRanges(DataType from, const void* x, DataType to, void* y, const CastRange* ranges,
+                       int64_t count, int64_t) {
+  for (int64_t i = 0; i < count; ++i) {
+    Cast(from, static_cast<const char*>(x) + ranges[i].begin * SizeOf(from), 1, to,
+         static_cast<char*>(y) + ranges[i].begin * SizeOf(to),
+         static_cast<size_t>(ranges[i].count));
+  }
+}
+
 const KernelTable kKernels = {
     .name = MUSTER_STRINGIFY_(MUSTER_INSTRUCTION_SET),
     .batch_norm_statistics = BatchNormStatistics,
@@ -43,8 +72,9 @@ const KernelTable kKernels = {
     .batch_norm_to_sums = cpu::BatchNormToSums,
     .batch_norm_from_sums = cpu::BatchNormFromSums,
     .batch_norm_running = cpu::BatchNormRunning,
+    .batch_norm_prepare = BatchNormPrepare,
     .batch_norm_apply = BatchNormApply,
-    .batch_norm_backward_parameters = BatchNormBackwardParameters,
+    .batch_norm_backward_parameters = BackwardParametersOfSum,
     .batch_norm_backward_data = BatchNormBackwardData,
     .max_pool_forward = MaxPoolForward,
     .max_pool_backward = MaxPoolBackward,
@@ -56,6 +86,7 @@ const KernelTable kKernels = {
     .accumulate = Accumulate,
     .scaled_copy = ScaledCopy,
     .cast = Cast,
+    .cast_ranges = CastRanges,
     .all_finite = AllFinite,
     .dropout = cpu::Dropout,
     .draw_blocks = cpu::DrawBlocks,

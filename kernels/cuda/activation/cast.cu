@@ -18,6 +18,34 @@ struct CastBody {
   }
 };
 
+// One piece of a range per block.
+template <typename From, typename To>
+struct CastRangesBody {
+  struct Shared {};
+  static constexpr int kPhases = 1;
+  static constexpr int kWidth = 4;
+
+  const CastRange* ranges;
+  int64_t count;
+  CastBody<From, To> cast;
+
+  MUSTER_HOST_DEVICE void Run(int, int64_t block, int thread, Shared&) const {
+    const int64_t piece = ranges[0].first_piece + block;
+    // Binary search for the last range that begins at or before the piece.
+    int64_t first = 0, after = count;
+    while (after - first > 1) {
+      const int64_t middle = first + (after - first) / 2;
+      (ranges[middle].first_piece <= piece ? first : after) = middle;
+    }
+    const CastRange range = ranges[first];
+    const int64_t begin = range.begin + (piece - range.first_piece) * kCastPiece;
+    const int64_t end = Min(begin + kCastPiece, range.begin + range.count);
+    int64_t at = begin + thread * kWidth;
+    for (; at + kWidth <= end; at += kThreads * kWidth) cast.template Run<kWidth>(at);
+    for (; at < end; ++at) cast.template Run<1>(at);
+  }
+};
+
 // Non-zero if an element is infinite or NaN.
 struct Flag {
   uint32_t value;
@@ -64,6 +92,21 @@ void Cast(DataType from, const void* x, float scale, DataType to, void* y, size_
       ForEachElement<kWidth>(
           static_cast<int64_t>(count), Aligned({x, y}),
           CastBody<From, To>{static_cast<const From*>(x), scale, static_cast<To*>(y)});
+    });
+  });
+}
+
+void CastRanges(DataType from, const void* x, DataType to, void* y, const CastRange* ranges,
+                int64_t count, int64_t pieces) {
+  // The last piece of each range counts as a whole one.
+  StateWork(ArrayBytes(from, pieces * kCastPiece) + ArrayBytes(to, pieces * kCastPiece));
+  DispatchType(from, [&](auto from_element) {
+    DispatchType(to, [&](auto to_element) {
+      using From = decltype(from_element);
+      using To = decltype(to_element);
+      ForEachBlock(pieces,
+                   CastRangesBody<From, To>{
+                       ranges, count, {static_cast<const From*>(x), 1, static_cast<To*>(y)}});
     });
   });
 }

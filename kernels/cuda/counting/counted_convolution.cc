@@ -21,16 +21,19 @@ class CountedConvolution final : public Convolution {
 
   int64_t weights_elements() const override { return shape_.weights(); }
   std::string weights_layout() const override { return linear_ ? "oi" : "ohwi"; }
+  DataType weights_type() const override { return options_.compute_type; }
+  DataType dweights_type() const override {
+    return linear_ ? DataType::kFloat32 : options_.compute_type;
+  }
   std::string description() const override { return linear_ ? "cublaslt" : "cudnn"; }
   size_t workspace_bytes() const override { return 0; }
   void ImportWeights(const float*, float*) const override {}
   void ExportWeights(const float*, float*) const override {}
 
-  void Forward(int64_t samples, const void*, const float*, const Epilogue& epilogue, void* y,
+  void Forward(int64_t samples, const void*, const void*, const Epilogue& epilogue, void* y,
                void*) override {
     if (samples == 0) return;
     const int64_t outputs = samples * shape_.output_elements();
-    CastOperand(DataType::kFloat32, shape_.weights());
     CastOperand(options_.x_type, samples * shape_.input_elements());
     const DataType written = WrittenAs(options_.y_type);
     const bool direct = written == options_.y_type;
@@ -44,17 +47,16 @@ class CountedConvolution final : public Convolution {
     }
     const bool addend = fused && epilogue.addend != nullptr;
     Product(samples, Bytes(options_.compute_type, shape_.weights()) +
-                         Bytes(options_.compute_type, samples * shape_.input_elements()) +
+                         Bytes(options_.compute_type, samples * InputsRead()) +
                          Bytes(written, outputs) * (addend ? 2 : 1));
     if (fused || (direct && empty)) return;
     CountedConvolutionKernels().apply_epilogue(outputs / shape_.out_channels, shape_.out_channels,
                                                written, y, epilogue, options_.y_type, y);
   }
 
-  void BackwardData(int64_t samples, const void*, const float*, void*, void*) override {
+  void BackwardData(int64_t samples, const void*, const void*, void*, void*) override {
     if (samples == 0) return;
     const int64_t inputs = samples * shape_.input_elements();
-    CastOperand(DataType::kFloat32, shape_.weights());
     CastOperand(options_.y_type, samples * shape_.output_elements());
     const DataType written = WrittenAs(options_.x_type);
     Product(samples, Bytes(options_.compute_type, shape_.weights()) +
@@ -63,16 +65,15 @@ class CountedConvolution final : public Convolution {
     Cast(written, options_.x_type, inputs);
   }
 
-  void BackwardWeights(int64_t samples, const void*, const void* dy, float* dweights, float* dbias,
+  void BackwardWeights(int64_t samples, const void*, const void* dy, void*, float* dbias,
                        void*) override {
     if (samples == 0) return;
     const int64_t outputs = samples * shape_.output_elements();
     CastOperand(options_.x_type, samples * shape_.input_elements());
     CastOperand(options_.y_type, outputs);
-    const DataType written = WrittenAs(DataType::kFloat32);
-    Product(samples, Bytes(options_.compute_type, samples * shape_.input_elements()) +
-                         Bytes(options_.compute_type, outputs) + Bytes(written, shape_.weights()));
-    Cast(written, DataType::kFloat32, shape_.weights());
+    Product(samples, Bytes(options_.compute_type, samples * InputsRead()) +
+                         Bytes(options_.compute_type, outputs) +
+                         Bytes(dweights_type(), shape_.weights()));
     if (dbias == nullptr || linear_) return;  // cuBLASLt computes dbias with the product
     CountedConvolutionKernels().column_sums(options_.compute_type, outputs / shape_.out_channels,
                                             shape_.out_channels, dy, dbias);
@@ -81,6 +82,13 @@ class CountedConvolution final : public Convolution {
  private:
   static double Bytes(DataType type, int64_t elements) {
     return static_cast<double>(elements) * static_cast<double>(SizeOf(type));
+  }
+  // Elements of one sample's input that the windows cover: a kernel smaller than the stride skips
+  // rows and columns.
+  int64_t InputsRead() const {
+    if (shape_.kernel >= shape_.stride) return shape_.input_elements();
+    return shape_.out_height() * shape_.out_width() * shape_.kernel * shape_.kernel *
+           shape_.in_channels;
   }
   // The type in which the library writes an output of `type`.
   DataType WrittenAs(DataType type) const {

@@ -1,5 +1,6 @@
 // Resizes images, and renders them into the transforms of a batch. Each thread computes one pixel.
 #include "kernels/cuda/launch/launch.h"
+#include "kernels/cuda/launch/windows.h"
 #include "kernels/cuda/table/kernels.h"
 
 namespace muster::kernels::MUSTER_INSTRUCTION_SET {
@@ -71,12 +72,13 @@ struct ResizedPixel {
 
 struct ResizeBody {
   ResizeShape shape;
+  Divider by_width;
   const uint8_t* x;
   uint8_t* y;
   MUSTER_HOST_DEVICE void operator()(int64_t item) const {
-    const int64_t column = item % shape.width;
-    const ResizedPixel pixel(shape, x, item / shape.width,
-                             shape.flip ? shape.width - 1 - column : column);
+    int64_t row = item;
+    const int64_t column = by_width.DivMod(row);
+    const ResizedPixel pixel(shape, x, row, shape.flip ? shape.width - 1 - column : column);
     for (int64_t c = 0; c < shape.channels; ++c) {
       y[item * shape.channels + c] = static_cast<uint8_t>(pixel.Value(c));
     }
@@ -85,6 +87,8 @@ struct ResizeBody {
 
 struct LoadImagesBody {
   ImageBatchShape shape;
+  Divider by_width;
+  Divider by_height;
   const uint8_t* x;
   const ImageTransformParams* transforms;
   const float* scale;
@@ -92,9 +96,10 @@ struct LoadImagesBody {
   float* y;
 
   MUSTER_HOST_DEVICE void operator()(int64_t item) const {
-    const int64_t column = item % shape.width;
-    const int64_t row = item / shape.width % shape.height;
-    const ImageTransformParams& params = transforms[item / shape.width / shape.height];
+    int64_t sample = item;
+    const int64_t column = by_width.DivMod(sample);
+    const int64_t row = by_height.DivMod(sample);
+    const ImageTransformParams& params = transforms[sample];
     float* const out = y + item * shape.channels;
     if (row >= params.erased_top && row < params.erased_top + params.erased_height &&
         column >= params.erased_left && column < params.erased_left + params.erased_width) {
@@ -107,7 +112,19 @@ struct LoadImagesBody {
       for (int64_t c = 0; c < shape.channels; ++c) Write(c, 0, out);
       return;
     }
-    const ResizedPixel pixel(ResizeOf(shape, params), x + params.image, from_row, from_column);
+    const uint8_t* const image = x + params.image;
+    const auto top = static_cast<int32_t>(params.top);
+    const auto left = static_cast<int32_t>(params.left);
+    if (params.box_height == static_cast<double>(shape.height) &&
+        params.box_width == static_cast<double>(shape.width) && params.top == top &&
+        params.left == left) {
+      // Not resized: the only weight is 1.
+      const uint8_t* const from =
+          image + (top + from_row) * params.row_bytes + (left + from_column) * shape.channels;
+      for (int64_t c = 0; c < shape.channels; ++c) Write(c, from[c], out);
+      return;
+    }
+    const ResizedPixel pixel(ResizeOf(shape, params), image, from_row, from_column);
     for (int64_t c = 0; c < shape.channels; ++c) Write(c, pixel.Value(c), out);
   }
   MUSTER_HOST_DEVICE void Write(int64_t c, float byte, float* out) const {
@@ -118,7 +135,7 @@ struct LoadImagesBody {
 }  // namespace
 
 void Resize(const ResizeShape& shape, const uint8_t* x, uint8_t* y, void*) {
-  ForEachItem(shape.height * shape.width, ResizeBody{shape, x, y});
+  ForEachItem(shape.height * shape.width, ResizeBody{shape, Divider(shape.width), x, y});
 }
 
 void LoadImages(const ImageBatchShape& shape, const uint8_t* x,
@@ -128,7 +145,8 @@ void LoadImages(const ImageBatchShape& shape, const uint8_t* x,
   const int64_t elements = shape.samples * shape.height * shape.width * shape.channels;
   StateWork(ArrayBytes(DataType::kUint8, elements) + ArrayBytes(DataType::kFloat32, elements));
   ForEachItem(shape.samples * shape.height * shape.width,
-              LoadImagesBody{shape, x, transforms, scale, shift, y});
+              LoadImagesBody{shape, Divider(shape.width), Divider(shape.height), x, transforms,
+                             scale, shift, y});
 }
 
 }  // namespace muster::kernels::MUSTER_INSTRUCTION_SET

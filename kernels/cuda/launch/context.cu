@@ -8,6 +8,9 @@ namespace {
 // Sufficient for the partial sums of any reduction over up to 2048 channels.
 constexpr size_t kInitialScratchBytes = size_t{32} << 20;
 
+// Sufficient for reductions over some hundred thousand channels.
+constexpr size_t kInitialCounters = size_t{1} << 14;
+
 constexpr int kThreads = 256;
 
 thread_local Context* current = nullptr;
@@ -22,6 +25,7 @@ Context::Context(int ordinal) : ordinal_(ordinal) {
                                               properties_.maxThreadsPerMultiProcessor / kThreads);
   Check(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking));
   if (first_error_ == cudaSuccess) Scratch(kInitialScratchBytes);
+  if (first_error_ == cudaSuccess) Counters(kInitialCounters);
 }
 
 Context::~Context() {
@@ -31,6 +35,7 @@ Context::~Context() {
       cudaStreamDestroy(stream_);
     }
     cudaFree(scratch_);
+    cudaFree(counters_);
   }
   if (current == this) {
     current = nullptr;
@@ -45,25 +50,37 @@ void Context::Enter() {
   current = this;
 }
 
-void* Context::Scratch(size_t bytes) {
-  if (bytes <= scratch_bytes_) return scratch_;
+bool Context::Reallocate(void** memory, size_t bytes) {
   cudaStreamCaptureStatus capture = cudaStreamCaptureStatusNone;
   Check(cudaStreamIsCapturing(stream_, &capture));
   if (capture != cudaStreamCaptureStatusNone) Check(cudaErrorStreamCaptureUnsupported);
-  if (first_error_ != cudaSuccess) return nullptr;
+  if (first_error_ != cudaSuccess) return false;
   Check(cudaStreamSynchronize(stream_));
-  cudaFree(scratch_);
-  scratch_ = nullptr;
+  cudaFree(*memory);
+  *memory = nullptr;
+  if (first_error_ != cudaSuccess) return false;
+  Check(cudaMalloc(memory, bytes));
+  if (first_error_ != cudaSuccess) refused_bytes_ = bytes;
+  return first_error_ == cudaSuccess;
+}
+
+void* Context::Scratch(size_t bytes) {
+  if (bytes <= scratch_bytes_) return scratch_;
   scratch_bytes_ = 0;
-  if (first_error_ != cudaSuccess) return nullptr;
   const size_t grown = std::max(bytes, kInitialScratchBytes);
-  Check(cudaMalloc(&scratch_, grown));
-  if (first_error_ != cudaSuccess) {
-    refused_bytes_ = grown;
-    return nullptr;
-  }
+  if (!Reallocate(&scratch_, grown)) return nullptr;
   scratch_bytes_ = grown;
   return scratch_;
+}
+
+uint32_t* Context::Counters(size_t count) {
+  if (count <= counters_count_) return counters_;
+  counters_count_ = 0;
+  const size_t grown = std::max(count, kInitialCounters);
+  if (!Reallocate(reinterpret_cast<void**>(&counters_), grown * sizeof(uint32_t))) return nullptr;
+  Check(cudaMemsetAsync(counters_, 0, grown * sizeof(uint32_t), stream_));
+  counters_count_ = grown;
+  return counters_;
 }
 
 Context& CurrentContext() { return *current; }

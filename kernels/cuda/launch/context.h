@@ -23,6 +23,7 @@ class Context {
 
   int ordinal() const { return ordinal_; }
   cudaStream_t stream() const { return stream_; }
+  int64_t multiprocessors() const { return properties_.multiProcessorCount; }
   // Number of blocks of 256 threads that the GPU can run at once.
   int64_t resident_blocks() const { return resident_blocks_; }
   const char* name() const { return properties_.name; }
@@ -45,8 +46,15 @@ class Context {
   // Returns scratch memory, valid until the next call; null after an error. If the memory must
   // grow, waits for the stream first, and fails while the stream is being captured.
   void* Scratch(size_t bytes);
+  // Returns counters that are zero unless a kernel left them otherwise; null after an error. Grows
+  // like the scratch memory.
+  uint32_t* Counters(size_t count);
 
  private:
+  // Replaces `memory` by `bytes` new ones, for the kernels queued from now on. Not while the stream
+  // is being captured. Returns whether there is memory.
+  bool Reallocate(void** memory, size_t bytes);
+
   int ordinal_;
   cudaStream_t stream_ = nullptr;
   cudaDeviceProp properties_ = {};
@@ -54,6 +62,8 @@ class Context {
   void* scratch_ = nullptr;
   size_t scratch_bytes_ = 0;
   size_t refused_bytes_ = 0;
+  uint32_t* counters_ = nullptr;
+  size_t counters_count_ = 0;
   cudaError_t first_error_ = cudaSuccess;
 };
 

@@ -95,11 +95,20 @@ struct alignas(sizeof(Storage) * kCount) AlignedVector {
 };
 
 template <int kCount, typename Storage>
-MUSTER_HOST_DEVICE inline Floats<kCount> Load(const Storage* from) {
-  const auto stored = *reinterpret_cast<const AlignedVector<Storage, kCount>*>(from);
+MUSTER_HOST_DEVICE inline AlignedVector<Storage, kCount> LoadStored(const Storage* from) {
+  return *reinterpret_cast<const AlignedVector<Storage, kCount>*>(from);
+}
+
+template <typename Storage, int kCount>
+MUSTER_HOST_DEVICE inline Floats<kCount> Widened(const AlignedVector<Storage, kCount>& stored) {
   Floats<kCount> result;
   for (int i = 0; i < kCount; ++i) result[i] = Widen(stored.values[i]);
   return result;
+}
+
+template <int kCount, typename Storage>
+MUSTER_HOST_DEVICE inline Floats<kCount> Load(const Storage* from) {
+  return Widened(LoadStored<kCount>(from));
 }
 
 template <int kCount, typename Storage>

@@ -48,6 +48,48 @@ struct StateOfBody<Body> {
 template <typename Body>
 using StateOf = typename StateOfBody<Body>::Type;
 
+// Body::kBlocksPerMultiprocessor, if it has one: the number of blocks that fit on a multiprocessor,
+// which limits the registers of a thread.
+template <typename Body>
+constexpr int BlocksPerMultiprocessor() {
+  if constexpr (requires { Body::kBlocksPerMultiprocessor; }) {
+    return Body::kBlocksPerMultiprocessor;
+  }
+  return 1;
+}
+
+// Three functions by which the last of several blocks uses what all of them wrote. Each thread that
+// wrote calls PublishWrites; after the block's next synchronisation one of its threads calls
+// ArriveLast; after the next one, the threads of the block for which it returned true call
+// ReadPublished.
+
+MUSTER_HOST_DEVICE inline void PublishWrites() {
+#ifdef __CUDA_ARCH__
+  __threadfence();
+#endif
+}
+
+// Whether this is the last of `arrivals` calls with the counter, which is 0 before the first and
+// after the last.
+MUSTER_HOST_DEVICE inline bool ArriveLast(uint32_t* counter, uint32_t arrivals) {
+#ifdef __CUDA_ARCH__
+  const bool last = atomicInc(counter, arrivals - 1) == arrivals - 1;
+  __threadfence();
+  return last;
+#else
+  *counter = *counter + 1 == arrivals ? 0 : *counter + 1;
+  return *counter == 0;
+#endif
+}
+
+MUSTER_HOST_DEVICE inline float ReadPublished(const float* value) {
+#ifdef __CUDA_ARCH__
+  return __ldcg(value);  // not from the multiprocessor's own cache
+#else
+  return *value;
+#endif
+}
+
 template <typename Body>
 MUSTER_HOST_DEVICE void RunPhase(const Body& body, int phase, int64_t block, int thread,
                                  typename Body::Shared& shared, StateOf<Body>& state) {
@@ -82,7 +124,7 @@ __global__ void __launch_bounds__(kThreads)
 }
 
 template <typename Body>
-__global__ void __launch_bounds__(kThreads)
+__global__ void __launch_bounds__(kThreads, BlocksPerMultiprocessor<Body>())
     BlockKernel(const __grid_constant__ Body body, int64_t blocks) {
   __shared__ typename Body::Shared shared;
   for (int64_t block = blockIdx.x; block < blocks; block += gridDim.x) {
@@ -121,6 +163,17 @@ void ForEachBlock(int64_t blocks, const Body& body) {
   context.Check(cudaGetLastError());
 }
 
+// Number of the body's blocks that the GPU runs at once.
+template <typename Body>
+int64_t ResidentBlocks() {
+  return CurrentContext().multiprocessors() * BlocksPerMultiprocessor<Body>();
+}
+
+// Counters for ArriveLast, all of them zero; null after an error, which the context records.
+inline uint32_t* ZeroedCounters(int64_t count) {
+  return CurrentContext().Counters(static_cast<size_t>(count));
+}
+
 // Device memory for intermediate results between the kernels of one operation, 256-byte aligned and
 // valid until the next call; null after an error, which the context records.
 template <typename T>
@@ -139,6 +192,13 @@ template <typename Body>
 void ForEachBlock(int64_t blocks, const Body&) {
   if (blocks > 0) LaunchLog::Record();
 }
+
+template <typename Body>
+int64_t ResidentBlocks() {
+  return kReductionBlocks;
+}
+
+inline uint32_t* ZeroedCounters(int64_t) { return reinterpret_cast<uint32_t*>(uintptr_t{256}); }
 
 // An address that is aligned like device memory and never accessed.
 template <typename T>
@@ -171,6 +231,18 @@ void ForEachBlock(int64_t blocks, const Body& body) {
       }
     }
   }
+}
+
+template <typename Body>
+int64_t ResidentBlocks() {
+  return kReductionBlocks;
+}
+
+// Kernels must leave the counters at zero.
+inline uint32_t* ZeroedCounters(int64_t count) {
+  static thread_local std::vector<uint32_t> counters;
+  if (static_cast<int64_t>(counters.size()) < count) counters.resize(count);
+  return counters.data();
 }
 
 template <typename T>

@@ -71,17 +71,19 @@ TEST(ChannelTilingTest, VisitsEachVectorOfEachPixelOncePerSum) {
   for (const int64_t pixels : {0, 1, 5, 700, 20000}) {
     for (const int64_t vectors : {1, 3, 8, 64, 65, 300}) {
       for (const int64_t sums : {1, 10}) {
-        const ChannelTiling tiling(pixels, vectors, sums);
-        EXPECT_LE(tiling.blocks(), std::max(kReductionBlocks, tiling.groups * sums));
+        const ChannelTiling tiling(pixels, vectors, sums, kMaxLanes, kReductionBlocks);
+        EXPECT_LE(tiling.blocks(), std::max<int64_t>(kReductionBlocks, tiling.groups * sums));
         std::vector<int> seen(sums * pixels * vectors);
-        for (int64_t block = 0; block < tiling.blocks(); ++block) {
+        for (uint32_t block = 0; block < tiling.blocks(); ++block) {
           for (int thread = 0; thread < kThreads; ++thread) {
             const int64_t vector = tiling.Vector(block, thread);
             if (vector >= vectors) continue;
-            if (thread % tiling.lanes > 0) ASSERT_EQ(vector, tiling.Vector(block, thread - 1) + 1);
-            tiling.ForEachPixel(block, thread, [&](int64_t pixel) {
+            if (thread % tiling.lanes() > 0)
+              ASSERT_EQ(vector, tiling.Vector(block, thread - 1) + 1);
+            auto visit = [&](int64_t pixel) {
               ++seen[(tiling.SumIndex(block) * pixels + pixel) * vectors + vector];
-            });
+            };
+            tiling.ForEachPixel(block, thread, visit);
           }
         }
         for (const int count : seen) ASSERT_EQ(count, 1) << pixels << " " << vectors;

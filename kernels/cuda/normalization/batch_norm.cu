@@ -21,11 +21,16 @@ struct StatisticsTerms {
   const Storage* x;
 
   struct PerThread {
+    static constexpr int kInFlight = 4;
     Floats<kWidth> centre;
     const Storage* x;
     int64_t channels;
-    MUSTER_HOST_DEVICE void Add(int64_t pixel, Floats<kWidth>* sums) const {
-      const Floats<kWidth> values = Load<kWidth>(x + pixel * channels);
+    MUSTER_HOST_DEVICE AlignedVector<Storage, kWidth> Read(int64_t pixel) const {
+      return LoadStored<kWidth>(x + pixel * channels);
+    }
+    MUSTER_HOST_DEVICE void Add(int64_t, const AlignedVector<Storage, kWidth>& stored,
+                                Floats<kWidth>* sums) const {
+      const Floats<kWidth> values = Widened(stored);
       for (int i = 0; i < kWidth; ++i) {
         const float distance = values[i] - centre[i];
         sums[0][i] += distance;
@@ -79,6 +84,38 @@ struct ScaleBody {
   }
 };
 
+struct RunningBody {
+  const float* active;  // or null
+  float momentum;
+  double own_pixels;
+  const double* shared_pixels;  // or null
+  const float* mean;
+  const float* variance;
+  float* running_mean;
+  float* running_variance;
+  MUSTER_HOST_DEVICE void operator()(int64_t c) const {
+    if (active != nullptr && *active == 0) return;
+    const double pixels = shared_pixels != nullptr ? *shared_pixels : own_pixels;
+    if (pixels == 0) return;
+    const float unbiased = pixels > 1 ? static_cast<float>(pixels / (pixels - 1)) : 1.0f;
+    running_mean[c] += momentum * (mean[c] - running_mean[c]);
+    running_variance[c] += momentum * (variance[c] * unbiased - running_variance[c]);
+  }
+};
+
+// What follows the sums of BatchNormPrepare. The variance is where the inverse deviation will be.
+template <typename Storage>
+struct PrepareFinish {
+  StatisticsFinish<Storage> statistics;
+  RunningBody running;
+  ScaleBody scale;
+  MUSTER_HOST_DEVICE void operator()(int64_t index, int64_t channel, const double* sums) const {
+    statistics(index, channel, sums);
+    running(channel);
+    scale(channel);
+  }
+};
+
 struct ToSumsBody {
   int64_t channels;
   double pixels;
@@ -109,25 +146,6 @@ struct FromSumsBody {
   }
 };
 
-struct RunningBody {
-  const float* active;  // or null
-  float momentum;
-  double own_pixels;
-  const double* shared_pixels;  // or null
-  const float* mean;
-  const float* variance;
-  float* running_mean;
-  float* running_variance;
-  MUSTER_HOST_DEVICE void operator()(int64_t c) const {
-    if (active != nullptr && *active == 0) return;
-    const double pixels = shared_pixels != nullptr ? *shared_pixels : own_pixels;
-    if (pixels == 0) return;
-    const float unbiased = pixels > 1 ? static_cast<float>(pixels / (pixels - 1)) : 1.0f;
-    running_mean[c] += momentum * (mean[c] - running_mean[c]);
-    running_variance[c] += momentum * (variance[c] * unbiased - running_variance[c]);
-  }
-};
-
 template <typename Storage, int kWidth>
 struct ApplyPixels {
   int64_t channels;
@@ -138,21 +156,32 @@ struct ApplyPixels {
   const Storage* addend;  // or null
   Storage* y;
 
+  struct Values {
+    AlignedVector<Storage, kWidth> x;
+    AlignedVector<Storage, kWidth> addend;
+  };
   struct PerThread {
+    static constexpr int kInFlight = 2;
     ApplyPixels all;
     int64_t channel;
     Floats<kWidth> scale;
     Floats<kWidth> shift;
-    MUSTER_HOST_DEVICE void operator()(int64_t pixel) const {
+    MUSTER_HOST_DEVICE Values Read(int64_t pixel) const {
       const int64_t at = pixel * all.channels + channel;
-      Floats<kWidth> values = Load<kWidth>(all.x + at);
+      Values values;
+      values.x = LoadStored<kWidth>(all.x + at);
+      if (all.addend != nullptr) values.addend = LoadStored<kWidth>(all.addend + at);
+      return values;
+    }
+    MUSTER_HOST_DEVICE void Use(int64_t pixel, const Values& read) const {
+      Floats<kWidth> values = Widened(read.x);
       Floats<kWidth> added = {};
-      if (all.addend != nullptr) added = Load<kWidth>(all.addend + at);
+      if (all.addend != nullptr) added = Widened(read.addend);
       for (int i = 0; i < kWidth; ++i) {
         const float sum = AffineFunctor<float>{scale[i], shift[i]}(values[i]) + added[i];
         values[i] = Activate(all.activation, sum);
       }
-      Store<kWidth>(all.y + at, values);
+      Store<kWidth>(all.y + pixel * all.channels + channel, values);
     }
   };
   MUSTER_HOST_DEVICE PerThread operator()(int64_t channel) const {
@@ -243,6 +272,39 @@ void BatchNormRunning(const BatchNormMomentum& momentum, const float* active, co
   ForEachItem(momentum.channels,
               RunningBody{active, static_cast<float>(momentum.momentum), momentum.pixels,
                           momentum.shared_pixels, mean, variance, running_mean, running_variance});
+}
+
+void BatchNormPrepare(const BatchNormShape& shape, const void* x,
+                      const BatchNormTraining& training) {
+  StateWork(ArrayBytes(shape.type, shape.pixels() * shape.channels));
+  float* const mean = training.mean;
+  float* const variance = training.inverse_deviation;
+  const RunningBody running{training.active,
+                            static_cast<float>(training.momentum),
+                            static_cast<double>(shape.pixels()),
+                            /*shared_pixels=*/nullptr,
+                            mean,
+                            variance,
+                            training.running_mean,
+                            training.running_variance};
+  const ScaleBody scale{{.channels = shape.channels, .epsilon = training.epsilon},
+                        training.factor,
+                        mean,
+                        variance,
+                        training.gamma,
+                        training.beta,
+                        /*bias=*/nullptr,
+                        training.inverse_deviation,
+                        training.scale,
+                        training.shift};
+  DispatchWidth(shape.type, shape.channels, {x}, [&](auto element, auto width) {
+    using Storage = decltype(element);
+    const int64_t pixels = shape.pixels();
+    const auto* from = static_cast<const Storage*>(x);
+    SumOverPixels<width, 2>(
+        pixels, shape.channels, 1, StatisticsTerms<Storage, width>{pixels, shape.channels, from},
+        PrepareFinish<Storage>{{pixels, shape.channels, from, mean, variance}, running, scale});
+  });
 }
 
 void BatchNormApply(const BatchNormShape& shape, const void* x, const float* scale,

@@ -3,75 +3,112 @@
 namespace muster::kernels::MUSTER_INSTRUCTION_SET {
 namespace {
 
-// The activation's mask on dy, without pooling.
+// One pixel's vectors of the arrays that backward reads, without pooling.
 template <typename Storage, int kWidth>
-struct Mask {
+struct GradientValues {
+  using Vector = AlignedVector<Storage, kWidth>;
+  Vector x;
+  Vector dy;
+  Vector dy_addend;  // of BatchNormGradient, if it has one
+  Vector y;          // if the mask is derived from it
+};
+
+// Where the activation's mask is derived from; kNone without an activation. Variants, so that none
+// needs the registers of all.
+enum class MaskFrom { kNone, kInput, kOutput };
+
+// Pixels whose loads are in flight in a thread, of two arrays or three.
+constexpr int PixelsInFlight(MaskFrom from) { return from == MaskFrom::kOutput ? 1 : 2; }
+
+// Reads these vectors for a thread's channels, and applies the activation's mask to dy.
+template <typename Storage, int kWidth, MaskFrom kFrom>
+struct GradientReader {
+  using Values = GradientValues<Storage, kWidth>;
+
+  int64_t channels;
+  int64_t channel;
   Activation activation;
-  const Storage* y;  // or null
-  Floats<kWidth> scale;
+  const Storage* x;
+  const Storage* dy;
+  const Storage* dy_addend;  // or null; always null with kInput
+  const Storage* y;          // with kOutput
+  Floats<kWidth> scale;      // with kInput
   Floats<kWidth> shift;
-  MUSTER_HOST_DEVICE Floats<kWidth> Apply(int64_t at, const Floats<kWidth>& x,
-                                          Floats<kWidth> dy) const {
-    if (activation == Activation::kNone) return dy;
-    Floats<kWidth> outputs;
-    if (y != nullptr) {
-      outputs = Load<kWidth>(y + at);
-    } else {
-      for (int i = 0; i < kWidth; ++i) {
-        outputs[i] = AffineFunctor<float>{scale[i], shift[i]}(x[i]);
-      }
+
+  MUSTER_HOST_DEVICE GradientReader(const BatchNormShape& shape, const BatchNormGradient& gradient,
+                                    int64_t channel)
+      : channels(shape.channels),
+        channel(channel),
+        activation(shape.activation),
+        x(static_cast<const Storage*>(gradient.x)),
+        dy(static_cast<const Storage*>(gradient.dy)),
+        dy_addend(static_cast<const Storage*>(gradient.dy_addend)),
+        y(static_cast<const Storage*>(gradient.y)) {
+    if constexpr (kFrom == MaskFrom::kInput) {
+      scale = Channels<kWidth>(gradient.scale, channel);
+      shift = Channels<kWidth>(gradient.shift, channel);
     }
-    for (int i = 0; i < kWidth; ++i) dy[i] = ActivationGradient(activation, outputs[i], dy[i]);
-    return dy;
+  }
+
+  MUSTER_HOST_DEVICE int64_t At(int64_t pixel) const { return pixel * channels + channel; }
+
+  MUSTER_HOST_DEVICE Values Read(int64_t pixel) const {
+    const int64_t at = At(pixel);
+    Values values;
+    values.x = LoadStored<kWidth>(x + at);
+    values.dy = LoadStored<kWidth>(dy + at);
+    if constexpr (kFrom != MaskFrom::kInput) {
+      if (dy_addend != nullptr) values.dy_addend = LoadStored<kWidth>(dy_addend + at);
+    }
+    if constexpr (kFrom == MaskFrom::kOutput) values.y = LoadStored<kWidth>(y + at);
+    return values;
+  }
+
+  // The gradient of the normalised value of channel i.
+  MUSTER_HOST_DEVICE float Masked(const Values& values, int i) const {
+    float gradient = Widen(values.dy.values[i]);
+    if constexpr (kFrom == MaskFrom::kInput) {
+      const float output = AffineFunctor<float>{scale[i], shift[i]}(Widen(values.x.values[i]));
+      return ActivationGradient(activation, output, gradient);
+    }
+    if (dy_addend != nullptr) {
+      Storage sum;
+      Narrow(gradient + Widen(values.dy_addend.values[i]), sum);
+      gradient = Widen(sum);
+    }
+    if constexpr (kFrom == MaskFrom::kNone) return gradient;
+    return ActivationGradient(activation, Widen(values.y.values[i]), gradient);
   }
 };
 
-template <typename Storage, int kWidth>
-MUSTER_HOST_DEVICE Mask<Storage, kWidth> MaskOf(Activation activation,
-                                                const BatchNormGradient& gradient,
-                                                int64_t channel) {
-  Mask<Storage, kWidth> mask{activation, static_cast<const Storage*>(gradient.y), {}, {}};
-  if (activation == Activation::kNone || gradient.y != nullptr) return mask;
-  mask.scale = Channels<kWidth>(gradient.scale, channel);
-  mask.shift = Channels<kWidth>(gradient.shift, channel);
-  return mask;
-}
-
 // Sums of dy and of dy * (x - mean), dy being masked by the activation.
-template <typename Storage, int kWidth>
+template <typename Storage, int kWidth, MaskFrom kFrom>
 struct ParametersTerms {
-  int64_t channels;
-  Activation activation;
+  BatchNormShape shape;
   BatchNormGradient gradient;
   Storage* dz;  // or null
 
   struct PerThread {
-    int64_t channels;
-    int64_t channel;
-    const Storage* x;
-    const Storage* dy;
+    using Values = GradientValues<Storage, kWidth>;
+    static constexpr int kInFlight = PixelsInFlight(kFrom);
+    GradientReader<Storage, kWidth, kFrom> reader;
     Storage* dz;
     Floats<kWidth> mean;
-    Mask<Storage, kWidth> mask;
-    MUSTER_HOST_DEVICE void Add(int64_t pixel, Floats<kWidth>* sums) const {
-      const int64_t at = pixel * channels + channel;
-      const Floats<kWidth> values = Load<kWidth>(x + at);
-      const Floats<kWidth> passed = mask.Apply(at, values, Load<kWidth>(dy + at));
+    MUSTER_HOST_DEVICE Values Read(int64_t pixel) const { return reader.Read(pixel); }
+    MUSTER_HOST_DEVICE void Add(int64_t pixel, const Values& read, Floats<kWidth>* sums) const {
+      AlignedVector<Storage, kWidth> stored;
       for (int i = 0; i < kWidth; ++i) {
-        sums[0][i] += passed[i];
-        sums[1][i] += passed[i] * (values[i] - mean[i]);
+        const float passed = reader.Masked(read, i);
+        sums[0][i] += passed;
+        sums[1][i] += passed * (Widen(read.x.values[i]) - mean[i]);
+        Narrow(passed, stored.values[i]);
       }
-      if (dz != nullptr) Store<kWidth>(dz + at, passed);
+      if (dz == nullptr) return;
+      *reinterpret_cast<AlignedVector<Storage, kWidth>*>(dz + reader.At(pixel)) = stored;
     }
   };
   MUSTER_HOST_DEVICE PerThread operator()(int64_t, int64_t channel) const {
-    return {channels,
-            channel,
-            static_cast<const Storage*>(gradient.x),
-            static_cast<const Storage*>(gradient.dy),
-            dz,
-            Channels<kWidth>(gradient.mean, channel),
-            MaskOf<Storage, kWidth>(activation, gradient, channel)};
+    return {{shape, gradient, channel}, dz, Channels<kWidth>(gradient.mean, channel)};
   }
 };
 
@@ -145,30 +182,34 @@ struct DataCoefficients {
   }
 };
 
-template <typename Storage, int kWidth>
+template <typename Storage, int kWidth, MaskFrom kFrom>
 struct PixelData {
-  int64_t channels;
-  Activation activation;
+  static constexpr int kBlocksPerMultiprocessor = 3;
+
+  BatchNormShape shape;
   BatchNormGradient gradient;
   const float* dgamma;
   const float* dbeta;
   Storage* dx;
 
   struct PerThread {
-    PixelData all;
-    int64_t channel;
+    using Values = GradientValues<Storage, kWidth>;
+    static constexpr int kInFlight = PixelsInFlight(kFrom);
+    GradientReader<Storage, kWidth, kFrom> reader;
     DataCoefficients<kWidth> coefficients;
-    Mask<Storage, kWidth> mask;
-    MUSTER_HOST_DEVICE void operator()(int64_t pixel) const {
-      const int64_t at = pixel * all.channels + channel;
-      const Floats<kWidth> x = Load<kWidth>(static_cast<const Storage*>(all.gradient.x) + at);
-      const Floats<kWidth> dy = Load<kWidth>(static_cast<const Storage*>(all.gradient.dy) + at);
-      Store<kWidth>(all.dx + at, coefficients(x, mask.Apply(at, x, dy)));
+    Storage* dx;
+    MUSTER_HOST_DEVICE Values Read(int64_t pixel) const { return reader.Read(pixel); }
+    MUSTER_HOST_DEVICE void Use(int64_t pixel, const Values& read) const {
+      Floats<kWidth> values;
+      for (int i = 0; i < kWidth; ++i) {
+        values[i] = coefficients.functors[i](Widen(read.x.values[i]), reader.Masked(read, i));
+      }
+      Store<kWidth>(dx + reader.At(pixel), values);
     }
   };
   MUSTER_HOST_DEVICE PerThread operator()(int64_t channel) const {
-    return {*this, channel, DataCoefficients<kWidth>(gradient, dgamma, dbeta, channel),
-            MaskOf<Storage, kWidth>(activation, gradient, channel)};
+    return {
+        {shape, gradient, channel}, DataCoefficients<kWidth>(gradient, dgamma, dbeta, channel), dx};
   }
 };
 
@@ -215,52 +256,62 @@ double GradientBytes(const BatchNormShape& shape, const BatchNormGradient& gradi
          (shape.pool ? ArrayBytes(DataType::kUint8, outputs) : 0);
 }
 
+// Calls visit(element, width, mask): see DispatchWidth; `mask` is a std::integral_constant of
+// MaskFrom. `to` is the output.
+template <typename Visit>
+void DispatchGradient(const BatchNormShape& shape, const BatchNormGradient& gradient,
+                      const void* to, const Visit& visit) {
+  DispatchWidth(shape.type, shape.channels,
+                {gradient.x, gradient.dy, gradient.dy_addend, gradient.y,
+                 shape.pool ? gradient.choice : nullptr, to},
+                [&](auto element, auto width) {
+                  if (shape.activation == Activation::kNone) {
+                    visit(element, width, std::integral_constant<MaskFrom, MaskFrom::kNone>());
+                  } else if (gradient.y == nullptr) {
+                    visit(element, width, std::integral_constant<MaskFrom, MaskFrom::kInput>());
+                  } else {
+                    visit(element, width, std::integral_constant<MaskFrom, MaskFrom::kOutput>());
+                  }
+                });
+}
+
 }  // namespace
 
 void BatchNormBackwardParameters(const BatchNormShape& shape, const BatchNormGradient& gradient,
                                  float* dgamma, float* dbeta, void* dz) {
-  StateWork(GradientBytes(shape, gradient) +
-            (dz != nullptr ? ArrayBytes(shape.type, shape.pixels() * shape.channels) : 0));
+  const int64_t elements = shape.pixels() * shape.channels;
+  const int more = (gradient.dy_addend != nullptr ? 1 : 0) + (dz != nullptr ? 1 : 0);
+  StateWork(GradientBytes(shape, gradient) + more * ArrayBytes(shape.type, elements));
   const ParametersFinish finish{gradient.inverse_deviation, dgamma, dbeta};
-  DispatchWidth(shape.type, shape.channels,
-                {gradient.x, gradient.dy, gradient.y, shape.pool ? gradient.choice : nullptr, dz},
-                [&](auto element, auto width) {
-                  using Storage = decltype(element);
-                  if (shape.pool) {
-                    SumOverPixels<width, 2>(shape.out_pixels(), shape.channels, 1,
-                                            Pool2x2ParametersTerms<Storage, width>{
-                                                shape.channels, NonOverlapping2x2(shape), gradient},
-                                            finish);
-                  } else {
-                    SumOverPixels<width, 2>(
-                        shape.pixels(), shape.channels, 1,
-                        ParametersTerms<Storage, width>{shape.channels, shape.activation, gradient,
-                                                        static_cast<Storage*>(dz)},
-                        finish);
-                  }
-                });
+  DispatchGradient(shape, gradient, dz, [&](auto element, auto width, auto mask) {
+    using Storage = decltype(element);
+    if (shape.pool) {
+      const Pool2x2ParametersTerms<Storage, width> terms{shape.channels, NonOverlapping2x2(shape),
+                                                         gradient};
+      SumOverPixels<width, 2>(shape.out_pixels(), shape.channels, 1, terms, finish);
+    } else {
+      const ParametersTerms<Storage, width, mask> terms{shape, gradient, static_cast<Storage*>(dz)};
+      SumOverPixels<width, 2>(shape.pixels(), shape.channels, 1, terms, finish);
+    }
+  });
 }
 
 void BatchNormBackwardData(const BatchNormShape& shape, const BatchNormGradient& gradient,
                            const float* dgamma, const float* dbeta, void* dx) {
   StateWork(GradientBytes(shape, gradient) +
             ArrayBytes(shape.type, shape.pixels() * shape.channels));
-  DispatchWidth(shape.type, shape.channels,
-                {gradient.x, gradient.dy, gradient.y, shape.pool ? gradient.choice : nullptr, dx},
-                [&](auto element, auto width) {
-                  using Storage = decltype(element);
-                  auto* to = static_cast<Storage*>(dx);
-                  if (shape.pool) {
-                    ForEachPixel<width>(
-                        shape.pixels(), shape.channels,
-                        Pool2x2Data<Storage, width>{shape.channels, NonOverlapping2x2(shape),
-                                                    gradient, dgamma, dbeta, to});
-                  } else {
-                    ForEachPixel<width>(shape.pixels(), shape.channels,
-                                        PixelData<Storage, width>{shape.channels, shape.activation,
-                                                                  gradient, dgamma, dbeta, to});
-                  }
-                });
+  DispatchGradient(shape, gradient, dx, [&](auto element, auto width, auto mask) {
+    using Storage = decltype(element);
+    auto* const to = static_cast<Storage*>(dx);
+    if (shape.pool) {
+      const Pool2x2Data<Storage, width> data{
+          shape.channels, NonOverlapping2x2(shape), gradient, dgamma, dbeta, to};
+      ForEachPixel<width>(shape.pixels(), shape.channels, data);
+    } else {
+      const PixelData<Storage, width, mask> data{shape, gradient, dgamma, dbeta, to};
+      ForEachPixel<width>(shape.pixels(), shape.channels, data);
+    }
+  });
 }
 
 }  // namespace muster::kernels::MUSTER_INSTRUCTION_SET

@@ -219,7 +219,8 @@ const char* FinishCapture(MusterCudaContext* context, MusterCudaGraph** graph) {
   }
   if (status != cudaSuccess) return TakeError(status);
   cudaGraphExec_t made = nullptr;
-  status = cudaGraphInstantiate(&made, captured, 0);
+  // Kernels of streams with a higher priority, such as those of collectives, keep it.
+  status = cudaGraphInstantiate(&made, captured, cudaGraphInstantiateFlagUseNodePriority);
   cudaGraphDestroy(captured);
   // Upload now rather than with the first launch.
   if (status == cudaSuccess) status = cudaGraphUpload(made, context->context.stream());

@@ -15,6 +15,7 @@ kernels::BatchNormScale BatchNormScale;
 kernels::BatchNormToSums BatchNormToSums;
 kernels::BatchNormFromSums BatchNormFromSums;
 kernels::BatchNormRunning BatchNormRunning;
+kernels::BatchNormPrepare BatchNormPrepare;
 kernels::BatchNormApply BatchNormApply;
 
 // normalization/batch_norm_backward.cu
@@ -36,6 +37,7 @@ kernels::ScaledCopy ScaledCopy;
 
 // activation/cast.cu
 kernels::Cast Cast;
+kernels::CastRanges CastRanges;
 kernels::AllFinite AllFinite;
 
 // activation/dropout.cu

@@ -84,9 +84,8 @@ class NormalizingOperation : public Operation {
         .shift = ChannelArray(kShift),
         .addend = parts_.addend != nullptr ? parts_.addend->data : nullptr,
         .activation = parts_.activation};
-    convolution.convolution->Forward(call.samples, folded_.input->data,
-                                     call.parameters + convolution.weight_offset, epilogue,
-                                     output()->data, call.workspace);
+    convolution.convolution->Forward(call.samples, folded_.input->data, convolution.weights(call),
+                                     epilogue, output()->data, call.workspace);
   }
 
   const BatchNormParts parts_;
@@ -111,6 +110,7 @@ class FoldedConvolutionOperation : public NormalizingOperation {
   int64_t forward_flops() const override {
     return folded_.parts->forward_flops() + output()->elements();
   }
+  bool reads_cast_parameters() const override { return folded_.parts->reads_cast_weights(); }
   void Forward(const Call& call) override { ForwardFolded(call); }
 };
 
@@ -121,6 +121,9 @@ class BatchNormOperation : public NormalizingOperation {
   std::string kind() const override { return NormKind(); }
   std::string description() const override { return kernels_.name; }
   std::string folds() const override { return folded_.name; }
+  bool reads_cast_parameters() const override {
+    return folded_.parts != nullptr && folded_.parts->reads_cast_weights();
+  }
   std::vector<std::string> recomputed() const override {
     std::vector<std::string> values = {"normalised values"};
     if (parts_.activation != Activation::kNone && !MasksByOutput() && !parts_.pool) {
@@ -146,12 +149,17 @@ class BatchNormOperation : public NormalizingOperation {
                            parts_.activation, output()->data);
       return;
     }
-    if (call.training) {
-      if (!ComputeStatistics(call)) return;
+    if (call.training && call.reducer == nullptr) {
+      if (call.samples == 0) return;
+      Prepare(call);
     } else {
-      TakeRunningStatistics(call);
+      if (call.training) {
+        ReduceStatistics(call);
+      } else {
+        TakeRunningStatistics(call);
+      }
+      ComputeScaleAndShift(call, Factor(call), /*bias=*/nullptr);
     }
-    ComputeScaleAndShift(call, Factor(call), /*bias=*/nullptr);
     Apply(call);
   }
 
@@ -175,6 +183,7 @@ class BatchNormOperation : public NormalizingOperation {
     }
     kernels::BatchNormGradient gradient = Gradient(call);
     if (MasksByOutput()) gradient.y = output()->data;
+    gradient.dy_addend = output()->gradient_addend;
     const float* const factor = Factor(call);
     // BackwardData needs them without the factor, which is already in the scale.
     float* const plain_dgamma = factor == nullptr ? dgamma : ChannelArray(kDgamma);
@@ -190,6 +199,8 @@ class BatchNormOperation : public NormalizingOperation {
   }
 
   bool reads_parameter_gradients() const override { return true; }
+  // Where BackwardParameters writes the sum's gradient anyway.
+  bool TakesGradientAddend() const override { return MasksByOutput() && parts_.block == nullptr; }
 
   void BackwardData(const Call& call, size_t, void* dx) override {
     if (Dropped(call)) {
@@ -263,23 +274,42 @@ class BatchNormOperation : public NormalizingOperation {
             .shared_pixels = SharedPixels(call)};
   }
 
-  // Computes mean and variance of the batch and updates the running statistics. Returns false
-  // without any sample.
-  bool ComputeStatistics(const Call& call) {
+  // Computes the statistics of this rank's samples, the scale and the shift, and updates the
+  // running statistics.
+  void Prepare(const Call& call) const {
+    kernels_.batch_norm_prepare(
+        Shape(call), input()->data,
+        {.epsilon = parts_.layer.epsilon,
+         .momentum = parts_.layer.momentum,
+         .factor = Factor(call),
+         .active = Active(),
+         .gamma = call.parameters + parts_.weight_offset,
+         .beta = call.parameters + parts_.bias_offset,
+         .mean = ChannelArray(kMean),
+         .inverse_deviation = ChannelArray(kInverseDeviation),
+         .scale = ChannelArray(kScale),
+         .shift = ChannelArray(kShift),
+         .running_mean = call.buffers + parts_.running_mean_offset,
+         .running_variance = call.buffers + parts_.running_variance_offset});
+  }
+
+  // Computes mean and variance of the samples of all ranks, and updates the running statistics.
+  void ReduceStatistics(const Call& call) {
     const kernels::BatchNormShape shape = Shape(call);
-    const double pixels = static_cast<double>(shape.pixels());
     if (shape.samples > 0) {
       kernels_.batch_norm_statistics(shape, input()->data, ChannelArray(kMean), Variance());
     }
-    if (call.reducer != nullptr) {
-      kernels_.batch_norm_to_sums(shape.channels, pixels, ChannelArray(kMean), Variance(), Sums());
-      call.reducer->Sum(Sums(), 2 * Channels() + 1);
-      kernels_.batch_norm_from_sums(shape.channels, Sums(), ChannelArray(kMean), Variance());
-    } else if (pixels == 0) {
-      return false;
-    }
-    UpdateRunning(call);
-    return true;
+    kernels_.batch_norm_to_sums(shape.channels, static_cast<double>(shape.pixels()),
+                                ChannelArray(kMean), Variance(), Sums());
+    call.reducer->Sum(Sums(), 2 * Channels() + 1);
+    kernels_.batch_norm_from_sums(shape.channels, Sums(), ChannelArray(kMean), Variance());
+    kernels_.batch_norm_running({.channels = shape.channels,
+                                 .pixels = static_cast<double>(shape.pixels()),
+                                 .momentum = parts_.layer.momentum,
+                                 .shared_pixels = SharedPixels(call)},
+                                Active(), ChannelArray(kMean), Variance(),
+                                call.buffers + parts_.running_mean_offset,
+                                call.buffers + parts_.running_variance_offset);
   }
 
   // Statistics of the last training pass summed over all ranks, in double.
@@ -290,16 +320,6 @@ class BatchNormOperation : public NormalizingOperation {
   // Device address of the number of pixels in these sums; null: this rank's pixels.
   const double* SharedPixels(const Call& call) const {
     return call.reducer != nullptr ? Sums() + 2 * Channels() : nullptr;
-  }
-
-  void UpdateRunning(const Call& call) const {
-    kernels_.batch_norm_running({.channels = output()->shape.channels,
-                                 .pixels = static_cast<double>(Shape(call).pixels()),
-                                 .momentum = parts_.layer.momentum,
-                                 .shared_pixels = SharedPixels(call)},
-                                Active(), ChannelArray(kMean), Variance(),
-                                call.buffers + parts_.running_mean_offset,
-                                call.buffers + parts_.running_variance_offset);
   }
 };
 

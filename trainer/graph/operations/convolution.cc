@@ -1,5 +1,6 @@
 #include "trainer/graph/operations/convolution.h"
 
+#include <cstddef>
 #include <utility>
 
 #include "trainer/graph/operations/activation.h"
@@ -29,13 +30,18 @@ class ConvolutionOperation : public Operation {
             .activation_in_backward = activation};
   }
   int64_t forward_flops() const override { return parts_->forward_flops(); }
+  bool reads_cast_parameters() const override { return parts_->reads_cast_weights(); }
+  Range cast_gradients() const override {
+    if (!casts_gradient()) return {};
+    const auto elements = static_cast<size_t>(parts_->convolution->weights_elements());
+    return {parts_->weight_offset, parts_->weight_offset + elements};
+  }
 
   void Forward(const Call& call) override {
     const kernels::Epilogue epilogue = {.shift = parts_->bias(call),
                                         .activation = parts_->activation};
-    parts_->convolution->Forward(call.samples, input()->data,
-                                 call.parameters + parts_->weight_offset, epilogue, output()->data,
-                                 call.workspace);
+    parts_->convolution->Forward(call.samples, input()->data, parts_->weights(call), epilogue,
+                                 output()->data, call.workspace);
   }
 
   void BackwardActivation(const Call& call) override {
@@ -44,17 +50,25 @@ class ConvolutionOperation : public Operation {
 
   void BackwardParameters(const Call& call) override {
     float* dbias = parts_->bias_offset ? call.gradients + *parts_->bias_offset : nullptr;
-    parts_->convolution->BackwardWeights(call.samples, input()->data, output()->gradient,
-                                         call.gradients + parts_->weight_offset, dbias,
-                                         call.workspace);
+    void* dweights = call.gradients + parts_->weight_offset;
+    if (casts_gradient()) {
+      dweights = static_cast<std::byte*>(call.cast_gradients) +
+                 parts_->weight_offset * kernels::SizeOf(parts_->convolution->dweights_type());
+    }
+    parts_->convolution->BackwardWeights(call.samples, input()->data, output()->gradient, dweights,
+                                         dbias, call.workspace);
   }
 
   void BackwardData(const Call& call, size_t, void* dx) override {
-    parts_->convolution->BackwardData(call.samples, output()->gradient,
-                                      call.parameters + parts_->weight_offset, dx, call.workspace);
+    parts_->convolution->BackwardData(call.samples, output()->gradient, parts_->weights(call), dx,
+                                      call.workspace);
   }
 
  private:
+  bool casts_gradient() const {
+    return parts_->convolution->dweights_type() != kernels::DataType::kFloat32;
+  }
+
   const std::shared_ptr<const ConvolutionParts> parts_;
   const kernels::KernelTable& kernels_;
 };

@@ -24,6 +24,16 @@ struct ConvolutionParts {
   std::optional<size_t> bias_offset;
 
   int64_t forward_flops() const { return 2 * shape.output_elements() * shape.fan_in(); }
+  // In the convolution's type.
+  const void* weights(const Call& call) const {
+    const kernels::DataType type = convolution->weights_type();
+    if (type == kernels::DataType::kFloat32) return call.parameters + weight_offset;
+    return static_cast<const std::byte*>(call.cast_parameters) +
+           weight_offset * kernels::SizeOf(type);
+  }
+  bool reads_cast_weights() const {
+    return convolution->weights_type() != kernels::DataType::kFloat32;
+  }
   const float* bias(const Call& call) const {
     return bias_offset ? call.parameters + *bias_offset : nullptr;
   }

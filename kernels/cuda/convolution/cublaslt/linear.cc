@@ -42,7 +42,6 @@ class CublasLtLinear final : public Convolution {
     const DataType compute = options.compute_type;
     x_ = workspace_.AddCast(options.x_type, compute, options.max_samples * ins_);
     y_ = workspace_.AddCast(options.y_type, compute, options.max_samples * outs_);
-    weights_ = workspace_.AddCast(DataType::kFloat32, compute, ins_ * outs_);
     bias_ = workspace_.AddCast(DataType::kFloat32, WrittenAs(options.y_type), outs_);
     y_sums_ =
         workspace_.AddCast(options.y_type, WrittenAs(options.y_type), options.max_samples * outs_);
@@ -64,6 +63,7 @@ class CublasLtLinear final : public Convolution {
 
   int64_t weights_elements() const override { return ins_ * outs_; }
   std::string weights_layout() const override { return "oi"; }
+  DataType weights_type() const override { return options_.compute_type; }
   std::string description() const override {
     return absl::StrCat("cublaslt (", NameOf(options_.compute_type), ")");
   }
@@ -76,10 +76,10 @@ class CublasLtLinear final : public Convolution {
     std::copy_n(weights, weights_elements(), canonical);
   }
 
-  void Forward(int64_t samples, const void* x, const float* weights, const Epilogue& epilogue,
+  void Forward(int64_t samples, const void* x, const void* weights, const Epilogue& epilogue,
                void* y, void* workspace) override {
     if (samples == 0) return;
-    const void* const a = Weights(weights, workspace);
+    const void* const a = weights;
     const void* const b = X(samples, x, workspace);
     const DataType written = WrittenAs(options_.y_type);
     const bool direct = written == options_.y_type;
@@ -103,20 +103,20 @@ class CublasLtLinear final : public Convolution {
     runtime_.kernels->apply_epilogue(samples, outs_, written, sums, epilogue, options_.y_type, y);
   }
 
-  void BackwardData(int64_t samples, const void* dy, const float* weights, void* dx,
+  void BackwardData(int64_t samples, const void* dy, const void* weights, void* dx,
                     void* workspace) override {
     if (samples == 0) return;
     const DataType written = WrittenAs(options_.x_type);
     void* const sums = written == options_.x_type ? dx : x_sums_.In(workspace);
-    Run(Find({.direction = Direction::kBackwardData, .samples = samples}),
-        Weights(weights, workspace), Dy(samples, dy, workspace), nullptr, sums, nullptr, workspace);
+    Run(Find({.direction = Direction::kBackwardData, .samples = samples}), weights,
+        Dy(samples, dy, workspace), nullptr, sums, nullptr, workspace);
     if (sums == dx) return;
     runtime_.device->kernels().cast(written, sums, 1, options_.x_type, dx,
                                     static_cast<size_t>(samples * ins_));
   }
 
-  void BackwardWeights(int64_t samples, const void* x, const void* dy, float* dweights,
-                       float* dbias, void* workspace) override {
+  void BackwardWeights(int64_t samples, const void* x, const void* dy, void* dweights, float* dbias,
+                       void* workspace) override {
     if (samples == 0) {
       runtime_.device->Zero(dweights, static_cast<size_t>(ins_ * outs_) * sizeof(float));
       if (dbias == nullptr) return;
@@ -150,9 +150,6 @@ class CublasLtLinear final : public Convolution {
   }
   const void* Dy(int64_t samples, const void* dy, void* workspace) const {
     return Operand(options_.y_type, dy, samples * outs_, y_, workspace);
-  }
-  const void* Weights(const float* weights, void* workspace) const {
-    return Operand(DataType::kFloat32, weights, ins_ * outs_, weights_, workspace);
   }
 
   // A row-major array is the transpose of a column-major matrix: as the latter, x is [ins,
@@ -212,7 +209,7 @@ class CublasLtLinear final : public Convolution {
   // Regions: operands cast to the compute type; the bias in the type that products read; outputs
   // that products cannot write in their final type; the products' own workspace.
   WorkspacePlan workspace_;
-  WorkspaceRegion x_, y_, weights_, bias_, y_sums_, x_sums_, product_;
+  WorkspaceRegion x_, y_, bias_, y_sums_, x_sums_, product_;
   std::map<Product, absl::StatusOr<CublasLtMatmul>> products_;
 };
 

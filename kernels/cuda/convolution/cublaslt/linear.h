@@ -1,6 +1,6 @@
 // Linear layers with cuBLASLt.
 //
-// Weights are [out_channels, in_channels] in float32, cast to the compute type with each call.
+// Weights are [out_channels, in_channels] in the compute type, their gradients in float32.
 // Accumulation is in float32 from exact products: no TF32. The epilogue
 //   activation(sum + addend + shift)
 // is fused into the product if its activation is ReLU or none; the shift is rounded to the type of

@@ -57,7 +57,6 @@ class CudnnConvolution final : public Convolution {
     const DataType compute = options.compute_type;
     x_ = workspace_.AddCast(options.x_type, compute, options.max_samples * shape.input_elements());
     y_ = workspace_.AddCast(options.y_type, compute, options.max_samples * shape.output_elements());
-    weights_ = workspace_.AddCast(DataType::kFloat32, compute, shape.weights());
     shift_ = workspace_.AddCast(DataType::kFloat32, compute, shape.out_channels);
     plan_ = workspace_.Add(0);
   }
@@ -83,6 +82,8 @@ class CudnnConvolution final : public Convolution {
 
   int64_t weights_elements() const override { return shape_.weights(); }
   std::string weights_layout() const override { return "ohwi"; }
+  DataType weights_type() const override { return options_.compute_type; }
+  DataType dweights_type() const override { return options_.compute_type; }
   std::string description() const override {
     const auto engine = [&](ConvolutionDirection direction, const char* name) {
       const auto at = choices_.find({.direction = direction, .samples = options_.max_samples});
@@ -101,11 +102,10 @@ class CudnnConvolution final : public Convolution {
     ForEachWeight([&](int64_t oihw, int64_t ohwi) { canonical[oihw] = weights[ohwi]; });
   }
 
-  void Forward(int64_t samples, const void* x, const float* weights, const Epilogue& epilogue,
+  void Forward(int64_t samples, const void* x, const void* weights, const Epilogue& epilogue,
                void* y, void* workspace) override {
     if (samples == 0) return;
     const void* const operand = X(samples, x, workspace);
-    const void* const filter = Weights(weights, workspace);
     if (Fusible(epilogue)) {
       const CudnnOperation fused = {.samples = samples,
                                     .shift = true,
@@ -113,11 +113,11 @@ class CudnnConvolution final : public Convolution {
                                     .relu = epilogue.activation == Activation::kRelu};
       const void* const shift =
           Operand(DataType::kFloat32, epilogue.shift, shape_.out_channels, shift_, workspace);
-      const void* const pointers[] = {operand, filter, y, shift, epilogue.addend};
+      const void* const pointers[] = {operand, weights, y, shift, epilogue.addend};
       if (Run(fused, absl::MakeSpan(pointers, fused.addend ? 5 : 4), y_, workspace).ok()) return;
     }
     const absl::StatusOr<CudnnOutput> output =
-        Run({.samples = samples}, {operand, filter, y}, y_, workspace);
+        Run({.samples = samples}, {operand, weights, y}, y_, workspace);
     if (!output.ok()) return runtime_.report(output.status());
     const bool cast = *output == CudnnOutput::kCast;
     if (!cast && epilogue.scale == nullptr && epilogue.shift == nullptr &&
@@ -130,25 +130,27 @@ class CudnnConvolution final : public Convolution {
                                      cast ? y_.In(workspace) : y, epilogue, options_.y_type, y);
   }
 
-  void BackwardData(int64_t samples, const void* dy, const float* weights, void* dx,
+  void BackwardData(int64_t samples, const void* dy, const void* weights, void* dx,
                     void* workspace) override {
     if (samples == 0) return;
     RunAndCast({.direction = kBackwardData, .samples = samples},
-               {dx, Weights(weights, workspace), Dy(samples, dy, workspace)}, x_, workspace,
-               options_.x_type, dx, samples * shape_.input_elements());
+               {dx, weights, Dy(samples, dy, workspace)}, x_, workspace, options_.x_type, dx,
+               samples * shape_.input_elements());
   }
 
-  void BackwardWeights(int64_t samples, const void* x, const void* dy, float* dweights,
-                       float* dbias, void* workspace) override {
+  void BackwardWeights(int64_t samples, const void* x, const void* dy, void* dweights, float* dbias,
+                       void* workspace) override {
     if (samples == 0) {
-      runtime_.device->Zero(dweights, static_cast<size_t>(shape_.weights()) * sizeof(float));
+      runtime_.device->Zero(dweights,
+                            static_cast<size_t>(shape_.weights()) * SizeOf(dweights_type()));
       if (dbias == nullptr) return;
       return runtime_.device->Zero(dbias, static_cast<size_t>(shape_.out_channels) * sizeof(float));
     }
     const void* const gradient = Dy(samples, dy, workspace);
-    RunAndCast({.direction = kBackwardWeights, .samples = samples},
-               {X(samples, x, workspace), dweights, gradient}, weights_, workspace,
-               DataType::kFloat32, dweights, shape_.weights());
+    const absl::StatusOr<CudnnOutput> written =
+        Run({.direction = kBackwardWeights, .samples = samples},
+            {X(samples, x, workspace), dweights, gradient}, /*region=*/{}, workspace);
+    if (!written.ok()) return runtime_.report(written.status());
     if (dbias == nullptr) return;
     runtime_.kernels->column_sums(options_.compute_type,
                                   samples * shape_.out_height() * shape_.out_width(),
@@ -184,9 +186,6 @@ class CudnnConvolution final : public Convolution {
   }
   const void* Dy(int64_t samples, const void* dy, void* workspace) const {
     return Operand(options_.y_type, dy, samples * shape_.output_elements(), y_, workspace);
-  }
-  const void* Weights(const float* weights, void* workspace) const {
-    return Operand(DataType::kFloat32, weights, shape_.weights(), weights_, workspace);
   }
 
   absl::Status Execute(const CudnnChoice& choice, Pointers pointers, void* workspace) const {
@@ -265,7 +264,7 @@ class CudnnConvolution final : public Convolution {
     return choice->output;
   }
 
-  // Runs a backward operation, and casts its output to `type` if needed.
+  // Runs the backward operation of the data, and casts its output to `type` if needed.
   void RunAndCast(const CudnnOperation& operation, Pointers pointers, WorkspaceRegion region,
                   void* workspace, DataType type, void* output, int64_t count) {
     const absl::StatusOr<CudnnOutput> written = Run(operation, pointers, region, workspace);
@@ -297,7 +296,7 @@ class CudnnConvolution final : public Convolution {
   // Regions: copies in the compute type, also of outputs that are written in it; the plans' own
   // workspace.
   WorkspacePlan workspace_;
-  WorkspaceRegion x_, y_, weights_, shift_, plan_;
+  WorkspaceRegion x_, y_, shift_, plan_;
   int64_t plan_bytes_ = 0;
   std::map<CudnnOperation, absl::StatusOr<CudnnChoice>> choices_;
 };

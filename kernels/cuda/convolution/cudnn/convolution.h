@@ -1,9 +1,9 @@
 // Convolutions with cuDNN.
 //
-// Weights are OHWI in float32, cast to the compute type with each call. Accumulation is in float32,
-// from products of no lower precision than the compute type: no TF32. cuDNN has precompiled kernels
-// only for outputs of the operands' type. Outputs of another type, such as dweights with a 16-bit
-// compute type, are therefore rounded to the compute type and then cast.
+// Weights and their gradients are OHWI in the compute type. Accumulation is in float32, from
+// products of no lower precision than the compute type: no TF32. cuDNN has precompiled kernels only
+// for outputs of the operands' type. Activations of another type are therefore rounded to the
+// compute type and then cast, and the weights' gradients are rounded to it.
 //
 // For each direction and kind of epilogue, an engine is chosen for max_samples among the
 // deterministic ones: the fastest of the first that cuDNN proposes, measured once and stored in a

@@ -65,7 +65,7 @@ DataType CudnnPlanner::OutputType(ConvolutionDirection direction) const {
     case ConvolutionDirection::kBackwardWeights:
       break;
   }
-  return DataType::kFloat32;
+  return options_.compute_type;
 }
 
 std::vector<CudnnPlanner::Formulation> CudnnPlanner::FormulationsOf(

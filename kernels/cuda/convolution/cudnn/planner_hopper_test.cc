@@ -100,8 +100,7 @@ TEST_P(CudnnHopperTest, FindsAPlanForEachDirectionOfEachLayer) {
     const auto weights = Choose(
         layer.shape, {.direction = ConvolutionDirection::kBackwardWeights, .samples = kSamples});
     ASSERT_TRUE(weights.ok()) << weights.status();
-    const bool float32 = type() == DataType::kFloat32;
-    EXPECT_EQ(weights->output, float32 ? CudnnOutput::kDirect : CudnnOutput::kCast);
+    EXPECT_EQ(weights->output, CudnnOutput::kDirect);
     if (!layer.data_gradient) continue;
     const auto data = Choose(
         layer.shape, {.direction = ConvolutionDirection::kBackwardData, .samples = kSamples});
