@@ -155,7 +155,8 @@ class StepRunner {
             step.objective->Compute(plan, step.use.samples, step_samples, /*training=*/true)
                 .status());
       });
-      plan.Backward(step.use.samples, nullptr);
+      // Gradients are reported as ready, as to a reducer.
+      plan.Backward(step.use.samples, [](size_t) {});
     }
     phases.Optimizer([&] {
       // A learning rate of zero does the same work and keeps the weights realistic.
