@@ -310,6 +310,14 @@ void AddTrainFields(FieldTable& table) {
                 "captured.",
         .default_value = "auto",
         .words = {"auto", "never"}}},
+      {"TrainSpec.deterministic",
+       {.help = "Whether a GPU may only use algorithms whose results do not depend on the order in "
+                "which its blocks run. false allows faster ones, with results that differ in "
+                "rounding from run to run.",
+        .default_value = "true"}},
+      {"TrainSpec.tf32",
+       {.help = "Whether float32 convolutions and matrix products on a GPU may round their operands "
+                "to TF32 (10 bits of mantissa), which is faster."}},
   });
 }
 

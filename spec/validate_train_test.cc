@@ -218,12 +218,20 @@ TEST(ValidateTrainTest, ReportsEachProblemWithItsPath) {
        "train.mixed_precision: is given, but train.precision is O0"},
       {"train.strategy.hierarchical=yes", "train.strategy.hierarchical: unknown 'yes'"},
       {"train.cuda_graphs=off", "train.cuda_graphs: unknown 'off'"},
+      {"train.tf32=fast", "train.tf32: "},
   };
   for (const auto& [override_text, expected] : cases) {
     const std::string problems = ProblemsOf({override_text});
     EXPECT_THAT(problems, HasSubstr(expected)) << override_text;
     EXPECT_FALSE(absl::StrContains(problems, "\n")) << problems;  // only that problem
   }
+}
+
+TEST(TrainDefaultsTest, GpusAreDeterministicAndExact) {
+  EXPECT_TRUE(Defaulted({}).train().deterministic());
+  EXPECT_FALSE(Defaulted({}).train().tf32());
+  EXPECT_FALSE(Defaulted({"train.deterministic=false"}).train().deterministic());
+  EXPECT_TRUE(Defaulted({"train.tf32=true"}).train().tf32());
 }
 
 TEST(TrainDefaultsTest, ApplyToMixedPrecision) {

@@ -68,11 +68,12 @@ class CudaGraph final : public DeviceGraph {
 
 class CudaDevice final : public Device {
  public:
-  CudaDevice(const MusterCudaApi& api, int ordinal, MusterCudaContext* context)
+  CudaDevice(const MusterCudaApi& api, int ordinal, MusterCudaContext* context,
+             const cuda::Numerics& numerics)
       : api_(api),
         ordinal_(ordinal),
         context_(context),
-        layers_(std::make_unique<cuda::LayerFactory>(LayerSetup(), Runtime())) {}
+        layers_(std::make_unique<cuda::LayerFactory>(LayerSetup(), Runtime(numerics))) {}
   ~CudaDevice() override {
     Entered();
     layers_.reset();
@@ -191,13 +192,14 @@ class CudaDevice final : public Device {
             .machine = absl::StrCat(api_.device_name(context_), " CUDA ", api_.driver_version()),
             .stream = Entered()->stream(context_)};
   }
-  cuda::LayerRuntime Runtime() {
+  cuda::LayerRuntime Runtime(const cuda::Numerics& numerics) {
     return {
         .device = this,
         .kernels = static_cast<const ConvolutionKernels*>(api_.convolution_kernels),
         .time = [this](absl::FunctionRef<void()> work) { return Time(work); },
         .report =
-            [this](const absl::Status& error) { layer_error_.Update(Annotate(error, name())); }};
+            [this](const absl::Status& error) { layer_error_.Update(Annotate(error, name())); },
+        .numerics = numerics};
   }
   absl::StatusOr<float> Time(absl::FunctionRef<void()> work) const {
     float milliseconds = 0;
@@ -248,7 +250,8 @@ absl::StatusOr<const MusterCudaApi*> OpenCudaLibrary(const std::string& library)
   return api;
 }
 
-absl::StatusOr<std::unique_ptr<Device>> OpenCudaDevice(int ordinal, const std::string& library) {
+absl::StatusOr<std::unique_ptr<Device>> OpenCudaDevice(int ordinal, const std::string& library,
+                                                       const cuda::Numerics& numerics) {
   const absl::StatusOr<const MusterCudaApi*> opened = OpenCudaLibrary(library);
   if (!opened.ok()) return opened.status();
   const MusterCudaApi& api = **opened;
@@ -264,7 +267,7 @@ absl::StatusOr<std::unique_ptr<Device>> OpenCudaDevice(int ordinal, const std::s
   if (error != nullptr) {
     return absl::UnavailableError(absl::StrCat("CUDA: GPU ", ordinal, ": ", error));
   }
-  return std::make_unique<CudaDevice>(api, ordinal, context);
+  return std::make_unique<CudaDevice>(api, ordinal, context, numerics);
 }
 
 }  // namespace muster::kernels

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "kernels/cuda/numerics.h"
 #include "kernels/cuda/plugin/plugin.h"
 #include "kernels/device.h"
 
@@ -25,7 +26,8 @@ absl::StatusOr<const MusterCudaApi*> OpenCudaLibrary(const std::string& library 
 // Opens the GPU with this CUDA device ordinal. Errors: those of OpenCudaLibrary; UNAVAILABLE, with
 // the driver's text, if the GPU does not exist or cannot be used.
 absl::StatusOr<std::unique_ptr<Device>> OpenCudaDevice(int ordinal,
-                                                       const std::string& library = "");
+                                                       const std::string& library = "",
+                                                       const cuda::Numerics& numerics = {});
 
 }  // namespace muster::kernels
 

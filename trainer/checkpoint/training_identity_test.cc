@@ -75,6 +75,8 @@ TEST(TrainingIdentityTest, AllowsChangesThatDoNotAffectTheState) {
   EXPECT_EQ(Resume([](v1::TrainSpec& s) { s.set_epochs(9); }), "");
   EXPECT_EQ(Resume([](v1::TrainSpec& s) { s.mutable_optimizer()->set_learning_rate(9); }), "");
   EXPECT_EQ(Resume([](v1::TrainSpec& s) { s.mutable_dataset()->set_path("/elsewhere"); }), "");
+  EXPECT_EQ(Resume([](v1::TrainSpec& s) { s.set_deterministic(false); }), "");
+  EXPECT_EQ(Resume([](v1::TrainSpec& s) { s.set_tf32(true); }), "");
 }
 
 TEST(TrainingIdentityTest, NamesDifferences) {

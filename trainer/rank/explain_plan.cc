@@ -276,10 +276,10 @@ absl::StatusOr<Flags> ParseFlags(const std::vector<std::string>& flags) {
 
 // Opens the GPU to plan for; null for the CPU.
 absl::StatusOr<std::unique_ptr<kernels::Device>> ChooseGpu(const std::string& device,
-                                                           const v1::Resources& resources) {
-  const bool wanted = device.empty() ? resources.device() == "gpu" : device == "cuda";
+                                                           const v1::JobSpec& spec) {
+  const bool wanted = device.empty() ? spec.resources().device() == "gpu" : device == "cuda";
   if (!wanted) return nullptr;
-  absl::StatusOr<std::unique_ptr<kernels::Device>> gpu = OpenGpu();
+  absl::StatusOr<std::unique_ptr<kernels::Device>> gpu = OpenGpu(NumericsOf(spec.train()));
   if (!gpu.ok() && device.empty()) return nullptr;
   return gpu;
 }
@@ -301,7 +301,7 @@ absl::StatusOr<v1::PlanReport> Answer(const std::vector<std::string>& flags, std
     }
     device = kernels::MakeCountingDevice(*parsed.options.gpu_model);
   } else {
-    ASSIGN_OR_RETURN(device, ChooseGpu(parsed.device, spec.resources()));
+    ASSIGN_OR_RETURN(device, ChooseGpu(parsed.device, spec));
     if (device != nullptr) parsed.options.gpu_model = kernels::FindGpuModel(device->name());
   }
   if (device != nullptr) parsed.options.device = device.get();

@@ -12,8 +12,15 @@ bool UsesGpu(const v1::Resources& resources, absl::string_view visible_devices) 
   return resources.device() == "gpu" || (resources.device() == "auto" && !visible_devices.empty());
 }
 
-absl::StatusOr<std::unique_ptr<kernels::Device>> OpenGpu(int index, const std::string& library) {
-  absl::StatusOr<std::unique_ptr<kernels::Device>> device = kernels::OpenCudaDevice(index, library);
+kernels::cuda::Numerics NumericsOf(const v1::TrainSpec& spec) {
+  return {.deterministic = !spec.has_deterministic() || spec.deterministic(),
+          .tf32 = spec.tf32()};
+}
+
+absl::StatusOr<std::unique_ptr<kernels::Device>> OpenGpu(const kernels::cuda::Numerics& numerics,
+                                                         int index, const std::string& library) {
+  absl::StatusOr<std::unique_ptr<kernels::Device>> device =
+      kernels::OpenCudaDevice(index, library, numerics);
   if (device.ok()) return device;
   return train::WithExitCode(device.status(), train::kExitNoDevice);
 }

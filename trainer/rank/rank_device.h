@@ -8,6 +8,7 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "collectives/nccl/nccl.h"
+#include "kernels/cuda/numerics.h"
 #include "kernels/device.h"
 #include "proto/muster/v1/job.pb.h"
 
@@ -17,9 +18,13 @@ namespace muster::rank {
 // one. `visible_devices`: CUDA_VISIBLE_DEVICES of the rank.
 bool UsesGpu(const v1::Resources& resources, absl::string_view visible_devices);
 
+// The algorithms that a job allows on GPUs.
+kernels::cuda::Numerics NumericsOf(const v1::TrainSpec& spec);
+
 // Opens visible GPU `index` (from 0); `library`: see kernels::OpenCudaDevice. Returns its errors
 // with kExitNoDevice: there is no fallback to the CPU.
-absl::StatusOr<std::unique_ptr<kernels::Device>> OpenGpu(int index = 0,
+absl::StatusOr<std::unique_ptr<kernels::Device>> OpenGpu(const kernels::cuda::Numerics& numerics,
+                                                         int index = 0,
                                                          const std::string& library = "");
 
 // Opens NCCL for `device`, a GPU that outlives the result. Returns OpenNcclLibrary's errors with

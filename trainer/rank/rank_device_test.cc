@@ -19,15 +19,25 @@ TEST(RankDeviceTest, AutoUsesGpuAssignedByWorker) {
   }
 }
 
+TEST(RankDeviceTest, NumericsAreExactUnlessTheJobAllowsOthers) {
+  v1::TrainSpec spec;
+  EXPECT_TRUE(NumericsOf(spec).deterministic);
+  EXPECT_FALSE(NumericsOf(spec).tf32);
+  spec.set_deterministic(false);
+  spec.set_tf32(true);
+  EXPECT_FALSE(NumericsOf(spec).deterministic);
+  EXPECT_TRUE(NumericsOf(spec).tf32);
+}
+
 TEST(RankDeviceTest, OpensFirstGpu) {
-  const auto device = OpenGpu(0, "kernels/cuda/testing/libmuster-cuda-on-host.so");
+  const auto device = OpenGpu({}, 0, "kernels/cuda/testing/libmuster-cuda-on-host.so");
   ASSERT_TRUE(device.ok()) << device.status();
   EXPECT_EQ((*device)->name(), "cuda:0 host");
   EXPECT_FALSE((*device)->host_memory());
 }
 
 TEST(RankDeviceTest, ReturnsNoDeviceForMissingLibrary) {
-  const absl::Status status = OpenGpu(0, "/no/such/library.so").status();
+  const absl::Status status = OpenGpu({}, 0, "/no/such/library.so").status();
   EXPECT_EQ(status.message(), "CUDA: no /no/such/library.so");
   EXPECT_EQ(train::ExitCodeOf(status), train::kExitNoDevice);
   EXPECT_FALSE(train::IsPermanent(train::kExitNoDevice));

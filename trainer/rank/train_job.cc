@@ -159,7 +159,8 @@ absl::Status TrainJob::OpenDevice() {
                            ? static_cast<size_t>(std::max(1, Placement().slots_size()))
                            : 1;
   while (gpus_.size() < count) {
-    ASSIGN_OR_RETURN(gpus_.emplace_back(), OpenGpu(static_cast<int>(gpus_.size())));
+    ASSIGN_OR_RETURN(gpus_.emplace_back(), OpenGpu(NumericsOf(launch_.spec().train()),
+                                                   static_cast<int>(gpus_.size())));
     LOG(INFO) << "computes on " << gpus_.back()->name();
   }
   if (count == 1 && visible != nullptr && absl::StrContains(visible, ',')) {

@@ -10,6 +10,7 @@
 #include "absl/strings/str_cat.h"
 #include "kernels/convolution.h"
 #include "kernels/cuda/convolution/convolution_kernels.h"
+#include "kernels/cuda/numerics.h"
 #include "kernels/device.h"
 
 namespace muster::kernels::cuda {
@@ -22,6 +23,7 @@ struct LayerRuntime {
   std::function<absl::StatusOr<float>(absl::FunctionRef<void()> work)> time;
   // Receives the errors of functions that return void.
   std::function<void(const absl::Status&)> report;
+  Numerics numerics = {};
 };
 
 // INVALID_ARGUMENT for a layer whose shape or options are out of range or not supported.

@@ -26,6 +26,17 @@ CublasDataType CublasTypeOf(DataType type) {
   }
 }
 
+CublasComputeType ComputeTypeOf(const MatmulProblem& problem) {
+  const bool tf32 = problem.numerics.tf32 && problem.operand_type == DataType::kFloat32;
+  return tf32 ? kCublasCompute32FFastTf32 : kCublasCompute32F;
+}
+
+// Split-K sums are always float32; the order in which they are added up in place is not documented.
+uint32_t ReductionsOf(const MatmulProblem& problem) {
+  const bool in_place = !problem.numerics.deterministic && problem.d_type == DataType::kFloat32;
+  return kCublasLtReductionInComputeType | (in_place ? kCublasLtReductionInPlace : 0);
+}
+
 }  // namespace
 
 absl::Status CublasLt::StatusOf(CublasStatus code, absl::string_view what) const {
@@ -77,7 +88,7 @@ absl::StatusOr<CublasLtMatmul> CublasLtMatmul::Make(const CublasLt& cublaslt, Cu
     status.Update(cublaslt.StatusOf(code, what));
   };
   CublasLtMatmulDescriptor matmul = nullptr;
-  check(cublaslt.create_matmul(&matmul, kCublasCompute32F, kCublasFloat), "descriptor");
+  check(cublaslt.create_matmul(&matmul, ComputeTypeOf(problem), kCublasFloat), "descriptor");
   CublasLtPreference raw_preference = nullptr;
   check(cublaslt.create_preference(&raw_preference), "preference");
   made.matmul_ = Owned(matmul, {cublaslt.destroy_matmul});
@@ -94,7 +105,7 @@ absl::StatusOr<CublasLtMatmul> CublasLtMatmul::Make(const CublasLt& cublaslt, Cu
     check(cublaslt.set_preference(raw_preference, attribute, &value, sizeof(value)), "preference");
   };
   prefer(kCublasLtMaxWorkspaceBytes, uint64_t{workspace_bytes});
-  prefer(kCublasLtReductionMask, uint32_t{kCublasLtReductionInComputeType});
+  prefer(kCublasLtReductionMask, ReductionsOf(problem));
   for (const CublasLtPreferenceAttribute operand : {kCublasLtAlignmentOfA, kCublasLtAlignmentOfB,
                                                     kCublasLtAlignmentOfC, kCublasLtAlignmentOfD}) {
     prefer(operand, kOperandAlignment);

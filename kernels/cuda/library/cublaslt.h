@@ -11,6 +11,7 @@
 #include "absl/strings/string_view.h"
 #include "kernels/cuda/library/cublaslt_abi.h"
 #include "kernels/cuda/library/open_library.h"
+#include "kernels/cuda/numerics.h"
 #include "kernels/data_type.h"
 
 namespace muster::kernels::cuda {
@@ -41,6 +42,7 @@ struct MatmulProblem {
   // With kCublasLtEpilogueBias, bias [m] is added to each column. With
   // kCublasLtEpilogueBiasGradientOfB, the sums of op(b)'s columns are written to bias [n].
   CublasLtEpilogue epilogue;
+  Numerics numerics = {};
 };
 
 // A matrix product with a chosen algorithm. Used by the thread of the handle's device.

@@ -29,8 +29,11 @@ typedef enum CublasDataType {
   kCublasBfloat16 = 14,
 } CublasDataType;
 
-/* Accumulation in float32, without rounding the operands first. */
-typedef enum CublasComputeType { kCublasCompute32F = 68 } CublasComputeType;
+/* Accumulation in float32. */
+typedef enum CublasComputeType {
+  kCublasCompute32F = 68,         /* without rounding the operands first */
+  kCublasCompute32FFastTf32 = 77, /* float32 operands are rounded to TF32 */
+} CublasComputeType;
 typedef enum CublasOperation { kCublasNotTransposed = 0, kCublasTransposed = 1 } CublasOperation;
 
 typedef enum CublasLtEpilogue {
@@ -41,8 +44,11 @@ typedef enum CublasLtEpilogue {
   kCublasLtEpilogueBiasGradientOfB = 512,
 } CublasLtEpilogue;
 
-/* Reduction scheme for split-K: partial sums are added up in the compute type. */
-enum { kCublasLtReductionInComputeType = 2 };
+/* Reduction schemes for split-K. */
+enum {
+  kCublasLtReductionInPlace = 1,       /* partial sums are added up in D, in its type */
+  kCublasLtReductionInComputeType = 2, /* partial sums are added up in the compute type */
+};
 
 typedef enum CublasLtMatmulAttribute {
   kCublasLtTransposeA = 3,

@@ -23,6 +23,7 @@ constexpr uint64_t kAlgorithm = 0x5eed;
 FakeCublasLt control;
 
 struct Matmul {
+  CublasComputeType compute = kCublasCompute32F;
   int32_t transpose_a = 0;
   int32_t transpose_b = 0;
   uint32_t epilogue = kCublasLtEpilogueNone;
@@ -136,8 +137,11 @@ CublasStatus cublasLtDestroy(CublasLtHandle) { return kCublasSuccess; }
 
 CublasStatus cublasLtMatmulDescCreate(CublasLtMatmulDescriptor* matmul, CublasComputeType compute,
                                       CublasDataType scale) {
-  if (compute != kCublasCompute32F || scale != kCublasFloat) return kCublasInvalidValue;
-  *matmul = new Matmul;
+  if (compute != kCublasCompute32F && compute != kCublasCompute32FFastTf32) {
+    return kCublasInvalidValue;
+  }
+  if (scale != kCublasFloat) return kCublasInvalidValue;
+  *matmul = new Matmul{.compute = compute};
   return kCublasSuccess;
 }
 
@@ -222,7 +226,7 @@ CublasStatus cublasLtMatmulAlgoGetHeuristic(CublasLtHandle, CublasLtMatmulDescri
   const auto& preferred = *static_cast<Preference*>(preference);
   *count = 0;
   if (preferred.workspace_bytes < kWorkspaceBytes ||
-      preferred.reductions != kCublasLtReductionInComputeType ||
+      (preferred.reductions & kCublasLtReductionInComputeType) == 0 ||
       !Supported(*static_cast<Matmul*>(matmul), *static_cast<Layout*>(a), *static_cast<Layout*>(b),
                  *static_cast<Layout*>(d))) {
     return kCublasNotSupported;
@@ -231,6 +235,7 @@ CublasStatus cublasLtMatmulAlgoGetHeuristic(CublasLtHandle, CublasLtMatmulDescri
   results[0] = {};
   results[0].algorithm.data[0] = kAlgorithm;
   for (int i = 0; i < 4; ++i) results[0].algorithm.data[1 + i] = preferred.alignments[i];
+  results[0].algorithm.data[5] = preferred.reductions;
   results[0].workspace_bytes = kWorkspaceBytes;
   return kCublasSuccess;
 }
@@ -265,6 +270,8 @@ CublasStatus cublasLtMatmul(CublasLtHandle, CublasLtMatmulDescriptor descriptor,
   }
   ++control.runs;
   if (matmul.epilogue != kCublasLtEpilogueNone) ++control.runs_with_epilogue;
+  control.compute_type = matmul.compute;
+  control.reductions = static_cast<int>(algorithm->data[5]);
   const float by_a = *static_cast<const float*>(alpha), by_c = *static_cast<const float*>(beta);
   const Product product = {matmul, in_a, in_b, in_c, in_d, a, b, c, d, by_a, by_c};
   std::vector<HostStreamAccess> accesses = product.Accesses();

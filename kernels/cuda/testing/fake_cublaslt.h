@@ -14,7 +14,10 @@ typedef struct FakeCublasLt {
   int64_t heuristic_calls;
   int64_t runs;
   int64_t runs_with_epilogue;
-  uint32_t operand_alignments[4]; /* of A, B, C and D, promised for the last product */
+  /* Of the last product. */
+  uint32_t operand_alignments[4]; /* promised, of A, B, C and D */
+  int compute_type;
+  int reductions;
 } FakeCublasLt;
 
 /* Type of the exported function MusterFakeCublasLt. */

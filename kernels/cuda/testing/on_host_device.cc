@@ -44,7 +44,8 @@ class CudaOnHostDevice final : public HostMemoryDevice {
                        return options.time(cudnn.last_engine) *
                               static_cast<float>(cudnn.runs - runs);
                      },
-                 .report = [this](const absl::Status& error) { error_.Update(error); }}) {}
+                 .report = [this](const absl::Status& error) { error_.Update(error); },
+                 .numerics = options.numerics}) {}
 
   std::string name() const override { return "cuda on host"; }
   const KernelTable& kernels() const override { return CudaKernelsOnHost(); }

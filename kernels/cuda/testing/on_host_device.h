@@ -21,6 +21,7 @@ struct CudaOnHostOptions {
   // Returned by supports_graph_capture, so that plans make the same calls in every step. There is
   // no capture.
   bool captures = false;
+  cuda::Numerics numerics;
 };
 
 // A device in the process's memory that creates layers as a GPU does, with the CUDA kernels on the

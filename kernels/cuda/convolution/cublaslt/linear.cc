@@ -155,7 +155,9 @@ class CublasLtLinear final : public Convolution {
   // A row-major array is the transpose of a column-major matrix: as the latter, x is [ins,
   // samples], y is [outs, samples], and weights are [ins, outs].
   MatmulProblem ProblemOf(const Product& product) const {
-    MatmulProblem problem = {.operand_type = options_.compute_type, .add_c = product.addend};
+    MatmulProblem problem = {.operand_type = options_.compute_type,
+                             .add_c = product.addend,
+                             .numerics = runtime_.numerics};
     switch (product.direction) {
       case Direction::kForward: {
         problem.m = outs_, problem.n = product.samples, problem.k = ins_;

@@ -1,7 +1,8 @@
 // Linear layers with cuBLASLt.
 //
 // Weights are [out_channels, in_channels] in the compute type, their gradients in float32.
-// Accumulation is in float32 from exact products: no TF32. The epilogue
+// Accumulation is in float32 from exact products, or from products of TF32 operands if the device's
+// Numerics allow it. The epilogue
 //   activation(sum + addend + shift)
 // is fused into the product if its activation is ReLU or none; the shift is rounded to the type of
 // y. Other epilogues are a separate kernel. The gradient of the bias is fused into that of the

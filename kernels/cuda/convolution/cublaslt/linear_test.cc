@@ -22,7 +22,10 @@ constexpr ConvolutionShape kShape{.in_channels = 6, .out_channels = 4};
 
 class CublasLtLinearTest : public testing::Test {
  protected:
-  CublasLtLinearTest() : device_(MakeCudaOnHostDevice()) { GetFakeCublasLt() = {}; }
+  explicit CublasLtLinearTest(const cuda::Numerics& numerics = {})
+      : device_(MakeCudaOnHostDevice({.numerics = numerics})) {
+    GetFakeCublasLt() = {};
+  }
 
   void Make(const ConvolutionOptions& options) {
     auto made = device_->MakeConvolution(kShape, options);
@@ -122,6 +125,37 @@ TEST_F(CublasLtLinearTest, PromisesTheAlignmentOfArrays) {
     EXPECT_EQ(forward ? Forward(2, {}) : BackwardWeights(), Runs(forward ? 0 : 1, 1));
     EXPECT_THAT(GetFakeCublasLt().operand_alignments, testing::Each(64u));
   }
+}
+
+TEST_F(CublasLtLinearTest, MultipliesFloat32ExactlyInAFixedOrder) {
+  Make({.max_samples = 2});
+  Forward(2, {});
+  EXPECT_EQ(GetFakeCublasLt().compute_type, kCublasCompute32F);
+  EXPECT_EQ(GetFakeCublasLt().reductions, kCublasLtReductionInComputeType);
+}
+
+class CublasLtFastLinearTest : public CublasLtLinearTest {
+ protected:
+  CublasLtFastLinearTest() : CublasLtLinearTest({.deterministic = false, .tf32 = true}) {}
+};
+
+TEST_F(CublasLtFastLinearTest, MultipliesTf32InAnyOrder) {
+  Make({.max_samples = 2});
+  Forward(2, {});
+  EXPECT_EQ(GetFakeCublasLt().compute_type, kCublasCompute32FFastTf32);
+  EXPECT_EQ(GetFakeCublasLt().reductions,
+            kCublasLtReductionInComputeType | kCublasLtReductionInPlace);
+}
+
+// Sums in place would be rounded to D's type.
+TEST_F(CublasLtFastLinearTest, DoesNotAffect16BitProducts) {
+  Make({.max_samples = 2,
+        .x_type = DataType::kBfloat16,
+        .y_type = DataType::kBfloat16,
+        .compute_type = DataType::kBfloat16});
+  Forward(2, {});
+  EXPECT_EQ(GetFakeCublasLt().compute_type, kCublasCompute32F);
+  EXPECT_EQ(GetFakeCublasLt().reductions, kCublasLtReductionInComputeType);
 }
 
 TEST_F(CublasLtLinearTest, ReturnsUnimplementedWithoutAnAlgorithm) {

@@ -53,7 +53,7 @@ class CudnnConvolution final : public Convolution {
         options_(options),
         runtime_(runtime),
         handle_(target.handle),
-        planner_(shape, options, target, plans) {
+        planner_(shape, options, target, plans, runtime.numerics) {
     const DataType compute = options.compute_type;
     x_ = workspace_.AddCast(options.x_type, compute, options.max_samples * shape.input_elements());
     y_ = workspace_.AddCast(options.y_type, compute, options.max_samples * shape.output_elements());

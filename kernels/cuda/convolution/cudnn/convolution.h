@@ -1,12 +1,13 @@
 // Convolutions with cuDNN.
 //
 // Weights and their gradients are OHWI in the compute type. Accumulation is in float32, from
-// products of no lower precision than the compute type: no TF32. cuDNN has precompiled kernels only
-// for outputs of the operands' type. Activations of another type are therefore rounded to the
-// compute type and then cast, and the weights' gradients are rounded to it.
+// products of no lower precision than the compute type, or TF32 if the device's Numerics allow it.
+// cuDNN has precompiled kernels only for outputs of the operands' type. Activations of another type
+// are therefore rounded to the compute type and then cast, and the weights' gradients are rounded to
+// it.
 //
-// For each direction and kind of epilogue, an engine is chosen for max_samples among the
-// deterministic ones: the fastest of the first that cuDNN proposes, measured once and stored in a
+// For each direction and kind of epilogue, an engine is chosen for max_samples among those that the
+// Numerics allow: the fastest of the first that cuDNN proposes, measured once and stored in a
 // PlanCache. Other numbers of samples use the same engine if it supports them. Engines that cuDNN
 // compiles at run time, which takes about a second per process and engine, are used only if there
 // is no other. For this reason, only the epilogue

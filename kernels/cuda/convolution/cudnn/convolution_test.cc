@@ -73,6 +73,31 @@ TEST_F(CudnnConvolutionTest, UsesNoEngineOfReducedPrecisionForFloat32) {
             "cudnn (forward engine 20, data 20, weights 20)");
 }
 
+TEST_F(CudnnConvolutionTest, UsesTf32AndNondeterministicEnginesOnlyWhereAllowed) {
+  const auto forward = [](DataType type, const cuda::Numerics& numerics) {
+    ConvolutionOptions options = Options(type, type, type);
+    options.training = false;
+    return DescriptionOf(*MakeCudaOnHostDevice({.numerics = numerics}), options);
+  };
+  EXPECT_EQ(forward(kF32, {.tf32 = true}), "cudnn (forward engine 20)");
+  EXPECT_EQ(forward(kF32, {.deterministic = false}), "cudnn (forward engine 30)");
+  EXPECT_EQ(forward(kF32, {.deterministic = false, .tf32 = true}), "cudnn (forward engine 10)");
+  EXPECT_EQ(forward(kBf16, {.tf32 = true}), "cudnn (forward engine 20)");
+  EXPECT_EQ(forward(kBf16, {.deterministic = false}), "cudnn (forward engine 10)");
+}
+
+TEST_F(CudnnConvolutionTest, StoresPlansOfOtherNumericsApart) {
+  const std::string folder = std::filesystem::path(testing::TempDir()) / "numerics";
+  std::filesystem::remove_all(folder);
+  const auto engine = [&](const cuda::Numerics& numerics) {
+    return DescriptionOf(*MakeCudaOnHostDevice({.plan_folder = folder, .numerics = numerics}),
+                         Options(kF32, kF32, kF32));
+  };
+  EXPECT_THAT(engine({.deterministic = false, .tf32 = true}), HasSubstr("forward engine 10"));
+  EXPECT_THAT(engine({.tf32 = true}), HasSubstr("forward engine 20"));
+  EXPECT_THAT(engine({}), HasSubstr("forward engine 30"));
+}
+
 TEST_F(CudnnConvolutionTest, DescribesTheDirectionsThatAreNeeded) {
   const auto device = MakeCudaOnHostDevice();
   ConvolutionOptions options = Options(kBf16);

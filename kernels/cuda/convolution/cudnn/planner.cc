@@ -16,13 +16,11 @@ constexpr size_t kMaxCandidates = 8;
 
 constexpr uint32_t Bit(CudnnNumericalNote note) { return uint32_t{1} << note; }
 
-// Engines that are not deterministic, or less precise than float32 sums of the operands' products.
-constexpr uint32_t kForbiddenNotes =
+// Engines that are less precise than float32 sums of the operands' products.
+constexpr uint32_t kImpreciseNotes =
     Bit(kCudnnNoteDownConvertInputs) | Bit(kCudnnNoteReducedPrecisionReduction) |
-    Bit(kCudnnNoteFft) | Bit(kCudnnNoteNondeterministic) | Bit(kCudnnNoteWinograd) |
-    Bit(kCudnnNoteWinograd4x4) | Bit(kCudnnNoteWinograd6x6) | Bit(kCudnnNoteWinograd13x13);
-// Tensor cores have no float32: they round operands to TF32.
-constexpr uint32_t kForbiddenNotesInFloat32 = kForbiddenNotes | Bit(kCudnnNoteTensorCore);
+    Bit(kCudnnNoteFft) | Bit(kCudnnNoteWinograd) | Bit(kCudnnNoteWinograd4x4) |
+    Bit(kCudnnNoteWinograd6x6) | Bit(kCudnnNoteWinograd13x13);
 
 const char* NameOf(ConvolutionDirection direction) {
   switch (direction) {
@@ -128,13 +126,20 @@ CudnnPlanner::Problem CudnnPlanner::MakeProblem(const CudnnOperation& operation,
                    shape_.kernel, " stride ", shape_.stride, " padding ", shape_.padding,
                    " groups ", shape_.groups, " ", kernels::NameOf(compute), " to ",
                    kernels::NameOf(written), " ", NameOf(output), operation.shift ? " shift" : "",
-                   operation.addend ? " addend" : "", operation.relu ? " relu" : "");
+                   operation.addend ? " addend" : "", operation.relu ? " relu" : "",
+                   rounds_to_tf32() ? " tf32" : "",
+                   numerics_.deterministic ? "" : " nondeterministic");
   return problem;
 }
 
-bool CudnnPlanner::IsExact(const CudnnProposal& proposal) const {
-  const bool float32 = options_.compute_type == DataType::kFloat32;
-  return (proposal.numerical_notes & (float32 ? kForbiddenNotesInFloat32 : kForbiddenNotes)) == 0;
+bool CudnnPlanner::Allows(const CudnnProposal& proposal) const {
+  uint32_t forbidden = kImpreciseNotes;
+  if (numerics_.deterministic) forbidden |= Bit(kCudnnNoteNondeterministic);
+  // Tensor cores have no float32: they round operands to TF32.
+  if (options_.compute_type == DataType::kFloat32 && !numerics_.tf32) {
+    forbidden |= Bit(kCudnnNoteTensorCore);
+  }
+  return (proposal.numerical_notes & forbidden) == 0;
 }
 
 absl::StatusOr<CudnnChoice> CudnnPlanner::Build(const Problem& problem,
@@ -165,7 +170,7 @@ std::vector<CudnnChoice> CudnnPlanner::Candidates(const Problem& problem,
     for (size_t rank = 0; rank < proposals.size(); ++rank) {
       const CudnnProposal& proposal = proposals[rank];
       if (candidates.size() == kMaxCandidates) break;
-      if (!IsExact(proposal) || proposal.compiled_at_run_time != compiled) continue;
+      if (!Allows(proposal) || proposal.compiled_at_run_time != compiled) continue;
       absl::StatusOr<CudnnChoice> candidate = Build(problem, proposal.choice, max_workspace_bytes);
       if (!candidate.ok()) continue;
       candidate->rank = static_cast<int>(rank);

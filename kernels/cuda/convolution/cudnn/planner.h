@@ -12,6 +12,7 @@
 #include "kernels/convolution.h"
 #include "kernels/cuda/convolution/cudnn/graph.h"
 #include "kernels/cuda/convolution/cudnn/plan_cache.h"
+#include "kernels/cuda/numerics.h"
 
 namespace muster::kernels::cuda {
 
@@ -50,8 +51,8 @@ struct CudnnChoice {
 class CudnnPlanner {
  public:
   CudnnPlanner(const ConvolutionShape& shape, const ConvolutionOptions& options,
-               const CudnnTarget& target, PlanCache& plans)
-      : shape_(shape), options_(options), target_(target), plans_(plans) {}
+               const CudnnTarget& target, PlanCache& plans, const Numerics& numerics = {})
+      : shape_(shape), options_(options), target_(target), plans_(plans), numerics_(numerics) {}
 
   // Runs a choice, which writes to its output only, `runs` times and returns the milliseconds.
   using Measure = absl::FunctionRef<absl::StatusOr<float>(const CudnnChoice&, int runs)>;
@@ -76,8 +77,11 @@ class CudnnPlanner {
   Problem MakeProblem(const CudnnOperation& operation, CudnnOutput output) const;
   std::vector<CudnnChoice> Candidates(const Problem& problem, const Formulation& formulation,
                                       int64_t max_workspace_bytes) const;
-  // Whether the engine is deterministic and as precise as the compute type.
-  bool IsExact(const CudnnProposal& proposal) const;
+  bool rounds_to_tf32() const {
+    return numerics_.tf32 && options_.compute_type == DataType::kFloat32;
+  }
+  // Whether the engine is as deterministic and precise as numerics_ requires.
+  bool Allows(const CudnnProposal& proposal) const;
   static absl::StatusOr<CudnnChoice> Build(const Problem& problem, const CudnnEngineChoice& engine,
                                            int64_t max_workspace_bytes);
 
@@ -85,6 +89,7 @@ class CudnnPlanner {
   const ConvolutionOptions options_;
   const CudnnTarget target_;
   PlanCache& plans_;
+  const Numerics numerics_;
 };
 
 }  // namespace muster::kernels::cuda

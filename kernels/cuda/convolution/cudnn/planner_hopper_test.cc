@@ -70,13 +70,13 @@ class CudnnHopperTest : public testing::TestWithParam<std::tuple<Gpu, DataType>>
 
   // Chooses the first plan, all plans being equally fast.
   absl::StatusOr<CudnnChoice> Choose(const ConvolutionShape& shape, const CudnnOperation& operation,
-                                     PlanCache& plans) {
+                                     PlanCache& plans, const Numerics& numerics = {}) {
     const ConvolutionOptions options = {.max_samples = operation.samples,
                                         .x_type = type(),
                                         .y_type = type(),
                                         .compute_type = type()};
     const CudnnTarget target = {.cudnn = &cudnn_, .device_properties = properties_->get()};
-    return CudnnPlanner(shape, options, target, plans)
+    return CudnnPlanner(shape, options, target, plans, numerics)
         .Choose(operation, nullptr, int64_t{256} << 20,
                 [](const CudnnChoice&, int) { return 100.0f; });
   }
@@ -137,6 +137,21 @@ TEST_P(CudnnHopperTest, RebuildsAPlanFromItsText) {
   ASSERT_TRUE(again.ok()) << again.status();
   EXPECT_EQ(again->engine, first->engine);
   EXPECT_EQ(again->plan.workspace_bytes(), first->plan.workspace_bytes());
+}
+
+TEST_P(CudnnHopperTest, ChoosesOtherEnginesInFloat32IfTf32IsAllowed) {
+  const ConvolutionShape shape = {56, 56, 64, 64, 3, 1, 1};
+  for (const ConvolutionDirection direction :
+       {ConvolutionDirection::kForward, ConvolutionDirection::kBackwardData,
+        ConvolutionDirection::kBackwardWeights}) {
+    const CudnnOperation operation = {.direction = direction, .samples = kSamples};
+    PlanCache plans("", "");
+    const auto exact = Choose(shape, operation, plans);
+    ASSERT_TRUE(exact.ok()) << exact.status();
+    const auto rounded = Choose(shape, operation, plans, {.tf32 = true});
+    ASSERT_TRUE(rounded.ok()) << rounded.status();
+    EXPECT_EQ(rounded->engine == exact->engine, type() != DataType::kFloat32);
+  }
 }
 
 std::string ParameterName(const testing::TestParamInfo<std::tuple<Gpu, DataType>>& info) {
