@@ -13,6 +13,7 @@
 #include "kernels/convolution.h"
 #include "kernels/device_stream.h"
 #include "kernels/kernel_table.h"
+#include "kernels/nt_xent_loss.h"
 
 namespace muster::kernels {
 
@@ -61,6 +62,11 @@ class Device {
   // INVALID_ARGUMENT for an invalid shape; GPUs also return errors of their libraries.
   virtual absl::StatusOr<std::unique_ptr<Convolution>> MakeConvolution(
       const ConvolutionShape& shape, const ConvolutionOptions& options) = 0;
+  // `largest`: the largest group and share of it; its width is that of all calls.
+  // RESOURCE_EXHAUSTED; GPUs also return errors of their libraries.
+  virtual absl::StatusOr<std::unique_ptr<NtXentLoss>> MakeNtXentLoss(const NtXentShape& largest) {
+    return MakeKernelNtXentLoss(*this, largest);
+  }
 
   // Allocates zeroed memory with all pages present, aligned as kernels require. OutOfMemoryError,
   // which names the `use`. The device must outlive its memory.

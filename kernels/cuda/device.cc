@@ -91,6 +91,9 @@ class CudaDevice final : public Device {
       const ConvolutionShape& shape, const ConvolutionOptions& options) override {
     return layers_->Make(shape, options);
   }
+  absl::StatusOr<std::unique_ptr<NtXentLoss>> MakeNtXentLoss(const NtXentShape& largest) override {
+    return layers_->MakeNtXentLoss(largest);
+  }
 
   void CopyToDevice(void* to, const void* host, size_t bytes) override {
     if (capture_.Refuses("a copy from the host")) return;

@@ -93,7 +93,7 @@ absl::Status NtXentObjective::AllocateArrays(const kernels::NtXentShape& largest
   ASSIGN_OR_RETURN(units_, allocate(capacity_ * ranks() * width_));
   ASSIGN_OR_RETURN(logits_, allocate(largest.logits_elements()));
   ASSIGN_OR_RETURN(group_log_sums_, allocate(largest.row_stride()));
-  ASSIGN_OR_RETURN(workspace_, allocate(largest.workspace_elements()));
+  ASSIGN_OR_RETURN(loss_, device_.MakeNtXentLoss(largest));
   return absl::OkStatus();
 }
 
@@ -139,14 +139,13 @@ absl::Status NtXentObjective::Run(const float* embeddings, uint32_t samples, dou
   }
   {
     const Stopwatch stopwatch(kernel_time_);
-    kernels_.nt_xent_forward(shape_, units_.get(), logits_.get(), own_log_sums, workspace_.get(),
-                             result);
+    loss_->Forward(shape_, units_.get(), logits_.get(), own_log_sums, result);
   }
   if (gradients == nullptr) return absl::OkStatus();
   if (!alone) RETURN_IF_ERROR(GatherLogSums(samples));
   const Stopwatch stopwatch(kernel_time_);
-  kernels_.nt_xent_backward(shape_, scale, loss_scale(), units_.get(), group_log_sums_.get(),
-                            logits_.get(), gradients);
+  loss_->Backward(shape_, scale, loss_scale(), units_.get(), group_log_sums_.get(), logits_.get(),
+                  gradients);
   kernels_.l2_normalize_backward(samples, shape_.width, units_.get() + shape_.first * shape_.width,
                                  inverse_norms_.get(), gradients, gradients);
   return absl::OkStatus();

@@ -19,6 +19,7 @@
 #include "collectives/communicator.h"
 #include "kernels/device.h"
 #include "kernels/device_floats.h"
+#include "kernels/nt_xent_loss.h"
 #include "trainer/graph/execution.h"
 #include "trainer/objective/objective.h"
 
@@ -29,7 +30,7 @@ struct NtXentOptions {
   // Group of ranks whose samples serve as negatives; null: only this rank's samples.
   collectives::Communicator* group = nullptr;
   uint32_t max_samples = 0;  // largest number of samples on this rank
-  int64_t width = 0;      // elements per embedding
+  int64_t width = 0;         // elements per embedding
   // Device of embeddings and gradients; outlives the objective.
   kernels::Device* device = &kernels::CpuDevice();
 };
@@ -90,6 +91,7 @@ class NtXentObjective final : public Objective {
   float* log_sums_ = nullptr;      // capacity_
   float* all_log_sums_ = nullptr;  // log-sums of all ranks
 
+  std::unique_ptr<kernels::NtXentLoss> loss_;
   std::vector<size_t> samples_of_;  // by rank, in the last call
   // In device memory.
   kernels::DeviceFloats own_units_;       // [capacity_, width]; unused with one rank, see units_
@@ -98,7 +100,6 @@ class NtXentObjective final : public Objective {
   kernels::DeviceFloats units_;           // [samples, width]
   kernels::DeviceFloats logits_;          // [anchors, padded samples]
   kernels::DeviceFloats group_log_sums_;  // [padded samples]
-  kernels::DeviceFloats workspace_;       // workspace of the forward kernel
   kernels::DeviceMemory result_;          // an nn::LossResult
 };
 

@@ -98,6 +98,8 @@ void ApplyEpilogue(int64_t pixels, int64_t channels, DataType sums_type, const v
 const ConvolutionKernels kConvolutionKernels = {
     .column_sums = ColumnSums,
     .apply_epilogue = ApplyEpilogue,
+    .nt_xent_losses = NtXentLosses,
+    .nt_xent_coefficients = NtXentCoefficients,
 };
 
 }  // namespace muster::kernels::MUSTER_INSTRUCTION_SET

@@ -4,6 +4,7 @@
 #include "kernels/cpu/convolution/depthwise/engine.h"
 #include "kernels/cuda/convolution/cublaslt/linear.h"
 #include "kernels/cuda/convolution/cudnn/convolution.h"
+#include "kernels/cuda/loss/nt_xent_loss.h"
 
 namespace muster::kernels::cuda {
 
@@ -57,6 +58,17 @@ absl::StatusOr<std::unique_ptr<Convolution>> LayerFactory::Make(const Convolutio
   if (!status.ok()) return status;
   return MakeCudnnConvolution(shape, options, runtime_,
                               {.cudnn = &*cudnn_, .handle = cudnn_handle_}, *plans_);
+}
+
+absl::StatusOr<std::unique_ptr<NtXentLoss>> LayerFactory::MakeNtXentLoss(
+    const NtXentShape& largest) {
+  const absl::Status started = StartCublasLt();
+  if (absl::IsNotFound(started)) return MakeKernelNtXentLoss(*runtime_.device, largest);
+  if (!started.ok()) return started;
+  auto made =
+      MakeCublasLtNtXentLoss(largest, runtime_, *cublaslt_, cublaslt_handle_, setup_.stream);
+  if (!absl::IsUnimplemented(made.status())) return made;
+  return MakeKernelNtXentLoss(*runtime_.device, largest);
 }
 
 }  // namespace muster::kernels::cuda

@@ -1,5 +1,5 @@
-// Creates convolutions and linear layers on a GPU: Muster's own kernels for depthwise convolutions,
-// cuBLASLt for linear layers, cuDNN for all others.
+// Creates convolutions, linear layers and the NT-Xent loss on a GPU: Muster's own kernels for
+// depthwise convolutions, cuBLASLt for linear layers and NT-Xent, cuDNN for all others.
 #ifndef MUSTER_KERNELS_CUDA_CONVOLUTION_LAYER_FACTORY_H_
 #define MUSTER_KERNELS_CUDA_CONVOLUTION_LAYER_FACTORY_H_
 
@@ -39,6 +39,9 @@ class LayerFactory {
   // library's text if it fails to start, and those of MakeCudnnConvolution and MakeCublasLtLinear.
   absl::StatusOr<std::unique_ptr<Convolution>> Make(const ConvolutionShape& shape,
                                                     const ConvolutionOptions& options);
+  // Without a cuBLASLt that has algorithms for it, the loss is computed by the device's kernels.
+  // Errors: UNAVAILABLE and those of MakeCublasLtNtXentLoss.
+  absl::StatusOr<std::unique_ptr<NtXentLoss>> MakeNtXentLoss(const NtXentShape& largest);
 
  private:
   absl::Status StartCudnn();

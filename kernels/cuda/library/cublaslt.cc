@@ -12,9 +12,6 @@
 namespace muster::kernels::cuda {
 namespace {
 
-// Of all arrays that layers receive (kernels/convolution.h), and of the operands that they cast.
-constexpr uint32_t kOperandAlignment = 64;
-
 CublasDataType CublasTypeOf(DataType type) {
   switch (type) {
     case DataType::kBfloat16:
@@ -70,11 +67,12 @@ absl::StatusOr<CublasLt> OpenCublasLt(const LibrarySearchPath& search_path) {
 }
 
 absl::StatusOr<CublasLtMatmul::Owned> CublasLtMatmul::Layout(DataType type, int64_t rows,
-                                                             int64_t columns) const {
+                                                             int64_t columns,
+                                                             int64_t stride) const {
   CublasLtMatrixLayout layout = nullptr;
   const CublasStatus code =
       cublaslt_->create_layout(&layout, CublasTypeOf(type), static_cast<uint64_t>(rows),
-                               static_cast<uint64_t>(columns), rows);
+                               static_cast<uint64_t>(columns), stride == 0 ? rows : stride);
   if (code != kCublasSuccess) return cublaslt_->StatusOf(code, "layout");
   return Owned(layout, {cublaslt_->destroy_layout});
 }
@@ -106,19 +104,23 @@ absl::StatusOr<CublasLtMatmul> CublasLtMatmul::Make(const CublasLt& cublaslt, Cu
   };
   prefer(kCublasLtMaxWorkspaceBytes, uint64_t{workspace_bytes});
   prefer(kCublasLtReductionMask, ReductionsOf(problem));
-  for (const CublasLtPreferenceAttribute operand : {kCublasLtAlignmentOfA, kCublasLtAlignmentOfB,
-                                                    kCublasLtAlignmentOfC, kCublasLtAlignmentOfD}) {
-    prefer(operand, kOperandAlignment);
+  for (const CublasLtPreferenceAttribute operand :
+       {kCublasLtAlignmentOfA, kCublasLtAlignmentOfC, kCublasLtAlignmentOfD}) {
+    prefer(operand, kMatmulAlignment);
   }
+  prefer(kCublasLtAlignmentOfB, problem.b_alignment);
 
-  const auto layout = [&](DataType type, int64_t rows, int64_t columns, bool transposed) {
-    auto owned = made.Layout(type, transposed ? columns : rows, transposed ? rows : columns);
+  const auto layout = [&](DataType type, int64_t rows, int64_t columns, bool transposed,
+                          int64_t stride) {
+    auto owned =
+        made.Layout(type, transposed ? columns : rows, transposed ? rows : columns, stride);
     status.Update(owned.status());
     return owned.ok() ? *std::move(owned) : Owned();
   };
-  made.a_ = layout(problem.operand_type, problem.m, problem.k, problem.transpose_a);
-  made.b_ = layout(problem.operand_type, problem.k, problem.n, problem.transpose_b);
-  made.d_ = layout(problem.d_type, problem.m, problem.n, false);
+  made.a_ = layout(problem.operand_type, problem.m, problem.k, problem.transpose_a, 0);
+  made.b_ =
+      layout(problem.operand_type, problem.k, problem.n, problem.transpose_b, problem.b_stride);
+  made.d_ = layout(problem.d_type, problem.m, problem.n, false, problem.d_stride);
   if (!status.ok()) return status;
 
   CublasLtHeuristicResult result = {};

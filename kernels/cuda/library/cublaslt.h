@@ -31,6 +31,11 @@ struct CublasLt {
 // neither, FAILED_PRECONDITION if the library lacks a function.
 absl::StatusOr<CublasLt> OpenCublasLt(const LibrarySearchPath& search_path);
 
+// Minimum alignment of operands in bytes, unless a MatmulProblem has another one.
+inline constexpr uint32_t kMatmulAlignment = 64;
+// Workspace of a product; the size that cuBLASLt's documentation recommends for Hopper.
+inline constexpr size_t kCublasLtWorkspaceBytes = size_t{32} << 20;
+
 // The matrix product d = epilogue(op(a) * op(b) + c) of column-major matrices, with d and c [m, n],
 // op(a) [m, k] and op(b) [k, n]. Operands are of operand_type; accumulation is in float32.
 struct MatmulProblem {
@@ -42,6 +47,10 @@ struct MatmulProblem {
   // With kCublasLtEpilogueBias, bias [m] is added to each column. With
   // kCublasLtEpilogueBiasGradientOfB, the sums of op(b)'s columns are written to bias [n].
   CublasLtEpilogue epilogue;
+  // Elements from one column in memory to the next; 0: no gaps.
+  int64_t b_stride = 0;
+  int64_t d_stride = 0;  // of c and d
+  uint32_t b_alignment = kMatmulAlignment;
   Numerics numerics = {};
 };
 
@@ -54,7 +63,8 @@ class CublasLtMatmul {
                                              const MatmulProblem& problem, size_t workspace_bytes);
 
   // Queues the product in the stream. c and bias are read or written only if the problem has them.
-  // a, b, c and d are 64-byte aligned, and the workspace is 256-byte aligned.
+  // Arrays are aligned to kMatmulAlignment, b to the problem's b_alignment, and the workspace
+  // 256-byte aligned.
   absl::Status Run(const void* a, const void* b, const void* c, void* d, const void* bias,
                    void* workspace, void* stream) const;
 
@@ -67,7 +77,7 @@ class CublasLtMatmul {
 
   CublasLtMatmul(const CublasLt& cublaslt, CublasLtHandle handle, const MatmulProblem& problem)
       : cublaslt_(&cublaslt), handle_(handle), problem_(problem) {}
-  absl::StatusOr<Owned> Layout(DataType type, int64_t rows, int64_t columns) const;
+  absl::StatusOr<Owned> Layout(DataType type, int64_t rows, int64_t columns, int64_t stride) const;
 
   const CublasLt* cublaslt_;
   CublasLtHandle handle_;

@@ -230,8 +230,6 @@ void L2NormalizeBackward(int64_t rows, int64_t width, const float* y, const floa
 
 void NtXentForward(const NtXentShape& shape, const float* units, float* logits, float* log_sums,
                    float* workspace, LossResult* result) {
-  LossSum* const losses = Scratch<LossSum>(Max(shape.anchors, 1));
-  if (losses == nullptr) return;
   const int64_t row_stride = shape.row_stride();
   StateWork(2 * ArrayBytes(DataType::kFloat32, shape.workspace_elements()));
   ForEachItem(shape.width * row_stride,
@@ -239,22 +237,32 @@ void NtXentForward(const NtXentShape& shape, const float* units, float* logits, 
   StateProduct(shape);
   Product({shape.anchors, row_stride, shape.width, units + shape.first * shape.width, shape.width,
            workspace, row_stride, logits, row_stride});
+  NtXentLosses(shape, logits, log_sums, result);
+}
+
+void NtXentLosses(const NtXentShape& shape, float* logits, float* log_sums, LossResult* result) {
+  LossSum* const losses = Scratch<LossSum>(Max(shape.anchors, 1));
+  if (losses == nullptr) return;
   StateWork(2 * ArrayBytes(DataType::kFloat32, shape.logits_elements()));
-  ForEachBlock(shape.anchors, AnchorBody{shape.samples, shape.first, row_stride,
+  ForEachBlock(shape.anchors, AnchorBody{shape.samples, shape.first, shape.row_stride(),
                                          1.0f / shape.temperature, logits, log_sums, losses});
   ReduceInOneBlock<LossSum>(shape.anchors, ArraySource<LossSum>{losses}, LossSink{result});
 }
 
 void NtXentBackward(const NtXentShape& shape, double scale, const double* loss_scale,
                     const float* units, const float* log_sums, float* logits, float* dunits) {
-  const int64_t row_stride = shape.row_stride();
+  NtXentCoefficients(shape, scale, loss_scale, log_sums, logits);
+  StateProduct(shape);
+  Product({shape.anchors, shape.width, shape.samples, logits, shape.row_stride(), units,
+           shape.width, dunits, shape.width});
+}
+
+void NtXentCoefficients(const NtXentShape& shape, double scale, const double* loss_scale,
+                        const float* log_sums, float* logits) {
   StateWork(2 * ArrayBytes(DataType::kFloat32, shape.logits_elements()));
   ForEachItem(shape.anchors * shape.samples,
-              CoefficientBody{shape.samples, shape.first, row_stride, scale, loss_scale,
+              CoefficientBody{shape.samples, shape.first, shape.row_stride(), scale, loss_scale,
                               shape.temperature, log_sums, logits});
-  StateProduct(shape);
-  Product({shape.anchors, shape.width, shape.samples, logits, row_stride, units, shape.width,
-           dunits, shape.width});
 }
 
 }  // namespace muster::kernels::MUSTER_INSTRUCTION_SET

@@ -9,7 +9,7 @@
 
 /* Incremented whenever the interface changes, here or in kernels/kernel_table.h and the headers
  * that it includes. */
-#define MUSTER_CUDA_ABI 4
+#define MUSTER_CUDA_ABI 6
 
 /* A GPU with its own stream. Used by one thread at a time, which must have entered it. */
 typedef struct MusterCudaContext MusterCudaContext;

@@ -55,6 +55,8 @@ kernels::L2NormalizeForward L2NormalizeForward;
 kernels::L2NormalizeBackward L2NormalizeBackward;
 kernels::NtXentForward NtXentForward;
 kernels::NtXentBackward NtXentBackward;
+kernels::NtXentLosses NtXentLosses;
+kernels::NtXentCoefficients NtXentCoefficients;
 
 // convolution/depthwise/convolution.cu
 kernels::DepthwiseConvolutionForward DepthwiseConvolutionForward;

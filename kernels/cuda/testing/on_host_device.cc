@@ -53,6 +53,9 @@ class CudaOnHostDevice final : public HostMemoryDevice {
       const ConvolutionShape& shape, const ConvolutionOptions& options) override {
     return layers_.Make(shape, options);
   }
+  absl::StatusOr<std::unique_ptr<NtXentLoss>> MakeNtXentLoss(const NtXentShape& largest) override {
+    return layers_.MakeNtXentLoss(largest);
+  }
   void CopyToDevice(void* to, const void* host, size_t bytes) override {
     HostMemoryDevice::Copy(to, host, bytes);
   }

@@ -12,9 +12,6 @@
 namespace muster::kernels::cuda {
 namespace {
 
-// Workspace of a product; the size that cuBLASLt's documentation recommends for Hopper.
-constexpr size_t kWorkspaceBytes = size_t{32} << 20;
-
 enum class Direction { kForward, kBackwardData, kBackwardWeights };
 
 struct Product {
@@ -47,7 +44,7 @@ class CublasLtLinear final : public Convolution {
         workspace_.AddCast(options.y_type, WrittenAs(options.y_type), options.max_samples * outs_);
     x_sums_ =
         workspace_.AddCast(options.x_type, WrittenAs(options.x_type), options.max_samples * ins_);
-    product_ = workspace_.Add(kWorkspaceBytes);
+    product_ = workspace_.Add(kCublasLtWorkspaceBytes);
   }
 
   // Chooses the algorithms that the layer needs for max_samples.
@@ -187,7 +184,7 @@ class CublasLtLinear final : public Convolution {
     if (at == products_.end()) {
       at = products_
                .emplace(product, CublasLtMatmul::Make(cublaslt_, handle_, ProblemOf(product),
-                                                      kWorkspaceBytes))
+                                                      kCublasLtWorkspaceBytes))
                .first;
     }
     return at->second;
