@@ -273,4 +273,16 @@ absl::StatusOr<std::unique_ptr<Device>> OpenCudaDevice(int ordinal, const std::s
   return std::make_unique<CudaDevice>(api, ordinal, context, numerics);
 }
 
+absl::StatusOr<int> EnablePeerAccess(int devices, const std::string& library) {
+  const absl::StatusOr<const MusterCudaApi*> api = OpenCudaLibrary(library);
+  if (!api.ok()) return api.status();
+  int pairs = 0;
+  for (int from = 0; from < devices; ++from) {
+    for (int to = 0; to < devices; ++to) {
+      if (from != to) pairs += (*api)->enable_peer_access(from, to);
+    }
+  }
+  return pairs;
+}
+
 }  // namespace muster::kernels

@@ -25,9 +25,13 @@ absl::StatusOr<const MusterCudaApi*> OpenCudaLibrary(const std::string& library 
 
 // Opens the GPU with this CUDA device ordinal. Errors: those of OpenCudaLibrary; UNAVAILABLE, with
 // the driver's text, if the GPU does not exist or cannot be used.
-absl::StatusOr<std::unique_ptr<Device>> OpenCudaDevice(int ordinal,
-                                                       const std::string& library = "",
+absl::StatusOr<std::unique_ptr<Device>> OpenCudaDevice(int ordinal, const std::string& library = "",
                                                        const cuda::Numerics& numerics = {});
+
+// Lets the GPUs with the ordinals [0, devices), which are open, access each other's memory directly
+// where the hardware can; copies between others are staged by the driver. Returns the number of
+// ordered pairs that can. Errors: those of OpenCudaLibrary.
+absl::StatusOr<int> EnablePeerAccess(int devices, const std::string& library = "");
 
 }  // namespace muster::kernels
 

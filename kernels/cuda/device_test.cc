@@ -81,6 +81,15 @@ TEST(OpenCudaDeviceTest, ReportsWhyThereIsNoGpu) {
   if (devices == 0) EXPECT_STRNE(error, "");
 }
 
+TEST(EnablePeerAccessTest, CountsPairsThatCan) {
+  const std::string library = "kernels/cuda/testing/libmuster-cuda-on-host.so";
+  const auto two = EnablePeerAccess(2, library), three = EnablePeerAccess(3, library);
+  ASSERT_TRUE(two.ok() && three.ok()) << two.status() << three.status();
+  EXPECT_EQ(*two, 2);
+  EXPECT_EQ(*three, 2);
+  EXPECT_EQ(EnablePeerAccess(2, "no/such/library.so").status().code(), absl::StatusCode::kNotFound);
+}
+
 class CudaDeviceTest : public testing::TestWithParam<const char*> {
  protected:
   void SetUp() override {

@@ -4,6 +4,7 @@
 
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
@@ -26,6 +27,11 @@ kernels::cuda::Numerics NumericsOf(const v1::TrainSpec& spec);
 absl::StatusOr<std::unique_ptr<kernels::Device>> OpenGpu(const kernels::cuda::Numerics& numerics,
                                                          int index = 0,
                                                          const std::string& library = "");
+
+// Opens the first `count` visible GPUs, which access each other's memory directly where the
+// hardware can. Errors: those of OpenGpu.
+absl::StatusOr<std::vector<std::unique_ptr<kernels::Device>>> OpenGpus(
+    const kernels::cuda::Numerics& numerics, int count, const std::string& library = "");
 
 // Opens NCCL for `device`, a GPU that outlives the result. Returns OpenNcclLibrary's errors with
 // kExitNoDevice.

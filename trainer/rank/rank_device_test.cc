@@ -36,6 +36,13 @@ TEST(RankDeviceTest, OpensFirstGpu) {
   EXPECT_FALSE((*device)->host_memory());
 }
 
+TEST(RankDeviceTest, OpensSeveralGpus) {
+  const std::string library = "kernels/cuda/testing/libmuster-cuda-on-host.so";
+  EXPECT_EQ(OpenGpus({}, 1, library)->size(), 1u);
+  // The fake has one GPU.
+  EXPECT_EQ(train::ExitCodeOf(OpenGpus({}, 2, library).status()), train::kExitNoDevice);
+}
+
 TEST(RankDeviceTest, ReturnsNoDeviceForMissingLibrary) {
   const absl::Status status = OpenGpu({}, 0, "/no/such/library.so").status();
   EXPECT_EQ(status.message(), "CUDA: no /no/such/library.so");

@@ -158,11 +158,7 @@ absl::Status TrainJob::OpenDevice() {
   const size_t count = spec::DrivesSeveralDevices(launch_.spec().train().strategy())
                            ? static_cast<size_t>(std::max(1, Placement().slots_size()))
                            : 1;
-  while (gpus_.size() < count) {
-    ASSIGN_OR_RETURN(gpus_.emplace_back(), OpenGpu(NumericsOf(launch_.spec().train()),
-                                                   static_cast<int>(gpus_.size())));
-    LOG(INFO) << "computes on " << gpus_.back()->name();
-  }
+  ASSIGN_OR_RETURN(gpus_, OpenGpus(NumericsOf(launch_.spec().train()), static_cast<int>(count)));
   if (count == 1 && visible != nullptr && absl::StrContains(visible, ',')) {
     LOG(WARNING) << "using only the first of the visible GPUs " << visible;
   }

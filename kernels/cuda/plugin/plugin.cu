@@ -196,6 +196,22 @@ const char* Time(MusterCudaContext* context, void (*work)(void*), void* argument
   return TextOf(status);
 }
 
+int EnablePeerAccess(int ordinal, int peer) {
+  int previous = 0, able = 0;
+  cudaError_t status = cudaGetDevice(&previous);
+  if (status == cudaSuccess) status = cudaDeviceCanAccessPeer(&able, ordinal, peer);
+  if (status == cudaSuccess && able != 0) {
+    status = cudaSetDevice(ordinal);
+    if (status == cudaSuccess) status = cudaDeviceEnablePeerAccess(peer, 0);
+    if (status == cudaErrorPeerAccessAlreadyEnabled) {
+      cudaGetLastError();
+      status = cudaSuccess;
+    }
+    cudaSetDevice(previous);
+  }
+  return TakeError(status) == nullptr && able != 0 ? 1 : 0;
+}
+
 int DriverVersion() {
   int version = 0;
   return cudaDriverGetVersion(&version) == cudaSuccess ? version : 0;
@@ -318,6 +334,7 @@ const MusterCudaApi kApi = {
     .convolution_kernels = &kConvolutionKernels,
     .stream = Stream,
     .time = Time,
+    .enable_peer_access = EnablePeerAccess,
     .driver_version = DriverVersion,
     .start_capture = StartCapture,
     .finish_capture = FinishCapture,

@@ -80,6 +80,9 @@ typedef struct MusterCudaApi {
   /* Waits for the work that work(argument) queues in the stream, and returns its duration. */
   const char* (*time)(MusterCudaContext* context, void (*work)(void*), void* argument,
                       float* milliseconds);
+  /* Returns 1 if the device `ordinal` can access the memory of device `peer` directly, and from now
+   * on does; else 0. Any thread may call it. */
+  int (*enable_peer_access)(int ordinal, int peer);
   /* The latest CUDA version that the driver supports (13000 is 13.0); 0 without a driver. */
   int (*driver_version)(void);
 

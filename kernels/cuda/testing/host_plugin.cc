@@ -98,6 +98,9 @@ const char* Time(MusterCudaContext*, void (*work)(void*), void* argument, float*
   return nullptr;
 }
 
+// As if devices 0 and 1 were connected, and device 2 were not.
+int EnablePeerAccess(int ordinal, int peer) { return ordinal + peer == 1 ? 1 : 0; }
+
 int DriverVersion() { return 13000; }
 
 const char* UseDevice(const MusterCudaContext*) { return nullptr; }
@@ -221,6 +224,7 @@ extern "C" const MusterCudaApi* MusterCudaGetApi(void) {
       .convolution_kernels = &CudaConvolutionKernelsOnHost(),
       .stream = Stream,
       .time = Time,
+      .enable_peer_access = EnablePeerAccess,
       .driver_version = DriverVersion,
       .use_device = UseDevice,
       .make_stream = MakeStream,
