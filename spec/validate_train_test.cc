@@ -218,7 +218,6 @@ TEST(ValidateTrainTest, ReportsEachProblemWithItsPath) {
        "train.mixed_precision: is given, but train.precision is O0"},
       {"train.strategy.hierarchical=yes", "train.strategy.hierarchical: unknown 'yes'"},
       {"train.cuda_graphs=off", "train.cuda_graphs: unknown 'off'"},
-      {"train.tf32=fast", "train.tf32: "},
   };
   for (const auto& [override_text, expected] : cases) {
     const std::string problems = ProblemsOf({override_text});
