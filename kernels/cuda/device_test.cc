@@ -81,6 +81,22 @@ TEST(OpenCudaDeviceTest, ReportsWhyThereIsNoGpu) {
   if (devices == 0) EXPECT_STRNE(error, "");
 }
 
+TEST(OpenCudaDeviceTest, PassesNumericsToLayersAndLosses) {
+  setenv("MUSTER_CUDA_LIBRARY_PATH", "kernels/cuda/testing/fakes", 1);
+  setenv("XDG_CACHE_HOME", testing::TempDir().c_str(), 1);
+  const auto device = OpenCudaDevice(0, "kernels/cuda/testing/libmuster-cuda-on-host.so",
+                                     {.deterministic = false, .tf32 = true});
+  unsetenv("MUSTER_CUDA_LIBRARY_PATH");
+  ASSERT_TRUE(device.ok()) << device.status();
+  // The first engine that the fake cuDNN proposes is neither deterministic nor exact.
+  const auto layer = (*device)->MakeConvolution({4, 4, 8, 16, 3, 1, 1}, {.training = false});
+  ASSERT_TRUE(layer.ok()) << layer.status();
+  EXPECT_EQ((*layer)->description(), "cudnn (forward engine 10)");
+  const auto loss = (*device)->MakeNtXentLoss({.samples = 2, .anchors = 2, .width = 4});
+  ASSERT_TRUE(loss.ok()) << loss.status();
+  EXPECT_EQ((*loss)->description(), "cublaslt");
+}
+
 TEST(EnablePeerAccessTest, CountsPairsThatCan) {
   const std::string library = "kernels/cuda/testing/libmuster-cuda-on-host.so";
   const auto two = EnablePeerAccess(2, library), three = EnablePeerAccess(3, library);
