@@ -1,5 +1,7 @@
 #include "collectives/nccl/testing/fake_memory.h"
 
+#include <dlfcn.h>
+
 #include <algorithm>
 #include <cstdint>
 #include <cstdlib>
@@ -23,12 +25,32 @@ auto& pieces = *new std::map<const char*, size_t>;  // by address
 auto& registrations = *new std::map<uintptr_t, Registration>;
 uintptr_t last_handle = 0;
 
+// A function of the CUDA runtime that interprets the program's kernels (//tests/gpu/ptx), which
+// access only its memory; null if there is none.
+template <typename Function>
+Function* InterpreterFunction(const char* name) {
+  static void* const library = dlopen("libmuster-cuda-ptx.so", RTLD_LAZY | RTLD_NOLOAD);
+  return library == nullptr ? nullptr : reinterpret_cast<Function*>(dlsym(library, name));
+}
+
+void* AllocateAligned(size_t bytes) {
+  auto* const allocate = InterpreterFunction<int(void**, size_t)>("cudaMallocHost");
+  if (allocate == nullptr) return std::aligned_alloc(kAlignment, bytes);
+  void* data = nullptr;
+  return allocate(&data, bytes) == 0 ? data : nullptr;
+}
+
+void FreeAligned(void* data) {
+  auto* const release = InterpreterFunction<int(void*)>("cudaFreeHost");
+  release == nullptr ? std::free(data) : static_cast<void>(release(data));
+}
+
 }  // namespace
 
 void* AllocateMemory(size_t bytes) {
   if (bytes == 0 || bytes >= kAddressableBytes) return nullptr;
   const size_t rounded = (bytes + kAlignment - 1) / kAlignment * kAlignment;
-  auto* const data = static_cast<char*>(std::aligned_alloc(kAlignment, rounded));
+  auto* const data = static_cast<char*>(AllocateAligned(rounded));
   if (data == nullptr) return nullptr;
   std::lock_guard<std::mutex> lock(mutex);
   pieces[data] = rounded;
@@ -41,7 +63,7 @@ void FreeMemory(void* data) {
   for (const auto& [handle, registration] : registrations) {
     if (registration.data == data) Misuse("ncclMemFree of registered memory");
   }
-  std::free(data);
+  FreeAligned(data);
 }
 
 void* RegisterMemory(NcclComm comm, const void* data, size_t bytes) {
