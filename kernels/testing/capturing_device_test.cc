@@ -168,8 +168,11 @@ void GiveDoubling(DeviceStream& stream, float* data, size_t count) {
     for (size_t i = 0; i < doubling.count; ++i) doubling.data[i] *= 2;
     return 1;
   };
-  queue->enqueue(queue, {step, [](void* task) { delete static_cast<Doubling*>(task); },
-                         new Doubling{data, count}});
+  queue->enqueue(queue, {.step = step,
+                         .release = [](void* task) { delete static_cast<Doubling*>(task); },
+                         .data = new Doubling{data, count},
+                         .accesses = nullptr,
+                         .access_count = 0});
 }
 
 TEST_F(CapturingDeviceTest, SecondStreamIsOrderedWithCalls) {

@@ -40,6 +40,8 @@ class FailingConvolution final : public Convolution {
 
   int64_t weights_elements() const override { return inner_->weights_elements(); }
   std::string weights_layout() const override { return inner_->weights_layout(); }
+  DataType weights_type() const override { return inner_->weights_type(); }
+  DataType dweights_type() const override { return inner_->dweights_type(); }
   std::string description() const override { return inner_->description(); }
   size_t workspace_bytes() const override { return inner_->workspace_bytes(); }
   void ImportWeights(const float* canonical, float* weights) const override {
@@ -48,17 +50,17 @@ class FailingConvolution final : public Convolution {
   void ExportWeights(const float* weights, float* canonical) const override {
     inner_->ExportWeights(weights, canonical);
   }
-  void Forward(int64_t samples, const void* x, const float* weights, const Epilogue& epilogue,
+  void Forward(int64_t samples, const void* x, const void* weights, const Epilogue& epilogue,
                void* y, void* workspace) override {
     if (Fails(DeviceCall::kConvolution)) return;
     inner_->Forward(samples, x, weights, epilogue, y, workspace);
   }
-  void BackwardData(int64_t samples, const void* dy, const float* weights, void* dx,
+  void BackwardData(int64_t samples, const void* dy, const void* weights, void* dx,
                     void* workspace) override {
     if (Fails(DeviceCall::kConvolution)) return;
     inner_->BackwardData(samples, dy, weights, dx, workspace);
   }
-  void BackwardWeights(int64_t samples, const void* x, const void* dy, float* dweights,
+  void BackwardWeights(int64_t samples, const void* x, const void* dy, void* dweights,
                        float* dbias, void* workspace) override {
     if (Fails(DeviceCall::kConvolution)) return;
     inner_->BackwardWeights(samples, x, dy, dweights, dbias, workspace);

@@ -30,6 +30,6 @@ def muster_python_test_pair(name, src, cases, long_cases, long_size = "medium", 
         src = src,
         cases = long_cases,
         size = long_size,
-        tags = ["long"],
+        tags = ["full"],
         **kwargs
     )

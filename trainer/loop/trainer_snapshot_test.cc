@@ -86,6 +86,8 @@ class RecordingConvolution final : public kernels::Convolution {
 
   int64_t weights_elements() const override { return convolution_->weights_elements(); }
   std::string weights_layout() const override { return convolution_->weights_layout(); }
+  kernels::DataType weights_type() const override { return convolution_->weights_type(); }
+  kernels::DataType dweights_type() const override { return convolution_->dweights_type(); }
   std::string description() const override { return convolution_->description(); }
   void ImportWeights(const float* canonical, float* weights) const override {
     convolution_->ImportWeights(canonical, weights);
@@ -95,15 +97,15 @@ class RecordingConvolution final : public kernels::Convolution {
     convolution_->ExportWeights(weights, canonical);
   }
   size_t workspace_bytes() const override { return convolution_->workspace_bytes(); }
-  void Forward(int64_t samples, const void* x, const float* weights,
+  void Forward(int64_t samples, const void* x, const void* weights,
                const kernels::Epilogue& epilogue, void* y, void* workspace) override {
     convolution_->Forward(samples, x, weights, epilogue, y, workspace);
   }
-  void BackwardData(int64_t samples, const void* dy, const float* weights, void* dx,
+  void BackwardData(int64_t samples, const void* dy, const void* weights, void* dx,
                     void* workspace) override {
     convolution_->BackwardData(samples, dy, weights, dx, workspace);
   }
-  void BackwardWeights(int64_t samples, const void* x, const void* dy, float* dweights,
+  void BackwardWeights(int64_t samples, const void* x, const void* dy, void* dweights,
                        float* dbias, void* workspace) override {
     convolution_->BackwardWeights(samples, x, dy, dweights, dbias, workspace);
   }

@@ -33,7 +33,7 @@ std::unique_ptr<nn::Plan> CompileSmallCnn(kernels::Device& device) {
 struct FlatArray {
   FlatArray(nn::Plan& plan, absl::Span<const nn::ParameterInfo> tensors, size_t elements,
             float first)
-      : memory(*kernels::DeviceFloats::Create(plan.device(), elements)) {
+      : memory(*kernels::DeviceFloats::Create(plan.device(), elements, "snapshot")) {
     plan.Bind(tensors.data() == plan.parameters().data() ? memory.get() : nullptr, nullptr,
               tensors.data() == plan.buffers().data() ? memory.get() : nullptr);
     for (const nn::ParameterInfo& tensor : tensors) {

@@ -82,7 +82,7 @@ void ExpectGathers(const Shares& shares, const CheckpointRanges& ranges, uint32_
         const Shares::Share share = shares.of(rank);
         std::vector<float> values(share.count());
         std::iota(values.begin(), values.end(), static_cast<float>(share.begin));
-        const auto shard = *kernels::DeviceFloats::Create(*device, share.count());
+        const auto shard = *kernels::DeviceFloats::Create(*device, share.count(), "shard");
         device->CopyToDevice(shard.get(), values.data(), values.size() * sizeof(float));
 
         const Shares::Share range = ranges.of(rank);

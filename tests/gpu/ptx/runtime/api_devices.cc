@@ -70,6 +70,27 @@ cudaError_t cudaGetDevice(int* device) {
   });
 }
 
+cudaError_t cudaDeviceCanAccessPeer(int* able, int device, int peer) {
+  return Call("cudaDeviceCanAccessPeer", Needs::kNothing, [&](Runtime& runtime) {
+    const int gpus = static_cast<int>(runtime.gpus.size());
+    if (device < 0 || device >= gpus || peer < 0 || peer >= gpus) return cudaErrorInvalidDevice;
+    *able = device != peer;
+    return cudaSuccess;
+  });
+}
+
+cudaError_t cudaDeviceEnablePeerAccess(int peer, unsigned flags) {
+  return Call("cudaDeviceEnablePeerAccess", Needs::kNothing, [&](Runtime& runtime) {
+    if (peer < 0 || peer >= static_cast<int>(runtime.gpus.size()) ||
+        peer == Runtime::CurrentDevice()) {
+      return cudaErrorInvalidDevice;
+    }
+    if (flags != 0) return cudaErrorInvalidValue;
+    const bool added = runtime.gpu().peers.insert(peer).second;
+    return added ? cudaSuccess : cudaErrorPeerAccessAlreadyEnabled;
+  });
+}
+
 cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int device) {
   return Call("cudaGetDeviceProperties", Needs::kNothing, [&](Runtime& runtime) {
     if (device < 0 || device >= static_cast<int>(runtime.gpus.size())) {

@@ -24,6 +24,7 @@
 #include <deque>
 #include <memory>
 #include <mutex>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -51,6 +52,7 @@ struct Event {
 struct GpuState {
   cudaError_t fault = cudaSuccess;  // sticky
   Stream* default_stream = nullptr;
+  std::set<int> peers;  // devices whose memory it may access
 };
 
 // The state of the runtime, guarded by `mutex`. Never destroyed, because kernels are registered
