@@ -90,7 +90,8 @@ class Convolution {
   // Workspace bytes needed by each call below; 64-byte aligned, with unspecified content.
   virtual size_t workspace_bytes() const = 0;
 
-  // 0 <= samples <= max_samples everywhere. All arrays are 64-byte aligned.
+  // 0 <= samples <= max_samples everywhere. All arrays are 64-byte aligned, except weights and
+  // dweights of 16-bit types, which are 32-byte aligned.
   // x [samples, height, width, in_channels] -> y [samples, out_height, out_width, out_channels]
   virtual void Forward(int64_t samples, const void* x, const void* weights,
                        const Epilogue& epilogue, void* y, void* workspace) = 0;

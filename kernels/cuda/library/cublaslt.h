@@ -33,7 +33,7 @@ absl::StatusOr<CublasLt> OpenCublasLt(const LibrarySearchPath& search_path);
 
 // Minimum alignment of operands in bytes, which kernels/convolution.h guarantees, unless a MatmulProblem
 // has another one.
-inline constexpr uint32_t kMatmulAlignment = 64;
+inline constexpr uint32_t kMatmulAlignment = 32;
 // Workspace of a product; the size that cuBLASLt's documentation recommends for Hopper.
 inline constexpr size_t kCublasLtWorkspaceBytes = size_t{32} << 20;
 

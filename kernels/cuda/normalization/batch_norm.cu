@@ -168,7 +168,7 @@ struct ApplyPixels {
     Floats<kWidth> shift;
     MUSTER_HOST_DEVICE Values Read(int64_t pixel) const {
       const int64_t at = pixel * all.channels + channel;
-      Values values;
+      Values values = {};  // all of it, because compilers convert also what is not read
       values.x = LoadStored<kWidth>(all.x + at);
       if (all.addend != nullptr) values.addend = LoadStored<kWidth>(all.addend + at);
       return values;

@@ -54,7 +54,7 @@ struct GradientReader {
 
   MUSTER_HOST_DEVICE Values Read(int64_t pixel) const {
     const int64_t at = At(pixel);
-    Values values;
+    Values values = {};  // all of it, because compilers convert also what is not read
     values.x = LoadStored<kWidth>(x + at);
     values.dy = LoadStored<kWidth>(dy + at);
     if constexpr (kFrom != MaskFrom::kInput) {

@@ -63,6 +63,11 @@ const Instruction* CheckFlag(const Instruction& instruction, Thread& thread) {
                      "read of an uninitialised register");
 }
 
+const Instruction* CheckFlagIf(const Instruction& instruction, Thread& thread) {
+  const bool applies = thread.Get<bool>(instruction.slots[1]) == (instruction.offset != 0);
+  return applies ? CheckFlag(instruction, thread) : &instruction + 1;
+}
+
 Handler FindPack(size_t elements, int bits) {
   if (elements == 2 && bits == 16) return Pack<uint16_t, 2>;
   if (elements == 4 && bits == 16) return Pack<uint16_t, 4>;

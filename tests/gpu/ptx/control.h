@@ -21,6 +21,8 @@ const Instruction* Trap(const Instruction& instruction, Thread& thread);
 const Instruction* SetFlag(const Instruction& instruction, Thread& thread);
 // Stops the thread with a fault if slot 0 is zero.
 const Instruction* CheckFlag(const Instruction& instruction, Thread& thread);
+// The same if the predicate in slot 1 is `offset`.
+const Instruction* CheckFlagIf(const Instruction& instruction, Thread& thread);
 
 // Moves between a register and `elements` registers of `bits` bits, the lowest bits first; null if
 // there is no such handler. Slots: destinations, then sources.

@@ -208,10 +208,32 @@ class Decoder {
     if (form == Forms().end()) {
       return Unsupported(absl::StrCat("instruction ", std::string(opcode)));
     }
-    return DecodeForm(statement, form->second);
+    return opcode.starts_with("selp.") ? DecodeSelection(statement, form->second)
+                                       : DecodeForm(statement, form->second);
   }
 
   absl::Status DecodeForm(const Statement& statement, const Form& form) {
+    ASSIGN_OR_RETURN(const Instruction instruction, FormInstruction(statement, form));
+    Emit(instruction, 1, form.operands);
+    return absl::OkStatus();
+  }
+
+  // Of selp's two values only the selected one must be initialised: compilers merge a branch that
+  // computes a value and one that does not into a selection.
+  absl::Status DecodeSelection(const Statement& statement, const Form& form) {
+    ASSIGN_OR_RETURN(const Instruction selection, FormInstruction(statement, form));
+    const uint32_t predicate = selection.slots[3];
+    CheckSlot(predicate);
+    for (const int value : {1, 2}) {
+      const auto flag = flags_.find(selection.slots[value]);
+      if (flag == flags_.end()) continue;
+      Append({CheckFlagIf, value == 1 ? 1 : 0, {flag->second, predicate}}, 0, 0);
+    }
+    EmitChecked(selection, 1, form.operands);
+    return absl::OkStatus();
+  }
+
+  absl::StatusOr<Instruction> FormInstruction(const Statement& statement, const Form& form) {
     if (statement.operands.size() != static_cast<size_t>(form.operands)) {
       return Invalid(absl::StrCat("expected ", form.operands, " operands"));
     }
@@ -222,8 +244,7 @@ class Decoder {
       if (i == 0 && !IsRegister(operand)) return Invalid("the destination is not a register");
       ASSIGN_OR_RETURN(instruction.slots[i], SlotOf(operand, form.bits[i], width));
     }
-    Emit(instruction, 1, form.operands);
-    return absl::OkStatus();
+    return instruction;
   }
 
   absl::Status DecodeJump(const Statement& statement, Handler run,
@@ -438,10 +459,14 @@ class Decoder {
   // Appends an instruction that uses the first `used` slots, of which it writes `writes`, and the
   // checks of its slots. Returns its index.
   size_t Emit(const Instruction& instruction, int writes, int used = 0) {
-    for (int i = writes; i < used; ++i) {
-      const auto flag = flags_.find(instruction.slots[i]);
-      if (flag != flags_.end()) Append({CheckFlag, 0, {flag->second}}, 0, 0);
-    }
+    for (int i = writes; i < used; ++i) CheckSlot(instruction.slots[i]);
+    return EmitChecked(instruction, writes, used);
+  }
+  void CheckSlot(uint32_t slot) {
+    const auto flag = flags_.find(slot);
+    if (flag != flags_.end()) Append({CheckFlag, 0, {flag->second}}, 0, 0);
+  }
+  size_t EmitChecked(const Instruction& instruction, int writes, int used) {
     const size_t at = Append(instruction, writes, used);
     for (int i = 0; i < writes; ++i) {
       const auto flag = flags_.find(instruction.slots[i]);

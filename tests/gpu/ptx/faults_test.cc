@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/gpu/ptx/test_kernel.h"
@@ -171,6 +172,23 @@ TEST_F(FaultsTest, UninitialisedRegister) {
   EXPECT_EQ(Run(kBody, nullptr, nullptr, /*n=*/8), absl::OkStatus());
   ExpectFault(Run("add.s32 %r11, %r10, 1;", nullptr), absl::StatusCode::kFailedPrecondition,
               "uninitialised register");
+}
+
+TEST_F(FaultsTest, UninitialisedSelectedRegister) {
+  // Thread 7 of 8 selects the register that it has not written if there are only 7 elements.
+  const auto body = [](std::string_view operands) {
+    return absl::StrCat(R"(
+    setp.ge.u32 %p1, %r2, %r1;
+    @%p1 bra $use;
+    mov.u32 %r10, 7;
+  $use:
+    selp.u32 %r11, )", std::string(operands), R"(, %p1;
+    add.s32 %r12, %r11, 1;)");
+  };
+  EXPECT_EQ(Run(body("0, %r10"), nullptr, nullptr, /*n=*/7), absl::OkStatus());
+  ExpectFault(Run(body("%r10, 0"), nullptr, nullptr, /*n=*/7),
+              absl::StatusCode::kFailedPrecondition, "uninitialised register");
+  EXPECT_EQ(Run(body("%r10, 0"), nullptr, nullptr, /*n=*/8), absl::OkStatus());
 }
 
 // Thread i writes element i of shared memory and reads that of thread i + 1 (mod 8).

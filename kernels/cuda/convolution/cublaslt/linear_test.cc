@@ -123,7 +123,7 @@ TEST_F(CublasLtLinearTest, PromisesTheAlignmentOfArrays) {
   Make({.max_samples = 2});
   for (const bool forward : {true, false}) {
     EXPECT_EQ(forward ? Forward(2, {}) : BackwardWeights(), Runs(forward ? 0 : 1, 1));
-    EXPECT_THAT(GetFakeCublasLt().operand_alignments, testing::Each(64u));
+    EXPECT_THAT(GetFakeCublasLt().operand_alignments, testing::Each(32u));
   }
 }
 

@@ -43,7 +43,8 @@ cudaError_t ErrorOf(const absl::Status& fault) {
 // Virtual time, so that measurements do not depend on the machine: a million instructions per
 // millisecond, and a microsecond for each piece of work.
 constexpr double kMillisecondsPerInstruction = 1e-6;
-constexpr double kMillisecondsPerWork = 1e-3;
+// Long, so that a caller that repeats work until some time has passed does not repeat it often.
+constexpr double kMillisecondsPerWork = 25;
 
 template <typename T>
 T* FindIn(const std::vector<std::unique_ptr<T>>& all, const void* handle) {
