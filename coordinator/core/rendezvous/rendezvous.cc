@@ -287,10 +287,11 @@ void Rendezvous::AbortHopelessBarriers(const Job& job) {
   if (!barriers.HasOpen()) return;
   const GenerationState& generation = *job.generation;
   // A restarted coordinator waits for the reports of all nodes first: a rank that exited may have
-  // arrived at the barrier before.
+  // arrived at the barrier before. Nodes in conflict report nothing until the conflict ends.
   for (const v1::NodePlacement& placement : generation.record.nodes()) {
     const Node& node = nodes_.at(NodeName(placement.node()));
-    if (!node.seen && node.state != v1::LOST) return;
+    const bool has_reported = node.seen && node.conflict.empty();
+    if (!has_reported && node.state != v1::LOST) return;
   }
   for (const BarrierTable::Open& open : barriers.ListOpen()) {
     const std::vector<uint32_t> missing = barriers.Missing(open.barrier);

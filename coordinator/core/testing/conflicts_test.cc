@@ -320,6 +320,38 @@ TEST_F(RestoredStore, RaisesGenerationsAboveReportedOnes) {
   EXPECT_EQ(cluster_.Get(job_).generation(), 3u) << "2 is used up";
 }
 
+// A worker in conflict cannot report which barriers an ended rank of a known job has passed.
+TEST(Conflict, BarriersWaitForItsEnd) {
+  Harness cluster;
+  cluster.Join("a");
+  cluster.Join("b");
+  const std::string job = cluster.Submit(MakeSpec(2));
+  cluster.BringUp(job);
+  cluster.ReportExit("b", job, 1, ExitWith(0));
+  cluster.Restart();
+  v1::Hello a = cluster.MakeHello("a", 1);
+  *a.add_inventory() = cluster.MakeInventory(job, {Harness::MakeReport(0, v1::CONNECTED)});
+  v1::Hello b = Holding(cluster, "b", ReportOf("unknown", 1, v1::STARTED), "cluster-1",
+                        /*commit_index=*/1000);
+  v1::GenerationReport& ended = *b.add_inventory();
+  ended = cluster.MakeInventory(job, {Harness::MakeReport(1, v1::EXITED)});
+  ended.add_passed_barriers()->set_group("world");
+  ended.mutable_passed_barriers(0)->set_sequence(3);
+  cluster.Open(b);
+  EXPECT_THAT(cluster.GetNode("b").conflict(), HasSubstr("it has seen commit 1000"));
+  cluster.Open(a);
+  const Effects waits = cluster.Arrive("a", job, {0}, /*sequence=*/3);
+  EXPECT_EQ(CountSent(waits, cluster.session("a"), Message::kReleaseBarrier), 0);
+  // The conflict ends with the rank of the unknown job.
+  b.mutable_inventory(0)->mutable_ranks(0)->set_phase(v1::EXITED);
+  cluster.CloseStream("b");
+  const Effects opened = cluster.Open(b);
+  EXPECT_THAT(cluster.GetNode("b").conflict(), IsEmpty());
+  const Message* const release = FindSent(opened, cluster.session("a"), Message::kReleaseBarrier);
+  ASSERT_NE(release, nullptr);
+  EXPECT_EQ(release->release_barrier().code(), 0) << release->release_barrier().message();
+}
+
 // The restored store gave the number to another generation before this worker connected.
 TEST(Conflict, ExitRecordsOfReusedNumberAreForgotten) {
   Harness cluster;
