@@ -79,6 +79,11 @@ class Checker {
   virtual void OnUnfenced(const Process& process) {}
   virtual void OnArrived(const Process& process, uint64_t sequence) {}
   virtual void OnReleased(const Process& process, uint64_t sequence, uint32_t world_size) {}
+  // The coordinator gives up a barrier at which the process may wait, because of a rank that it
+  // names at the beginning of the message.
+  virtual void OnHopeless(const Process& process, const std::string& message) {}
+  // The worker drops its record of the process, and of the barriers that the process has passed.
+  virtual void OnForgotten(const Process& process) {}
   virtual void OnKey(const Process& process, const std::string& value) {}
   // Rank 0 saves or removes a checkpoint in the directory that all generations of its job share, or
   // continues from one, or from none ("").

@@ -235,7 +235,8 @@ void Machine::OnReleaseBarrier(const v1::ReleaseBarrier& release) {
   Holding& holding = entry->second;
   if (release.code() != 0) {
     if (!world_.forgetful && absl::StrContains(release.message(), "ended without arriving")) {
-      world_.violations.Add(release.message());
+      world_.NotifyCheckers(&Checker::OnHopeless, holding.ranks.begin()->second.process,
+                            release.message());
     }
     for (auto& [number, rank] : holding.ranks) {
       if (rank.stage != Stage::kWaitsAtBarrier) continue;
@@ -272,6 +273,7 @@ void Machine::OnForget(const v1::ForgetGeneration& forget) {
       world_.violations.Add(absl::StrCat(forget.job_id(), " generation ", forget.generation(),
                                          " was forgotten while rank ", number, " still runs"));
     }
+    world_.NotifyCheckers(&Checker::OnForgotten, rank.process);
   }
   holdings_.erase(entry);
 }

@@ -115,6 +115,30 @@ class BarriersComplete : public Checker {
   bool replaced_ = false;  // the store
 };
 
+// No barrier is hopeless: ranks arrive at all of their barriers before they end, and their workers
+// report it to a restarted coordinator. After the store was replaced, a coordinator on another
+// store may have made the worker of an ended rank drop its record. When the right store returns, it
+// knows that the rank ended, but not which barriers it had passed.
+class NoBarrierIsHopeless : public Checker {
+ public:
+  using Checker::Checker;
+  void OnStoreReplaced(uint64_t copy) override { replaced_ = true; }
+  void OnForgotten(const Process& process) override { forgotten_.insert(process.id()); }
+  void OnHopeless(const Process& process, const std::string& message) override {
+    Process ended = process;
+    absl::string_view rest = message;
+    const bool named = absl::ConsumePrefix(&rest, "rank ") &&
+                       absl::SimpleAtoi(rest.substr(0, rest.find(' ')), &ended.rank);
+    if (!named || !replaced_ || forgotten_.count(ended.id()) == 0) {
+      AddViolation(absl::StrCat(Name(process), ": ", message));
+    }
+  }
+
+ private:
+  std::set<decltype(Process().id())> forgotten_;
+  bool replaced_ = false;  // the store
+};
+
 // Only the ranks of a generation receive its unique id, and all receive the same one.
 class KeysStayInTheirGeneration : public Checker {
  public:
@@ -204,6 +228,7 @@ void AddRankCheckers(Violations& violations, Checkers& checkers) {
   checkers.push_back(std::make_unique<SingleGeneration>(violations));
   checkers.push_back(std::make_unique<ExclusiveSlots>(violations));
   checkers.push_back(std::make_unique<BarriersComplete>(violations));
+  checkers.push_back(std::make_unique<NoBarrierIsHopeless>(violations));
   checkers.push_back(std::make_unique<KeysStayInTheirGeneration>(violations));
   checkers.push_back(std::make_unique<NoticesNameTheMissing>(violations));
   checkers.push_back(std::make_unique<OneWorld>(violations));
