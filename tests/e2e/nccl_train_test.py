@@ -73,11 +73,6 @@ class NcclTrainTest(unittest.TestCase):
             self.assertEqual(finished["first_failure"]["node"], "node-2")
             self.assertEqual(int(finished["first_failure"]["exit"]["signal"]), 9)
             self.assertGreaterEqual(int(finished["summary"]["resumed_from_step"]), 100)
-            # The survivor's log has the time of each phase, of which leaving NCCL is only one.
-            log = cluster.muster("logs", job, "--generation", 1, "--rank",
-                                 int(finished["first_failure"].get("rank", 0)) ^ 1).stdout
-            for phase in ("abort begun", "abort done", "kernels ended"):
-                self.assertRegex(log, rf"DEVICES: leaving NCCL: {phase} after \S+s")
 
     def test_backend_must_match_device(self):
         with Cluster() as cluster:
