@@ -2,6 +2,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "absl/types/span.h"
+#include "common/environment_variables.h"
 #include "common/flags/flags.h"
 #include "docs/reference/markdown.h"
 #include "docs/reference/pages.h"
@@ -11,26 +13,11 @@
 namespace muster::reference {
 namespace {
 
-// Variables of the programs themselves that do not belong to an option.
-const std::vector<Row>& OtherVariables() {
-  static const auto& rows = *new std::vector<Row>{
-      {"`MUSTER_TOKEN`", "muster, muster-worker", "Access token, if `--token-file` is not given."},
-      {"`MUSTER_TOKEN_DIR`", "all",
-       "Directory in which a coordinator publishes its local token and in which clients look for "
-       "it. Default: `~/.muster/tokens/HOST`, or `/tmp/muster-UID/tokens` without a home "
-       "directory."},
-      {"`MUSTER_CUDA_LIBRARY_PATH`", "muster-worker, for its ranks",
-       "Directories, separated by `:`, that are searched first for NVIDIA's libraries."},
-      {"`MUSTER_MPI_PLUGIN`", "programs of the process-group library",
-       "Path of `libmuster-mpi.so`. Default: beside the program, or in `../lib`."},
-      {"`XDG_CONFIG_HOME`", "muster",
-       "Directory of the configuration file `muster/config`. Default: `~/.config`."},
-      {"`COLUMNS`", "muster",
-       "Width of help and of other wrapped text, at least 60. Default: the width of the terminal, "
-       "or 80 without one."},
-      {"`NO_COLOR`", "muster", "Disables colors if set and not empty."},
-      {"`TMPDIR`", "muster local", "Parent of the private cluster's directory. Default: `/tmp`."},
-  };
+std::vector<Row> Rows(absl::Span<const EnvironmentVariable> variables) {
+  std::vector<Row> rows;
+  for (const EnvironmentVariable& variable : variables) {
+    rows.push_back({Code(variable.name), variable.programs, variable.meaning});
+  }
   return rows;
 }
 
@@ -75,14 +62,16 @@ std::string EnvironmentPage() {
       "# Environment variables\n\n"
       "For users and operators: the variables that a command job finds in its environment, and "
       "those that configure Muster's programs. ",
-      GeneratedFrom("`worker/agent/generation/environment.h` and the programs' options"),
+      GeneratedFrom(
+          "`worker/agent/generation/environment.h`, `common/environment_variables.cc` and the "
+          "programs' options"),
       "## Environment of a command job\n\n"
       "The variables below are set for each rank. Those marked as default are set only if they are "
       "neither inherited nor in the job's\n"
       "`env`; the others override both.\n\n",
       Table({"variable", "default", "value"}, JobVariables()),
       "## Inherited variables\n\n"
-      "Of its worker's environment, a rank inherits these variables; `*` stands for any ending. "
+      "Of its worker's environment, a rank inherits these variables; `*` matches any suffix. "
       "With `muster-worker --inherit-env=all`, which\n"
       "`muster local` uses, it inherits all except `OLDPWD` and the worker's other `MUSTER_*` "
       "settings. The job's `env` overrides them.\n\n",
@@ -94,7 +83,9 @@ std::string EnvironmentPage() {
       "described in the\n[command-line reference](cli.md).\n\n",
       Table({"variable", "option", "programs"}, OptionVariables()),
       "## Other variables of Muster's programs\n\n",
-      Table({"variable", "program", "meaning"}, OtherVariables()));
+      Table({"variable", "program", "meaning"}, Rows(ProgramVariables())),
+      "## Variables of builds and scripts\n\n",
+      Table({"variable", "used by", "meaning"}, Rows(BuildVariables())));
 }
 
 }  // namespace muster::reference
