@@ -1,9 +1,15 @@
-"""cc_library, cc_binary and cc_test as this tree uses them: with the precompiled headers of //bazel/prelude."""
+"""cc_library, cc_binary and cc_test as this tree uses them: with Abseil and the precompiled headers of //bazel/prelude."""
 
 load("@rules_cc//cc:defs.bzl", _cc_binary = "cc_binary", _cc_library = "cc_library", _cc_test = "cc_test")
 
+# Nearly all sources use Abseil, so BUILD files need not list it.
+_ABSL = "@system//:absl"
+
 def _with_prelude(name, kwargs):
     kwargs = dict(kwargs)
+    deps = kwargs.get("deps", [])
+    if type(deps) != "list" or _ABSL not in deps:
+        kwargs["deps"] = deps + [_ABSL]
     if not [src for src in kwargs.get("srcs", []) if src.endswith(".cc")]:
         return kwargs
     copts = kwargs.get("copts", [])
@@ -13,7 +19,7 @@ def _with_prelude(name, kwargs):
         name = "no_prelude"
     else:
         kwargs["copts"] = ["-include-pch", "$(BINDIR)/bazel/prelude/{}.pch".format(name)] + copts
-    kwargs["deps"] = kwargs.get("deps", []) + ["//bazel/prelude:" + name]
+    kwargs["deps"] = kwargs["deps"] + ["//bazel/prelude:" + name]
     return kwargs
 
 def cc_library(**kwargs):

@@ -34,7 +34,18 @@ echo "installing: ${missing[*]}" >&2
 export DEBIAN_FRONTEND=noninteractive RUNLEVEL=1
 log=$(mktemp)
 trap 'rm -f "$log"' EXIT
-if ! { apt-get update && apt-get install -y --no-install-recommends "${missing[@]}"; } >"$log" 2>&1; then
+{ apt-get update && apt-get install -y --no-install-recommends "${missing[@]}"; } >"$log" 2>&1 &
+installer=$!
+trap 'kill "$installer" 2>/dev/null' INT TERM
+waited=0
+# On a terminal the line above suffices; a log gets a line every ten seconds.
+while [[ ! -t 2 ]] && kill -0 "$installer" 2>/dev/null; do
+  sleep 1
+  if ((++waited % 10 == 0)); then
+    echo "installing: $waited s" >&2
+  fi
+done
+if ! wait "$installer"; then
   cat "$log" >&2
   exit 1
 fi

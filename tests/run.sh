@@ -37,11 +37,11 @@ build_previous() {
   local tree=${TMPDIR:-/tmp}/muster-previous
   git worktree remove --force "$tree" 2>/dev/null
   git worktree add --force --detach "$tree" HEAD~1 >&2 || return 1
-  (cd "$tree" && bazel build //coordinator:muster-coordinator //worker:muster-worker >&2) || return 1
+  (cd "$tree" && bazel/build.sh //coordinator:muster-coordinator //worker:muster-worker >&2) || return 1
   readlink -f "$tree/bazel-bin"
 }
 
-# The tag is not `long`: Bazel's filter takes that for the time-out of large tests as well.
+# The tag is not `long`: Bazel's filter takes that for the timeout of large tests as well.
 filter=-full
 test_env=()
 if [[ ${1:-} == --full ]]; then

@@ -5,7 +5,7 @@
 //                [--dataset=image_folder] [--cache-dir=DIR] [--gpu]
 //
 // With --gpu only the CPU work of a training on a GPU: images of a folder are not normalized, and
-// images of data sets that are decoded in memory are only gathered.
+// images of datasets that are decoded in memory are only gathered.
 //
 // Prints one line of JSON: images_per_second, images_per_cpu_second (CPU time of all threads), and,
 // without --gpu, the CPU time of one thread per view in microseconds: for decoding, for the whole
@@ -33,7 +33,7 @@ struct Flags {
   uint64_t batch = 32;
   uint64_t epochs = 3;
   std::string dataset = "image_folder";
-  std::string cache;  // for data sets that are decompressed
+  std::string cache;  // for datasets that are decompressed
   bool gpu = false;
   LoaderOptions loader;
 };
@@ -95,7 +95,7 @@ absl::Status TimeLoader(const ImageDataset& dataset, const Flags& flags, nlohman
   return absl::OkStatus();
 }
 
-// Microseconds per image, averaged over the data set.
+// Microseconds per image, averaged over the dataset.
 template <typename Body>
 absl::StatusOr<double> TimeEach(const ImageDataset& dataset, const Body& body) {
   const double start = CpuSeconds(CLOCK_THREAD_CPUTIME_ID);

@@ -74,8 +74,8 @@ struct Round {
   std::vector<double> barrier_ms;
   std::vector<double> lone_barrier_ms;
   std::vector<double> nccl_ids_ms;
-  double start_cpu_ms = 0;      // of the coordinator, from start to RUNNING
-  double barrier_cpu_ms = 0;    // of the coordinator, per barrier
+  double start_cpu_ms = 0;      // CPU time of the coordinator, from start to RUNNING
+  double barrier_cpu_ms = 0;    // CPU time of the coordinator, per barrier
   double idle_cpu_percent = 0;  // percentage of one core
   double resident_mib = 0;
 };

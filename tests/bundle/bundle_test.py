@@ -245,7 +245,7 @@ class OlderTest(RunTest, unittest.TestCase):
 
 
 class EmptyTest(RunTest, unittest.TestCase):
-    """A root with only the bundle and the data set."""
+    """A root with only the bundle and the dataset."""
 
     PYTHON = None
 

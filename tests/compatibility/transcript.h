@@ -24,7 +24,7 @@ struct Entry {
   int line = 0;  // in the file, from 1
   std::optional<v1::WorkerMessage> worker;
   std::optional<v1::CoordinatorMessage> coordinator;
-  std::map<std::string, std::string> metadata;  // of a Hello
+  std::map<std::string, std::string> metadata;  // metadata of a Hello
 };
 
 // The lines of one message or of metadata, each with its newline.

@@ -98,7 +98,7 @@ class BadInputTest(unittest.TestCase):
         return job
 
     def broken_data(self, change):
-        """Spec of a training on a copy of the data set that `change(path of the images)` has modified."""
+        """Spec of a training on a copy of the dataset that `change(path of the images)` has modified."""
         for path in DATA.iterdir():
             shutil.copy(path, self.directory)
         change(self.directory / IMAGES)
@@ -277,7 +277,7 @@ class BadInputTest(unittest.TestCase):
         self.cluster.muster("cancel", job, "--grace", "1s")
         self.cluster.wait(job, check=False)
         self.assertEqual(first.stop(), 0)
-        wait_until(lambda: "welcomed by the coordinator" in second.log(), 10, "the second worker to be welcomed")
+        wait_until(lambda: "session opened with the coordinator" in second.log(), 10, "the second worker's session")
         self.cluster.wait_for_nodes(2)
 
 

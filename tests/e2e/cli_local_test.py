@@ -152,7 +152,7 @@ class LocalTest(unittest.TestCase):
         self.check_nothing_is_left()
 
     def test_cleans_up_when_process_group_is_killed(self):
-        """As by a terminal or a batch system."""
+        """A terminal or a batch system kills the process group in this way."""
         process = self.start(script=IGNORES_SIGNALS, start_new_session=True)
         os.killpg(process.pid, signal.SIGKILL)
         process.communicate()

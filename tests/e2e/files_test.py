@@ -48,7 +48,7 @@ class FilesTest(unittest.TestCase):
         return result
 
     def inodes(self, digest):
-        """Of the cached file on both nodes; another fetch would replace it."""
+        """Returns the inodes of the cached file on both nodes; another fetch would replace the file."""
         return [(self.cluster.directory / node / "files" / digest).stat().st_ino for node in ("node-1", "node-2")]
 
     def stored(self):
@@ -212,7 +212,7 @@ class LocalTest(unittest.TestCase):
         return result
 
     def test_runs_in_the_current_folder(self):
-        """With the user's environment, and what the program writes stays."""
+        """The program inherits the user's environment, and the files that it writes are kept."""
         write(self.project, "train.py", "import os, helper\nopen('model.pt', 'w').write(os.environ['MY_SETTING'])\n"
                                         "print(os.getcwd(), helper.NAME)\n")
         write(self.project, "lib/helper.py", "NAME = 'helper'\n")

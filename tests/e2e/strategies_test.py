@@ -86,7 +86,7 @@ class StrategiesTest(unittest.TestCase):
                 self.assert_same_curve(always, alone, 1e-3, "no branch was dropped")
 
     def test_hybrid_on_one_node_is_dp(self):
-        """To the last bit, including batch norm over each device's own samples."""
+        """Both give the same bits, also with batch norm over each device's own samples."""
         model = {"model": {"name": "small_cnn"}, "max_steps": 10}
         with Cluster(nodes=1, slots=2) as cluster:
             dp = self.train(cluster, **model, **strategy("dp"), **on(devices=2))

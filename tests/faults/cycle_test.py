@@ -83,7 +83,7 @@ class CycleTestCase(unittest.TestCase):
 
     def check_cycles(self, count, bystanders):
         specs = self.specs()
-        # Warm-up: runs each kind of job once and unpacks the data set, so that later cycles create nothing that stays.
+        # Warm-up: runs each kind of job once and unpacks the dataset, so that later cycles create nothing that stays.
         self.cluster.run(training_spec("warm", max_steps=3, resources={"nodes": 2, "ranks_per_node": 1}))
         for _ in range(5):
             self.one(next(specs))

@@ -115,7 +115,7 @@ class DiskTest(unittest.TestCase):
         wait_until(lambda: int(cluster.get(job).get("checkpoint", {}).get("step", 0)) > 0, 60, "a checkpoint")
         return job, folder
 
-    def check_training_goes_on(self, **train):
+    def check_training_continues(self, **train):
         """Failures are shown; with space, the next checkpoint is written."""
         with Cluster() as cluster:
             job, folder = self.start_training(cluster, **train)
@@ -137,11 +137,11 @@ class DiskTest(unittest.TestCase):
             cluster.muster("cancel", job)
             self.assertEqual(cluster.wait(job, check=False)["state"], "CANCELLED")
 
-    def test_training_goes_on_without_checkpoints_on_full_disk(self):
-        self.check_training_goes_on()
+    def test_training_continues_without_checkpoints_on_full_disk(self):
+        self.check_training_continues()
 
-    def test_training_goes_on_without_parts_of_checkpoints_on_full_disk(self):
-        self.check_training_goes_on(ranks=2, strategy={"name": "ddp", "shard_optimizer": True})
+    def test_training_continues_without_parts_of_checkpoints_on_full_disk(self):
+        self.check_training_continues(ranks=2, strategy={"name": "ddp", "shard_optimizer": True})
 
     def test_full_disk_ends_training_that_requires_checkpoints(self):
         with Cluster() as cluster:

@@ -146,7 +146,7 @@ class GracefulStopLongTest(GracefulStops):
 
 
 class PyTorchStopLongTest(GracefulStops):
-    """The same promises for examples/resumable_ddp.py, which handles the stop signal. Run by `tests/run.sh --full`."""
+    """The same guarantees for examples/resumable_ddp.py, which handles the stop signal. Run by `tests/run.sh --full`."""
 
     def output(self, name):
         return self.cluster.directory / f"output-{name}"

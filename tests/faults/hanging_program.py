@@ -28,7 +28,7 @@ from torch.utils.data import DataLoader, Dataset
 
 
 class Stuck(Dataset):
-    """A data set whose fourth sample never arrives."""
+    """A dataset whose fourth sample never arrives."""
 
     def __len__(self):
         return 8

@@ -1,6 +1,6 @@
 """The history of client calls, and whether the coordinator kept what it acknowledged.
 
-A call that failed may or may not have taken effect. A call that returned is a promise: a submitted job exists from then
+A call that failed may or may not have taken effect. A call that returned is a guarantee: a submitted job exists from then
 on under the id that was returned, a cancelled job never succeeds later, a state that was seen is never taken back.
 """
 

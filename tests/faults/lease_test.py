@@ -47,7 +47,7 @@ class LeaseTest(unittest.TestCase):
         self.assertEqual((job["first_failure"]["reason"], job["first_failure"]["node"]), ("NodeLost", self.node))
 
     def test_ranks_of_killed_worker_end_before_they_start_elsewhere(self):
-        """Nobody but the rank's shim can end it; the job has a single node, so no peer rank notices either."""
+        """Only the rank's shim can end it: the job has a single node, so no peer rank detects the loss."""
         self.start()
         self.cluster.workers[self.node].kill()
         killed = time.time()
@@ -88,7 +88,7 @@ class LeaseTest(unittest.TestCase):
 
 
 class LeaseLongTest(unittest.TestCase):
-    """With the default leases, while all processors are busy: stopped daemons cost nothing.
+    """Stopped daemons end no job, with the default leases and while all CPUs are busy.
 
     MUSTER_REPETITIONS: stops of each kind.
     """

@@ -1,4 +1,4 @@
-"""Two generations of a job at the same time: the older one was paused, and its checkpoints harm nothing."""
+"""Two generations of a job run at the same time: the older one was paused, and its checkpoints change nothing."""
 
 import contextlib
 import os
@@ -77,7 +77,7 @@ class Overlaps(unittest.TestCase):
                 os.kill(pid, number)
 
     def overlap(self, name):
-        """Pauses the rank, its shim and its worker until the next generation writes; then they go on."""
+        """Pauses the rank, its shim and its worker until the next generation writes, then resumes them."""
         job = self.submit(name)
         self.cluster.wait_for_step(job, 50)
         node = self.cluster.describe(job)["ranks"][0]["node"]

@@ -126,14 +126,14 @@ class RandomFaults(unittest.TestCase):
 
 
 class RandomFaultsTest(RandomFaults):
-    def test_keeps_promises(self):
+    def test_keeps_guarantees(self):
         self.run_faults(25)
 
 
 class RandomFaultsLongTest(RandomFaults):
     """Run by `tests/run.sh --full`: at least 1,000 faults."""
 
-    def test_keeps_promises(self):
+    def test_keeps_guarantees(self):
         self.run_faults(int(os.environ.get("MUSTER_FAULTS", "1200")))
 
 

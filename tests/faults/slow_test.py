@@ -84,7 +84,7 @@ class SlowTest(unittest.TestCase):
     def test_names_rank_stopped_while_it_writes_its_part(self):
         self.check_names_rank_stopped(1, slow={"SLOW_RANK": 1}, **self.PARTS)
 
-    def test_training_goes_on_while_checkpoint_is_written(self):
+    def test_training_continues_while_checkpoint_is_written(self):
         """Steps are made while a checkpoint is written; a stop waits for it and then saves the last step."""
         self.start(2, 1, "/checkpoints/", SLOW_WRITE_BYTES_PER_SECOND=1000000)
         job = self.submit(2, 1, checkpoint={"every_steps": 10}, max_steps=1000000)

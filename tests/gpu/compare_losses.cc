@@ -60,7 +60,7 @@ double MeanAtEnd(const std::vector<double>& losses) {
 struct Comparison {
   bool agree = true;
   double largest = 0;        // difference
-  double largest_share = 0;  // of the difference allowed at the step
+  double largest_share = 0;  // largest share of the difference allowed at the step
   size_t at_step = 0;        // step of the largest share, counted from 1
 };
 

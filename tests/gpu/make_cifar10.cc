@@ -1,4 +1,4 @@
-// Writes a synthetic data set in CIFAR-10's binary format that a model can learn: each class is a
+// Writes a synthetic dataset in CIFAR-10's binary format that a model can learn: each class is a
 // distinct pattern, shifted and with noise. The bytes are the same on every machine.
 //
 //   make_cifar10 FOLDER [TRAINING_IMAGES [TEST_IMAGES]]

@@ -233,7 +233,7 @@ class RunTest(unittest.TestCase):
             "bandwidth": ("failed", "memory_bench: exit status 69: memory_bench: "),
             "nccl": ("failed", "contract_test: exit status 1: [  FAILED  ] a test (and 1 more)"),
             "kernels": ("failed", "cast_contract_test: exit status 134: "),
-            "accuracy": ("skipped", "no /none; set FASHION_MNIST to the data set's folder"),
+            "accuracy": ("skipped", "no /none; set FASHION_MNIST to the dataset's folder"),
             "sanitizer": ("failed", "racecheck-activation_contract_test: exit status 1: ========= ERROR SUMMARY: 1 error"),
         }
         states = self.states()

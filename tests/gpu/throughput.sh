@@ -1,7 +1,7 @@
 # shellcheck shell=bash
 # Part of run.sh: images/s, with PyTorch on the same GPU for comparison.
 
-# Model, image size, batch, whether the data set may reside on the GPU, and the minimum ratio of images/s to PyTorch's
+# Model, image size, batch, whether the dataset may reside on the GPU, and the minimum ratio of images/s to PyTorch's
 # best form and to its eager form. PyTorch's data reside on the GPU.
 readonly THROUGHPUT="resnet50 224 256 never 1.3 1.3
 resnet101 224 128 auto 1.3 1.3

@@ -1,7 +1,7 @@
 # shellcheck shell=bash
 # Part of run.sh: training with a coordinator and a worker on one GPU.
 
-# The data set of most parts, in $work/cifar10.
+# The dataset of most parts, in $work/cifar10.
 data() {
   [[ -d $work/cifar10 ]] && return
   rm -rf "$work/cifar10.new"
@@ -88,7 +88,7 @@ part_graphs() {
 
 part_accuracy() {
   local dataset=${FASHION_MNIST:-/usr/share/datasets/fashion-mnist} log=$folder/muster.log status=0
-  [[ -d $dataset ]] || { skip "no $dataset; set FASHION_MNIST to the data set's folder"; return; }
+  [[ -d $dataset ]] || { skip "no $dataset; set FASHION_MNIST to the dataset's folder"; return; }
   within 120 muster local "$ROOT/deploy/examples/fashion_mnist_fast.yaml" --keep "$kept/accuracy" \
     --set "train.dataset.path=$dataset" --ranks-per-node 1 --set resources.device=gpu --set train.precision=O2 -o json \
     >"$folder/accuracy.json" 2>"$log" || status=$?

@@ -39,7 +39,7 @@ class TransformTest(unittest.TestCase):
                 directory = cls.root / split / f"class-{i % 3}"
                 directory.mkdir(parents=True, exist_ok=True)
                 image = smooth_image(rng, size)
-                # Real data sets contain grayscale images and chroma subsampling.
+                # Real datasets contain grayscale images and chroma subsampling.
                 image = image.convert("L") if i == 4 else image
                 image.save(directory / f"{i}.jpg", quality=92, subsampling=0 if i % 2 else 2)
 

@@ -78,7 +78,7 @@ class Coordinator {
   struct Disk {
     Store records;
     std::vector<uint64_t> committers;  // the process that made each commit
-    std::map<std::pair<std::string, uint64_t>, uint64_t> instances;  // of the generations on it
+    std::map<std::pair<std::string, uint64_t>, uint64_t> instances;  // by generation
     std::set<std::string> recovered;                                 // jobs, from workers' records
   };
   struct Session {

@@ -43,7 +43,7 @@ class Machine {
 
   const std::string& node() const { return options_.node; }
   uint64_t id() const { return options_.id; }
-  // Whether it has a session with a coordinator that it obeys.
+  // Whether it has a session with a coordinator that it is not in conflict with.
   bool welcomed() const { return welcomed_ && Obeys(); }
   bool refused() const { return refused_; }
   bool retired() const { return retired_; }
@@ -61,7 +61,7 @@ class Machine {
   void Leave();
   // With `forget`, the disk is lost as well.
   void Crash(bool forget);
-  // Crashes for good.
+  // Crashes permanently.
   void Retire();
   void BreakStream();
   void CutNetwork(absl::Duration how_long);
@@ -95,7 +95,7 @@ class Machine {
     v1::RankReport report;
     Stage stage = Stage::kLaunched;
     uint64_t barrier = 0;  // the newest one that it arrived at
-    uint64_t step = 0;     // of rank 0's newest checkpoint
+    uint64_t step = 0;     // step of rank 0's newest checkpoint
     bool unkillable = false;
     SteadyTime paused_until;
     SteadyTime shim_paused_until;
@@ -106,7 +106,7 @@ class Machine {
     std::optional<v1::World> world;  // known to this worker
     std::string put;                 // the unique id created by rank 0
     uint64_t passed = 0;
-    SteadyTime deadline = SteadyTime::Infinite();  // of its lease, held by its shims
+    SteadyTime deadline = SteadyTime::Infinite();  // end of its lease, held by its shims
   };
   using Key = std::pair<std::string, uint64_t>;
 
@@ -123,7 +123,7 @@ class Machine {
   // Repeats what the coordinator may have missed before this session, and unanswered calls.
   void ReportAgain();
   void SendCalls(const Key& key, const Holding& holding);
-  // Drops the message unless the coordinator has welcomed this worker and is obeyed.
+  // Drops the message unless this worker has an open session without a conflict.
   void Send(const v1::WorkerMessage& message);
   void SendNow(const v1::WorkerMessage& message);
   // Sends a copy of the message with something out of bounds, or something else that is.
@@ -185,7 +185,7 @@ class Machine {
   void SetDeadline(const Key& key, SteadyTime deadline);
   void AskPeers(v1::LeaseQuestion question, absl::Duration patience,
                 std::function<void(std::optional<v1::LeaseAnswer>)> done);
-  // Without an answer of the coordinator, the ranks go on while it may start them elsewhere.
+  // Without an answer of the coordinator, the ranks continue while it may start them elsewhere.
   void UnfenceUnanswered(const v1::LeaseQuestion& question,
                          const std::optional<v1::LeaseAnswer>& answer);
   // Looks after leases and conflicts, as the worker does twice a second.

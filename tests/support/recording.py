@@ -6,8 +6,8 @@
     train-x7k2q
     …
 
-`> ` continues a command. A line with `@` waits for a text, if only for a moment, while the command runs, and says what
-the user then types: `^C` is Ctrl-C, `⏎` is Enter; `@ once "step 3"` alone only waits.
+`> ` continues a command. A line with `@` waits until a text has appeared, even briefly, while the command runs, and gives
+what the user then types: `^C` is Ctrl-C, `⏎` is Enter; `@ once "step 3"` alone only waits.
 The exit status of a command that fails is its last line of output, as in `exit status 2`.
 """
 

@@ -1,9 +1,9 @@
 """Compares the output that a page or recording shows with the real output of the same commands.
 
 Both are normalised: what differs from run to run (ids, times, rates, ports, losses) is replaced by a placeholder, and
-what remains must be equal. In what is shown, `…` stands for any text within a line, or, alone in a line, for any lines.
+what remains must be equal. In the shown output, `…` matches any text within a line, or, alone in a line, any lines.
 
-Pages show output as it is without a terminal, where progress is printed now and then. On a terminal, progress is one
+Pages show output as it is without a terminal, where progress is printed occasionally. On a terminal, progress is one
 line that is redrawn and finally erased: the real output may not contain any.
 """
 

@@ -12,8 +12,8 @@ struct AccessForm {
   Handler run = nullptr;
   bool load = false;
   std::string_view space;  // global, shared, param or, for generic addresses, empty
-  int elements = 1;        // of the vector
-  int bits = 0;            // of an element
+  int elements = 1;        // elements of the vector
+  int bits = 0;            // bits of an element
 };
 
 // The form of an opcode that begins with ld. or st.; `run` is null if it is unsupported. Slots: the

@@ -45,7 +45,7 @@ class BlockOrder {
 
   std::map<uint64_t, std::vector<Release>> releases_;  // by address, in order of execution
   std::vector<uint64_t> current_;                      // addresses of the block's releases
-  std::vector<uint64_t> fences_;                       // of the current block
+  std::vector<uint64_t> fences_;                       // fences of the current block
   std::vector<Acquire> pending_;                       // without a fence
   std::vector<Acquire> acquired_;
 };

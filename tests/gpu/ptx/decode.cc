@@ -489,7 +489,7 @@ class Decoder {
   Kernel kernel_;
   std::vector<SlotUse> uses_;  // by instruction
   SlotAllocator slots_;
-  std::map<std::string_view, uint64_t> addresses_;  // of parameters and shared variables
+  std::map<std::string_view, uint64_t> addresses_;  // addresses of parameters and shared variables
   std::deque<Frame> frames_;                        // innermost last
   uint32_t line_ = 0;
 };

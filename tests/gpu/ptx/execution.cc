@@ -179,7 +179,7 @@ class Launch {
   const uint32_t register_files_;
   // Uninitialised: the decoder checks that registers are written before they are read.
   const std::unique_ptr<uint64_t[]> registers_;
-  std::vector<Progress> progress_;  // of the block's threads
+  std::vector<Progress> progress_;  // progress of the block's threads
   uint64_t instructions_ = 0;
 };
 

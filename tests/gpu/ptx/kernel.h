@@ -24,7 +24,7 @@ class SourceText {
 
  private:
   std::string text_;
-  std::vector<size_t> begins_;  // of the lines
+  std::vector<size_t> begins_;  // beginning of each line
 };
 
 // A kernel parameter's place in the parameter space.
@@ -50,7 +50,7 @@ struct Kernel {
 
   // For the interpreter.
   std::vector<Instruction> code;
-  std::vector<uint32_t> lines;  // of the instructions in the source
+  std::vector<uint32_t> lines;  // source line of each instruction
   std::shared_ptr<const SourceText> source;
   uint32_t slots = 0;     // 64-bit registers per thread
   uint32_t accesses = 0;  // number of memory instructions

@@ -62,7 +62,7 @@ class LaunchMemory {
 
   const Kernel& kernel_;
   DeviceMemory& global_;
-  std::vector<Allocation*> last_;  // that each memory instruction accessed
+  std::vector<Allocation*> last_;  // last allocation accessed by each memory instruction
   std::vector<std::byte> parameters_;
   std::vector<std::byte> shared_;
   Shadow shared_shadow_;

@@ -18,7 +18,7 @@ namespace {
 constexpr size_t kAlignment = 256;
 
 struct Pages {
-  uintptr_t begin;  // of the guard page
+  uintptr_t begin;  // beginning of the guard page
   size_t bytes;
 };
 

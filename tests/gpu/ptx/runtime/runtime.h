@@ -45,7 +45,7 @@ struct Event {
   int device = 0;
   unsigned flags = 0;
   CompletionPtr recorded;            // null: never, or last in a capture
-  std::shared_ptr<Capture> capture;  // in which it was recorded last
+  std::shared_ptr<Capture> capture;  // newest capture that recorded it
   std::vector<size_t> frontier;
 };
 
@@ -91,10 +91,10 @@ class Runtime {
   std::mutex mutex;
   KernelRegistry kernels;
   GlobalMemory memory;
-  size_t memory_bytes;  // of each device
+  size_t memory_bytes;  // memory of each device
   std::vector<GpuState> gpus;
   Scheduler scheduler;
-  std::vector<std::shared_ptr<Capture>> captures;  // that have not ended
+  std::vector<std::shared_ptr<Capture>> captures;  // captures in progress
   std::vector<std::unique_ptr<Event>> events;
   std::vector<std::unique_ptr<Graph>> graphs;
   std::vector<std::unique_ptr<ExecutableGraph>> executables;

@@ -32,7 +32,7 @@ using CompletionPtr = std::shared_ptr<Completion>;
 
 struct QueuedWork {
   std::shared_ptr<Work> work;        // null: only the order matters
-  std::vector<CompletionPtr> after;  // of other streams
+  std::vector<CompletionPtr> after;  // completions of other streams
   CompletionPtr done;
 };
 
