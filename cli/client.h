@@ -1,4 +1,4 @@
-// A client of the coordinator, with time-outs and retries suited to a person at a command line.
+// A client of the coordinator, with timeouts and retries suited to a person at a command line.
 #ifndef MUSTER_CLI_CLIENT_H_
 #define MUSTER_CLI_CLIENT_H_
 

@@ -17,7 +17,7 @@
 namespace muster::cli {
 namespace {
 
-// Call time-out: completion must not keep the user waiting.
+// Call timeout: completion must not keep the user waiting.
 constexpr absl::Duration kPatience = absl::Milliseconds(500);
 
 std::vector<Candidate> Named(const std::vector<std::string>& texts) {

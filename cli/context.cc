@@ -35,7 +35,7 @@ int Context::Fail(const absl::Status& status) const { return Fail(status, ExitCo
 
 int Context::Fail(const absl::Status& status, int exit_code) const {
   console.ClearStatus();
-  if (absl::IsCancelled(status)) console.EraseEcho();  // of Ctrl-C
+  if (absl::IsCancelled(status)) console.EraseEcho();  // the terminal's echo of Ctrl-C
   for (const absl::string_view line : absl::StrSplit(status.message(), '\n')) {
     console.Note(absl::StrCat("muster: ", Printable(line)));
   }

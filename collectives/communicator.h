@@ -68,7 +68,7 @@ class Communicator {
  public:
   virtual ~Communicator() = default;
 
-  virtual uint32_t rank() const = 0;  // in the group
+  virtual uint32_t rank() const = 0;  // this rank's number in the group
   virtual uint32_t size() const = 0;
   virtual absl::string_view backend() const = 0;
 
@@ -141,13 +141,13 @@ struct NcclParts;
 struct GroupOptions {
   std::string name;   // WORLD, NODE, LOCAL, CROSS
   std::string id;     // 128 random bits, hex
-  uint32_t rank = 0;  // in the group
+  uint32_t rank = 0;  // this rank's number in the group
   uint32_t size = 1;
   std::vector<uint32_t> members;  // job ranks, indexed by rank in the group
   KeyStore* store = nullptr;      // outlives the communicator
   std::string interface_address;  // numeric address at which peers reach this rank; for gloo
   absl::Duration connect_timeout = absl::Seconds(30);
-  absl::Duration timeout = absl::Seconds(30);  // without any progress
+  absl::Duration timeout = absl::Seconds(30);  // limit without any progress
   // Limits the rate of sends through gloo, to emulate a slower network in measurements. Outlives
   // the communicator; null: no limit.
   TokenBucket* send_limit = nullptr;

@@ -235,7 +235,7 @@ class ContractTest : public ::testing::TestWithParam<Backend> {
   }
 
   const std::unique_ptr<FileKeyStore> store_ = MakeKeyStore();
-  NcclParts nccl_;  // of one rank, in its process
+  NcclParts nccl_;  // parts of one rank, in its process
   absl::Duration timeout_ = absl::Seconds(20);
 };
 

@@ -28,7 +28,7 @@ struct WorldOptions {
   uint32_t world_size = 1;
   // Ranks are numbered node by node. A single entry if all nodes have the same number of ranks.
   std::vector<uint32_t> ranks_on_node;
-  KeyStore* store = nullptr;  // of the job's generation; outlives the communicator
+  KeyStore* store = nullptr;  // store of the job's generation; outlives the communicator
   std::string interface_address;
   absl::Duration connect_timeout = absl::Seconds(30);
   absl::Duration timeout = absl::Seconds(30);

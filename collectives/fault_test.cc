@@ -115,7 +115,7 @@ class FaultTest : public ::testing::TestWithParam<Backend> {
   }
 
   FileKeyStore store_;
-  NcclParts nccl_;  // of one rank, in its process
+  NcclParts nccl_;  // parts of one rank, in its process
   absl::Duration connect_timeout_ = absl::Seconds(20);
   absl::Duration timeout_ = absl::Seconds(20);
   // The other ranks notice a timeout this much later than rank 0, as if they waited for a core.

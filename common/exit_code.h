@@ -28,7 +28,7 @@ struct ExitCodeInfo {
   ExitCode code;
   const char* value;  // the code as text; "128+n" for kExitSignal
   const char* name;
-  const char* meaning;  // as `muster --help` prints it
+  const char* meaning;  // text printed by `muster --help`
   const char* when;     // which programs exit with it, and why
 };
 
@@ -62,7 +62,7 @@ inline constexpr ExitCodeInfo kExitCodes[] = {
      "Ranks of train jobs: a checkpoint or TensorBoard file, or a checkpoint directory of another "
      "job. Ranks of command jobs: the shared "
      "checkpoint directory. The job is not restarted."},
-    {kExitTryAgain, "75", "try again", "A limit or time-out was reached; try again later",
+    {kExitTryAgain, "75", "try again", "A limit or timeout was reached; try again later",
      "muster: the coordinator has reached a limit, or a call timed out."},
     {kExitNotAllowed, "77", "not allowed", "Permission denied by the coordinator",
      "muster, muster-worker: no access token, or one without the role. Ranks of command jobs: "

@@ -9,7 +9,7 @@
 
 namespace muster {
 
-// For ClientContext::set_deadline: `timeout` from now.
+// Returns the deadline `timeout` from now for ClientContext::set_deadline.
 inline gpr_timespec GrpcDeadline(absl::Duration timeout) {
   // Bounded, because the time must be representable.
   const absl::Duration bounded = std::clamp(timeout, absl::ZeroDuration(), absl::Hours(24 * 365));

@@ -22,8 +22,8 @@ class ExternalConnectionAcceptor;
 
 namespace muster {
 
-// Replaces ServerBuilder::AddListeningPort, whose listener (gRPC 1.51) stops accepting for good
-// once the process has run out of file descriptors. This one goes on when descriptors are free
+// Replaces ServerBuilder::AddListeningPort, whose listener (gRPC 1.51) permanently stops accepting
+// once the process has run out of file descriptors. This one continues when descriptors are free
 // again.
 class GrpcListener {
  public:

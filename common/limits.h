@@ -60,8 +60,8 @@ inline constexpr int kRecordedDevices = 1024;  // in a summary
 inline constexpr int kStepParts = 32;
 inline constexpr size_t kFingerprintEntries = 32;   // in a rank's JoinInfo
 inline constexpr size_t kFiles = 1000;              // in a job spec
-inline constexpr uint64_t kFilesBytes = 256 << 20;  // of all files of a job spec
-inline constexpr size_t kStackBytes = 16 << 10;     // of one rank
+inline constexpr uint64_t kFilesBytes = 256 << 20;  // total size of a job spec's files
+inline constexpr size_t kStackBytes = 16 << 10;     // size of one rank's stacks
 inline constexpr size_t kTransfers = 256;           // open execs, and open copies
 inline constexpr size_t kTransfersPerCaller = 64;
 

@@ -55,8 +55,9 @@ bool ParseAge(absl::string_view text, absl::Duration& age) {
 
 void AddRetention(CLI::App& app, Flags& flags) {
   app.add_option("--keep-jobs", flags.keep_jobs,
-                 "Number of newest finished jobs to keep; each is kept for at least a minute")
-      ->check(CLI::Range(size_t{0}, limits::kJobs))
+                 absl::StrCat("Number of newest finished jobs to keep, at most ", limits::kJobs,
+                              "; each is kept for at least a minute"))
+      ->check(CLI::Range(size_t{0}, limits::kJobs).description(""))
       ->type_name("N")
       ->capture_default_str();
   app.add_option_function<std::string>(
@@ -77,7 +78,7 @@ void AddCheckpointDir(CLI::App& app, std::string& dir) {
   app.add_option_function<std::string>(
          "--checkpoint-dir",
          [&dir](const std::string& text) { dir = std::string(absl::StripSuffix(text, "/")); },
-         "directory that all nodes share, for checkpoints; each new job gets a folder in it")
+         "Directory shared by all nodes, for checkpoints; each new job gets a folder in it")
       ->check([](const std::string& text) {
         return absl::StartsWith(text, "/") ? ""
                                            : absl::StrCat("'", text, "' is not an absolute path");
@@ -123,6 +124,7 @@ std::unique_ptr<CLI::App> CoordinatorApp(Flags& flags) {
       "Each flag can also be set as MUSTER_FLAG in the environment or in the --config file.",
       "muster-coordinator");
   CLI::App& app = *program;
+  app.set_help_flag("-h,--help", "Print this page");
   app.option_defaults()->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);
   app.add_option("--listen", flags.listen, "gRPC address; port 0 selects a free port")
       ->check(CheckAddress)
@@ -137,7 +139,7 @@ std::unique_ptr<CLI::App> CoordinatorApp(Flags& flags) {
       ->type_name("DIR");
   app.add_option("--store", flags.store,
                  "Storage backend: sqlite, or memory to keep nothing on disk")
-      ->check(CLI::IsMember({"sqlite", "memory"}))
+      ->check(CLI::IsMember({"sqlite", "memory"}).description(""))
       ->type_name("KIND")
       ->capture_default_str();
   app.add_option(
@@ -163,9 +165,10 @@ std::unique_ptr<CLI::App> CoordinatorApp(Flags& flags) {
   AddCheckpointDir(app, flags.checkpoint_dir);
   app.add_flag("--insecure-bind", flags.insecure_bind,
                "Allow plaintext on an address that other machines can reach");
-  app.add_option("--config", flags.config, "Config file with one NAME=VALUE flag per line")
+  app.add_option("--config", flags.config, "File that sets these options, one name=value per line")
       ->type_name("FILE");
-  app.set_version_flag("--version", absl::StrCat("muster-coordinator ", kSoftwareVersion));
+  app.set_version_flag("--version", absl::StrCat("muster-coordinator ", kSoftwareVersion),
+                       "Print the version");
   return program;
 }
 

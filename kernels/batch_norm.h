@@ -20,10 +20,10 @@ struct BatchNormShape {
   int64_t height = 1;
   int64_t width = 1;
   int64_t channels = 1;
-  Activation activation = Activation::kNone;  // of the normalised values plus addend
+  Activation activation = Activation::kNone;  // applied to the normalised values plus addend
   // Followed by the maximum of each 2x2 window; an odd last row or column is dropped. Needs kRelu.
   bool pool = false;
-  DataType type = DataType::kFloat32;  // of x, addend, y, dy, dz and dx
+  DataType type = DataType::kFloat32;  // type of x, addend, y, dy, dz and dx
 
   int64_t pixels() const { return samples * height * width; }
   int64_t out_height() const { return pool ? height / 2 : height; }
@@ -79,7 +79,7 @@ using BatchNormRunning = void(const BatchNormMomentum& momentum, const float* ac
 // The passes before Apply in training, over the samples of one device.
 struct BatchNormTraining {
   double epsilon = 1e-5;
-  double momentum = 0.1;          // of the running statistics
+  double momentum = 0.1;          // weight of the newest batch in the running statistics
   const float* factor = nullptr;  // see BatchNormScale
   const float* active = nullptr;  // see BatchNormRunning
   // All arrays [channels].

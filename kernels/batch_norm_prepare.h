@@ -8,7 +8,7 @@ namespace muster::kernels {
 
 template <BatchNormStatistics* kStatistics, BatchNormRunning* kRunning, BatchNormScale* kScale>
 void PrepareInSteps(const BatchNormShape& shape, const void* x, const BatchNormTraining& training) {
-  float* const variance = training.inverse_deviation;  // until that is computed
+  float* const variance = training.inverse_deviation;  // the variance at first
   kStatistics(shape, x, training.mean, variance);
   kRunning({.channels = shape.channels,
             .pixels = static_cast<double>(shape.pixels()),

@@ -23,7 +23,7 @@ namespace muster::kernels {
 
 // A linear layer is a convolution with height = width = kernel = 1, no padding and one group.
 struct ConvolutionShape {
-  int64_t height = 1;  // of the input
+  int64_t height = 1;  // height of the input
   int64_t width = 1;
   int64_t in_channels = 1;
   int64_t out_channels = 1;
@@ -56,8 +56,8 @@ struct ConvolutionOptions {
   bool training = true;       // backward will be called
   bool data_gradient = true;  // BackwardData will be called
   int threads = 1;
-  DataType x_type = DataType::kFloat32;  // of x and dx
-  DataType y_type = DataType::kFloat32;  // of y, dy and an epilogue's addend
+  DataType x_type = DataType::kFloat32;  // type of x and dx
+  DataType y_type = DataType::kFloat32;  // type of y, dy and an epilogue's addend
   DataType compute_type = DataType::kFloat32;
 
   bool valid() const {

@@ -14,7 +14,7 @@ namespace muster::kernels {
 
 struct DepthwiseConvolutionShape {
   int64_t samples = 0;
-  int64_t height = 1;  // of the input
+  int64_t height = 1;  // height of the input
   int64_t width = 1;
   int64_t channels = 1;
   int64_t kernel = 3;  // square

@@ -68,12 +68,13 @@ class Device {
     return MakeKernelNtXentLoss(*this, largest);
   }
 
-  // Allocates zeroed memory with all pages present, aligned as kernels require. OutOfMemoryError,
-  // which names the `use`. The device must outlive its memory.
+  // Allocates zeroed memory with all pages present, aligned as kernels require. Returns
+  // OutOfMemoryError, which names the `use`. The device must outlive its memory.
   absl::StatusOr<DeviceMemory> Allocate(size_t bytes, absl::string_view use = "temporary arrays");
   // Allocates host memory that the device can access at the same address, so that its calls accept
   // it like device memory. Until an event recorded after a call (including CopyToDevice) is done,
-  // the caller must not change the content. Initially unspecified. OutOfMemoryError. The device
+  // the caller must not change the content. Initially unspecified. Returns
+  // OutOfMemoryError. The device
   // must outlive it.
   absl::StatusOr<HostMemory> AllocateHost(size_t bytes, absl::string_view use = "temporary arrays");
   // Approximate number of bytes that can still be allocated; 0 if unknown.

@@ -21,7 +21,7 @@ struct RandomDraw {
 
 struct DropoutMask {
   uint32_t layer = 0;     // identifies the dropout in the model
-  float probability = 0;  // that an element becomes zero, in [0, 1)
+  float probability = 0;  // probability of a zero, in [0, 1)
 };
 
 // The Philox counter for elements 4 * block to 4 * block + 3 of a global sample; an element is
@@ -40,11 +40,11 @@ using Dropout = void(DataType type, const DropoutMask& mask, const RandomDraw* d
 struct BlockDraw {
   uint32_t node = 0;       // index in the model; differs from all dropout layers and other blocks
   int32_t around = -1;     // index of the enclosing block, greater than this one's; -1: none
-  double probability = 0;  // of being dropped, in [0, 1)
+  double probability = 0;  // probability of being dropped, in [0, 1)
 };
 
 struct BlockState {
-  float factor = 1;  // of the branch: 1 / (1 - probability), or 0 if it is dropped
+  float factor = 1;  // scale of the branch: 1 / (1 - probability), or 0 if it is dropped
   float active = 1;  // 0 if this branch or an enclosing one is dropped, else 1
 };
 

@@ -12,9 +12,9 @@ namespace muster::kernels {
 
 struct ImageBatchShape {
   int64_t samples = 0;
-  int64_t height = 0;  // of each image
+  int64_t height = 0;  // height of each image
   int64_t width = 0;
-  int64_t channels = 0;  // of stored images, too
+  int64_t channels = 0;  // channels of the images, including stored ones
 };
 
 // Describes one image of the batch. The operations in order: the box of the stored image is resized

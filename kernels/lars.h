@@ -29,7 +29,7 @@ struct LarsTensor {
 
 struct LarsOptions {
   int64_t tensors = 0;
-  int64_t pieces = 0;  // of all tensors
+  int64_t pieces = 0;  // number of pieces of all tensors
   double trust_coefficient = 0;
   double weight_decay = 0;
   float momentum = 0;

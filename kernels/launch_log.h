@@ -13,7 +13,7 @@ namespace muster::kernels {
 // A kernel, a copy or a memset: one node of a CUDA graph.
 struct Launch {
   double bytes = 0;  // read and written; an array that a kernel reads twice counts once
-  double flops = 0;  // of products with weights; two per multiplication
+  double flops = 0;  // operations of products with weights; two per multiplication
 };
 
 // Records the launches of the calling thread while it exists. Logs nest: only the innermost

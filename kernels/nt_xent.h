@@ -38,7 +38,7 @@ using L2NormalizeBackward = void(int64_t rows, int64_t width, const float* y,
                                  const float* inverse_norms, const float* dy, float* dx);
 
 struct NtXentShape {
-  int64_t samples = 0;  // of the group; even
+  int64_t samples = 0;  // samples of the group; even
   int64_t first = 0;    // index of this process's first sample; even
   int64_t anchors = 0;  // number of this process's samples; even
   int64_t width = 1;

@@ -22,7 +22,7 @@ class NtXentLoss {
   // `shape` is at most as large as that of the loss's creation, and has the same width.
   virtual void Forward(const NtXentShape& shape, const float* units, float* logits, float* log_sums,
                        LossResult* result) = 0;
-  // After Forward with the same shape.
+  // Must follow Forward with the same shape.
   virtual void Backward(const NtXentShape& shape, double scale, const double* loss_scale,
                         const float* units, const float* log_sums, float* logits,
                         float* dunits) = 0;

@@ -43,12 +43,12 @@ MUSTER_HOST_DEVICE constexpr PhiloxKey DerivePhiloxKey(uint64_t seed, uint64_t p
   return {words[0], words[1]};
 }
 
-// In [0, 1), a multiple of 2^-24, exact in float.
+// Returns a number in [0, 1), a multiple of 2^-24, exact in float.
 MUSTER_HOST_DEVICE constexpr float Uniform01(uint32_t word) {
   return static_cast<float>(word >> 8) * (1.0f / 16777216.0f);
 }
 
-// In [0, bound), by multiplication; the bias is below bound / 2^32.
+// Returns a number in [0, bound), by multiplication; the bias is below bound / 2^32.
 MUSTER_HOST_DEVICE constexpr uint32_t UniformBelow(uint32_t word, uint32_t bound) {
   return static_cast<uint32_t>((uint64_t{word} * bound) >> 32);
 }

@@ -24,7 +24,7 @@ struct PoolShape {
   int64_t kernel = 2;                  // square, 1 to kMaxPoolKernel
   int64_t stride = 2;                  // at least 1
   int64_t padding = 0;                 // on each side, at most kernel / 2; never the maximum
-  DataType type = DataType::kFloat32;  // of x, y, dy and dx
+  DataType type = DataType::kFloat32;  // type of x, y, dy and dx
 
   int64_t out_height() const { return (height + 2 * padding - kernel) / stride + 1; }
   int64_t out_width() const { return (width + 2 * padding - kernel) / stride + 1; }
@@ -51,7 +51,7 @@ struct AveragePoolShape {
   int64_t kernel_height = 1;
   int64_t kernel_width = 1;
   int64_t stride = 1;
-  DataType type = DataType::kFloat32;  // of x, y, dy and dx
+  DataType type = DataType::kFloat32;  // type of x, y, dy and dx
 
   int64_t out_height() const { return (height - kernel_height) / stride + 1; }
   int64_t out_width() const { return (width - kernel_width) / stride + 1; }

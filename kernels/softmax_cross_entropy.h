@@ -12,7 +12,7 @@ struct CrossEntropyOptions {
   int64_t samples = 0;
   int64_t classes = 1;
   double label_smoothing = 0;  // the target is (1 - s) at the label plus s / classes everywhere
-  double scale = 1;            // of the gradient
+  double scale = 1;            // factor of the gradient
 };
 
 // logits float32 [samples, classes]; labels int32 [samples], each in [0, classes) -> dlogits like

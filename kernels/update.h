@@ -16,15 +16,15 @@ namespace muster::kernels {
 // The loss scale (Micikevicius et al. 2018) and the state that it depends on.
 struct LossScaleState {
   double scale = 1;
-  uint64_t clean_steps = 0;       // since the scale changed or a step overflowed
-  uint64_t skipped_steps = 0;     // since the training began
-  uint64_t overflows_in_row = 0;  // at a scale that cannot decrease further
+  uint64_t clean_steps = 0;       // steps since the scale changed or a step overflowed
+  uint64_t skipped_steps = 0;     // steps skipped since the training began
+  uint64_t overflows_in_row = 0;  // overflows at a scale that cannot decrease further
 };
 
 struct LossScaleRules {
   bool fixed = false;
-  double backoff_factor = 0.5;  // after an overflow
-  double growth_factor = 2;     // after growth_interval steps without overflow
+  double backoff_factor = 0.5;  // factor of the scale after an overflow
+  double growth_factor = 2;     // factor after growth_interval steps without overflow
   uint64_t growth_interval = 2000;
 };
 
@@ -33,9 +33,9 @@ struct UpdateRules {
   bool scales_loss = false;
   LossScaleRules loss_scale;  // if scales_loss
   double clip_norm = 0;       // limit of the global gradient norm; 0: none
-  double beta1 = 0;           // of AdamW
+  double beta1 = 0;           // decay rates of AdamW
   double beta2 = 0;
-  double average_decay = 0;  // of the moving average of the weights
+  double average_decay = 0;  // decay of the moving average of the weights
   uint64_t records = 1;      // length of the array of step records
 };
 
@@ -70,7 +70,7 @@ struct StepRecord {
   uint32_t skipped = 0;
   uint32_t diverged = 0;
   uint32_t failed = 0;        // nonzero: the other fields are invalid
-  LossScaleState loss_scale;  // after the step
+  LossScaleState loss_scale;  // state after the step
 };
 
 struct UpdateInputs {
@@ -78,7 +78,7 @@ struct UpdateInputs {
   const LossResult* losses = nullptr;  // [loss_count], whose sum is the step's loss
   int64_t loss_count = 1;
   const bool* finite = nullptr;  // whether all gradients are finite; only with scales_loss
-  const double* sum_of_squares = nullptr;  // of the gradients; only with clip_norm
+  const double* sum_of_squares = nullptr;  // sum over the gradients; only with clip_norm
   // Nonzero value: the gradients of this and all later steps are invalid. Null: never.
   const uint32_t* failed = nullptr;
 };

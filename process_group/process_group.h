@@ -50,8 +50,8 @@ struct ProcessGroupOptions {
   // auto: shared memory on one host, gloo between hosts of one rank each, hierarchical otherwise
   // (gloo if ranks are not numbered host by host). Or shm, gloo, hierarchical, mpi.
   std::string backend = "auto";
-  absl::Duration connect_timeout = absl::Seconds(60);  // for all ranks to join
-  absl::Duration timeout = absl::Seconds(60);          // without any progress
+  absl::Duration connect_timeout = absl::Seconds(60);  // limit for all ranks to join
+  absl::Duration timeout = absl::Seconds(60);          // limit without any progress
   // Identifies one start of the program; equal for all its ranks, so that a rank of an earlier
   // start is not mistaken for one of this start.
   std::string run;

@@ -92,7 +92,7 @@ class Remote final : public Rendezvous {
                                        {response.ranks().begin(), response.ranks().end()}, timeout);
     }
     {
-      // If rank 0 has given up at the same time, its reason arrives on the stream.
+      // If rank 0 has timed out at the same time, its reason arrives on the stream.
       absl::MutexLock lock(&mutex_);
       const Deadline end(kLastWordTime);
       while (failure_.ok() && !changed_.WaitUntil(&mutex_, end)) {

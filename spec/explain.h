@@ -19,7 +19,7 @@ struct FieldExplanation {
   bool required = false;           // if its section is given
   bool testing_only = false;       // for Muster's own tests
   std::vector<std::string> words;  // allowed values; empty if not restricted to a list
-  std::vector<std::string> testing_words;  // also accepted, for Muster's own tests
+  std::vector<std::string> testing_words;  // values accepted only for Muster's own tests
   std::vector<std::string> fields;         // names of the fields of a section
 };
 

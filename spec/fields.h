@@ -49,7 +49,7 @@ struct Field {
   bool or_never = false;        // a duration: `never` is accepted and stored as 0
   bool absolute_path = false;   // the value is an absolute path on the node
   std::vector<std::string> words = {};          // allowed values; empty: any
-  std::vector<std::string> testing_words = {};  // also accepted, for Muster's own tests
+  std::vector<std::string> testing_words = {};  // values accepted only for Muster's own tests
   // Values that a user may expect here, with the reason why they are rejected.
   std::map<std::string, std::string> rejected_words = {};
   // Names and values of other tools, for suggestions in errors.

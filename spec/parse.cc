@@ -125,7 +125,7 @@ struct Reading {
   v1::JobSpec spec;
   std::vector<std::string> errors;
   UnreadFields unread;
-  absl::Status unreadable;  // set if nothing can be said about the spec itself
+  absl::Status unreadable;  // set if the spec itself could not be read
 
   absl::Status status() const {
     if (!unreadable.ok()) return unreadable;

@@ -69,7 +69,7 @@ TEST(DefaultsTest, AppliesTrainDefaults) {
 }
 
 // Both intervals apply, and none without checkpoints.
-TEST(DefaultsTest, WritesCheckpointsByTimeBesidesSteps) {
+TEST(DefaultsTest, WritesCheckpointsByTimeInAdditionToSteps) {
   const auto checkpoint = [](const char* text) {
     return Defaulted(kTrain, {absl::StrCat("train.checkpoint=", text)}).train().checkpoint();
   };

@@ -37,15 +37,16 @@ uint64_t ParseSize(const std::string& flag, const std::string& text) {
 
 std::unique_ptr<CLI::App> WorkerApp(WorkerFlags& flags) {
   auto program = std::make_unique<CLI::App>(
-      "Run the Muster worker daemon, which runs the ranks that the coordinator places on this "
-      "node.\n"
-      "Each flag can also be set as MUSTER_FLAG in the environment.",
+      "Starts and supervises the ranks that the coordinator places on this node.\n"
+      "Each flag can also be set as MUSTER_FLAG in the environment or in the --config file.",
       "muster-worker");
   CLI::App& app = *program;
+  app.set_help_flag("-h,--help", "Print this page");
   agent::AgentOptions& options = flags.agent;
   app.option_defaults()->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);
-  app.set_version_flag("--version", std::string("muster-worker ") + kSoftwareVersion);
-  app.add_option("--config", flags.config, "File that sets these flags, one NAME=VALUE per line")
+  app.set_version_flag("--version", std::string("muster-worker ") + kSoftwareVersion,
+                       "Print the version");
+  app.add_option("--config", flags.config, "File that sets these options, one name=value per line")
       ->type_name("FILE");
   app.add_option("--coordinator", options.coordinator, "Coordinator address")
       ->type_name("HOST:PORT")
@@ -102,9 +103,9 @@ std::unique_ptr<CLI::App> WorkerApp(WorkerFlags& flags) {
          [&options](const std::string& text) {
            options.inherit_env = text == "all" ? agent::Inherit::kAll : agent::Inherit::kDefault;
          },
-         "What ranks inherit of this worker's environment: default (PATH, HOME, the locale and "
-         "settings of the GPU libraries) or all")
-      ->check(CLI::IsMember({"default", "all"}))
+         "Variables of this worker's environment that ranks inherit: default (PATH, HOME, the "
+         "locale and settings of the GPU libraries) or all")
+      ->check(CLI::IsMember({"default", "all"}).description(""))
       ->type_name("CHOICE")
       ->default_str("default");
   app.add_option_function<std::string>(

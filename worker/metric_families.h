@@ -30,9 +30,8 @@ inline constexpr metrics::Family kWorkerFamilies[] = {
     {"muster_worker_conflict",
      MetricType::Gauge,
      {},
-     "1 while the worker does not obey the coordinator, because its ranks belong to another "
-     "cluster "
-     "or the coordinator's store is older."},
+     "1 while the worker ignores the coordinator because its ranks belong to another cluster or "
+     "the store is older."},
     {"muster_worker_slots", MetricType::Gauge, {"kind"}, "Slots of this worker."},
     {"muster_worker_slots_allocated",
      MetricType::Gauge,

@@ -42,7 +42,7 @@ class Unpacker {
   absl::Status StartTar(const std::vector<std::string>& arguments);
   absl::Status EndTar();
 
-  std::string folder_;  // that will contain the result; empty for stdout
+  std::string folder_;  // destination of the result; empty for stdout
   std::string name_;
   std::string temporary_;
   pid_t tar_ = -1;

@@ -35,7 +35,7 @@ struct PredictionRequest {
   std::vector<uint32_t> stages;
   std::vector<uint32_t> micro_batches;
   std::vector<pipeline::Schedule> schedules;
-  double transfer_seconds = 0;  // of one micro-batch between adjacent stages
+  double transfer_seconds = 0;  // time to send one micro-batch to the adjacent stage
 };
 
 struct Prediction {

@@ -216,7 +216,8 @@ TEST_F(ResultsTest, Tables) {
   EXPECT_THAT(csv, HasSubstr(",\"no, time\"\n"));
 
   const std::string markdown = ResultMarkdown(experiment_, results, {"a.svg"});
-  EXPECT_THAT(markdown, HasSubstr("# trial\n\n| ranks | precision | state |"));
+  EXPECT_THAT(markdown, HasSubstr("# trial\n\nFor users and contributors: "));
+  EXPECT_THAT(markdown, HasSubstr("\n\n| ranks | precision | state |"));
   EXPECT_THAT(markdown, HasSubstr("\n![a.svg](a.svg)\n"));
   EXPECT_THAT(markdown, HasSubstr("## Published results\n\nNothing | at all.\n"));
 

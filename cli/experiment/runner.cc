@@ -121,7 +121,7 @@ class Interruption {
   Stopper& stopper_;
   mutable absl::Mutex mutex_;
   bool interrupted_ ABSL_GUARDED_BY(mutex_) = false;
-  std::set<std::string> job_ids_ ABSL_GUARDED_BY(mutex_);  // of the running jobs
+  std::set<std::string> job_ids_ ABSL_GUARDED_BY(mutex_);  // ids of the running jobs
   SignalWatcher watcher_;  // the last member: its thread uses the others
 };
 
@@ -346,7 +346,7 @@ class Runner {
   absl::Mutex mutex_;
   RunStore& store_ ABSL_GUARDED_BY(mutex_);
   size_t next_task_ ABSL_GUARDED_BY(mutex_) = 0;
-  int exit_code_ ABSL_GUARDED_BY(mutex_) = kExitSuccess;  // of the first task that ended the run
+  int exit_code_ ABSL_GUARDED_BY(mutex_) = kExitSuccess;  // set by the first task that ends the run
   bool save_failed_ ABSL_GUARDED_BY(mutex_) = false;      // in the last call
   // Sets of files by their digests.
   std::set<std::set<std::string>> uploaded_ ABSL_GUARDED_BY(mutex_);

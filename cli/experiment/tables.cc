@@ -112,9 +112,10 @@ std::string ResultTable(const Experiment& experiment, const std::vector<CellResu
 std::string ResultMarkdown(const Experiment& experiment, const std::vector<CellResult>& results,
                            const std::vector<std::string>& plots) {
   const Grid grid = MakeGrid(experiment, results);
-  std::string text =
-      absl::StrCat("# ", experiment.title.empty() ? experiment.name : experiment.title, "\n\n",
-                   MarkdownTable(grid.heads, grid.rows));
+  std::string text = absl::StrCat(
+      "# ", experiment.title.empty() ? experiment.name : experiment.title, "\n\n",
+      "For users and contributors: the results of the experiment ", experiment.name,
+      ", as `muster experiment` wrote them.\n\n", MarkdownTable(grid.heads, grid.rows));
   if (experiment.repeat > 1) {
     absl::StrAppend(&text, "\nMedians of ", experiment.repeat, " runs of each cell.\n");
   }

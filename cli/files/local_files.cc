@@ -45,7 +45,7 @@ std::string PlaceOf(const fs::path& path, const fs::path& source) {
 absl::Status LocalFiles::Add(const std::string& path, const std::string& base) {
   if (path.empty()) return absl::InvalidArgumentError("files: a path is empty");
   fs::path source = (fs::path(base) / path).lexically_normal();
-  if (!source.has_filename()) source = source.parent_path();  // of a path that ends with a slash
+  if (!source.has_filename()) source = source.parent_path();  // the path ends with a slash
   struct stat info;
   if (stat(source.c_str(), &info) != 0) return NotReadable(source.string(), std::strerror(errno));
   const std::string place = PlaceOf(path, source);

@@ -28,7 +28,7 @@ class LocalFiles {
   // limits::kFilesBytes.
   absl::Status Add(const std::string& path, const std::string& base);
 
-  // By place.
+  // Files by their place in the rank's directory.
   const std::map<std::string, LocalFile>& files() const { return files_; }
   // Paths that were left out of folders, with the reasons.
   const std::vector<std::string>& skipped() const { return skipped_; }

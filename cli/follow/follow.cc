@@ -13,7 +13,7 @@ namespace {
 constexpr absl::Duration kFirstPause = absl::Milliseconds(50);
 constexpr absl::Duration kLongestPause = absl::Milliseconds(500);
 
-// Stops `inner` when `outer` is stopped or the time-out has passed.
+// Stops `inner` when `outer` is stopped or the timeout has passed.
 class TimeLimit {
  public:
   TimeLimit(Stopper& outer, Stopper& inner, absl::Duration timeout)

@@ -33,7 +33,7 @@ struct FollowOptions {
 };
 
 // Returns the full job once it has finished or, with `until_running`, is RUNNING, or `until` holds.
-// DEADLINE_EXCEEDED after the time-out, CANCELLED once `stopper` is stopped, and errors of the
+// DEADLINE_EXCEEDED after the timeout, CANCELLED once `stopper` is stopped, and errors of the
 // coordinator that are not transient.
 absl::StatusOr<v1::Job> FollowJob(ClusterClient& client, const std::string& job_id,
                                   const FollowOptions& options, Stopper& stopper,

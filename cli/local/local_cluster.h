@@ -51,7 +51,7 @@ class LocalCluster {
  private:
   LocalCluster(std::string directory, int socket, pid_t guardian)
       : directory_(std::move(directory)), socket_(socket), guardian_(guardian) {}
-  // The guardian's next line; empty if it has exited or after the time-out.
+  // The guardian's next line; empty if it has exited or after the timeout.
   std::string ReadLine(int timeout_ms);
 
   const std::string directory_;

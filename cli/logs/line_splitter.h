@@ -16,7 +16,7 @@ namespace muster::cli {
 
 struct LogLine {
   std::string text;                // without its newline
-  std::optional<absl::Time> time;  // at which the rank began it; absent if not known
+  std::optional<absl::Time> time;  // beginning of the line; absent if not known
   bool terminated = true;          // false: the unfinished end of a log, or a piece of a long line
 };
 
@@ -55,13 +55,13 @@ class LineSplitter {
 
   bool last_states_;
   std::string data_;
-  size_t start_ = 0;     // of the next line in data_
+  size_t start_ = 0;     // start of the next line in data_
   size_t searched_ = 0;  // data_ has no newline from start_ to here
-  uint64_t offset_ = 0;  // of the next line in the log
+  uint64_t offset_ = 0;  // offset of the next line in the log
   bool at_line_start_ = true;
   bool redrawn_ = false;
-  std::optional<absl::Time> time_;  // of the next line
-  std::deque<v1::LineTime> times_;  // of later lines
+  std::optional<absl::Time> time_;  // time of the next line
+  std::deque<v1::LineTime> times_;  // times of later lines
 };
 
 }  // namespace muster::cli

@@ -25,8 +25,8 @@ struct LogOptions {
   std::string stream;           // stdout or stderr; empty: both
   // 0: the newest; when following, also each later one.
   uint64_t generation = 0;
-  uint64_t tail_lines = 0;     // of all logs together; 0: from the start
-  uint64_t tail_per_rank = 0;  // of each rank; 0: from the start
+  uint64_t tail_lines = 0;     // limit for all logs together; 0: from the start
+  uint64_t tail_per_rank = 0;  // limit for each rank; 0: from the start
   std::optional<absl::Time> since;
   LogStyle style;
   bool wide = false;        // print node and stream before each line

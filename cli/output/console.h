@@ -25,7 +25,7 @@ class Console {
     bool err_is_terminal = false;
     bool in_is_terminal = false;  // a user can answer questions
     bool color = false;
-    size_t width = 80;  // of the terminal
+    size_t width = 80;  // columns of the terminal
   };
   // The streams outlive the console.
   Console(std::ostream& out, std::ostream& err, Options options)

@@ -39,7 +39,7 @@ void AddJobOptions(Verb& verb, JobOptions& options) {
   verb.add_option("--priority", options.priority,
                   "Priority from -1000 to 1000; higher starts first")
       ->type_name("N");
-  // Not Repeatable: takes all that a shell makes of *.py.
+  // Not Repeatable: takes every file name that a shell expands *.py to.
   verb.add_option("--files", options.files,
                   "Copy these files and folders into each rank's own directory; may be repeated")
       ->type_name("PATH...");

@@ -66,7 +66,7 @@ void AddAdminVerbs(CLI::App& app, Context& context) {
             "of submission are lost.",
             "If the wrong coordinator was started, e.g. with an empty --data-dir, do not recover: "
             "start the right one."},
-       .exits = {{"1", "a node did not answer"}},
+       .exits = {{"1", "A node did not answer"}},
        .examples = {{"muster admin recover", "all nodes in conflict"},
                     {"muster admin recover gpu-03 --discard",
                      "after gpu-03 was moved here from another cluster with running ranks"}}});

@@ -90,7 +90,7 @@ void AddCompletionVerb(CLI::App& app, Context& context) {
        .usage = "bash|zsh|fish",
        .paragraphs =
            {"Completes verbs, options and their values, fields of the spec, and names of jobs and "
-            "nodes, which it requests from the coordinator with a short time-out."},
+            "nodes, which it requests from the coordinator with a short timeout."},
        .examples = {{"source <(muster completion bash)", "in ~/.bashrc"},
                     {"source <(muster completion zsh)", "in ~/.zshrc, after compinit"},
                     {"muster completion fish | source", "in ~/.config/fish/config.fish"}}});

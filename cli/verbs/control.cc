@@ -22,7 +22,7 @@ struct CancelFlags {
   bool force = false;
 };
 
-// `word` says what happened to the job; empty: its state.
+// Prints `word` as the job's status; if it is empty, the job's state.
 void PrintJob(Context& context, const v1::Job& job, const std::string& word) {
   if (context.output == Output::kName) {
     context.console.Out(absl::StrCat(job.job_id(), "\n"));

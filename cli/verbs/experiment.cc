@@ -269,8 +269,9 @@ void AddExperimentVerb(CLI::App& app, Context& context) {
       ->type_name("DIR");
   verb.add_flag("--dry-run", flags->dry_run, "Print the cells of the grid; queue nothing");
   verb.add_flag("--rerun", flags->rerun, "Also run cells that have already succeeded");
-  verb.add_option("--parallel", flags->parallel,
-                  "Most jobs that run at a time; their times are then not comparable (default: 1)")
+  verb.add_option(
+          "--parallel", flags->parallel,
+          "Maximum number of concurrent jobs; above 1 their times are not comparable (default: 1)")
       ->type_name("N")
       ->check(AboveZero);
   verb.add_flag("--local", flags->local,

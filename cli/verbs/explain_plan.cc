@@ -87,10 +87,10 @@ void AddExplainPlanVerb(CLI::App& group, Context& context) {
             "step on that GPU: the nodes of its captured CUDA graph (kernels, copies and memsets), "
             "the bytes that forward and backward read and write, FLOPs, and the microseconds that "
             "the kernels need at 90 % of the GPU's published rates, each limited by its memory "
-            "traffic or by its products. A run of cuDNN or cuBLASLt counts as one node. Rows "
-            "outside the operations have no backward.",
-            "Needs no coordinator. Needs no data, except an image_folder, whose classes are "
-            "counted."},
+            "traffic or by its arithmetic. A call of cuDNN or cuBLASLt counts as one node. Rows "
+            "for work outside the operations have no backward pass.",
+            "Neither a coordinator nor data is needed, except the folder of an image_folder, whose "
+            "classes are counted."},
        .exits = {{"0", "The plan is on stdout"},
                  {"1", "--device cuda was given, but this machine has no usable GPU"},
                  {"66", "FILE, the image folder or muster-rank cannot be read"},

@@ -89,12 +89,12 @@ void AddLocalVerb(CLI::App& app, Context& context) {
             "the job as `muster run` does, and stops the daemons. Workers have as many slots as "
             "the job needs, even if there are fewer cores.",
             "A command runs in the current folder with the whole environment of this program, and "
-            "what it writes there stays. With `files` or --files, each rank runs in a directory of "
-            "its own instead.",
+            "the files that it writes are kept. With `files` or --files, each rank runs in a "
+            "directory of its own instead.",
             "All processes and logs are removed afterwards, also after Ctrl-C, which cancels the "
-            "job (a second Ctrl-C: at once), and if this program is killed. --keep stores the logs "
-            "and the ranks' own directories in a directory that stays.",
-            "Checkpoints are written to ./muster-checkpoints/JOB, which stays, unless the spec "
+            "job (a second Ctrl-C ends it at once), and if this program is killed. --keep stores "
+            "the logs and the ranks' own directories in a directory that is kept.",
+            "Checkpoints are written to ./muster-checkpoints/JOB, which is kept, unless the spec "
             "names another directory.",
             kJobOptionsText},
        .exits = {{"66", "The spec or a daemon's binary cannot be read"},

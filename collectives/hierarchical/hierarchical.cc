@@ -21,8 +21,8 @@ namespace {
 // considered stalled. Groups notice a timeout at slightly different times, and on a busy node a rank
 // may have to wait for a core before it can publish.
 constexpr absl::Duration kReportTimeout = absl::Seconds(2);
-// Most reports to follow from a rank to the stalled one: its CROSS peer, that peer's LOCAL
-// neighbour, and once more.
+// Maximum number of reports that are followed from a rank to the stalled one: its CROSS peer, that
+// peer's LOCAL neighbour, and once more.
 constexpr int kMaxReportsFollowed = 4;
 
 // Large enough to keep the network busy, small enough that the first chunk is sent early.

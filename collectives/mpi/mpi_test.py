@@ -106,7 +106,7 @@ class RanksTest(unittest.TestCase):
         for _, status in lines.values():
             self.assertIn("DEADLINE_EXCEEDED: WORLD: timed out after 2s waiting for rank 2", status)
 
-    def test_resumed_rank_does_not_blame_peers(self):
+    def test_resumed_rank_attributes_failure_to_no_peer(self):
         result = mpirun(3, self.RANK, "resumed", "3s")
         self.assertEqual(result.returncode, 0, result.stdout)
         self.assertEqual({rank: status for rank, (_, status) in self.lines(result).items()},

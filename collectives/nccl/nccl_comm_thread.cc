@@ -121,7 +121,7 @@ absl::Status NcclCommThread::status() const {
 }
 
 absl::StatusOr<std::shared_ptr<NcclBlock>> NcclCommThread::Allocate(size_t size_bytes) {
-  // Shared with the task: the thread may fill it in after this caller has given up.
+  // Shared with the task: the thread may fill it in after this caller has timed out.
   auto block = std::make_shared<absl::StatusOr<std::shared_ptr<NcclBlock>>>(nullptr);
   auto task = std::make_shared<Task>();
   task->call = [this, size_bytes, block] { return MakeBlock(size_bytes, *block); };

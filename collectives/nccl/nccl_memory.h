@@ -83,7 +83,7 @@ class NcclRegistrations {
   const std::shared_ptr<const NcclLibrary> library_;
   const Settle settle_;
   const NcclMemoryKind kind_;
-  // A list, for stable addresses: NCCL may write a handle after the wait for it was given up.
+  // A list, for stable addresses: NCCL may write a handle after the wait for it has timed out.
   std::list<Entry> entries_;
 };
 

@@ -27,13 +27,13 @@ struct PipelineCosts {
 struct SimulatedAction {
   uint32_t stage;
   Action action;
-  double start_seconds;  // since the step began
+  double start_seconds;  // time since the step began
   double end_seconds;
 };
 
 struct SimulatedStage {
   double busy_seconds = 0;
-  double idle_seconds = 0;  // during the whole step
+  double idle_seconds = 0;  // idle time during the whole step
   uint32_t peak_slots = 0;  // maximum number of in-flight micro-batches
 };
 

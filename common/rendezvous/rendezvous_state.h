@@ -51,7 +51,7 @@ class RendezvousState {
   struct Wait {
     enum class For : uint8_t { kWorld, kKey, kWrite, kBarrier };
     For what = For::kWorld;
-    std::string name = "";  // of the key or the barrier
+    std::string name = "";  // name of the key or the barrier
     uint64_t sequence = 0;  // number of the barrier among those of its name
 
     friend bool operator<(const Wait& a, const Wait& b) {

@@ -79,7 +79,7 @@ class Core {
   // The end of the log of an exited rank of a generation (0: the newest). Errors: NOT_FOUND.
   struct KeptLog {
     v1::LogTail tail;
-    NodeName node;  // that the rank ran on
+    NodeName node;  // node on which the rank ran
   };
   absl::StatusOr<KeptLog> FindLogTail(const JobId& job, Generation generation, Rank rank) const;
   // Digests of the files of all jobs.

@@ -29,7 +29,7 @@ struct SubmitJob {
   v1::JobSpec spec;
   std::string idempotency_key;
   Actor actor = {};
-  std::string spec_digest = {};  // of the spec as submitted; empty: not compared
+  std::string spec_digest = {};  // digest of the spec as submitted; empty: not compared
 };
 struct CancelJob {
   RequestId request;
@@ -91,12 +91,12 @@ struct SessionOpened {
   SessionId session;
   v1::Hello hello;
   std::string observed_address;
-  Corrections corrections = {};  // of the Hello, by the service
+  Corrections corrections = {};  // the service's corrections of the Hello
 };
 // A later message on the stream.
 struct SessionMessage {
   SessionId session;
-  v1::WorkerMessage message;  // of no kind if the service has dropped it
+  v1::WorkerMessage message;  // has no kind if the service has dropped it
   Corrections corrections = {};
 };
 struct SessionClosed {

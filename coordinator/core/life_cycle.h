@@ -47,7 +47,7 @@ class LifeCycle {
   void Release(Job& job, const Actor& actor);
   // Continues a job that was active when the coordinator ended.
   void Resume(Job& job);
-  // The rank's processes outlive SIGKILL: the job goes on without it, and its slots are not used
+  // The rank's processes outlive SIGKILL: the job continues without it, and its slots are not used
   // until it ends.
   void OnUnkillable(Job& job, RankState& rank);
   // Continues a generation that the store has lost, or queues the job again if there is no record.

@@ -40,7 +40,7 @@ v1::ExitInfo Bounded(v1::ExitInfo exit, size_t room) {
   return exit;
 }
 
-// Returns whether the rank was given up when its generation was stopped.
+// Returns whether the rank was abandoned when its generation was stopped.
 bool IsUnkillable(const v1::GenerationRecord* record, const Node& node, uint32_t rank) {
   if (record == nullptr) return false;
   const v1::RankRecord* const found = FindRank(*record, node.name(), rank);

@@ -45,7 +45,7 @@ struct Stats {
 struct LiveWait {
   JobId job;
   std::string what;  // rendezvous, communicators or barrier <group>: few distinct values per job
-  SteadyTime since;  // of the oldest barrier when a group has several
+  SteadyTime since;  // start of the oldest barrier when a group has several
   uint32_t missing = 0;  // number of ranks
 };
 

@@ -1,4 +1,4 @@
-// LifeCycle: stops generations, and goes on without ranks that do not end.
+// LifeCycle: stops generations, and continues without ranks that do not end.
 //
 // A directive to stop is repeated until the ranks have ended, in case it was lost. Ranks that have
 // not ended a while after their grace period cannot be killed, or their worker does not act: they

@@ -12,7 +12,7 @@ void LifeCycle::TakeOver(Job& job, std::optional<v1::GenerationRecord> record,
                          std::string message) {
   jobs_.AddEvent(job, events::kRecovered, message);
   if (job.generation.has_value()) {
-    // The newer one was launched when this one had ended, or had been given up.
+    // The newer one was launched when this one had ended, or had been abandoned.
     const bool cancelled = job.state() == v1::STOPPING && job.ending.outcome != v1::FAILED;
     if (!cancelled) StopAndRequeue(job, reasons::kRecovered, message);
     for (RankState& rank : job.generation->ranks) Abandon(job, rank);

@@ -56,7 +56,8 @@ absl::StatusOr<std::vector<const Node*>> Takeovers::Select(const RecoverJobs& ev
     return absl::FailedPreconditionError("another recovery is in progress; try again");
   }
   if (event.discard && event.nodes.empty()) {
-    return absl::InvalidArgumentError("name the nodes whose ranks are to be discarded");
+    return absl::InvalidArgumentError(
+        "no nodes given; name the nodes whose ranks are to be discarded");
   }
   std::vector<const Node*> selected;
   for (const NodeName& name : event.nodes) {

@@ -29,7 +29,7 @@ struct TimerKey {
     kHang,        // all ranks of a job have been silent for too long, or were inspected
     kDelay,       // a delayed job joins the queue
     kCoolDown,    // a node may have ranks again after failed launches
-    kStop,        // a stopping job's directives are repeated, or its ranks given up
+    kStop,        // a stopping job's directives are repeated, or its ranks abandoned
     kRecovery,    // workers have not sent their records
     kWait,        // a long wait for a job's ranks is to be announced
   };

@@ -67,7 +67,7 @@ class Authorizer {
 
  private:
   struct Entry {
-    std::string digest;  // of the token
+    std::string digest;  // digest of the token
     Role role;
     std::string user;          // the token's name; empty if it has none
     std::string label = user;  // for messages

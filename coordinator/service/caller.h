@@ -1,4 +1,4 @@
-// Reads what a call's metadata says about its caller.
+// Reads a call's caller from its metadata.
 #ifndef MUSTER_COORDINATOR_SERVICE_CALLER_H_
 #define MUSTER_COORDINATOR_SERVICE_CALLER_H_
 

@@ -36,7 +36,7 @@ class ExecCall final
   void Forward(v1::ExecInput input) ABSL_LOCKS_EXCLUDED(mutex_);
   void ReadOn() ABSL_LOCKS_EXCLUDED(mutex_);
 
-  v1::ExecInput incoming_;      // of the read in progress
+  v1::ExecInput incoming_;      // target of the read in progress
   v1::ExecInput::Start start_;  // set by the first read
 
   bool started_ ABSL_GUARDED_BY(mutex_) = false;

@@ -27,7 +27,7 @@ class LogTailChunkTest : public ::testing::Test {
   v1::ReadLogRequest request_;
 };
 
-TEST_F(LogTailChunkTest, ContainsTheTailAndSaysWhy) {
+TEST_F(LogTailChunkTest, ContainsTailAndReason) {
   const v1::LogChunk chunk = Chunk();
   EXPECT_EQ(chunk.offset(), 100u);
   EXPECT_EQ(chunk.data(), "aa\nbb\ncc\ndd");

@@ -36,7 +36,7 @@ class SendLogCall final : public grpc::ServerReadReactor<v1::SendLogRequest>,
 
   grpc::CallbackServerContext* const context_;
   LogRelay& logs_;
-  v1::SendLogRequest incoming_;   // of the read in progress
+  v1::SendLogRequest incoming_;   // target of the read in progress
   std::optional<TransferId> id_;  // set by the first read; until then, only reads access it
 
   absl::Mutex mutex_;

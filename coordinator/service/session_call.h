@@ -58,7 +58,7 @@ class SessionCall final : public grpc::ServerBidiReactor<v1::WorkerMessage, v1::
   Transfers& transfers_;
   const std::string peer_;
 
-  v1::WorkerMessage incoming_;  // of the read in progress
+  v1::WorkerMessage incoming_;  // target of the read in progress
 
   absl::Mutex mutex_;
   std::string node_name_ ABSL_GUARDED_BY(mutex_);        // the peer's address before its Hello

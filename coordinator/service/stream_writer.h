@@ -24,7 +24,7 @@ class StreamWriter {
     busy_ = true;
     reactor_.StartWrite(&message_);
   }
-  // Returns whether the stream goes on.
+  // Returns whether the stream continues.
   bool OnWriteDone(bool ok) {
     busy_ = false;
     if (end_.has_value()) reactor_.Finish(ToGrpcStatus(*end_));

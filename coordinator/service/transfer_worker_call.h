@@ -115,7 +115,7 @@ class TransferWorkerCall
 
   grpc::CallbackServerContext* const context_;
   TransferTable<Output>& transfers_;
-  Request incoming_;  // of the read in progress
+  Request incoming_;  // target of the read in progress
   // Set by the first read, and used by callbacks that follow it.
   std::optional<TransferId> id_;
   std::shared_ptr<TransferWorkerCall> self_ ABSL_GUARDED_BY(mutex_);

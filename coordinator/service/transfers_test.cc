@@ -189,7 +189,7 @@ TEST_F(TransfersTest, LateStreamOfTheWorkerIsRefused) {
   EXPECT_EQ(ExecWorker(*worker_, 1).Wait().error_code(), grpc::StatusCode::CANCELLED);
 }
 
-TEST_F(TransfersTest, ClientIsToldWhenTheWorkerDisconnects) {
+TEST_F(TransfersTest, ClientReceivesErrorWhenWorkerDisconnects) {
   StartJob();
   ExecClient client(*cluster_, Start("hello"));
   ExecWorker worker(*worker_, NextOpenExec().transfer());

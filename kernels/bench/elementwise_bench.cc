@@ -226,7 +226,7 @@ class Bench {
   const size_t bytes_;      // per slice; a run processes one slice
   const size_t count_;      // elements per slice
   const Array x_, y_, z_, wide_, choice_;
-  size_t begin_ = 0;  // of the slice
+  size_t begin_ = 0;  // beginning of the slice
 };
 
 int Main(int argc, char** argv) {

@@ -251,7 +251,7 @@ class Bench {
   Device& device_;
   const size_t bytes_;  // per array
   std::mt19937 random_{3};
-  absl::Status status_;  // of allocations
+  absl::Status status_;  // first error of an allocation
   std::vector<DeviceMemory> memory_;
   std::vector<Kernel> kernels_;
 };

@@ -26,7 +26,7 @@ struct Pass {
   std::string name;
   double bytes;  // per element
   std::function<void()> run;
-  double seconds = 1e30;  // of the fastest run
+  double seconds = 1e30;  // time of the fastest run
 };
 
 class Array {

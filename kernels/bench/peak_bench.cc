@@ -112,7 +112,7 @@ __attribute__((target("amx-tile,amx-bf16"))) void RunAmxBf16(int64_t repetitions
 // The tile registers are large: Linux grants them to a process on request.
 bool HasAmxBf16() {
   constexpr unsigned kAmxBf16Bit = 1u << 22, kAmxTileBit = 1u << 24;  // CPUID 7.0, EDX
-  constexpr long kRequestPermission = 0x1023, kTileData = 18;         // of arch_prctl
+  constexpr long kRequestPermission = 0x1023, kTileData = 18;         // arguments of arch_prctl
   unsigned a = 0, b = 0, c = 0, d = 0;
   if (__get_cpuid_count(7, 0, &a, &b, &c, &d) == 0) return false;
   if ((d & kAmxBf16Bit) == 0 || (d & kAmxTileBit) == 0) return false;

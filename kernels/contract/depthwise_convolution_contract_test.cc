@@ -272,7 +272,7 @@ TEST_P(DepthwiseConvolutionContractTest, IsAccurateForLongSums) {
   }
 }
 
-// To the windows that contain it, through every activation, and nowhere else.
+// A NaN in the input reaches the windows that contain it, through every activation, and no others.
 TEST_P(DepthwiseConvolutionContractTest, PropagatesNanOnlyToItsWindows) {
   ForEachShape([&](DepthwiseConvolutionShape shape) {
     if (shape.samples == 0 || Inputs(shape) > 20000) return;

@@ -41,12 +41,12 @@ struct Checkpoint {
 
 // A published checkpoint in a known directory.
 struct CheckpointRef {
-  std::string name;  // of its folder
+  std::string name;  // name of its folder
   uint64_t step = 0;
 };
 
 struct FoundCheckpoint {
-  std::string name;  // of its folder
+  std::string name;  // name of its folder
   CheckpointState state;
 };
 
@@ -73,7 +73,7 @@ class CheckpointDirectory {
   // For ranks that only look for a checkpoint to resume from. A directory that does not exist has
   // no checkpoints.
   static CheckpointDirectory OpenForReading(const CheckpointOptions& options);
-  // For a directory of other jobs, in which nothing is changed and no generation is checked.
+  // Opens a directory of other jobs, in which nothing is changed and no generation is checked.
   static CheckpointDirectory OpenReadOnly(const std::string& path);
 
   const std::string& path() const { return options_.path; }

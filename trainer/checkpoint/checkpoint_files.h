@@ -60,7 +60,7 @@ using ByteProgress = std::function<void(uint64_t bytes)>;
 
 // File of each tensor, where several files replace a single one.
 struct TensorIndex {
-  uint64_t total_bytes = 0;                    // of all tensors
+  uint64_t total_bytes = 0;                    // size of all tensors
   std::map<std::string, std::string> file_of;  // by tensor
 };
 

@@ -50,7 +50,7 @@ struct Folder {
   std::string name;
   uint64_t step = 0;
   uint64_t generation = 0;
-  std::optional<std::string> job_id;  // of its state; absent: the state cannot be read
+  std::optional<std::string> job_id;  // job in its state; absent: the state cannot be read
   // Result of the evaluation at this step, if there was one.
   std::optional<double> test_accuracy = {};
   std::optional<double> test_loss = {};

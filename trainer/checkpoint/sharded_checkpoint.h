@@ -15,7 +15,7 @@
 //   state.json, manifest.json             see checkpoint.h
 //
 // Ranks communicate only through the folder, so that each can write in a thread of its own while
-// the training goes on.
+// the training continues.
 #ifndef MUSTER_TRAINER_CHECKPOINT_SHARDED_CHECKPOINT_H_
 #define MUSTER_TRAINER_CHECKPOINT_SHARDED_CHECKPOINT_H_
 

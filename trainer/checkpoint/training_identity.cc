@@ -180,7 +180,7 @@ TrainingIdentity TrainingIdentityOf(const v1::TrainSpec& spec) {
 std::string TrainingDifferences(const CheckpointState& state, const TrainingIdentity& training) {
   if (state.training.empty()) {
     if (state.training_digest == training.digest) return "";
-    return "its model, data set, batch, precision, seed or augmentation differs; an earlier "
+    return "its model, dataset, batch, precision, seed or augmentation differs; an earlier "
            "release "
            "has written it without details";
   }

@@ -1,4 +1,4 @@
-// Which training a checkpoint belongs to: the spec fields on which the training state depends.
+// Identity of a checkpoint's training: the spec fields on which the training state depends.
 //
 // A checkpoint contains these fields as text, so that a resume can name those that differ. Settings
 // that may change on resume are not among them, e.g. the number of steps, the learning rate and the

@@ -25,7 +25,7 @@ struct Batch {
   uint64_t step = 0;
   uint64_t epoch = 0;
   // Independent of the number of views:
-  uint64_t global_samples = 0;  // of all ranks
+  uint64_t global_samples = 0;  // samples of all ranks
   uint64_t first_sample = 0;    // index of this rank's first sample in the global batch
   // This rank's samples, all views counted.
   size_t samples = 0;

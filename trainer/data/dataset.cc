@@ -44,7 +44,7 @@ absl::StatusOr<const Entry*> Find(absl::string_view name) {
     known.push_back(entry.info.name);
   }
   return absl::InvalidArgumentError(
-      absl::StrCat("unknown data set '", name, "'; known data sets: ", absl::StrJoin(known, ", ")));
+      absl::StrCat("unknown dataset '", name, "'; known datasets: ", absl::StrJoin(known, ", ")));
 }
 
 // Replaces `values` by `wanted` unless that is empty.

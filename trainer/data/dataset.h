@@ -1,4 +1,4 @@
-// Registry of the data sets that a spec can name.
+// Registry of the datasets that a spec can name.
 #ifndef MUSTER_TRAINER_DATA_DATASET_H_
 #define MUSTER_TRAINER_DATA_DATASET_H_
 
@@ -16,12 +16,12 @@ namespace muster::data {
 struct DatasetOptions {
   std::string name;
   std::string path;  // folder with the files
-  // Override the data set's own values unless empty.
+  // Override the dataset's own values unless empty.
   std::vector<float> mean;
   std::vector<float> standard_deviation;
 };
 
-// Returns the properties of a data set that are known without its files; for image_folder, size and
+// Returns the properties of a dataset that are known without its files; for image_folder, size and
 // classes are unknown. INVALID_ARGUMENT lists the known names.
 absl::StatusOr<DatasetInfo> FindDataset(absl::string_view name);
 

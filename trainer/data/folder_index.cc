@@ -59,7 +59,7 @@ struct Entry {
 };
 
 struct Listing {
-  int64_t modified_ns = 0;  // of the folder, before it was read
+  int64_t modified_ns = 0;  // time of the folder, before it was read
   std::vector<Entry> entries;
 };
 

@@ -4,7 +4,7 @@
 // made once per machine, by the first process that takes a lock, and kept in the cache directory:
 // other processes map it, and later jobs reuse it. It is made anew if a folder has changed, which
 // its modification time shows: files were added, removed or renamed. A file that is overwritten in
-// place is not noticed; only the recorded size, and with it the data set's digest, is then
+// place is not noticed; only the recorded size, and with it the dataset's digest, is then
 // outdated.
 #ifndef MUSTER_TRAINER_DATA_FOLDER_INDEX_H_
 #define MUSTER_TRAINER_DATA_FOLDER_INDEX_H_
@@ -67,7 +67,7 @@ class FolderIndex {
   std::vector<uint8_t> built_;
 
   int64_t scanned_unix_ns_ = 0;       // start of the listing
-  std::vector<int64_t> modified_ns_;  // of the folder itself, then of each class
+  std::vector<int64_t> modified_ns_;  // times of the folder itself, then of each class
   std::vector<Class> classes_;
   absl::Span<const ImageEntry> images_;
   const char* names_ = nullptr;

@@ -1,4 +1,4 @@
-// The IDX format of MNIST and similar data sets: a big-endian header, then unsigned bytes.
+// The IDX format of MNIST and similar datasets: a big-endian header, then unsigned bytes.
 //
 //   byte 0, 1  zero      byte 2  type (8: unsigned byte)      byte 3  number of dimensions
 //   then the dimensions, four bytes each, then the elements, last dimension fastest.

@@ -1,4 +1,4 @@
-// MNIST and similar data sets: two IDX files per split.
+// MNIST and similar datasets: two IDX files per split.
 #ifndef MUSTER_TRAINER_DATA_IDX_DATASET_H_
 #define MUSTER_TRAINER_DATA_IDX_DATASET_H_
 

@@ -1,4 +1,4 @@
-// Interface of data sets: labelled images, either decoded in memory or read one at a time.
+// Interface of datasets: labelled images, either decoded in memory or read one at a time.
 #ifndef MUSTER_TRAINER_DATA_IMAGE_DATASET_H_
 #define MUSTER_TRAINER_DATA_IMAGE_DATASET_H_
 
@@ -57,7 +57,7 @@ struct DecodedRegion {
   Region region;
 };
 
-// Reads the images of one data set one at a time. Not thread-safe; the data set must outlive it.
+// Reads the images of one dataset one at a time. Not thread-safe; the dataset must outlive it.
 class ImageReader {
  public:
   virtual ~ImageReader() = default;
@@ -75,7 +75,7 @@ class ImageReader {
   virtual absl::StatusOr<DecodedRegion> Decode(const Region& wanted, ImageSize at_least) = 0;
 };
 
-// One split of a data set. Immutable; safe to read from any thread.
+// One split of a dataset. Immutable; safe to read from any thread.
 class ImageDataset {
  public:
   virtual ~ImageDataset() = default;
@@ -84,8 +84,8 @@ class ImageDataset {
   virtual size_t size() const = 0;
   virtual int32_t label(size_t i) const = 0;
 
-  // A hex digest that differs for different data, as far as a cheap check can tell. Equal on all
-  // machines.
+  // Returns a hex digest of a cheap check of the data: usually different for different data, and
+  // equal on all machines.
   virtual std::string Digest() const = 0;
 
   // Pixels of image i, height * width * channels bytes, followed by those of the next images; null

@@ -32,12 +32,12 @@ struct LoaderOptions {
   // Device whose thread calls the loader and which must outlive it; determines the form and the
   // memory of batches.
   kernels::Device* device = &kernels::CpuDevice();
-  // The data set's images in device memory (MakeResident), or null.
+  // The dataset's images in device memory (MakeResident), or null.
   const uint8_t* resident = nullptr;
   // Batches contain only labels, and no image is read.
   bool labels_only = false;
   // For training only:
-  uint64_t seed = 0;  // of the sample order
+  uint64_t seed = 0;  // seed of the sample order
   uint64_t first_step = 0;
   uint64_t end_step = 0;  // one past the last
   uint32_t views = 1;     // consecutive views per sample
@@ -52,7 +52,7 @@ class Loader {
   // Each sample once per epoch in that epoch's order, augmented. `dataset` must outlive the loader.
   static std::unique_ptr<Loader> ForTraining(const ImageDataset* dataset, const StepMap& steps,
                                              const LoaderOptions& options);
-  // Each sample once in the data set's order, divided among the ranks, in batches of at most
+  // Each sample once in the dataset's order, divided among the ranks, in batches of at most
   // `max_samples` samples; transform.augment is not used. Ranks may have different numbers of
   // batches.
   static std::unique_ptr<Loader> ForEvaluation(const ImageDataset* dataset, uint32_t max_samples,
@@ -79,7 +79,7 @@ class Loader {
     RankBatch source;
     Batch batch;
     uint64_t done = 0;    // samples
-    absl::Status status;  // of the earliest portion that failed
+    absl::Status status;  // error of the earliest portion that failed
     uint64_t failed_position = 0;
     bool ready = false;
   };
@@ -120,9 +120,9 @@ class Loader {
   const bool shuffle_;
   const LoaderOptions options_;
   const Form form_;
-  const size_t sample_bytes_;  // of a stored image, or of all views of a finished one
+  const size_t sample_bytes_;  // size of a stored image, or of all views of a finished one
   const uint64_t portion_samples_;
-  absl::Duration waited_;  // of the thread that calls Next
+  absl::Duration waited_;  // total wait of the thread that calls Next
 
   absl::Mutex mutex_;
   absl::CondVar slot_free_;
@@ -130,7 +130,7 @@ class Loader {
   bool stopping_ ABSL_GUARDED_BY(mutex_) = false;
   absl::Status status_ ABSL_GUARDED_BY(mutex_);  // error that ended the stream
   uint64_t claimed_step_ ABSL_GUARDED_BY(mutex_);
-  uint64_t claimed_samples_ ABSL_GUARDED_BY(mutex_) = 0;  // of that step
+  uint64_t claimed_samples_ ABSL_GUARDED_BY(mutex_) = 0;  // number of samples claimed in that step
   uint64_t next_to_use_ ABSL_GUARDED_BY(mutex_);
   bool in_use_ ABSL_GUARDED_BY(mutex_) = false;  // the caller holds the batch before next_to_use_
   // A slot's arrays belong to the threads that fill it, each its own samples, and then to the

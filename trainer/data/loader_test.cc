@@ -470,7 +470,7 @@ TEST(LoaderTest, WaitedExcludesWaitingForTheDevice) {
   device.Finish(2);  // the loader must outlive the device's reads
 }
 
-// A data set whose images cannot be read until the gate is opened.
+// A dataset whose images cannot be read until the gate is opened.
 class GatedDataset : public FakeDataset {
  public:
   GatedDataset() : FakeDataset(kSamples, {{12, 12}}, 3) {}

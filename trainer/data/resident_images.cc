@@ -21,7 +21,7 @@ kernels::DeviceMemory MakeResident(const ImageDataset& dataset, kernels::Device&
     return {};
   }
   absl::StatusOr<kernels::DeviceMemory> memory =
-      device.Allocate(bytes, "the images of the data set");
+      device.Allocate(bytes, "the images of the dataset");
   if (!memory.ok()) {
     LOG(WARNING) << "keeping images in host memory: " << memory.status().message();
     return {};

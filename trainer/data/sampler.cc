@@ -37,12 +37,14 @@ std::vector<uint32_t> EpochOrder(uint64_t seed, uint64_t epoch, uint32_t samples
 absl::StatusOr<StepMap> StepMap::Create(uint64_t samples, uint64_t global_batch, bool drop_last) {
   if (samples == 0 || samples > UINT32_MAX) {
     return absl::InvalidArgumentError(
-        absl::StrCat("data set has ", samples, " samples, must have 1 to ", UINT32_MAX));
+        absl::StrCat("dataset has ", samples, " samples, must have 1 to ", UINT32_MAX));
   }
-  if (global_batch == 0) return absl::InvalidArgumentError("global batch must be at least 1");
+  if (global_batch == 0) {
+    return absl::InvalidArgumentError("global batch must be at least 1, not 0");
+  }
   if (drop_last && global_batch > samples) {
     return absl::InvalidArgumentError(absl::StrCat("drop_last: a global batch of ", global_batch,
-                                                   " is larger than the data set of ", samples,
+                                                   " is larger than the dataset of ", samples,
                                                    " samples"));
   }
   const uint64_t steps =

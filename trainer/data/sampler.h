@@ -33,7 +33,7 @@ std::vector<uint32_t> EpochOrder(uint64_t seed, uint64_t epoch, uint32_t samples
 struct GlobalBatch {
   uint64_t epoch = 0;
   uint64_t first = 0;  // position in the epoch's order
-  uint64_t samples = 0;  // of all ranks
+  uint64_t samples = 0;  // samples of all ranks
 };
 
 // Maps steps to global batches. Immutable.
@@ -70,8 +70,8 @@ class RankBatches {
  public:
   // For training: the rank's slice of each global batch.
   static RankBatches OfTraining(const StepMap& steps, uint32_t rank, uint32_t world_size);
-  // For evaluation: the rank's slice of the whole data set, in pieces of at most `max_samples` > 0
-  // samples; the data set counts as one global batch. Step i is piece i.
+  // For evaluation: the rank's slice of the whole dataset, in pieces of at most `max_samples` > 0
+  // samples; the dataset counts as one global batch. Step i is piece i.
   static RankBatches OfEvaluation(uint64_t samples, uint64_t max_samples, uint32_t rank,
                                   uint32_t world_size);
 

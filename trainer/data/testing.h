@@ -1,4 +1,4 @@
-// For tests: small data sets written to files.
+// For tests: small datasets written to files.
 #ifndef MUSTER_TRAINER_DATA_TESTING_H_
 #define MUSTER_TRAINER_DATA_TESTING_H_
 
@@ -29,7 +29,7 @@ void WriteFile(const std::string& path, absl::string_view bytes);
 // Returns an IDX file; dimensions and elements may be inconsistent, to test damaged files.
 std::string IdxBytes(const std::vector<uint32_t>& dimensions, absl::string_view elements);
 
-// Writes the four files of a data set of 28x28 images with ten classes that a small network can
+// Writes the four files of a dataset of 28x28 images with ten classes that a small network can
 // learn: each class is a bright bar at its own position over noise. Sample i has label i % 10.
 void WriteSyntheticDataset(const std::string& directory, size_t training_samples,
                            size_t test_samples);

@@ -18,7 +18,7 @@ namespace muster::data {
 // The crop is that of random_resized_crop, or the central crop with the result's aspect ratio. It
 // is resized bilinearly if it does not have the result's size. Padding, crop and flip follow.
 struct TransformOptions {
-  // Size of the result; zero: the data set's image size.
+  // Size of the result; zero: the dataset's image size.
   ImageSize size;
   // Size of the central crop relative to the largest possible one, in (0, 1]. Equivalent to
   // torchvision's Resize of the shorter side to size / center_crop, followed by CenterCrop.
@@ -29,7 +29,7 @@ struct TransformOptions {
   AugmentOptions augment;
 };
 
-// Reads and transforms the images of one data set, which must outlive it. Not thread-safe. Its
+// Reads and transforms the images of one dataset, which must outlive it. Not thread-safe. Its
 // memory grows with the largest image seen and is not released.
 class ImageTransform {
  public:
@@ -58,11 +58,10 @@ class ImageTransform {
   kernels::ImageTransformParams ParamsOf(const DecodedRegion& decoded, const SampleView& of) const;
 
   const TransformOptions options_;
-  const kernels::ImageBatchShape shape_;  // of one image
+  const kernels::ImageBatchShape shape_;  // shape of one image
   const std::unique_ptr<ImageReader> reader_;
-  // In the stored image's pixels:
-  std::vector<Region> parts_;  // the crop of each view
-  Region wanted_;              // contains all of them
+  std::vector<Region> parts_;  // crop of each view, in pixels of the stored image
+  Region wanted_;              // smallest region that contains all crops
   kernels::cpu::RenderScratch scratch_;
 };
 

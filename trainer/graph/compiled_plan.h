@@ -111,13 +111,13 @@ class CompiledPlan final : public Plan {
   uint32_t slot_ = 0;
   std::vector<kernels::PhiloxKey> keys_;  // by slot, from its last SetStep
   float* parameters_ = nullptr;
-  Call call_;  // of the last pass
+  Call call_;  // call of the last pass
   // By operation: offset from which all gradients are final after the operation's backward.
   std::vector<size_t> final_from_;
   // Copies of the parameters and gradients in the compute type; see Call.
   kernels::DeviceMemory cast_parameters_;
   kernels::DeviceMemory cast_gradients_;
-  kernels::DeviceMemory cast_ranges_;  // of CastRange, in the order of backward
+  kernels::DeviceMemory cast_ranges_;  // memory of each CastRange, in the order of backward
   // By operation, and one more for the end: number of ranges when the operation's backward begins,
   // which is [index + 1], and ends, which is [index].
   std::vector<size_t> cast_range_ = {0};

@@ -15,7 +15,7 @@ namespace muster::nn {
 struct Contribution {
   size_t input = 0;                     // index of the operation's input
   size_t tensor = 0;                    // index of the program's tensor
-  const Operation* producer = nullptr;  // of the tensor; null if it comes from an earlier stage
+  const Operation* producer = nullptr;  // null if an earlier stage computes the tensor
   // Whether this is the first contribution in the order of backward: the first is written, the
   // others are added to it. Contributions of later stages precede all of them.
   bool first = false;

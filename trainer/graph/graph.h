@@ -54,7 +54,7 @@ struct Conv2d {
   int64_t groups = 1;
   bool bias = true;
   Initialization initialization = Initialization::kPyTorchDefault;
-  double standard_deviation = 0.01;  // of kNormal
+  double standard_deviation = 0.01;  // used by kNormal
 };
 
 struct BatchNorm2d {
@@ -92,11 +92,11 @@ struct Linear {
   int64_t out_features = 1;
   bool bias = true;
   Initialization initialization = Initialization::kPyTorchDefault;
-  double standard_deviation = 0.01;  // of kNormal
+  double standard_deviation = 0.01;  // used by kNormal
 };
 
 struct Dropout {
-  double probability = 0;  // that an element becomes zero, in [0, 1)
+  double probability = 0;  // probability of a zero, in [0, 1)
 };
 
 // The sum of two inputs of equal shape: first the residual branch, then the shortcut.
@@ -128,7 +128,7 @@ struct Node {
 
 // An input of a stage that an earlier stage computes.
 struct EarlierValue {
-  std::string name;  // of the layer that computes it
+  std::string name;  // name of the layer that computes it
   ValueShape shape;
   bool needs_gradient = true;  // an earlier parameter that it depends on is trained
 };

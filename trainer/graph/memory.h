@@ -48,7 +48,7 @@ struct PlacedMemory {
   kernels::RandomDraw* draw = nullptr;
   // One per stochastic block of the program, in their order.
   kernels::BlockDraw* blocks = nullptr;
-  kernels::BlockState* block_states = nullptr;  // of the slot
+  kernels::BlockState* block_states = nullptr;  // states in the selected slot
   // By operation; empty without training.
   std::vector<std::vector<Contribution>> contributions;
   // By the operation whose backward they precede; empty without recompute_activations.

@@ -20,7 +20,7 @@ namespace muster::nn {
 // memory.
 struct Tensor {
   ImageShape shape;
-  kernels::DataType type = kernels::DataType::kFloat32;  // of data and gradient
+  kernels::DataType type = kernels::DataType::kFloat32;  // type of data and gradient
   bool needs_gradient = false;  // a parameter that it depends on is trained
   void* data = nullptr;
   void* gradient = nullptr;  // null where no gradient is needed
@@ -71,8 +71,8 @@ class Operation {
  public:
   // Memory requirements of an operation, and which buffers it may overwrite.
   struct Memory {
-    size_t saved_bytes = 0;          // from its forward to its backward
-    size_t workspace_bytes = 0;      // during each call
+    size_t saved_bytes = 0;          // kept from its forward to its backward
+    size_t workspace_bytes = 0;      // used during each call
     bool input_in_backward = false;  // backward reads the first input (never others)
     bool output_in_backward = false;
     // The output may overwrite an input; requires !input_in_backward.

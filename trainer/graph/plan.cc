@@ -38,7 +38,9 @@ absl::StatusOr<std::unique_ptr<CompiledPlan>> CompiledPlan::Make(const Graph& gr
                                                                  const CompileOptions& options) {
   if (options.max_batch == 0 || options.threads == 0 || options.in_flight_micro_batches == 0) {
     return absl::InvalidArgumentError(
-        "max_batch, threads and in_flight_micro_batches must be at least 1");
+        absl::StrCat("max_batch (", options.max_batch, "), threads (", options.threads,
+                     ") and in_flight_micro_batches (", options.in_flight_micro_batches,
+                     ") must be at least 1"));
   }
   for (const kernels::DataType type : {options.precision.activations, options.precision.compute}) {
     if (kernels::IsKernelType(type)) continue;

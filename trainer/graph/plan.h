@@ -29,7 +29,7 @@ namespace muster::nn {
 struct CompileOptions {
   uint32_t max_batch = 0;  // maximum number of samples per call
   bool training = true;    // compile backward; otherwise forward and loss only
-  uint32_t threads = 1;    // of convolutions and matrix products
+  uint32_t threads = 1;    // threads for convolutions and matrix products
   // Device that computes; must outlive the plan. ReferenceDevice() is the baseline of tests.
   kernels::Device* device = &kernels::CpuDevice();
   // Compute batch norm's statistics over the samples of all ranks, with set_statistics_reducer.
@@ -52,14 +52,14 @@ struct ParameterInfo {
 
 // Human-readable description of one operation of a plan: one layer or several fused ones.
 struct OperationDescription {
-  std::string name;  // of its layers: "layer1.0.conv1", "bn1..relu"
+  std::string name;  // names of its layers: "layer1.0.conv1", "bn1..relu"
   // First and last of the whole model's nodes that it computes; other nodes may lie between them.
   // A cast is attributed to a node that uses its output.
   NodeId first_node = 0;
   NodeId last_node = 0;
   std::string kind;                // "conv2d", "batch_norm2d + relu"
   std::string kernel;              // selected implementation
-  std::vector<ImageShape> inputs;  // of one sample
+  std::vector<ImageShape> inputs;  // shapes of one sample
   ImageShape output;
   // kernels::NameOf the types in which inputs and output are stored and products are computed.
   std::vector<std::string> input_dtypes;
@@ -71,18 +71,18 @@ struct OperationDescription {
   // What backward recomputes instead of keeping: "normalised values, activation mask".
   std::string recomputed;
   size_t parameters = 0;        // elements, without padding
-  int64_t forward_flops = 0;    // of one sample; two per multiplication with a weight
-  size_t activation_bytes = 0;  // of the output at max_batch
+  int64_t forward_flops = 0;    // operations for one sample; two per multiplication with a weight
+  size_t activation_bytes = 0;  // size of the output at max_batch
   size_t saved_bytes = 0;       // kept from forward to backward, in addition to activations
-  size_t workspace_bytes = 0;   // during a call
-  size_t arena_offset = 0;      // of the output
+  size_t workspace_bytes = 0;   // used during a call
+  size_t arena_offset = 0;      // offset of the output
 };
 
 // A value that crosses from one stage to the next, and its gradient, which crosses back: NHWC,
 // max_batch samples of sample_bytes each, in device memory.
 struct BoundaryTensor {
-  std::string name;         // of the layer that computes it
-  size_t sample_bytes = 0;  // of one sample, in the precision's activation type
+  std::string name;         // name of the layer that computes it
+  size_t sample_bytes = 0;  // size of one sample, in the precision's activation type
   void* data = nullptr;
   void* gradient = nullptr;  // null if none is needed, and without training
 };
@@ -93,7 +93,7 @@ class Plan : public Execution {
  public:
   virtual absl::Span<const ParameterInfo> parameters() const = 0;
   virtual absl::Span<const ParameterInfo> buffers() const = 0;  // batch norm's running statistics
-  virtual size_t parameter_elements() const = 0;  // of the flat array, including padding
+  virtual size_t parameter_elements() const = 0;  // size of the flat array, including padding
   virtual size_t buffer_elements() const = 0;
   virtual size_t arena_bytes() const = 0;
   // Digest of layout, kernels' memory formats and instruction set: flat arrays of plans with equal

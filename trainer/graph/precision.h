@@ -9,7 +9,7 @@ namespace muster::nn {
 // Parameters, their gradients, batch norm's statistics, the batch, the logits and the loss are
 // always float32.
 struct Precision {
-  kernels::DataType activations = kernels::DataType::kFloat32;  // of activations and gradients
+  kernels::DataType activations = kernels::DataType::kFloat32;  // and of gradients
   // Type of the operands of convolutions and linear layers; products are accumulated in float32.
   kernels::DataType compute = kernels::DataType::kFloat32;
 };

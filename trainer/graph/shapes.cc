@@ -46,7 +46,11 @@ absl::StatusOr<ValueShape> ShapeAfter(const Conv2d& conv, const ValueShape& in) 
   RETURN_IF_ERROR(NeedsImage(in));
   if (!InRange(conv.out_channels) || !InRange(conv.kernel) || !InRange(conv.stride) ||
       conv.padding < 0 || conv.padding >= conv.kernel || !(conv.standard_deviation >= 0)) {
-    return absl::InvalidArgumentError("an option of Conv2d is out of range");
+    return absl::InvalidArgumentError(
+        absl::StrCat("Conv2d has ", conv.out_channels, " output channels, kernel ", conv.kernel,
+                     ", stride ", conv.stride, ", padding ", conv.padding, ", standard deviation ",
+                     conv.standard_deviation, ": channels, kernel and stride must be 1 to ",
+                     kMaxDimension, ", padding 0 to kernel - 1, standard deviation at least 0"));
   }
   if (conv.groups < 1 || in.image.channels % conv.groups != 0 ||
       conv.out_channels % conv.groups != 0) {
@@ -62,7 +66,9 @@ absl::StatusOr<ValueShape> ShapeAfter(const Conv2d& conv, const ValueShape& in) 
 absl::StatusOr<ValueShape> ShapeAfter(const BatchNorm2d& norm, const ValueShape& in) {
   RETURN_IF_ERROR(NeedsImage(in));
   if (!(norm.epsilon > 0) || !(norm.momentum >= 0 && norm.momentum <= 1)) {
-    return absl::InvalidArgumentError("an option of BatchNorm2d is out of range");
+    return absl::InvalidArgumentError(absl::StrCat("BatchNorm2d has epsilon ", norm.epsilon,
+                                                   ", momentum ", norm.momentum,
+                                                   ": epsilon must be above 0, momentum 0 to 1"));
   }
   return in;
 }
@@ -75,7 +81,10 @@ absl::StatusOr<ValueShape> ShapeAfter(const MaxPool2d& pool, const ValueShape& i
   RETURN_IF_ERROR(NeedsImage(in));
   if (pool.kernel < 1 || pool.kernel > kMaxPoolKernel || !InRange(pool.stride) ||
       pool.padding < 0 || pool.padding > pool.kernel / 2) {
-    return absl::InvalidArgumentError("an option of MaxPool2d is out of range");
+    return absl::InvalidArgumentError(
+        absl::StrCat("MaxPool2d has kernel ", pool.kernel, ", stride ", pool.stride, ", padding ",
+                     pool.padding, ": kernel must be 1 to ", kMaxPoolKernel, ", stride 1 to ",
+                     kMaxDimension, ", padding 0 to kernel / 2"));
   }
   return SlideWindow(in, pool.kernel, pool.stride, pool.padding);
 }
@@ -83,7 +92,9 @@ absl::StatusOr<ValueShape> ShapeAfter(const MaxPool2d& pool, const ValueShape& i
 absl::StatusOr<ValueShape> ShapeAfter(const AvgPool2d& pool, const ValueShape& in) {
   RETURN_IF_ERROR(NeedsImage(in));
   if (!InRange(pool.kernel) || !InRange(pool.stride)) {
-    return absl::InvalidArgumentError("an option of AvgPool2d is out of range");
+    return absl::InvalidArgumentError(absl::StrCat("AvgPool2d has kernel ", pool.kernel,
+                                                   ", stride ", pool.stride, ": both must be 1 to ",
+                                                   kMaxDimension));
   }
   return SlideWindow(in, pool.kernel, pool.stride, 0);
 }
@@ -107,7 +118,10 @@ absl::StatusOr<ValueShape> ShapeAfter(const Flatten&, const ValueShape& in) {
 absl::StatusOr<ValueShape> ShapeAfter(const Linear& linear, const ValueShape& in) {
   if (!in.flat) return absl::InvalidArgumentError("Linear needs Flatten before it");
   if (!InRange(linear.out_features) || !(linear.standard_deviation >= 0)) {
-    return absl::InvalidArgumentError("an option of Linear is out of range");
+    return absl::InvalidArgumentError(
+        absl::StrCat("Linear has ", linear.out_features, " output features, standard deviation ",
+                     linear.standard_deviation, ": features must be 1 to ", kMaxDimension,
+                     ", standard deviation at least 0"));
   }
   ValueShape out;
   out.image = out.flattened_from = {1, 1, linear.out_features};
@@ -117,14 +131,16 @@ absl::StatusOr<ValueShape> ShapeAfter(const Linear& linear, const ValueShape& in
 
 absl::StatusOr<ValueShape> ShapeAfter(const Dropout& dropout, const ValueShape& in) {
   if (!(dropout.probability >= 0 && dropout.probability < 1)) {
-    return absl::InvalidArgumentError("dropout probability must be in [0, 1)");
+    return absl::InvalidArgumentError(
+        absl::StrCat("dropout probability must be in [0, 1), not ", dropout.probability));
   }
   return in;
 }
 
 absl::StatusOr<ValueShape> ShapeAfter(const StochasticDepth& depth, const ValueShape& in) {
   if (!(depth.probability >= 0 && depth.probability < 1)) {
-    return absl::InvalidArgumentError("stochastic depth probability must be in [0, 1)");
+    return absl::InvalidArgumentError(
+        absl::StrCat("stochastic depth probability must be in [0, 1), not ", depth.probability));
   }
   return in;
 }
@@ -228,7 +244,9 @@ absl::StatusOr<std::vector<ValueShape>> InferShapes(const Graph& graph) {
   if (graph.nodes.empty()) return absl::InvalidArgumentError("the graph has no layers");
   if (!InRange(graph.input.height) || !InRange(graph.input.width) ||
       !InRange(graph.input.channels)) {
-    return absl::InvalidArgumentError("input size is out of range");
+    return absl::InvalidArgumentError(absl::StrCat("input is ", graph.input.height, "x",
+                                                   graph.input.width, "x", graph.input.channels,
+                                                   ": each must be 1 to ", kMaxDimension));
   }
   ValueShape input;
   input.image = graph.input;

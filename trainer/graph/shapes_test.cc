@@ -48,9 +48,11 @@ TEST(ShapesTest, NamesTheInvalidLayer) {
   EXPECT_THAT(ProblemWith(MaxPool2d{}, {1, 8, 3}),
               HasSubstr("layer it: kernel size 2 is larger than the input size 1"));
   EXPECT_THAT(ProblemWith(MaxPool2d{3, 2, 2}), HasSubstr("layer it"));
-  EXPECT_THAT(ProblemWith(MaxPool2d{16, 2, 0}, {32, 32, 1}), HasSubstr("layer it"));
+  EXPECT_THAT(ProblemWith(MaxPool2d{16, 2, 0}, {32, 32, 1}),
+              HasSubstr("MaxPool2d has kernel 16, stride 2, padding 0: kernel must be 1 to 15"));
   EXPECT_THAT(ProblemWith(AvgPool2d{9, 1}), HasSubstr("layer it: kernel size 9"));
-  EXPECT_THAT(ProblemWith(AvgPool2d{2, 0}), HasSubstr("layer it"));
+  EXPECT_THAT(ProblemWith(AvgPool2d{2, 0}),
+              HasSubstr("layer it: AvgPool2d has kernel 2, stride 0: "));
   EXPECT_THAT(ProblemWith(Add{}), HasSubstr("layer it: needs two inputs"));
 
   EXPECT_THAT(ProblemWith(Linear{4}), HasSubstr("layer it: Linear needs Flatten"));
@@ -110,7 +112,7 @@ TEST(ShapesTest, StochasticDepthMustEndABranch) {
   };
   EXPECT_EQ(problem([](Graph&) {}), "");
   EXPECT_THAT(problem([](Graph& graph) { graph.nodes[1].layer = StochasticDepth{1}; }),
-              HasSubstr("layer drop: stochastic depth probability"));
+              HasSubstr("layer drop: stochastic depth probability must be in [0, 1), not 1"));
   EXPECT_THAT(
       problem([](Graph& graph) { std::swap(graph.nodes[2].inputs[0], graph.nodes[2].inputs[1]); }),
       HasSubstr("layer drop: stochastic depth must be the first input of an Add"));

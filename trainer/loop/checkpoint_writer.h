@@ -1,4 +1,4 @@
-// Writes checkpoints on a thread of its own while the training goes on.
+// Writes checkpoints on a thread of its own while the training continues.
 #ifndef MUSTER_TRAINER_LOOP_CHECKPOINT_WRITER_H_
 #define MUSTER_TRAINER_LOOP_CHECKPOINT_WRITER_H_
 
@@ -47,7 +47,7 @@ class CheckpointWriter {
   // Waits until the write is done or, if that takes longer, until `interval` has passed and more
   // bytes have been written since the previous call. Returns at once if not busy.
   void AwaitProgress(absl::Duration interval);
-  // Of the write in flight.
+  // Returns the bytes that the write in flight has written.
   uint64_t written_bytes() const;
 
  private:
@@ -56,7 +56,7 @@ class CheckpointWriter {
   SteadyCondVar changed_;  // done_ or written_bytes_
   bool done_ ABSL_GUARDED_BY(mutex_) = false;
   uint64_t written_bytes_ ABSL_GUARDED_BY(mutex_) = 0;
-  uint64_t awaited_bytes_ ABSL_GUARDED_BY(mutex_) = 0;  // at the end of the last AwaitProgress
+  uint64_t awaited_bytes_ ABSL_GUARDED_BY(mutex_) = 0;  // value at the last AwaitProgress
   Result result_ ABSL_GUARDED_BY(mutex_);
 };
 

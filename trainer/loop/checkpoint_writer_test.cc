@@ -16,7 +16,7 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::Not;
 
-TEST(CheckpointWriter, WritesWhileItsOwnerGoesOn) {
+TEST(CheckpointWriter, WritesWhileOwnerContinues) {
   CheckpointWriter writer;
   EXPECT_FALSE(writer.busy());
   EXPECT_FALSE(writer.TakeResult().has_value());

@@ -11,7 +11,7 @@ namespace muster::train {
 
 data::DatasetOptions DatasetOptionsOf(const v1::DatasetSpec& spec);
 
-// Size of the model's input: that of the spec, otherwise that of the data set's images. Zero if
+// Size of the model's input: that of the spec, otherwise that of the dataset's images. Zero if
 // neither defines it.
 data::ImageSize InputSizeOf(const v1::TrainSpec& spec, const data::DatasetInfo& info);
 

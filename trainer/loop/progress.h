@@ -47,7 +47,7 @@ class ProgressReporter {
   const ProgressSink sink_;
   v1::Progress progress_;
   SteadyTime last_measured_;
-  std::deque<std::pair<SteadyTime, uint64_t>> samples_;  // at earlier measurements, oldest first
+  std::deque<std::pair<SteadyTime, uint64_t>> samples_;  // earlier measurements, oldest first
 };
 
 }  // namespace muster::train

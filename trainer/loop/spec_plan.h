@@ -21,7 +21,7 @@ uint32_t ViewsOf(const v1::ObjectiveSpec& spec);
 uint32_t MaxSamplesOf(const v1::TrainSpec& spec, uint32_t world_size);
 
 // Graph of the model with the objective's head, for images of `dataset` at the spec's size.
-// INVALID_ARGUMENT, also if neither spec nor data set defines the image size.
+// INVALID_ARGUMENT, also if neither spec nor dataset defines the image size.
 absl::StatusOr<nn::Graph> GraphOf(const v1::TrainSpec& spec, const data::DatasetInfo& dataset);
 
 // INVALID_ARGUMENT for an unknown precision.

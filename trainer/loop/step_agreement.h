@@ -52,7 +52,7 @@ class StepAgreement {
 
   collectives::Communicator& world_;
   SteadyTime last_;    // previous agreement
-  int32_t steps_ = 0;  // since then
+  int32_t steps_ = 0;  // steps since the last agreement
   int32_t due_steps_ = 1;
 };
 

@@ -90,7 +90,7 @@ TEST_F(StepAgreementTest, PostponesCheckpointWhileAnyRankIsWriting) {
   EXPECT_THAT(saved, ElementsAre(4, 4));
 }
 
-TEST_F(StepAgreementTest, AllRanksLearnOfAFailure) {
+TEST_F(StepAgreementTest, AllRanksReceiveAFailure) {
   OnRanks(2, [&](uint32_t rank, StepAgreement& agreement) {
     for (const bool failed : {false, true}) {
       const auto agreed = agreement.Agree({.failed = rank == 0 && failed}, SteadyTime());

@@ -200,7 +200,7 @@ class Trainer {
   // Best value of checkpoint.keep_best of a checkpoint; higher is better. The same on all ranks.
   double best_ = -std::numeric_limits<double>::infinity();
   bool write_failed_ = false;  // this rank could not write the newest snapshot
-  bool save_due_ = false;      // by steps, since the newest snapshot
+  bool save_due_ = false;      // whether a checkpoint by steps is due since the newest snapshot
   uint64_t attempts_ = 0;      // checkpoints written in parts; the same on all ranks
   SteadyTime last_snapshot_;   // or the start of the training
   absl::Duration snapshot_stall_;

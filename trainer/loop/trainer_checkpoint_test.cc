@@ -339,7 +339,7 @@ TEST_F(TrainerCheckpointTest, EvaluatesBeforeItSavesIfBothAreDue) {
   EXPECT_FALSE(ReadState(checkpoints_.path() + "/step-00000008.g1")->test_loss.has_value());
 }
 
-TEST_F(TrainerCheckpointTest, GoesOnWithoutCheckpointThatCannotBeWritten) {
+TEST_F(TrainerCheckpointTest, ContinuesWhenCheckpointCannotBeWritten) {
   v1::JobSpec spec = Spec(40);
   spec.mutable_train()->mutable_checkpoint()->set_every_steps(10);
   at_failure_ = [this] {

@@ -61,7 +61,7 @@ class TrainingLog {
   double accuracies_ = 0;
   absl::Duration not_training_;
 
-  SteadyTime window_start_;  // of a measurement of stalls
+  SteadyTime window_start_;  // start of the current measurement of stalls
   absl::Duration window_wait_;
 };
 

@@ -20,7 +20,7 @@ std::vector<v1::FingerprintEntry> Fingerprint(const data::ImageDataset& training
                                               const data::ImageDataset& test,
                                               const TrainingPrecision& precision,
                                               const kernels::Device& device) {
-  // Enough digits to distinguish data sets and builds, and short enough to read.
+  // Enough digits to distinguish datasets and builds, and short enough to read.
   constexpr size_t kShownDigits = 16;
   const auto split = [](const data::ImageDataset& images) {
     return absl::StrCat(images.size(), " images ", images.Digest().substr(0, kShownDigits));

@@ -112,7 +112,7 @@ class MobileNetV2 {
   const v1::ModelSpec& spec_;
   Graph graph_;
   NodeId last_ = kInput;
-  int64_t channels_ = 32;  // of the last node
+  int64_t channels_ = 32;  // channels of the last node
   int residual_blocks_added_ = 0;
 };
 

@@ -97,7 +97,7 @@ MATCHER_P(IsInvalidArgument, message, "") {
          ExplainMatchResult(message, std::string(arg.status().message()), result_listener);
 }
 
-TEST(ModelTest, SmallCnnIsTheSequentialThatPyTorchUsersWrite) {
+TEST(ModelTest, SmallCnnMatchesPyTorchSequential) {
   const auto plan = CompileModel(Spec("small_cnn"), {28, 28, 1});
   EXPECT_EQ(Count(plan->parameters()), 421834);
   EXPECT_THAT(Names(plan->parameters()),

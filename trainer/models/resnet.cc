@@ -111,7 +111,7 @@ class ResNet {
   const v1::ModelSpec& spec_;
   Graph graph_;
   NodeId last_ = kInput;
-  int64_t channels_ = 64;  // of the last node
+  int64_t channels_ = 64;  // channels of the last node
   int blocks_added_ = 0;
 };
 

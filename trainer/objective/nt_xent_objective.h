@@ -82,7 +82,7 @@ class NtXentObjective final : public Objective {
   collectives::Communicator* const group_;
   const size_t width_;
   size_t capacity_ = 0;  // maximum number of samples per rank; the same on all ranks of the group
-  kernels::NtXentShape shape_;  // of the last call
+  kernels::NtXentShape shape_;  // shape of the last call
 
   // Communication buffers in host memory, allocated by the communicator; none for a single rank.
   std::unique_ptr<collectives::Allocation> shared_memory_;

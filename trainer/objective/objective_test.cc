@@ -47,7 +47,7 @@ nn::Graph ProjectionGraph() {
   return graph;
 }
 
-TEST(ObjectiveTest, NtXentTrainsAlikeOnAnyNumberOfRanks) {
+TEST(ObjectiveTest, NtXentTrainsIdenticallyOnAnyNumberOfRanks) {
   for (const uint32_t samples : {10u, 3u}) {
     DistributedOptions options{.samples = samples, .steps = 3, .objective = NtXent()};
     const auto one = TrainDistributed(ProjectionGraph(), options);
@@ -60,7 +60,7 @@ TEST(ObjectiveTest, NtXentTrainsAlikeOnAnyNumberOfRanks) {
 }
 
 // With all process backends, and with the node's group in addition to the world.
-TEST(ObjectiveTest, NtXentTrainsAlikeOnEveryBackend) {
+TEST(ObjectiveTest, NtXentTrainsIdenticallyOnEveryBackend) {
   DistributedOptions options{.samples = 10, .steps = 2, .objective = NtXent()};
   const auto one = TrainDistributed(ProjectionGraph(), options);
   options.ranks = 4;
@@ -87,7 +87,7 @@ TEST(ObjectiveTest, UsesNegativesOfNode) {
   ExpectSameSteps(by_four, TrainDistributed(ProjectionGraph(), options), 1e-5, "halves");
 }
 
-TEST(ObjectiveTest, CrossEntropyTrainsAlikeOnAnyNumberOfRanks) {
+TEST(ObjectiveTest, CrossEntropyTrainsIdenticallyOnAnyNumberOfRanks) {
   DistributedOptions options{.samples = 10, .steps = 3, .objective = CrossEntropy(0.1)};
   const auto one = TrainDistributed(ProjectionGraph(), options);
   options.ranks = 4;

@@ -61,7 +61,7 @@ class SyncBatchNormTest : public testing::TestWithParam<v1::ObjectiveSpec> {
   }
 };
 
-TEST_P(SyncBatchNormTest, TrainsAlikeOnAnyNumberOfRanks) {
+TEST_P(SyncBatchNormTest, TrainsIdenticallyOnAnyNumberOfRanks) {
   // Uneven shares; with three samples, one of four ranks has no sample.
   for (const uint32_t samples : {16u, 10u, 3u}) {
     // A single rank needs no synchronization.
@@ -73,7 +73,7 @@ TEST_P(SyncBatchNormTest, TrainsAlikeOnAnyNumberOfRanks) {
   }
 }
 
-TEST_P(SyncBatchNormTest, TrainsAlikeOnEveryBackend) {
+TEST_P(SyncBatchNormTest, TrainsIdenticallyOnEveryBackend) {
   const auto one = TrainDistributed(BatchNormGraph(), Options(1, 10, false));
   for (const std::string backend : {"shm", "gloo", "hierarchical"}) {
     DistributedOptions options = Options(4, 10, true);

@@ -34,7 +34,7 @@ namespace muster::train {
 class ModelState {
  public:
   // Binds the arrays, initially zero, without gradients. `optimizer` is null if nothing is trained.
-  // `averages`: keep a moving average. The arrays are bound to `execution`, whose layout `plan`
+  // `averages` keeps a moving average. The arrays are bound to `execution`, whose layout `plan`
   // describes, or to `plan` if it is null. All three outlive the state. RESOURCE_EXHAUSTED if out
   // of device memory.
   static absl::StatusOr<ModelState> Create(nn::Plan* plan, Optimizer* optimizer,

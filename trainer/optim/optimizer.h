@@ -129,7 +129,7 @@ class Optimizer {
   const v1::OptimizerSpec spec_;
   const OptimizerOptions options_;
   const bool elementwise_;
-  size_t elements_ = 0;  // of the flat arrays
+  size_t elements_ = 0;  // size of the flat arrays
   // Range of elements in states_.
   size_t kept_begin_ = 0, kept_end_ = 0;
   std::vector<OptimizerState> states_;

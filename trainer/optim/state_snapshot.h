@@ -73,7 +73,7 @@ class StateSnapshot {
     File file;
     absl::Span<const nn::ParameterInfo> tensors;
     TensorRange range;
-    std::string suffix;  // of the tensors' names
+    std::string suffix;  // suffix of the tensors' names
     float* values;       // element range.begin
   };
 
@@ -87,7 +87,7 @@ class StateSnapshot {
   std::vector<Array> arrays_;
   ModelTensors others_;
   std::vector<kernels::HostMemory>
-      memory_;  // of the arrays in order, of this or an earlier snapshot
+      memory_;  // one allocation per array, of this or an earlier snapshot
 };
 
 }  // namespace muster::train

@@ -88,7 +88,7 @@ TEST_F(StateSnapshotTest, ConvertsCopiesToNamedTensors) {
   ASSERT_TRUE(snapshot.CopyBuffers(&ModelTensors::model, buffers.memory.get()).ok());
   ASSERT_TRUE(
       snapshot.CopyParameters(&ModelTensors::optimizer, momentum.memory.get(), "momentum").ok());
-  // The training goes on.
+  // The training continues.
   device_.Zero(parameters.memory.get(), parameters.memory.bytes());
   device_.Zero(buffers.memory.get(), buffers.memory.bytes());
   const ModelTensors tensors = snapshot.Convert();

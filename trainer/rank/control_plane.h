@@ -23,7 +23,7 @@ struct RankEnvironment {
   v1::RankIdentity identity;
   std::string node_name;
   std::string cache_dir;       // shared by the node's ranks; kept between jobs
-  std::string checkpoint_dir;  // of the job
+  std::string checkpoint_dir;  // directory of the job's checkpoints
   std::string driver_version;  // GPU driver version; empty if unknown or without a GPU
 };
 

@@ -47,7 +47,7 @@ absl::StatusOr<data::DatasetInfo> InfoOf(const v1::DatasetSpec& spec) {
                                         data::Split::kTrain, /*cache_dir=*/"");
   if (folder.ok()) return (*folder)->info();
   return train::WithExitCode(
-      Annotate(folder.status(), "cannot count the classes (one per folder of the data set)"),
+      Annotate(folder.status(), "cannot count the classes (one per folder of the dataset)"),
       train::kExitNoInput);
 }
 

@@ -24,7 +24,7 @@ struct PreflightOptions {
   uint32_t node_count = 1;
   std::string node_name;
   std::string address;                         // address at which others reach this node
-  absl::Duration timeout = absl::Seconds(15);  // of the whole check
+  absl::Duration timeout = absl::Seconds(15);  // limit of the whole check
   std::function<bool()> cancelled;             // see ReachOptions
 };
 

@@ -49,7 +49,7 @@ struct ReachTarget {
 
 struct ReachOptions {
   size_t at_once = 64;                         // maximum number of concurrent connection attempts
-  absl::Duration timeout = absl::Seconds(15);  // for all targets together
+  absl::Duration timeout = absl::Seconds(15);  // limit for all targets together
   std::function<bool()> cancelled;             // polled every 100 ms; may be empty
 };
 

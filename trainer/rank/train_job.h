@@ -53,7 +53,7 @@ class TrainJob {
   absl::Status RunToEnd();
   // Opens the rank's GPUs, if any, and NCCL.
   absl::Status OpenDevice();
-  v1::RankPlacement Placement() const;  // of this rank
+  v1::RankPlacement Placement() const;  // placement of this rank
   // Devices that the rank computes on; several only if the strategy drives several.
   std::vector<kernels::Device*> Devices() const;
   absl::Status OpenCheckpoints(v1::JoinInfo& info);

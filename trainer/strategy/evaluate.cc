@@ -29,10 +29,10 @@ constexpr uint64_t kBatchesPerMeeting = 8;
 // Waits for the other ranks, and returns whether all have finished their batches; CANCELLED if one
 // was asked to stop. The ranks meet regularly, and those that have finished wait in further
 // meetings: none waits longer than a few batches of another rank take, however much the ranks'
-// speeds differ over the whole data set.
+// speeds differ over the whole dataset.
 absl::StatusOr<bool> Meet(bool finished, const StopRequested& stop_requested,
                           collectives::Communicator& world) {
-  int32_t counts[2] = {finished, stop_requested()};  // of ranks
+  int32_t counts[2] = {finished, stop_requested()};  // numbers of ranks
   RETURN_IF_ERROR(
       world
           .AllReduce(counts, counts, 2, collectives::DataType::kInt32, collectives::ReduceOp::kSum)

@@ -22,7 +22,7 @@ using StopRequested = std::function<bool()>;
 struct EvaluationOptions {
   data::TransformOptions transform;  // augment and detail are ignored
   uint32_t max_samples = 0;          // largest batch of the plan
-  // This rank evaluates slice `slice` of `slices` of the data set. The stages of a pipeline
+  // This rank evaluates slice `slice` of `slices` of the dataset. The stages of a pipeline
   // evaluate the same slice.
   uint32_t slice = 0;
   uint32_t slices = 1;
@@ -57,7 +57,7 @@ struct Evaluation {
 using BatchLoss = absl::FunctionRef<absl::StatusOr<nn::LossResult>(const data::Batch& batch,
                                                                    uint64_t global_samples)>;
 
-// Collective over `world`. Loads batches for `device`. Returns errors of the data set, `loss` and
+// Collective over `world`. Loads batches for `device`. Returns errors of the dataset, `loss` and
 // the communicator; CANCELLED, on all ranks, if one of them was asked to stop.
 absl::StatusOr<Evaluation> EvaluateDataset(const data::ImageDataset& dataset,
                                            const EvaluationOptions& options,

@@ -145,8 +145,8 @@ class HostBucketReducer {
   kernels::AlignedFloats own_packed_;
   kernels::DeviceFloats own_gradients_;
   kernels::DeviceFloats accumulated_;  // sum of earlier micro-batches; null if unused
-  bool has_accumulated_ = false;       // in this step
-  std::vector<size_t> offsets_;        // of each parameter in packed_
+  bool has_accumulated_ = false;       // whether this step has accumulated gradients
+  std::vector<size_t> offsets_;        // offset of each parameter in packed_
   std::vector<Range> buckets_;
   std::shared_ptr<collectives::Work> tail_work_;  // null if reduced with the first bucket
   size_t ready_ = 0;                              // buckets completed in this step

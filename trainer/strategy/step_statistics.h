@@ -38,7 +38,7 @@ class DurationStatistics {
 
 // Step times that every strategy reports.
 struct StepTimes {
-  absl::Duration step;                   // from waiting for data to the end of the update
+  absl::Duration step;                   // time from waiting for data to the end of the update
   absl::Duration data_wait;              // waiting for the loader
   absl::Duration exposed_communication;  // waiting for gradients and parameters of other ranks
   absl::Duration kernels;                // compute time, from input conversion to the update

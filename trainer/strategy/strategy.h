@@ -136,7 +136,7 @@ class Strategy {
 struct StrategyContext {
   const v1::TrainSpec* spec = nullptr;
   const Schedule* schedule = nullptr;
-  const data::DatasetInfo* dataset = nullptr;  // of the training split
+  const data::DatasetInfo* dataset = nullptr;  // properties of the training split
   const ProcessGroups* groups = nullptr;
   TrainingPrecision precision;
   uint32_t max_samples = 0;       // CompileOptions::max_batch

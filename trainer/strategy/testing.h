@@ -22,7 +22,7 @@ struct TestWorld {
   uint32_t size() const;
 };
 
-// small_cnn with dropout and momentum, without batch norm, on the synthetic data set at
+// small_cnn with dropout and momentum, without batch norm, on the synthetic dataset at
 // `data_path`.
 v1::JobSpec SmallTraining(const std::string& data_path, uint64_t steps);
 

@@ -285,7 +285,7 @@ class AgentImpl final : public Agent {
   void OnWelcome(const v1::Welcome& welcome) {
     const std::string address =
         options_.advertise.empty() ? welcome.observed_address() : options_.advertise;
-    LOG(INFO) << "welcomed by the coordinator " << options_.coordinator << " (version "
+    LOG(INFO) << "session opened with the coordinator " << options_.coordinator << " (version "
               << welcome.software_version() << "), reached at " << address;
     status_.session_up = true;
     ++status_.sessions_total;

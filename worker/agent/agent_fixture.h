@@ -151,7 +151,7 @@ class AgentTest : public ::testing::Test {
 
   std::string directory_;
   std::string cookie_;
-  std::string token_;  // of the worker; empty: none
+  std::string token_;  // token of the worker; empty: none
   std::unique_ptr<ScriptedCoordinator> coordinator_;
   std::unique_ptr<Agent> agent_;
   absl::Notification refused_;

@@ -26,8 +26,8 @@ struct AgentOptions {
   std::string peer_listen;  // see lease/leases.h
   DeviceOptions devices;
   std::map<std::string, std::string> labels;
-  Inherit inherit_env = Inherit::kDefault;        // what ranks inherit of this worker's environment
-  uint64_t file_cache_bytes = uint64_t{4} << 30;  // of jobs' files that are kept for later jobs
+  Inherit inherit_env = Inherit::kDefault;        // variables that ranks inherit from this worker
+  uint64_t file_cache_bytes = uint64_t{4} << 30;  // cache of jobs' files for later jobs
   // Divides the CPUs that this worker may use among its slots (a GPU slot gets CPUs near the GPU),
   // and binds each rank to the CPUs of its slots. Only correct if no other worker uses these CPUs,
   // which a worker cannot detect.

@@ -17,7 +17,7 @@ ClusterIdentity::ClusterIdentity(std::string path) : path_(std::move(path)) {
     identity_.set_commit_index(older.commit_index());
   }
   if (read.ok() || absl::IsNotFound(read)) return;
-  LOG(ERROR) << "cannot tell the cluster of this worker's ranks: " << read;
+  LOG(ERROR) << "cannot read the cluster id of this worker's ranks: " << read;
   identity_.Clear();
 }
 

@@ -30,8 +30,8 @@ class ClusterIdentity {
   // Empty if the coordinator is of an earlier build.
   const std::string& coordinator_start() const { return identity_.coordinator_start(); }
 
-  // Returns why a worker with live ranks must not obey the coordinator that sent the Welcome; empty
-  // if it may. A worker whose ranks belong to no cluster yet obeys every coordinator. Only the
+  // Returns why a worker with live ranks must ignore the coordinator that sent the Welcome; empty
+  // if it need not. A worker whose ranks belong to no cluster yet follows any coordinator. Only the
   // coordinator can recognize a copy that has as many commits as the worker has seen.
   std::string ConflictWith(const v1::Welcome& welcome) const;
 

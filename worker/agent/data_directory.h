@@ -4,7 +4,7 @@
 //   run/rank.sock                           socket of the rank service
 //   cluster.pb                              see cluster_identity.h
 //   machine-id                              on machines without an id, see machine_id.h
-//   cache/                                  unpacked data sets, shared by all ranks
+//   cache/                                  unpacked datasets, shared by all ranks
 //   peers                                   addresses of other workers, see lease/leases.h
 //   files/                                  contents of jobs' files, see files/file_cache.h
 //   jobs/JOB/launch.pb                      the newest launch, with the job's directories

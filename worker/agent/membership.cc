@@ -64,7 +64,7 @@ void Membership::SetConflict(std::string conflict) {
   absl::MutexLock lock(&mutex_);
   if (conflict == conflict_) return;
   if (in_conflict_) {
-    LOG(ERROR) << "not obeying the coordinator: " << conflict
+    LOG(ERROR) << "ignoring the coordinator's instructions: " << conflict
                << "; the ranks continue: muster admin recover";
   } else {
     LOG(INFO) << "the conflict with the coordinator has ended";

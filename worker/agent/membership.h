@@ -1,4 +1,4 @@
-// Decides whether this worker obeys the coordinator of its session.
+// Decides whether this worker follows the instructions of its session's coordinator.
 #ifndef MUSTER_WORKER_AGENT_MEMBERSHIP_H_
 #define MUSTER_WORKER_AGENT_MEMBERSHIP_H_
 
@@ -14,7 +14,7 @@
 
 namespace muster::agent {
 
-// A worker with live ranks that is welcomed by a coordinator of another cluster, or by one with an
+// A worker with live ranks that connects to a coordinator of another cluster, or by one with an
 // older store, is in conflict: it keeps its ranks, sends only Hello and heartbeats, and waits until
 // the right coordinator returns, an operator ends the conflict, or no rank is left.
 //
@@ -48,7 +48,7 @@ class Membership {
   void SetConflict(std::string conflict);
 
   ClusterIdentity identity_;
-  std::string coordinator_start_;  // of the session's coordinator
+  std::string coordinator_start_;  // start number of the session's coordinator
   bool in_conflict_ = false;
   mutable absl::Mutex mutex_;
   std::string conflict_ ABSL_GUARDED_BY(mutex_);

@@ -47,7 +47,7 @@ class ScriptedCoordinator {
   int sessions() const;
   bool WaitForSessions(int count) const;
   v1::Hello hello() const;                              // the newest
-  std::map<std::string, std::string> metadata() const;  // of the newest Hello's call
+  std::map<std::string, std::string> metadata() const;  // metadata of the newest Hello's call
 
   // Uses the newest session.
   void Send(const v1::CoordinatorMessage& message);

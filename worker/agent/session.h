@@ -40,13 +40,13 @@ class Session {
     // (BootNow). `peers` replaces the peers of the Welcome unless empty. Called after on_welcome.
     std::function<void(SteadyTime sent, const std::vector<std::string>& peers)> on_acknowledged =
         [](SteadyTime, const std::vector<std::string>&) {};
-    // A welcomed stream broke. The session reconnects by itself.
+    // A stream broke after its Welcome. The session reconnects by itself.
     std::function<void(const absl::Status&)> on_lost;
     // The coordinator will never accept this worker: FAILED_PRECONDITION for another protocol
     // version, UNAUTHENTICATED or PERMISSION_DENIED for its credentials, unless they were accepted
     // before. The session does not reconnect.
     std::function<void(const absl::Status&)> on_refused;
-    // Returns whether the session must go on trying nevertheless, because ranks still run.
+    // Returns whether the session must keep trying nevertheless, because ranks still run.
     // Optional.
     std::function<bool(const absl::Status&)> retries_refused = nullptr;
     std::function<void(const v1::HeartbeatAck&)> on_heartbeat_ack = nullptr;  // optional
@@ -62,7 +62,7 @@ class Session {
   Session(const Session&) = delete;
   Session& operator=(const Session&) = delete;
 
-  // Drops the message if there is no welcomed stream: the next Hello contains the full state.
+  // Drops the message before the stream's Welcome: the next Hello contains the full state.
   void Send(v1::WorkerMessage message);
   // Breaks the stream; a new one is opened with a new Hello.
   void Reconnect();

@@ -14,7 +14,7 @@ enum class XidKind {
   // Caused by the running program, for example an invalid address in a kernel. The device remains
   // usable.
   kApplication,
-  // Only logged. Unknown numbers are of this kind, so that a driver newer than this program does
+  // Xids that are only logged. Unknown numbers are of this kind, so that a driver newer than this program does
   // not disable a cluster's GPUs.
   kNotice,
 };

@@ -13,7 +13,7 @@ namespace muster::shim {
 // Totals of one process, with its finished threads and children.
 struct ProcessCounters {
   uint64_t io_bytes = 0;  // read and written through system calls and memory maps
-  uint64_t cpu_ms = 0;    // of the process alone
+  uint64_t cpu_ms = 0;    // CPU time of the process alone
 };
 using TreeCounters = std::map<pid_t, ProcessCounters>;
 

@@ -7,7 +7,7 @@
 namespace muster::shim {
 
 int64_t MonotonicMs();
-// Like MonotonicMs, but goes on while the machine is suspended.
+// Like MonotonicMs, but advances while the machine is suspended.
 int64_t BootMs();
 // Since 1970.
 int64_t WallMicros();

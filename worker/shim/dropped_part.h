@@ -1,7 +1,7 @@
 // Files whose beginning is dropped when they exceed their limit.
 //
 // The dropped part becomes a hole: its disk space is freed, and the offsets of all other bytes stay
-// the same, so readers and the index of a log need not be told.
+// the same, so readers and the index of a log remain valid.
 #ifndef MUSTER_WORKER_SHIM_DROPPED_PART_H_
 #define MUSTER_WORKER_SHIM_DROPPED_PART_H_
 

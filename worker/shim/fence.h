@@ -2,7 +2,7 @@
 // coordinator moves it on; a shim whose worker does not, because it was killed or stopped or is cut
 // off, ends the processes at this deadline, before the coordinator starts them elsewhere.
 //
-// Deadlines are on CLOCK_BOOTTIME, which goes on while the machine is suspended: the coordinator's
+// Deadlines are on CLOCK_BOOTTIME, which advances while the machine is suspended: the coordinator's
 // clock does too, so a rank that wakes after its lease must end.
 #ifndef MUSTER_WORKER_SHIM_FENCE_H_
 #define MUSTER_WORKER_SHIM_FENCE_H_

@@ -16,7 +16,7 @@ namespace muster::shim {
 // Methods that return a string return a line for the workers, or "".
 class HangWatch {
  public:
-  // A time-out of 0 disables everything.
+  // A timeout of 0 disables everything.
   HangWatch(int64_t timeout_ms, int64_t now_ms);
 
   // Time until OnTimer is to be called again; negative: never.
@@ -37,7 +37,7 @@ class HangWatch {
   std::string Update(int64_t now_ms);
 
   std::optional<Activity> activity_;
-  bool silent_ = false;  // as last reported
+  bool silent_ = false;  // state that was last reported
   pid_t inspector_ = -1;
 };
 

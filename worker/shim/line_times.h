@@ -56,8 +56,8 @@ class LineTimesWriter {
   void WritePending();
 
   int fd_ = -1;
-  uint64_t size_bytes_ = 0;     // of whole records in the file
-  uint64_t dropped_bytes_ = 0;  // of them
+  uint64_t size_bytes_ = 0;     // size of whole records in the file
+  uint64_t dropped_bytes_ = 0;  // dropped part of size_bytes_
   int64_t last_unix_micros_ = 0;
   std::string pending_;
 };

@@ -44,16 +44,16 @@ struct Instructions {
   std::string checkpoint_dir;  // created by the rank and checked; empty: none
   std::string stdout_path;
   std::string stderr_path;
-  uint64_t log_max_bytes = 0;  // of each; 0: unlimited
+  uint64_t log_max_bytes = 0;  // limit of each log; 0: unlimited
   // Maximum time without a worker, if there is no lease deadline; 0: unlimited.
   int64_t failure_timeout_ms = 30'000;
   int64_t lease_deadline_ms = 0;  // see fence.h; 0: none
   int stop_signal = SIGTERM;
   int64_t grace_ms = 30'000;          // used when the shim stops its tree by itself
-  int64_t kill_patience_ms = 15'000;  // after SIGKILL, until the rank counts as unkillable
+  int64_t kill_patience_ms = 15'000;  // time after SIGKILL until the rank counts as unkillable
   int64_t hang_timeout_ms = 0;        // 0: the rank's silence is not measured
   std::string cgroup;                 // created for the rank and removed after it; empty: none
-  CgroupLimits limits;                // of that group; the rank does not start without them
+  CgroupLimits limits;                // limits of that group; the rank does not start without them
   std::vector<int> cpus;              // CPUs for the rank; empty: those of the shim
 };
 
@@ -63,7 +63,7 @@ struct ExitRecord {
   int signal = 0;
   bool out_of_memory = false;
   bool stopped = false;        // stopped by a worker or by a signal to the shim
-  bool abandoned = false;      // no worker within the failure time-out
+  bool abandoned = false;      // no worker within the failure timeout
   bool lease_expired = false;  // ended at the lease deadline
   int exec_errno = 0;          // not 0: the program never ran; see exec_error
   std::string exec_error;

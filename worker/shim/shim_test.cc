@@ -720,7 +720,7 @@ TEST_F(ShimTest, ReportsSilenceAndItsEnd) {
   Start(instructions);
   ReadStarted();
   EXPECT_THAT(ReadLine(), StartsWith("silent "));
-  // A later worker is told.
+  // A worker that connects later receives it too.
   Disconnect();
   Reconnect();
   ReadStarted();

@@ -118,7 +118,7 @@ struct NcclCommOpaque {
   const char* pending_symbol = "";
   int polls = 0;
 
-  uint64_t chunks = 0;  // of all collectives so far
+  uint64_t chunks = 0;  // number of chunks of all collectives so far
   uint64_t waits = 0;
 };
 

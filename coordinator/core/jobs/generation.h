@@ -68,7 +68,7 @@ struct GenerationState {
   size_t exit_text_bytes = 0;  // total of all recorded exits
   SteadyTime stopping_since;
   SteadyTime grace_end;     // once the job stops: SIGKILL follows
-  absl::Duration run_time;  // in state RUNNING, once the job stops
+  absl::Duration run_time;  // time in state RUNNING, set once the job stops
 };
 
 // The size of the text in a rank's exit, in bytes.

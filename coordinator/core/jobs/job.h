@@ -90,7 +90,7 @@ struct Job {
   std::deque<v1::JobEvent> events;  // oldest first
 
   // ---- In memory only
-  std::optional<GenerationState> generation;  // while active
+  std::optional<GenerationState> generation;  // set while the job is active
   SteadyTime state_since;
   // True when the job's generation has just ended and the job is to be placed again at the end of
   // this step.

@@ -49,8 +49,8 @@ struct Node {
   v1::Hello hello;  // the last Hello, without its inventory
   std::string address;
   std::string metrics_address;
-  std::string peer_address;          // of its PeerService; empty: none
-  std::optional<SessionId> session;  // while READY
+  std::string peer_address;          // address of its PeerService; empty: none
+  std::optional<SessionId> session;  // set while READY
   bool seen = false;                 // has had a session with this coordinator process
   bool leaving = false;              // its worker is shutting down: no new ranks are placed on it
   // Why its ranks are left alone, see conflict.h; empty: they are not. No rank is placed on the
@@ -62,7 +62,7 @@ struct Node {
   // The beginning of the node's lease and of the leases of its ranks: last_heard, later by the
   // times at which the coordinator itself was stalled.
   SteadyTime lease_start;
-  std::vector<std::string> peers;  // as sent to its worker
+  std::vector<std::string> peers;  // addresses last sent to its worker
   // The ranks that occupy each slot: ranks of living generations, and leftovers. A slot has two
   // when a returning worker still runs a leftover on the slot of a placed rank.
   std::multimap<uint32_t, RankRef> busy;
@@ -108,7 +108,7 @@ struct Node {
   // The slots of `kind` that placement may use now; nullopt when the node takes no ranks.
   std::optional<FreeNode> Offer(absl::string_view kind) const;
   // The slots of `kind` that placement could use if no job ran; nullopt when the node takes no
-  // ranks until someone or something changes that.
+  // ranks until its state changes.
   std::optional<FreeNode> VacantOffer(absl::string_view kind) const;
   // The slots of `kind` if the node were idle and healthy; nullopt when it is lost or leaving.
   std::optional<FreeNode> IdleOffer(absl::string_view kind) const;

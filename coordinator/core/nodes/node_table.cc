@@ -113,7 +113,8 @@ Node* NodeTable::Admit(const SessionOpened& event,
   if (entry == nodes_.end()) {
     if (nodes_.size() >= limits::kNodes && !MakeRoom(is_needed)) {
       Close(event.session, absl::ResourceExhaustedError(absl::StrCat(
-                               "the cluster has ", limits::kNodes, " nodes, the limit")));
+                               "the cluster has ", limits::kNodes,
+                               " nodes, the limit; remove unused ones with `muster node remove`")));
       return nullptr;
     }
     entry = nodes_.emplace(name, Node()).first;

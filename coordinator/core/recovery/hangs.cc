@@ -22,7 +22,7 @@ absl::Duration TimeoutOf(const Job& job) { return FromProto(job.spec().hang_time
 
 bool Restarts(const Job& job) { return job.spec().on_hang() == "restart"; }
 
-// Whether the newest event about a hang says that this generation hangs.
+// Returns whether the newest event about a hang reports one of this generation.
 bool IsAnnounced(const Job& job) {
   for (auto event = job.events.rbegin(); event != job.events.rend(); ++event) {
     if (event->type() == events::kHangEnded) return false;

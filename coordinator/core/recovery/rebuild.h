@@ -24,7 +24,7 @@ struct NodeRecords {
 
 // A job as of the newest generation that any worker reported.
 struct RebuiltJob {
-  // In state QUEUED, without generation, times and place in the queue.
+  // The job in state QUEUED, without generation, times and place in the queue.
   Job job;
   uint64_t generation = 0;
   // The generation with all its nodes; nullopt if a node is missing or the parts do not match.

@@ -25,7 +25,7 @@ inline constexpr absl::Duration kFirmRun = absl::Minutes(1);
 
 struct RestartDecision {
   bool restart = false;
-  absl::Duration delay;  // until the next generation may start
+  absl::Duration delay;  // time until the next generation may start
   std::string why_not;   // added to the failure's message; empty when there is nothing to add
 };
 

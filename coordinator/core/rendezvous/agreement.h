@@ -17,9 +17,9 @@ using Joins = std::vector<std::optional<v1::JoinInfo>>;  // by rank
 
 struct Agreement {
   std::optional<uint32_t> resume_rank;  // no value: no rank has a checkpoint
-  uint64_t resume_generation = 0;       // of this job; 0: another job's, or unknown
+  uint64_t resume_generation = 0;       // generation of this job; 0: another job's, or unknown
   uint64_t resume_step = 0;
-  std::string resume_path;    // of the checkpoint
+  std::string resume_path;    // path of the checkpoint
   std::string resume_job_id;  // job that wrote it
   bool canonical_layout = false;
 };

@@ -170,7 +170,7 @@ TEST(Conflict, JobIsNotLaunchedOnSlotsOfUnknownRanks) {
   EXPECT_EQ(cluster.Get(job).restarts(), 0u);
 }
 
-TEST(Conflict, NodeGetsNoRanksAndSaysWhy) {
+TEST(Conflict, NodeGetsNoRanksAndReportsReason) {
   Harness cluster;
   cluster.Open(Holding(cluster, "a", ReportOf("lost", 3, v1::STARTED), "cluster-0"));
   const std::string job = cluster.Submit(MakeSpec(1));
@@ -186,7 +186,7 @@ TEST(Conflict, NodeGetsNoRanksAndSaysWhy) {
   EXPECT_EQ(cluster.Get(job).ranks(0).node(), "b");
 }
 
-TEST(Conflict, KeepsItsLeaseAndSaysNothingElse) {
+TEST(Conflict, KeepsLeaseAndSendsOnlyHeartbeats) {
   Harness cluster;
   cluster.Open(Holding(cluster, "a", ReportOf("lost", 3, v1::STARTED), "cluster-0"));
   v1::WorkerMessage report;
@@ -238,8 +238,8 @@ class RestoredStore : public ::testing::Test {
   Harness cluster_;
   std::string job_;
   std::map<std::string, std::string> copy_;
-  uint64_t index_ = 0;  // of the lost store
-  std::string start_;   // of its coordinator
+  uint64_t index_ = 0;  // commit index of the lost store
+  std::string start_;   // start of its coordinator
 };
 
 TEST_F(RestoredStore, LeavesRanksAlone) {
@@ -290,7 +290,7 @@ TEST_F(RestoredStore, IsJudgedByTheIndexAloneWithoutAStart) {
   EXPECT_THAT(cluster_.GetNode("a").conflict(), IsEmpty());
 }
 
-// Answers reach the worker through peers, which may obey this store.
+// Answers reach the worker through peers, which may belong to this store.
 TEST_F(RestoredStore, AnswersAboutLeasesNameTheLastCommitOfTheStart) {
   CatchUp();
   cluster_.Join("b");

@@ -109,7 +109,7 @@ TEST_F(Attribution, LateCauseReplacesItsConsequence) {
   EXPECT_EQ(cluster_.Get(job_).reason(), reasons::kRankKilled);
 }
 
-TEST_F(Attribution, BlamesHungRankAndNotItsPeers) {
+TEST_F(Attribution, AttributesFailureToHungRankAndNotItsPeers) {
   const absl::StatusCode late = absl::StatusCode::kDeadlineExceeded;
   ReportPeerLost("a", 0, 1, late, "no sign of rank 1 within 4s");
   ReportPeerLost("c", 2, 1, late, "no sign of rank 1 within 4s");

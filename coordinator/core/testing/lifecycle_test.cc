@@ -178,7 +178,7 @@ INSTANTIATE_TEST_SUITE_P(
                           v1::FAILED, v1::QUEUED, v1::STOPPING, v1::STOPPING},
                       Row{v1::RUNNING, v1::STOPPING, v1::RUNNING, v1::RUNNING, v1::SUCCEEDED,
                           v1::FAILED, v1::QUEUED, v1::STOPPING, v1::STOPPING},
-                      // Its rank is given up before the time limit.
+                      // Its rank is abandoned before the time limit.
                       Row{v1::STOPPING, v1::STOPPING, v1::STOPPING, v1::STOPPING, v1::CANCELLED,
                           v1::CANCELLED, v1::CANCELLED, v1::CANCELLED, v1::STOPPING},
                       Row{v1::SUCCEEDED, v1::SUCCEEDED, v1::SUCCEEDED, v1::SUCCEEDED, v1::SUCCEEDED,

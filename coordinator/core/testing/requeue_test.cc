@@ -106,8 +106,8 @@ TEST(Requeue, CancelTakesPrecedence) {
   EXPECT_EQ(cluster.State(job), v1::CANCELLED);
 }
 
-// The user requeues a job that was about to fail for good: it runs again, and the failure stays on
-// record.
+// The user requeues a job that was about to fail permanently: it runs again, and the failure stays
+// on record.
 TEST(Requeue, RestartsFailingJobWithoutRestartsLeft) {
   Harness cluster;
   cluster.Join("a", 2);

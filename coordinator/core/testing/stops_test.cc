@@ -1,5 +1,5 @@
 // Stops end: lost directives are sent again, workers that do not know the ranks say so, and a job
-// goes on without ranks that cannot be killed.
+// continues without ranks that cannot be killed.
 #include "common/proto_time.h"
 #include "coordinator/core/reasons.h"
 #include "coordinator/core/testing/harness.h"

@@ -1,4 +1,4 @@
-// Ends of conflicts: jobs rebuilt from the records of workers, and ranks that are given up.
+// Ends of conflicts: jobs rebuilt from the records of workers, and ranks that are discarded.
 #include "common/proto_time.h"
 #include "coordinator/core/reasons.h"
 #include "coordinator/core/testing/harness.h"
@@ -269,7 +269,7 @@ TEST_F(Takeover, ExitOfRecordedRankCounts) {
   EXPECT_EQ(cluster_.State("lost"), v1::STARTING);
 }
 
-// The older generation had been given up on a node that was lost; there, it still runs.
+// The older generation had been abandoned on a node that was lost; there, it still runs.
 TEST_F(Takeover, RankOfReplacedGenerationKeepsItsSlotUntilItEnds) {
   cluster_.Join("a");
   const std::string job = cluster_.Submit(MakeCommandSpec(1));

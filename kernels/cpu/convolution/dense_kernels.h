@@ -12,7 +12,7 @@
 namespace muster::kernels::cpu {
 
 struct DenseKernels {
-  const char* name;   // of the instruction set
+  const char* name;   // name of the instruction set
   int64_t lanes;      // floats per vector
   bool bfloat16_dot;  // whether the set has bfloat16 products accumulated in float32
   DirectConvolutionForward* direct_forward;

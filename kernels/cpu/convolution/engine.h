@@ -53,14 +53,14 @@ class ConvolutionEngine {
                                float* dbias, void* workspace) = 0;
 };
 
-// Runs the parts of a call concurrently in a shared thread pool.
+// Runs the slices of a call concurrently in a shared thread pool.
 class Parts {
  public:
   explicit Parts(int count)
       : count_(count), pool_(count > 1 ? ThreadPool::Shared(count) : nullptr) {}
 
   int count() const { return count_; }
-  void Run(absl::FunctionRef<void(int part)> run) const {
+  void Run(absl::FunctionRef<void(int slice)> run) const {
     if (pool_ == nullptr) return run(0);
     pool_->Run(run);
   }

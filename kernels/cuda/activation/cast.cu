@@ -57,7 +57,7 @@ template <typename Storage>
 struct NotFiniteSource {
   const Storage* x;
   int64_t count;
-  int64_t vectors;  // of kWidth elements, before the remaining elements
+  int64_t vectors;  // number of vectors of kWidth elements, before the remaining elements
   static constexpr int kWidth = 16 / sizeof(Storage);
 
   template <int kCount>

@@ -11,7 +11,7 @@ struct DropoutBody {
   const RandomDraw* draw;
   float keep_scale;
   int64_t columns;
-  int64_t groups;  // of four elements per sample
+  int64_t groups;  // groups of four elements per sample
   bool whole;      // every group has four elements and is aligned for a vector load
   const Storage* x;
   Storage* y;

@@ -122,7 +122,7 @@ template <typename Storage, int kWidth>
 struct AveragePoolForwardBody {
   PoolGeometry geometry;
   PixelIndexer windows;
-  float weight;  // of one cell
+  float weight;  // weight of one cell
   const Storage* x;
   Storage* y;
 

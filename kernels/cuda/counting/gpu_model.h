@@ -12,7 +12,7 @@
 namespace muster::kernels {
 
 struct GpuModel {
-  std::string name;     // of --device: "h200"
+  std::string name;     // value of --device: "h200"
   std::string product;  // as it appears in the driver's name of the GPU: "H200"
   double bytes_per_second = 0;
   double flops_per_second = 0;          // dense bfloat16 or float16 products, float32 sums

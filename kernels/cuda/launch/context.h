@@ -36,7 +36,7 @@ class Context {
   // Size of the allocation that failed, if that was the first error; otherwise 0.
   size_t refused_bytes() const { return refused_bytes_; }
   // Called at the end of a capture: returns the error of a call that cannot be captured, and
-  // forgets it, because it says nothing about the device. cudaSuccess if there was none.
+  // clears it, because it is not an error of the device. cudaSuccess if there was none.
   cudaError_t TakeCaptureError() {
     const bool refused = first_error_ >= cudaErrorStreamCaptureUnsupported &&
                          first_error_ <= cudaErrorStreamCaptureWrongThread;

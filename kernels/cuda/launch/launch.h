@@ -84,7 +84,7 @@ MUSTER_HOST_DEVICE inline bool ArriveLast(uint32_t* counter, uint32_t arrivals) 
 
 MUSTER_HOST_DEVICE inline float ReadPublished(const float* value) {
 #ifdef __CUDA_ARCH__
-  return __ldcg(value);  // not from the multiprocessor's own cache
+  return __ldcg(value);  // bypasses the multiprocessor's own cache
 #else
   return *value;
 #endif

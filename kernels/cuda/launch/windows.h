@@ -1,5 +1,5 @@
 // Index arithmetic of pooling and convolution: the windows along an axis, and the pixel that an
-// item of a launch stands for.
+// item of a launch processes.
 #ifndef MUSTER_KERNELS_CUDA_LAUNCH_WINDOWS_H_
 #define MUSTER_KERNELS_CUDA_LAUNCH_WINDOWS_H_
 

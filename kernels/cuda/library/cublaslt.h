@@ -50,7 +50,7 @@ struct MatmulProblem {
   CublasLtEpilogue epilogue;
   // Elements from one column in memory to the next; 0: no gaps.
   int64_t b_stride = 0;
-  int64_t d_stride = 0;  // of c and d
+  int64_t d_stride = 0;  // stride of c and d
   uint32_t b_alignment = kMatmulAlignment;
   Numerics numerics = {};
 };

@@ -9,7 +9,7 @@ struct GradientValues {
   using Vector = AlignedVector<Storage, kWidth>;
   Vector x;
   Vector dy;
-  Vector dy_addend;  // of BatchNormGradient, if it has one
+  Vector dy_addend;  // addend of BatchNormGradient, if it has one
   Vector y;          // if the mask is derived from it
 };
 

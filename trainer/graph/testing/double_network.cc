@@ -56,7 +56,7 @@ struct Evaluation {
   const Node& node;
   uint32_t id;
   const Images& x;
-  const Images* second;  // of Add
+  const Images* second;  // second input of Add
   const ImageShape& flattened_from;
   Images& y;
 

@@ -1,5 +1,5 @@
 // Small networks that cover every layer, fused and not fused, with odd sizes and numbers of
-// channels that are no multiple of a vector.
+// channels that are not a multiple of a vector.
 #ifndef MUSTER_TRAINER_GRAPH_TESTING_GRAPHS_H_
 #define MUSTER_TRAINER_GRAPH_TESTING_GRAPHS_H_
 

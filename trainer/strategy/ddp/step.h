@@ -28,7 +28,7 @@ class DataParallelStrategy : public StrategyBase {
   // Time spent in each phase since construction.
   struct Phases {
     absl::Duration loss;
-    absl::Duration reduction;  // after backward
+    absl::Duration reduction;  // time of the reduction after backward
     absl::Duration update;
   };
 

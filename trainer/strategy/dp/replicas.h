@@ -98,7 +98,7 @@ class Replicas final : public nn::Execution {
     float* bound_gradients = nullptr;
     float* bound_buffers = nullptr;
     size_t begin = 0, end = 0;  // samples of this call
-    absl::Duration busy;        // in forward and backward passes
+    absl::Duration busy;        // time in forward and backward passes
 
     uint32_t samples() const { return static_cast<uint32_t>(end - begin); }
   };
@@ -121,8 +121,8 @@ class Replicas final : public nn::Execution {
   kernels::ThreadPool threads_;
   ReplicaSum sum_;
   std::vector<Replica> replicas_;
-  size_t input_elements_ = 0;   // of a sample
-  size_t output_elements_ = 0;  // of a sample
+  size_t input_elements_ = 0;   // elements of a sample
+  size_t output_elements_ = 0;  // elements of a sample
   nn::StepContext step_;
   // On the first device, for the whole batch.
   kernels::DeviceMemory input_, labels_, logits_, output_gradient_;

@@ -34,9 +34,9 @@ struct PipelineOptions {
 
 // Training times of a stage since it was compiled.
 struct StageTimes {
-  absl::Duration forward;   // of all micro-batches with samples
-  absl::Duration backward;  // of the same micro-batches
-  absl::Duration waiting;   // for other stages, until all of them have finished the pass
+  absl::Duration forward;   // time of all micro-batches with samples
+  absl::Duration backward;  // time of the same micro-batches
+  absl::Duration waiting;   // time waiting for other stages, until all have finished the pass
   absl::Duration span;      // total duration of the passes
   uint64_t micro_batches = 0;
 };

@@ -178,7 +178,7 @@ TEST_F(ShardedOptimizerTest, TrainsBitIdentically) {
   }
 }
 
-TEST_F(ShardedOptimizerTest, TrainsAlikeOnEveryBackend) {
+TEST_F(ShardedOptimizerTest, TrainsIdenticallyOnEveryBackend) {
   for (const World& world :
        {World{"gloo", {4}}, World{"hierarchical", {2, 2}}, World{"hierarchical", {1, 2}},
         World{"loopback", {3}}, World{"shm", {3}}}) {

@@ -13,22 +13,22 @@ absl::Status KeepShare(const StepParts& parts, const Shares& shares) {
 
 }  // namespace
 
-ShardedUpdate::ShardedUpdate(const StepParts& parts, GradientReducer* reducer,
-                             std::unique_ptr<ShardedParameters> shards)
+ShardedOptimizerUpdate::ShardedOptimizerUpdate(const StepParts& parts, GradientReducer* reducer,
+                                               std::unique_ptr<ShardedParameters> shards)
     : ParameterUpdate(parts, reducer), shards_(std::move(shards)), own_(shards_->own()) {
   parts_.state->BindParameters(shards_->parameters());
 }
 
-absl::Status ShardedUpdate::KeepOwnOptimizerStates() {
+absl::Status ShardedOptimizerUpdate::KeepOwnOptimizerStates() {
   return KeepShare(parts_, shards_->shares());
 }
 
-absl::Status ShardedUpdate::CopyOptimizerStates(const CheckpointRanges& ranges,
-                                                StateSnapshot& snapshot) const {
+absl::Status ShardedOptimizerUpdate::CopyOptimizerStates(const CheckpointRanges& ranges,
+                                                         StateSnapshot& snapshot) const {
   return CopyShards(shards_->shares(), ranges, snapshot);
 }
 
-absl::Status ShardedUpdate::ReduceSquaredNorm() {
+absl::Status ShardedOptimizerUpdate::ReduceSquaredNorm() {
   double* const norm =
       parts_.controller->SumOfSquares(reducer_.gradients() + own_.begin, own_.count());
   return norm != nullptr ? shards_->Sum(norm) : absl::OkStatus();

@@ -19,11 +19,11 @@
 namespace muster::train {
 
 // Base of the two variants that scatter gradients.
-class ShardedUpdate : public ParameterUpdate {
+class ShardedOptimizerUpdate : public ParameterUpdate {
  public:
   // Binds the parameters to the memory of `shards`.
-  ShardedUpdate(const StepParts& parts, GradientReducer* reducer,
-                std::unique_ptr<ShardedParameters> shards);
+  ShardedOptimizerUpdate(const StepParts& parts, GradientReducer* reducer,
+                         std::unique_ptr<ShardedParameters> shards);
 
   absl::Status KeepOwnOptimizerStates() override;
   absl::Status CopyOptimizerStates(const CheckpointRanges& ranges,
@@ -40,15 +40,15 @@ class ShardedUpdate : public ParameterUpdate {
   const Shares::Share own_;
 };
 
-class HostShardedUpdate final : public ShardedUpdate {
+class HostShardedUpdate final : public ShardedOptimizerUpdate {
  public:
-  using ShardedUpdate::ShardedUpdate;
+  using ShardedOptimizerUpdate::ShardedOptimizerUpdate;
   absl::Status Run(StepTimes& times) override;
 };
 
-class DeviceShardedUpdate final : public ShardedUpdate {
+class DeviceShardedUpdate final : public ShardedOptimizerUpdate {
  public:
-  using ShardedUpdate::ShardedUpdate;
+  using ShardedOptimizerUpdate::ShardedOptimizerUpdate;
   absl::Status Run(StepTimes& times) override;
 };
 

@@ -43,7 +43,7 @@ class CopyTransfer final : public Transfer, public grpc::ClientWriteReactor<v1::
   const v1::OpenFiles open_;
   const DataDirectory& directory_;
   const std::string node_name_;
-  std::string path_;  // of the source
+  std::string path_;  // path of the source
   pid_t tar_ = -1;    // until it has been reaped
   int out_ = -1;
   int err_ = -1;

@@ -55,7 +55,7 @@ class ExecProcess {
 
   EventLoop& loop_;
   bool terminal_ = false;
-  int in_ = -1;   // of a terminal: another descriptor of `out_`
+  int in_ = -1;   // duplicate of `out_` if this is a terminal
   int out_ = -1;  // -1 once its end has been read
   int err_ = -1;
   int control_ = -1;

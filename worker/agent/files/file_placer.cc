@@ -111,7 +111,7 @@ class FilePlacer::Impl {
     v1::FetchFileResponse response;
     while (reader.Read(&response)) {
       if (response.data().size() > size_bytes) {
-        return absl::DataLossError("received more bytes than the spec gives");
+        return absl::DataLossError("received more bytes than the spec's size_bytes");
       }
       size_bytes -= response.data().size();
       RETURN_IF_ERROR(WriteAll(fd, response.data()));

@@ -13,7 +13,7 @@ namespace muster::agent {
 struct ProgramError {
   std::string message;    // e.g. "ValueError: no such layer"
   std::string traceback;  // empty if there is none
-  // If reported: an absl::StatusCode, and the rank that it lost.
+  // An absl::StatusCode and the rank that was lost, if reported.
   std::optional<int> status_code;
   std::optional<uint32_t> peer_rank;
 };

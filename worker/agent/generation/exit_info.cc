@@ -59,7 +59,7 @@ v1::ExitInfo ToExitInfo(const std::optional<shim::ExitRecord>& record) {
                lasting);
   } else if (record->abandoned) {
     SetFailure(exit, absl::StatusCode::kUnavailable, "running",
-               "no worker returned within the failure time-out", false);
+               "no worker returned within the failure timeout", false);
   }
   return exit;
 }

@@ -60,7 +60,7 @@ class Generation {
   std::vector<uint32_t> SlotsInUse() const;
   // The full state, for a Hello.
   v1::GenerationReport Inventory();
-  // Resends the changes since the newest Hello, whose session has just been welcomed: messages in
+  // Resends the changes since the newest Hello, whose session has just been opened: messages in
   // between were dropped.
   void ResendChanged();
 

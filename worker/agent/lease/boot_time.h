@@ -8,7 +8,7 @@
 
 namespace muster::agent {
 
-// The time on CLOCK_BOOTTIME, which goes on while the machine is suspended; see
+// The time on CLOCK_BOOTTIME, which advances while the machine is suspended; see
 // worker/shim/fence.h. Not comparable with the times of common/now.h. Thread-safe.
 inline SteadyTime BootNow() { return SteadyTime(absl::Milliseconds(shim::BootMs())); }
 

@@ -5,7 +5,7 @@
 // a margin. After a third of a lease without acknowledgement, the keeper asks peers, repeatedly. An
 // answer comes from the coordinator: ranks that it declared lost are ended at once, and the others'
 // deadline becomes the time that it left them, less the margin. Without an answer, the coordinator
-// counts as dead and the deadline moves on; on_lost_coordinator decides how long such ranks go on.
+// counts as dead and the deadline moves on; on_lost_coordinator decides how long such ranks run.
 #ifndef MUSTER_WORKER_AGENT_LEASE_LEASE_KEEPER_H_
 #define MUSTER_WORKER_AGENT_LEASE_LEASE_KEEPER_H_
 

@@ -19,7 +19,7 @@ class PeerServer {
  public:
   struct Options {
     std::string listen;       // HOST:PORT
-    std::string coordinator;  // whose token callers must have
+    std::string coordinator;  // address whose token callers must have
     // With a certificate, the server uses TLS; with a CA as well, it requires a client certificate,
     // which takes the place of the token.
     security::ClientSecurity security;

@@ -122,8 +122,8 @@ class WatchCall final : public grpc::ServerWriteReactor<v1::Directive> {
  private:
   void Push(const v1::Directive& directive) ABSL_LOCKS_EXCLUDED(mutex_) {
     absl::MutexLock lock(&mutex_);
-    // Replaces a directive that was not sent yet: only the last one matters. None follows the
-    // directive to stop.
+    // A newer directive replaces one that was not sent yet. The directive to stop is always the
+    // last one.
     if (queue_.size() > 1) queue_.pop_back();
     queue_.push_back(directive);
     if (queue_.size() == 1) Proceed();

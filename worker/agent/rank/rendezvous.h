@@ -94,7 +94,7 @@ class Rendezvous {
   const Outside outside_;
 
   RendezvousState
-      state_;  // of the local ranks; contains the keys that the coordinator has accepted
+      state_;  // state of the local ranks; contains the keys that the coordinator has accepted
   bool world_known_ = false;
   WriteOnceStore proposed_;  // values put by local ranks, accepted or pending
   std::map<BarrierKey, Arrivals> arrivals_;

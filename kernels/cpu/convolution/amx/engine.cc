@@ -117,8 +117,8 @@ class AmxEngine final : public ConvolutionEngine {
           .dweights = dweights,
           .add = first > 0,
           .stream = pairs <= pairs_at_once_ && panels_.elements() >= kStreamedElements};
-      parts_.Run([&](int part) { amx::ArrangeGradient(sums, part, parts_.count()); });
-      parts_.Run([&](int part) { amx::SumGradient(sums, part, parts_.count()); });
+      parts_.Run([&](int slice) { amx::ArrangeGradient(sums, slice, parts_.count()); });
+      parts_.Run([&](int slice) { amx::SumGradient(sums, slice, parts_.count()); });
     }
   }
 
@@ -144,7 +144,7 @@ class AmxEngine final : public ConvolutionEngine {
                                         .stride = shape_.stride,
                                         .padding = shape_.padding};
       parts_.Run(
-          [&](int part) { amx::FillWindows(windows, images, workspace, part, parts_.count()); });
+          [&](int slice) { amx::FillWindows(windows, images, workspace, slice, parts_.count()); });
     }
     return {.type = DataType::kBfloat16,
             .data = workspace,
@@ -178,7 +178,7 @@ class AmxEngine final : public ConvolutionEngine {
     return positions * channels * SizeOf(DataType::kBfloat16);
   }
 
-  // Places the windows, then the grid and each part's scratch, or the gradient's arrays.
+  // Places the windows, then the grid and each slice's scratch, or the gradient's arrays.
   void PlaceWorkspace() {
     const amx::StoredImages x = X(options_.max_samples, nullptr, nullptr);
     const amx::StoredImages dy = Dy(options_.max_samples, nullptr);
@@ -236,11 +236,11 @@ class AmxEngine final : public ConvolutionEngine {
       }
     } else {
       product.grid = grid;
-      parts_.Run([&](int part) {
-        amx::FillGrid(*product.plan, source, product.length, grid, part, parts_.count());
+      parts_.Run([&](int slice) {
+        amx::FillGrid(*product.plan, source, product.length, grid, slice, parts_.count());
       });
     }
-    parts_.Run([&](int part) { amx::MultiplyGrid(product, part, parts_.count()); });
+    parts_.Run([&](int slice) { amx::MultiplyGrid(product, slice, parts_.count()); });
   }
 
   const ConvolutionShape shape_;

@@ -28,12 +28,12 @@ struct Arrangement {
   int64_t dy_target_bytes() const { return panels * dy_panel_bytes(); }
   int64_t bytes() const { return x_bytes + targets * dy_target_bytes(); }
 
-  int64_t positions;     // of dy: whole tiles, with zeros beyond the grids
+  int64_t positions;     // positions of dy: whole tiles, with zeros beyond the grids
   int64_t row_elements;  // positions of x
-  int64_t blocks;        // of input channels
-  int64_t panels;        // of output channels
+  int64_t blocks;        // blocks of input channels
+  int64_t panels;        // panels of output channels
   int64_t x_bytes;       // [plane][block][channel of the block][row_elements]
-  int64_t targets;       // of dy: [target][panel][position][channel of the panel]
+  int64_t targets;       // panels of dy: [target][panel][position][channel of the panel]
 };
 
 // Elements of a pair at a position of the grid.
@@ -138,14 +138,14 @@ void ArrangeDy(const GradientSums& sums, const Arrangement& to, int64_t target, 
 
 class PartOfGradient {
  public:
-  PartOfGradient(const GradientSums& sums, int part, int parts)
+  PartOfGradient(const GradientSums& sums, int slice, int slices)
       : sums_(sums),
         plan_(*sums.plan),
         arranged_(*sums.plan, sums.x.channels, sums.dy.channels, sums.pairs),
         taps_(sums.panels.depth / sums.x.channels) {
-    const int64_t panel_parts = PanelParts(arranged_.panels, parts);
-    panels_ = PieceOf(arranged_.panels, part % panel_parts, panel_parts);
-    blocks_ = PieceOf(arranged_.blocks, part / panel_parts, parts / panel_parts);
+    const int64_t panel_parts = PanelParts(arranged_.panels, slices);
+    panels_ = PieceOf(arranged_.panels, slice % panel_parts, panel_parts);
+    blocks_ = PieceOf(arranged_.blocks, slice / panel_parts, slices / panel_parts);
   }
 
   void Run() {
@@ -290,24 +290,24 @@ class PartOfGradient {
   const cpu::GridPlan& plan_;
   const Arrangement arranged_;
   const int64_t taps_;     // number of weights' taps
-  Piece blocks_, panels_;  // of this slice
+  Piece blocks_, panels_;  // pieces of this slice
   alignas(kCacheLine) float part_block_[kBlock * kBlock] = {};
 };
 
 }  // namespace
 
-void ArrangeGradient(const GradientSums& sums, int part, int parts) {
+void ArrangeGradient(const GradientSums& sums, int slice, int slices) {
   const Arrangement to(*sums.plan, sums.x.channels, sums.dy.channels, sums.pairs);
   for (int64_t plane = 0; plane < sums.plan->planes; ++plane) {
-    ArrangeX(sums, to, plane, PieceOf(to.row_elements / kTile, part, parts));
+    ArrangeX(sums, to, plane, PieceOf(to.row_elements / kTile, slice, slices));
   }
   for (int64_t target = 0; target < sums.plan->target_count; ++target) {
-    ArrangeDy(sums, to, target, PieceOf(to.positions / kTile, part, parts));
+    ArrangeDy(sums, to, target, PieceOf(to.positions / kTile, slice, slices));
   }
 }
 
-void SumGradient(const GradientSums& sums, int part, int parts) {
-  PartOfGradient(sums, part, parts).Run();
+void SumGradient(const GradientSums& sums, int slice, int slices) {
+  PartOfGradient(sums, slice, slices).Run();
 }
 
 size_t GradientScratchBytes(const cpu::GridPlan& plan, int64_t in_channels, int64_t out_channels,

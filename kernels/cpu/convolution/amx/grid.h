@@ -17,7 +17,7 @@ namespace muster::kernels::cpu {
 struct GridTap {
   int64_t place;  // index of the tap in GridPlan::taps
   int64_t target;
-  int64_t plane;  // of the source
+  int64_t plane;  // plane of the source
   int64_t shift;  // in positions, not negative
 };
 

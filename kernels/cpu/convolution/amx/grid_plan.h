@@ -17,13 +17,13 @@ enum class GridWork { kProduct, kGradient };
 // Owns the arrays of a plan.
 class GridPlanner {
  public:
-  // From x to y, with the smallest cost for that many images.
+  // Plan from x to y with the smallest cost for that many images.
   static std::unique_ptr<const GridPlanner> Forward(const ConvolutionShape& shape, GridWork work,
                                                     int64_t images);
   // From windows to y: windows are [height, out_width, kernel * in_channels], for each output the
   // pixels of a row of x that it uses. A kernel row is one tap.
   static std::unique_ptr<const GridPlanner> ForwardOfWindows(const ConvolutionShape& shape);
-  // From dy to dx.
+  // Plan from dy to dx.
   static std::unique_ptr<const GridPlanner> BackwardData(const ConvolutionShape& shape,
                                                          int64_t images);
 

@@ -23,7 +23,7 @@ int64_t GroupPanels(const cpu::GridPlan& plan, int64_t source_channels, int64_t 
 
 class PartOfProduct {
  public:
-  PartOfProduct(const GridProduct& product, int part, int parts)
+  PartOfProduct(const GridProduct& product, int slice, int slices)
       : product_(product),
         plan_(*product.plan),
         steps_(CeilDivide(product.source_channels, kDepth)),
@@ -31,11 +31,11 @@ class PartOfProduct {
         plane_bytes_(product.length * row_bytes_),
         panel_bytes_(PanelBytes(plan_, product.source_channels)),
         group_panels_(GroupPanels(plan_, product.source_channels, product.target_channels)),
-        packed_(static_cast<char*>(product.scratch) + part * group_panels_ * panel_bytes_) {
+        packed_(static_cast<char*>(product.scratch) + slice * group_panels_ * panel_bytes_) {
     const int64_t panels = CeilDivide(product.target_channels, kBlock);
-    const int64_t panel_parts = PanelParts(panels, parts);
-    panels_ = PieceOf(panels, part % panel_parts, panel_parts);
-    blocks_ = PieceOf(CeilDivide(positions(), kBlock), part / panel_parts, parts / panel_parts);
+    const int64_t panel_parts = PanelParts(panels, slices);
+    panels_ = PieceOf(panels, slice % panel_parts, panel_parts);
+    blocks_ = PieceOf(CeilDivide(positions(), kBlock), slice / panel_parts, slices / panel_parts);
   }
 
   void Run() {
@@ -211,17 +211,17 @@ class PartOfProduct {
   const int64_t panel_bytes_;
   const int64_t group_panels_;
   char* const packed_;
-  Piece panels_, blocks_;  // of this slice
+  Piece panels_, blocks_;  // pieces of this slice
   alignas(kCacheLine) float sums_[kBlock * kBlock];
 };
 
 }  // namespace
 
-void FillWindows(const WindowShape& shape, const StoredImages& x, void* windows, int part,
-                 int parts) {
+void FillWindows(const WindowShape& shape, const StoredImages& x, void* windows, int slice,
+                 int slices) {
   const int64_t window = shape.kernel * x.channels;
   const int64_t row_elements = shape.width * x.channels;
-  const Piece rows = PieceOf(x.images * shape.height, part, parts);
+  const Piece rows = PieceOf(x.images * shape.height, slice, slices);
   auto* to = static_cast<uint16_t*>(windows) + rows.begin * shape.out_width * window;
   for (int64_t row = rows.begin; row < rows.end; ++row) {
     for (int64_t i = 0; i < shape.out_width; ++i, to += window) {
@@ -235,10 +235,10 @@ void FillWindows(const WindowShape& shape, const StoredImages& x, void* windows,
 }
 
 void FillGrid(const cpu::GridPlan& plan, const StoredImages& source, int64_t length, void* grid,
-              int part, int parts) {
+              int slice, int slices) {
   const int64_t channels = source.channels;
   const int64_t padded = RoundUp(channels, kDepth);
-  const Piece piece = PieceOf(length, part, parts);
+  const Piece piece = PieceOf(length, slice, slices);
   for (int64_t plane = 0; plane < plan.planes; ++plane) {
     const int32_t* const pixels = plan.sources + plane * plan.positions;
     uint16_t* to = static_cast<uint16_t*>(grid) + (plane * length + piece.begin) * padded;
@@ -260,8 +260,8 @@ void FillGrid(const cpu::GridPlan& plan, const StoredImages& source, int64_t len
   }
 }
 
-void MultiplyGrid(const GridProduct& product, int part, int parts) {
-  PartOfProduct(product, part, parts).Run();
+void MultiplyGrid(const GridProduct& product, int slice, int slices) {
+  PartOfProduct(product, slice, slices).Run();
 }
 
 size_t GridProductScratchBytes(const cpu::GridPlan& plan, int64_t source_channels,

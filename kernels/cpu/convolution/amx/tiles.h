@@ -23,15 +23,15 @@ struct Piece {
   int64_t begin;
   int64_t end;
 };
-MUSTER_AMX_INLINE Piece PieceOf(int64_t count, int64_t part, int64_t parts) {
-  return {count * part / parts, count * (part + 1) / parts};
+MUSTER_AMX_INLINE Piece PieceOf(int64_t count, int64_t slice, int64_t slices) {
+  return {count * slice / slices, count * (slice + 1) / slices};
 }
 
-// Number of slices of the panels when `parts` slices divide the panels and another dimension: the
-// largest divisor of `parts` that is at most `panels`.
-MUSTER_AMX_INLINE int64_t PanelParts(int64_t panels, int64_t parts) {
-  int64_t panel_parts = Smaller(parts, panels);
-  while (parts % panel_parts != 0) --panel_parts;
+// Number of slices of the panels when `slices` slices divide the panels and another dimension: the
+// largest divisor of `slices` that is at most `panels`.
+MUSTER_AMX_INLINE int64_t PanelParts(int64_t panels, int64_t slices) {
+  int64_t panel_parts = Smaller(slices, panels);
+  while (slices % panel_parts != 0) --panel_parts;
   return panel_parts;
 }
 

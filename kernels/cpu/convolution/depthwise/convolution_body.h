@@ -42,7 +42,7 @@ MUSTER_ALWAYS_INLINE T ActivateAs(Activation activation, T value) {
   return value;
 }
 
-// For one image, like the two below.
+// Computes one image, like the two functions below.
 template <typename Operand>
 struct DepthwiseForwardBody {
   using S = typename Operand::Storage;

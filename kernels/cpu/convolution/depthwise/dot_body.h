@@ -174,7 +174,7 @@ struct DotForward {
 
 // Backward data with stride 2; see ThreeBackwardStride2.
 struct DotBackwardStride2 {
-  const ThreeGeometry& g;  // of the forward pass
+  const ThreeGeometry& g;  // geometry of the forward pass
   const float* weights;
   const Bfloat16* dy;
   Bfloat16* dx;

@@ -48,14 +48,14 @@ class DepthwiseEngine final : public ConvolutionEngine {
       }
     }
   }
-  // Sums of all parts except the first.
+  // Sums of all slices except the first.
   size_t workspace_bytes() const override {
     return training_ ? SumsBytes() * (parts_.count() - 1) : 0;
   }
 
   void Forward(int64_t samples, const void* x, const float* weights, const Epilogue& epilogue,
                void* y, void* workspace) override {
-    InParts(samples, [&](int part, int64_t sample, const DepthwiseConvolutionShape& shape) {
+    InParts(samples, [&](int slice, int64_t sample, const DepthwiseConvolutionShape& shape) {
       const int64_t out = sample * shape.output_elements();
       Epilogue own = epilogue;
       if (own.addend != nullptr) own.addend = Element(own.addend, out);
@@ -66,28 +66,28 @@ class DepthwiseEngine final : public ConvolutionEngine {
 
   void BackwardData(int64_t samples, const void* dy, const float* weights, void* dx,
                     void* workspace) override {
-    InParts(samples, [&](int part, int64_t sample, const DepthwiseConvolutionShape& shape) {
+    InParts(samples, [&](int slice, int64_t sample, const DepthwiseConvolutionShape& shape) {
       kernels_.depthwise_convolution_backward_data(
           shape, Element(dy, sample * shape.output_elements()), weights,
           Element(dx, sample * shape.input_elements()));
     });
   }
 
-  // The first part writes its sums to the result, the others to the workspace.
+  // The first slice writes its sums to the result, the others to the workspace.
   void BackwardWeights(int64_t samples, const void* x, const void* dy, float* dweights,
                        float* dbias, void* workspace) override {
-    const auto sums = [&](int part) {
-      return reinterpret_cast<float*>(static_cast<char*>(workspace) + SumsBytes() * (part - 1));
+    const auto sums = [&](int slice) {
+      return reinterpret_cast<float*>(static_cast<char*>(workspace) + SumsBytes() * (slice - 1));
     };
-    InParts(samples, [&](int part, int64_t sample, const DepthwiseConvolutionShape& shape) {
-      float* const to = part == 0 ? dweights : sums(part);
-      float* const bias_to = part == 0 ? dbias : to + weights_elements();
+    InParts(samples, [&](int slice, int64_t sample, const DepthwiseConvolutionShape& shape) {
+      float* const to = slice == 0 ? dweights : sums(slice);
+      float* const bias_to = slice == 0 ? dbias : to + weights_elements();
       kernels_.depthwise_convolution_backward_weights(
           shape, Element(x, sample * shape.input_elements()),
           Element(dy, sample * shape.output_elements()), to, dbias == nullptr ? nullptr : bias_to);
     });
-    for (int part = 1; part < parts_.count(); ++part) {
-      const float* const from = sums(part);
+    for (int slice = 1; slice < parts_.count(); ++slice) {
+      const float* const from = sums(slice);
       kernels_.accumulate(DataType::kFloat32, weights_elements(), from, dweights);
       if (dbias == nullptr) continue;
       kernels_.accumulate(DataType::kFloat32, shape_.channels, from + weights_elements(), dbias);
@@ -106,14 +106,14 @@ class DepthwiseEngine final : public ConvolutionEngine {
     return static_cast<char*>(array) + index * SizeOf(shape_.type);
   }
 
-  // Calls run(part, its first sample, the shape with its samples).
+  // Calls run(slice, its first sample, the shape with its samples).
   template <typename Run>
   void InParts(int64_t samples, const Run& run) const {
-    parts_.Run([&](int part) {
-      const int64_t begin = samples * part / parts_.count();
+    parts_.Run([&](int slice) {
+      const int64_t begin = samples * slice / parts_.count();
       DepthwiseConvolutionShape shape = shape_;
-      shape.samples = samples * (part + 1) / parts_.count() - begin;
-      run(part, begin, shape);
+      shape.samples = samples * (slice + 1) / parts_.count() - begin;
+      run(slice, begin, shape);
     });
   }
 

@@ -223,7 +223,7 @@ struct ThreeForward {
 template <typename Operand>
 struct ThreeBackwardStride2 {
   using S = typename Operand::Storage;
-  const ThreeGeometry& g;  // of the forward pass
+  const ThreeGeometry& g;  // geometry of the forward pass
   const float* weights;
   DataType compute_type;
   const S* dy;

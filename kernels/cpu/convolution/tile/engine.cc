@@ -85,9 +85,9 @@ class TileEngine final : public ConvolutionEngine {
                        float* dbias, void* workspace) override {
     TileConvolutionShape shape = shape_;
     shape.samples = samples;
-    parts_.Run([&](int part) {
+    parts_.Run([&](int slice) {
       kernels_.tile_backward_weights(shape, options_.compute_type, x, dy, dweights, dbias,
-                                     Scratch(workspace, part), part, parts_.count());
+                                     Scratch(workspace, slice), slice, parts_.count());
     });
   }
 
@@ -110,7 +110,7 @@ class TileEngine final : public ConvolutionEngine {
     return workspace;
   }
 
-  // Places the padded copy of x or dy, then each part's scratch.
+  // Places the padded copy of x or dy, then each slice's scratch.
   void PlaceWorkspace() {
     TileConvolutionShape shape = shape_;
     shape.samples = options_.max_samples;
@@ -125,15 +125,15 @@ class TileEngine final : public ConvolutionEngine {
                                                   shape, options_.compute_type)));
   }
 
-  void* Scratch(void* workspace, int part) const {
-    return static_cast<char*>(workspace) + scratch_offset_ + scratch_bytes_ * part;
+  void* Scratch(void* workspace, int slice) const {
+    return static_cast<char*>(workspace) + scratch_offset_ + scratch_bytes_ * slice;
   }
 
   void Multiply(const TileProduct& product, void* workspace) const {
-    parts_.Run([&](int part) {
+    parts_.Run([&](int slice) {
       TileProduct own = product;
-      own.scratch = Scratch(workspace, part);
-      kernels_.tile_product(own, part, parts_.count());
+      own.scratch = Scratch(workspace, slice);
+      kernels_.tile_product(own, slice, parts_.count());
     });
   }
 
@@ -145,7 +145,7 @@ class TileEngine final : public ConvolutionEngine {
   std::unique_ptr<const TilePlanner> backward_data_;  // null: will not be called
   const Parts parts_;
   size_t scratch_offset_ = 0;
-  size_t scratch_bytes_ = 0;  // per part
+  size_t scratch_bytes_ = 0;  // per slice
 };
 
 }  // namespace

@@ -15,12 +15,12 @@ namespace muster::kernels {
 // panel layout, dbias [out_channels] or null; both are overwritten; zero if samples is 0. Products
 // are accumulated in float32.
 //
-// Computes slice `part` of `parts`. Slices write disjoint elements and may run concurrently; the
+// Computes slice `slice` of `slices`. Slices write disjoint elements and may run concurrently; the
 // result does not depend on their number. scratch: ScratchBytes per slice, 64-byte aligned, with
 // unspecified content.
 using TileConvolutionBackwardWeights = void(const TileConvolutionShape& shape, DataType type,
                                             const void* x, const void* dy, float* dweights,
-                                            float* dbias, void* scratch, int part, int parts);
+                                            float* dbias, void* scratch, int slice, int slices);
 
 // Sufficient for any smaller number of samples.
 using TileConvolutionBackwardWeightsScratchBytes = size_t(const TileConvolutionShape& shape,

@@ -54,7 +54,7 @@ inline int64_t TileChannels(int64_t channels) {
 struct TileSums {
   int64_t samples;
   int64_t samples_at_once;    // samples treated as one image
-  Axis vertical, horizontal;  // of taps; rows_of_taps: a row of taps is one
+  Axis vertical, horizontal;  // axes of taps; rows_of_taps: a row of taps is one
   bool rows_of_taps;
   bool square;             // all taps are one with kSquareTaps channels
   int64_t zero_rows = 0;   // included in `vertical` above and below x

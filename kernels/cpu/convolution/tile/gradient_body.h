@@ -32,13 +32,13 @@ template <typename Operand>
 class TileWeightsGradient {
  public:
   TileWeightsGradient(const TileConvolutionShape& shape, const void* x, const void* dy,
-                      float* dweights, float* dbias, void* scratch, int part, int parts)
+                      float* dweights, float* dbias, void* scratch, int slice, int slices)
       : sums_(shape, Operand::kSamples), x_(x), dy_(dy), dweights_(dweights), dbias_(dbias) {
     scratch_.Divide(sums_, scratch);
-    int64_t panel_parts = Smaller(parts, sums_.panels());
-    while (parts % panel_parts != 0) --panel_parts;
-    panels_ = PieceOf(sums_.panels(), part % panel_parts, panel_parts);
-    tiles_ = PieceOf(sums_.tiles(), part / panel_parts, parts / panel_parts);
+    int64_t panel_parts = Smaller(slices, sums_.panels());
+    while (slices % panel_parts != 0) --panel_parts;
+    panels_ = PieceOf(sums_.panels(), slice % panel_parts, panel_parts);
+    tiles_ = PieceOf(sums_.tiles(), slice / panel_parts, slices / panel_parts);
     x_in_place_ =
         Operand::kSamples == 1 && !sums_.rows_of_taps && sums_.taps() * sums_.panels() <= kFewReads;
     dy_in_place_ = Operand::kSamples == 1 && sums_.out_channels % kLanes == 0 &&
@@ -302,7 +302,7 @@ class TileWeightsGradient {
   float* const dweights_;
   float* dbias_;
   TileSumsScratch scratch_;
-  Range panels_, tiles_;  // of this slice
+  Range panels_, tiles_;  // ranges of this slice
   bool x_in_place_, dy_in_place_;
   int64_t block_images_ = 0, block_rows_ = 0;
   int64_t row_blocks_ = 0, blocks_ = 0;  // per image, in total
@@ -315,14 +315,14 @@ class TileWeightsGradient {
 
 inline void TileConvolutionBackwardWeights(const TileConvolutionShape& shape, DataType type,
                                            const void* x, const void* dy, float* dweights,
-                                           float* dbias, void* scratch, int part, int parts) {
+                                           float* dbias, void* scratch, int slice, int slices) {
 #if defined(__AVX512BF16__)
   if (type == DataType::kBfloat16) {
-    return TileWeightsGradient<Bfloat16Pairs>(shape, x, dy, dweights, dbias, scratch, part, parts)
+    return TileWeightsGradient<Bfloat16Pairs>(shape, x, dy, dweights, dbias, scratch, slice, slices)
         .Run();
   }
 #endif
-  TileWeightsGradient<FloatOperand>(shape, x, dy, dweights, dbias, scratch, part, parts).Run();
+  TileWeightsGradient<FloatOperand>(shape, x, dy, dweights, dbias, scratch, slice, slices).Run();
 }
 
 inline size_t TileConvolutionBackwardWeightsScratchBytes(const TileConvolutionShape& shape,

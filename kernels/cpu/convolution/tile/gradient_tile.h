@@ -174,7 +174,7 @@ class Ahead {
     const char* begin;
     int64_t bytes;
   };
-  Segment segments_[2 * 2];  // of x and of dy, in two samples
+  Segment segments_[2 * 2];  // segments of x and of dy, in two samples
   int64_t left_ = kMost;
   int count_ = 0;
   int current_ = 0;

@@ -7,9 +7,9 @@ namespace muster::kernels::cpu {
 // Rows or columns that use the same taps of their axis.
 struct AxisClass {
   int64_t first;  // index of the first tap in the packed order
-  int64_t count;  // of taps, at consecutive indices and consecutive positions of the source
+  int64_t count;  // taps at consecutive indices and consecutive positions of the source
   struct Position {
-    int64_t source;  // of the first tap
+    int64_t source;  // offset of the first tap
     int64_t target;
   };
   std::vector<Position> positions;

@@ -23,7 +23,7 @@ namespace muster::kernels {
 // x is [samples, height, width, in_channels], y [samples, out_height, out_width, out_channels].
 struct TileConvolutionShape {
   int64_t samples = 0;
-  int64_t height = 1;  // of the input
+  int64_t height = 1;  // height of the input
   int64_t width = 1;
   int64_t in_channels = 1;
   int64_t out_channels = 1;
@@ -87,7 +87,7 @@ struct TileRun {
 
 // Byte offsets of a row within an image, or of a pixel within a row.
 struct TilePosition {
-  int64_t source;  // of the first tap of the class
+  int64_t source;  // offset of the first tap of the class
   int64_t target;
 };
 
@@ -104,7 +104,7 @@ struct TileClass {
 // The part of the computation that is independent of the data. For forward, the source is x and the
 // target y; for backward data, dy and dx.
 struct TilePlan {
-  DataType type;  // of the source and of the products: kFloat32, or kBfloat16
+  DataType type;  // type of the source and of the products: kFloat32, or kBfloat16
   // For bfloat16, an odd number of channels is followed by a zero in each pixel.
   int64_t source_channels;
   int64_t target_channels;
@@ -117,7 +117,7 @@ struct TilePlan {
   int64_t tap_count;
   bool transposed;       // backward data: source channels are the weights' output channels
   int64_t group_panels;  // number of panels that fit the cache together
-  int64_t group_bytes;   // of that many packed panels
+  int64_t group_bytes;   // size of that many packed panels
 
   // Number of steps per tap.
   MUSTER_TILE_INLINE int64_t steps() const {
@@ -129,9 +129,9 @@ struct TilePlan {
 struct TileProduct {
   const TilePlan* plan;
   int64_t samples;
-  const void* source;    // of the plan's type
-  const float* weights;  // of the convolution, in the panel layout
-  void* target;          // of target_type
+  const void* source;    // elements of the plan's type
+  const float* weights;  // weights of the convolution, in the panel layout
+  void* target;          // elements of target_type
   DataType target_type;
   // target = activation(sum * scale + shift + addend)
   const float* scale;  // [target channels]; null: 1
@@ -141,8 +141,8 @@ struct TileProduct {
   void* scratch;  // the plan's group_bytes, 64-byte aligned; null if it does not pack
 };
 
-// Computes slice `part` of `parts`, which may run concurrently, each with its own scratch.
-using TileConvolution = void(const TileProduct& product, int part, int parts);
+// Computes slice `slice` of `slices`, which may run concurrently, each with its own scratch.
+using TileConvolution = void(const TileProduct& product, int slice, int slices);
 
 // x [pixels, channels] of type `from` -> y bfloat16 [pixels, channels + 1]; the last one is zero.
 using TilePadChannels = void(DataType from, const void* x, int64_t pixels, int64_t channels,

@@ -50,7 +50,7 @@ struct TileEnd {
   float shift[2 * kLanes];
   float lowest, highest;
   DataType type;
-  int64_t channels;  // of the panel, without padding
+  int64_t channels;  // channels of the panel, without padding
   int64_t offset;    // bytes from a pixel's target to the panel's
   int64_t addend;    // bytes from the target to the addend
   bool has_addend;
@@ -310,7 +310,7 @@ inline TileEnd EndOf(const TileProduct& product, int64_t panel) {
 // Computes panels `first` to `last` of every class, for this slice's pixels.
 template <typename Products>
 inline void ComputeGroup(const TileProduct& product, int64_t first, int64_t last,
-                         const float* packed, int64_t panel_elements, int part, int parts) {
+                         const float* packed, int64_t panel_elements, int slice, int slices) {
   const TilePlan& plan = *product.plan;
   const TilePanels panels = {.lanes = kLanes, .out_channels = plan.target_channels};
   const int64_t pixel_bytes = plan.steps() * kStepBytes;
@@ -323,8 +323,8 @@ inline void ComputeGroup(const TileProduct& product, int64_t first, int64_t last
     const TileClass& pixel_class = plan.classes[c];
     const int64_t pixels = product.samples * pixel_class.row_count * pixel_class.column_count;
     const int64_t tiles = (pixels + kTilePixels - 1) / kTilePixels;
-    const int64_t begin = tiles * part / parts * kTilePixels;
-    const int64_t tiles_end = tiles * (part + 1) / parts * kTilePixels;
+    const int64_t begin = tiles * slice / slices * kTilePixels;
+    const int64_t tiles_end = tiles * (slice + 1) / slices * kTilePixels;
     const int64_t end = tiles_end < pixels ? tiles_end : pixels;
     TileCursor cursor(product, pixel_class, begin);
     for (int64_t at = begin; at < end; at += block_pixels) {
@@ -343,7 +343,7 @@ inline void ComputeGroup(const TileProduct& product, int64_t first, int64_t last
 }
 
 template <typename Products>
-inline void ComputeProduct(const TileProduct& product, int part, int parts) {
+inline void ComputeProduct(const TileProduct& product, int slice, int slices) {
   const TilePlan& plan = *product.plan;
   const TilePanels panels = {.lanes = kLanes, .out_channels = plan.target_channels};
   const int64_t panel_elements = plan.tap_count * plan.steps() * panels.full_width();
@@ -359,7 +359,7 @@ inline void ComputeProduct(const TileProduct& product, int part, int parts) {
       }
       packed = scratch;
     }
-    ComputeGroup<Products>(product, first, last, packed, panel_elements, part, parts);
+    ComputeGroup<Products>(product, first, last, packed, panel_elements, slice, slices);
   }
 #if defined(__SSE2__)
   // Non-temporal stores are visible to other threads only after a fence.
@@ -367,13 +367,13 @@ inline void ComputeProduct(const TileProduct& product, int part, int parts) {
 #endif
 }
 
-inline void TileConvolution(const TileProduct& product, int part, int parts) {
+inline void TileConvolution(const TileProduct& product, int slice, int slices) {
 #if defined(__AVX512BF16__)
   if (product.plan->type == DataType::kBfloat16) {
-    return ComputeProduct<Bfloat16Products>(product, part, parts);
+    return ComputeProduct<Bfloat16Products>(product, slice, slices);
   }
 #endif
-  ComputeProduct<FloatProducts>(product, part, parts);
+  ComputeProduct<FloatProducts>(product, slice, slices);
 }
 
 }  // namespace muster::kernels::MUSTER_INSTRUCTION_SET

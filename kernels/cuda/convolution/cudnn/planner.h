@@ -41,8 +41,8 @@ struct CudnnChoice {
   CudnnOutput output;
   // The tensors x, w, y, and shift and addend if the operation has them.
   std::vector<int64_t> ids;
-  // Of an engine that cuDNN proposed, rather than one of `similar` or of the plan cache: its
-  // position among the proposals, and whether cuDNN compiles its kernels.
+  // Position among cuDNN's proposals, and whether cuDNN compiles the engine's kernels; -1 and false
+  // for an engine of `similar` or of the plan cache.
   int rank = -1;
   bool compiled_at_run_time = false;
 };

@@ -109,7 +109,7 @@ struct BackwardDataBody {
 template <typename Storage, int kWidth>
 struct WeightsTerms {
   Geometry geometry;
-  Divider by_height;  // of the output
+  Divider by_height;  // divides by the output's height
   Divider by_width;
   int64_t positions;
   const Storage* x;
