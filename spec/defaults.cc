@@ -24,7 +24,7 @@ using Layers = google::protobuf::RepeatedPtrField<v1::LayerSpec>;
 constexpr double kLossScale = 65536;
 constexpr uint32_t kMicroBatchesPerStage = 4;
 constexpr int64_t kHangTimeoutSeconds = 600;
-constexpr uint32_t kTrainRestarts = 3;
+constexpr uint32_t kRestarts = 3;  // of train jobs, and of jobs that restart after a hang
 constexpr int64_t kCheckpointSeconds = 600;
 
 // Sets each unset field with a default in the table, in `message` and its sections.
@@ -195,7 +195,8 @@ void ApplyDefaults(v1::JobSpec& spec) {
   }
   if (spec.has_hang_timeout() && spec.on_hang().empty()) spec.set_on_hang("report");
   if (!spec.restart().has_max()) {
-    spec.mutable_restart()->set_max(spec.has_train() ? kTrainRestarts : 0);
+    const bool restarts = spec.has_train() || spec.on_hang() == "restart";
+    spec.mutable_restart()->set_max(restarts ? kRestarts : 0);
   }
   if (!spec.has_train()) return;
   v1::TrainSpec& train = *spec.mutable_train();

@@ -61,7 +61,7 @@ void AddJobFields(FieldTable& table) {
        {.help =
             "Reaction to a hang. report adds an event that names the rank that the others "
             "probably wait for; restart also stops the ranks with SIGABRT, so that Python prints "
-            "its stacks, and restarts the job.",
+            "its stacks, and restarts the job; restart.max must then be at least 1.",
         .computed_default = "report, if there is a hang_timeout",
         .words = {"report", "restart"}}},
       {"JobSpec.checkpoint_dir",
@@ -177,7 +177,7 @@ void AddJobFields(FieldTable& table) {
        {.help = "Maximum number of restarts after exits of the program without a completed step in "
                 "between: each step beyond the last failure gives all of them back. Lost nodes, "
                 "failed launches and drained nodes use up none.",
-        .computed_default = "3 for train, 0 for commands",
+        .computed_default = "3 for train and with on_hang: restart, otherwise 0",
         .range = Between(0, 1000)}},
   });
 }

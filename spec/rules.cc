@@ -119,6 +119,14 @@ void CheckBackend(const v1::JobSpec& spec, Problems& problems) {
   }
 }
 
+void CheckRestarts(const v1::JobSpec& spec, Problems& problems) {
+  if (spec.on_hang() == "restart" && spec.restart().has_max() && spec.restart().max() == 0) {
+    problems.Add("restart.max",
+                 "is 0, but on_hang is restart, which needs at least 1; set a larger maximum, or "
+                 "on_hang to report");
+  }
+}
+
 // ---- the model
 
 using Layers = google::protobuf::RepeatedPtrField<v1::LayerSpec>;
@@ -438,6 +446,7 @@ void CheckJobRules(const v1::JobSpec& spec, Problems& problems) {
   CheckFiles(spec, problems);
   CheckResources(spec, problems);
   CheckBackend(spec, problems);
+  CheckRestarts(spec, problems);
 }
 
 void CheckTrainRules(const v1::JobSpec& spec, Problems& problems) {

@@ -93,6 +93,15 @@ TEST(DefaultsTest, RestartsOnlyTrainJobs) {
   EXPECT_EQ(Defaulted("command: [train]", {"restart.max=2"}).restart().max(), 2u);
 }
 
+TEST(DefaultsTest, RestartsCommandsThatRestartAfterAHang) {
+  const char* const kRestarts = "{command: [x], on_hang: restart}";
+  for (const char* unset : {"restart={}", "restart.max=", "restart="}) {
+    EXPECT_EQ(Defaulted(kRestarts, {unset}).restart().max(), 3u) << unset;
+  }
+  EXPECT_EQ(Defaulted(kRestarts, {"restart.max=1"}).restart().max(), 1u);
+  EXPECT_EQ(Defaulted("{command: [x], on_hang: report}").restart().max(), 0u);
+}
+
 TEST(DefaultsTest, KeepsGivenValues) {
   const v1::JobSpec spec =
       Defaulted(kTrain, {"restart.max=0", "train.model.batch_norm=false", "train.seed=9",
@@ -241,6 +250,16 @@ TEST(ValidateTest, ReportsEachProblemWithItsPath) {
     EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << override_text;
     EXPECT_THAT(std::string(status.message()), HasSubstr(expected)) << override_text;
     EXPECT_FALSE(absl::StrContains(status.message(), "\n")) << status;  // only that problem
+  }
+}
+
+TEST(ValidateTest, RestartAfterAHangNeedsRestarts) {
+  for (const char* spec : {kTrain, "{command: [x]}"}) {
+    EXPECT_EQ(Validate(Defaulted(spec, {"on_hang=restart", "restart.max=0"})).message(),
+              "restart.max: is 0, but on_hang is restart, which needs at least 1; set a larger "
+              "maximum, or on_hang to report");
+    EXPECT_TRUE(Validate(Defaulted(spec, {"on_hang=restart"})).ok());
+    EXPECT_TRUE(Validate(Defaulted(spec, {"on_hang=report", "restart.max=0"})).ok());
   }
 }
 

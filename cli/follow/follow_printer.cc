@@ -48,6 +48,7 @@ void FollowPrinter::OnJob(const v1::Job& job) {
   PrintState(job);
   if (IsOver(job.state())) return;
   ShowReason(job);
+  PrintHang(job);
   PrintCheckpoints(job);
   PrintProgress(job);
 }
@@ -82,6 +83,22 @@ void FollowPrinter::ShowReason(const v1::Job& job) {
   if (job.state() != v1::QUEUED) return;
   const std::string waits = WaitsText(job);
   if (!waits.empty()) console_.Status(Printable(absl::StrCat("waiting for ", waits)));
+}
+
+void FollowPrinter::PrintHang(const v1::Job& job) {
+  if (job.has_hang() == (hung_generation_ > 0)) return;
+  // A stop ends a hang, too; the line about the restart or the result has its cause.
+  const bool active_again = job.state() == v1::RUNNING && job.generation() == hung_generation_;
+  hung_generation_ = job.has_hang() ? job.generation() : 0;
+  if (!job.has_hang() && !active_again) return;
+  console_.ClearStatus();
+  if (!job.has_hang()) return console_.Note("hangs no longer: a rank was active again");
+  const std::string& message = job.hang().message();
+  console_.Note(console_.Paint(
+      Printable(absl::StrCat("hangs: all ranks silent for ", Age(FromProto(job.hang().silence())),
+                             message.empty() ? "" : ": ", message, "; see muster why ",
+                             job.job_id())),
+      Color::kYellow));
 }
 
 void FollowPrinter::PrintCheckpoints(const v1::Job& job) {

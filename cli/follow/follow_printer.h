@@ -28,6 +28,8 @@ class FollowPrinter : public FollowObserver {
   void PrintState(const v1::Job& job);
   // Shows in the status line of a terminal why the job stops or what it waits for.
   void ShowReason(const v1::Job& job);
+  // Prints once that the job hangs, and once that it no longer does.
+  void PrintHang(const v1::Job& job);
   // Prints what the job resumes from, and a warning if its checkpoints may be lost.
   void PrintCheckpoints(const v1::Job& job);
   void PrintProgress(const v1::Job& job);
@@ -37,6 +39,7 @@ class FollowPrinter : public FollowObserver {
   std::string last_state_;     // key of the last state line
   uint64_t last_failure_ = 0;  // generation of the last failure that was printed
   uint64_t last_generation_ = 0;
+  uint64_t hung_generation_ = 0;  // generation whose hang was printed; 0: none hangs
   std::string last_warning_;
   std::string last_checkpoint_failure_;
   std::string last_resume_;

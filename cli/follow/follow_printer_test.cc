@@ -127,6 +127,35 @@ TEST_F(FollowPrinterTest, NamesWhoCancelledOnce) {
   EXPECT_EQ(Taken(), "cancelled by alice after 3.00 s\n");
 }
 
+TEST_F(FollowPrinterTest, PrintsAHangAndItsEndOnce) {
+  v1::Job job = At(v1::RUNNING, 1);
+  job.set_job_id("train-x7k2q");
+  Show(job);
+  Taken();
+  v1::Job hung = job;
+  *hung.mutable_hang()->mutable_silence() = ToProto(absl::Seconds(10));
+  hung.mutable_hang()->set_message("rank 3 on node-2 sleeps");
+  Show(hung);
+  EXPECT_EQ(Taken(),
+            "hangs: all ranks silent for 10s: rank 3 on node-2 sleeps; see muster why "
+            "train-x7k2q\n");
+  hung.mutable_hang()->set_message("rank 3 on node-2 waits in a futex");
+  Show(hung);
+  EXPECT_EQ(Taken(), "");
+  Show(job);
+  EXPECT_EQ(Taken(), "hangs no longer: a rank was active again\n");
+  Show(job);
+  EXPECT_EQ(Taken(), "");
+  Show(hung);
+  EXPECT_THAT(Taken(), HasSubstr("hangs: "));
+  // A restart ends the hang without another line about it.
+  job.set_state(v1::STOPPING);
+  Show(job);
+  EXPECT_EQ(Taken(), "stopping\n");
+  Show(At(v1::RUNNING, 2));
+  EXPECT_EQ(Taken(), "running: generation 2\n");
+}
+
 TEST_F(FollowPrinterTest, PrintsWhatEachGenerationResumesFrom) {
   v1::Job job = At(v1::RUNNING, 1);
   job.set_job_id("next");

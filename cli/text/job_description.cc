@@ -72,11 +72,25 @@ std::string FilesText(const v1::JobSpec& spec) {
   return absl::StrCat(absl::StrJoin(paths, ", "), " (", Bytes(size_bytes), ")");
 }
 
+// The checkpoint directory of a command; its contents are the program's. "/ckpt/run-1, shared by all
+// nodes".
+std::string CommandCheckpointText(const v1::Job& job) {
+  const v1::CheckpointStatus& checkpoint = job.checkpoint();
+  if (checkpoint.shared()) return absl::StrCat(checkpoint.dir(), ", shared by all nodes");
+  if (checkpoint.node().empty()) return checkpoint.dir();
+  if (job.spec().resources().nodes().max() > 1) {
+    return absl::StrCat(checkpoint.dir(), " on ", checkpoint.node(),
+                        "; every node has its own (MUSTER_CHECKPOINT_SHARED=0)");
+  }
+  return absl::StrCat(checkpoint.dir(), ", on ", checkpoint.node());
+}
+
 // "/ckpt/run-1/step-00000060.g2, step 60, shared by all nodes"; on further lines the best
 // checkpoint and those that failed.
 std::string CheckpointText(const v1::Job& job) {
   const v1::CheckpointStatus& checkpoint = job.checkpoint();
   if (checkpoint.dir().empty()) return job.summary().checkpoint();
+  if (!job.spec().has_train()) return CommandCheckpointText(job);
   const std::string path = NewestCheckpointPath(checkpoint);
   std::string text = path.empty() ? absl::StrCat(checkpoint.dir(), ", none yet")
                                   : absl::StrCat(path, ", step ", checkpoint.step());
@@ -103,6 +117,15 @@ std::string ResumedText(const v1::Job& job) {
   const std::string& writer = checkpoint.resumed_job_id();
   if (!writer.empty() && writer != job.job_id()) absl::StrAppend(&text, ", of job ", writer);
   return text;
+}
+
+// The other job's checkpoint with which the job began, unless the newest generation resumed from it:
+// "/ckpt/old/step-00000060.g1, of job old-x7k2p".
+std::string ContinuesText(const v1::Job& job) {
+  const v1::CheckpointStatus& checkpoint = job.checkpoint();
+  const std::string& from = checkpoint.continued_from();
+  if (from.empty() || from == checkpoint.resumed_from()) return "";
+  return absl::StrCat(from, ", of job ", checkpoint.continued_job_id());
 }
 
 // "silent for 10m0s; suspect: rank 3 on node-2: waits in futex".
@@ -163,6 +186,7 @@ void AppendTimes(const v1::Job& job, absl::Time now, std::string& out) {
 void AppendResult(const v1::Job& job, std::string& out) {
   if (job.has_progress()) AppendField("Progress", ProgressText(job), out);
   AppendField("Checkpoint", CheckpointText(job), out);
+  AppendField("Continues", ContinuesText(job), out);
   AppendField("Resumed from", ResumedText(job), out);
   if (!job.has_summary()) return;
   AppendField("Summary", SummaryText(job.summary()), out);

@@ -112,8 +112,47 @@ TEST(DescriptionTest, ShowsWhatAndWhoseTheJobIs) {
   EXPECT_THAT(text, HasSubstr("Files:         f0, f1, f2, f3, f4, 2 more (7.0 KiB)\n"));
 }
 
+TEST(DescriptionTest, ShowsCheckpointDirectoryOfACommand) {
+  v1::Job job;
+  job.mutable_spec()->add_command("train");
+  EXPECT_THAT(Description(job, kNow), Not(HasSubstr("Checkpoint")));
+  v1::CheckpointStatus& checkpoint = *job.mutable_checkpoint();
+  checkpoint.set_dir("/data/checkpoint");
+  checkpoint.set_node("node-1");
+  EXPECT_THAT(Description(job, kNow), HasSubstr("Checkpoint:    /data/checkpoint, on node-1\n"));
+  job.mutable_spec()->mutable_resources()->mutable_nodes()->set_max(2);
+  EXPECT_THAT(Description(job, kNow),
+              HasSubstr("Checkpoint:    /data/checkpoint on node-1; every node has its own "
+                        "(MUSTER_CHECKPOINT_SHARED=0)\n"));
+  checkpoint.set_shared(true);
+  EXPECT_THAT(Description(job, kNow),
+              HasSubstr("Checkpoint:    /data/checkpoint, shared by all nodes\n"));
+}
+
+TEST(DescriptionTest, ShowsJobThatARestartedJobContinues) {
+  v1::Job job;
+  job.set_job_id("new-1");
+  v1::CheckpointStatus& checkpoint = *job.mutable_checkpoint();
+  checkpoint.set_resumed_from("/old/step-00000060.g1");
+  checkpoint.set_continued_from("/old/step-00000060.g1");
+  checkpoint.set_resumed_step(60);
+  checkpoint.set_resumed_job_id("old-1");
+  checkpoint.set_continued_job_id("old-1");
+  EXPECT_THAT(Description(job, kNow), Not(HasSubstr("Continues")));
+  checkpoint.set_resumed_from("/new/step-00000080.g1");
+  checkpoint.set_resumed_step(80);
+  checkpoint.set_resumed_job_id("new-1");
+  EXPECT_THAT(Description(job, kNow),
+              HasSubstr("Continues:     /old/step-00000060.g1, of job old-1\n"
+                        "Resumed from:  /new/step-00000080.g1, step 80\n"));
+  // A generation that has not resumed yet, or that begins at step 0.
+  checkpoint.clear_resumed_from();
+  EXPECT_THAT(Description(job, kNow), HasSubstr("Continues:     /old/step-00000060.g1, of job"));
+}
+
 TEST(DescriptionTest, ShowsCheckpointsAndRestarts) {
   v1::Job job;
+  job.mutable_spec()->mutable_train();
   job.set_job_id("new-1");
   job.mutable_spec()->mutable_restart()->set_max(3);
   job.set_restarts(5);

@@ -12,7 +12,7 @@
 namespace muster::core {
 
 struct Actor {
-  std::string name;  // of the token; empty if it has none
+  std::string name;  // of the token; empty if calls need none, in tests
   bool is_admin = false;
 };
 
@@ -21,8 +21,8 @@ inline std::string DoneBy(absl::string_view what, const Actor& actor) {
   return absl::StrCat(what, " by ", actor.name.empty() ? "user" : actor.name);
 }
 
-// Checks that the actor is the job's owner or an admin. Jobs without an owner are open to everyone.
-// Errors: PERMISSION_DENIED.
+// Checks that the actor is the job's owner or an admin. Jobs of older versions, which have no owner,
+// are open to everyone. Errors: PERMISSION_DENIED.
 inline absl::Status CheckOwner(const v1::Job& job, const Actor& actor) {
   if (actor.is_admin || job.owner().empty() || job.owner() == actor.name) return absl::OkStatus();
   return absl::PermissionDeniedError(

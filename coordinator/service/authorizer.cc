@@ -25,6 +25,7 @@ namespace {
 constexpr absl::Duration kReloadInterval = absl::Seconds(1);
 // Short, hand-picked tokens can be guessed.
 constexpr size_t kMinTokenBytes = 16;
+constexpr size_t kUserDigits = 8;
 
 struct MethodRole {
   absl::string_view method;
@@ -72,6 +73,11 @@ constexpr std::pair<absl::string_view, Role> kRoleNames[] = {{"view", Role::kVie
 bool Suffices(Role has, Role needed) {
   if (has == Role::kAdmin || has == needed) return true;
   return has == Role::kSubmit && needed == Role::kView;
+}
+
+// The user of a token without a NAME; the digest reveals nothing about the token.
+std::string UnnamedUser(absl::string_view digest) {
+  return absl::StrCat("token-", digest.substr(0, kUserDigits));
 }
 
 // Compares in a time that does not depend on where the two differ.
@@ -150,8 +156,9 @@ absl::Status Authorizer::Load() {
       return wrong(absl::StrCat("the token is shorter than ", kMinTokenBytes,
                                 " characters; generate one with openssl rand -hex 32"));
     }
-    entries.push_back({Sha256Hex(words[1]), role->second, words.size() == 3 ? words[2] : "",
-                       words.size() == 3 ? words[2] : absl::StrCat("line ", number)});
+    const std::string digest = Sha256Hex(words[1]);
+    const std::string user = words.size() == 3 ? words[2] : UnnamedUser(digest);
+    entries.push_back({digest, role->second, user});
   }
   entries_ = std::move(entries);
   return absl::OkStatus();
@@ -220,7 +227,7 @@ absl::Status Authorizer::Check(absl::string_view method, const Caller& caller) {
   if (!Suffices(found->role, *needed)) {
     return absl::PermissionDeniedError(
         absl::StrCat(method.substr(method.rfind('/') + 1), " requires role ", RoleName(*needed),
-                     ", but token '", found->label, "' has role ", RoleName(found->role)));
+                     ", but token '", found->user, "' has role ", RoleName(found->role)));
   }
   return absl::OkStatus();
 }

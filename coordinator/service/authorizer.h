@@ -57,8 +57,9 @@ class Authorizer {
   // most once a second; if the reload fails, the previous tokens stay valid.
   absl::Status Check(absl::string_view method, const Caller& caller);
 
-  // The user of a call that Check allowed. Tokens without a NAME have no name, and the local token
-  // is `local`. Errors: UNAUTHENTICATED if the token has been removed since.
+  // The user of a call that Check allowed: the NAME of its token; `token-` and eight digits of the
+  // token's digest if it has none; `local` for the local token. Errors: UNAUTHENTICATED if the token
+  // has been removed since.
   absl::StatusOr<core::Actor> Identify(const Caller& caller);
 
   // The role that "/package.Service/Method" requires; nullopt for a method that is not in the
@@ -69,8 +70,7 @@ class Authorizer {
   struct Entry {
     std::string digest;  // digest of the token
     Role role;
-    std::string user;          // the token's name; empty if it has none
-    std::string label = user;  // for messages
+    std::string user;
   };
   // Identifies a version of the tokens file.
   struct Stamp {

@@ -8,6 +8,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/grpc_channel.h"
+#include "common/sha256.h"
 #include "common/version.h"
 #include "coordinator/service/coordinator_fixture.h"
 #include "gmock/gmock.h"
@@ -117,7 +118,10 @@ TEST_F(AuthorizerTest, IdentifiesUsersByTheNamesOfTheirTokens) {
   };
   EXPECT_EQ(identify("submit-token-01234")->name, "alice");
   EXPECT_FALSE(identify("submit-token-01234")->is_admin);
-  EXPECT_EQ(identify("submit-token-56789")->name, "");
+  // Not empty, which would open its jobs to everyone.
+  EXPECT_EQ(identify("submit-token-56789")->name,
+            absl::StrCat("token-", Sha256Hex("submit-token-56789").substr(0, 8)));
+  EXPECT_FALSE(identify("submit-token-56789")->is_admin);
   EXPECT_TRUE(identify("admin-token-012345")->is_admin);
   EXPECT_EQ(identify(kLocalToken)->name, "local");
   EXPECT_TRUE(identify(kLocalToken)->is_admin);

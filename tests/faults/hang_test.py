@@ -82,7 +82,7 @@ class HangTest(Programs):
 
     def test_restart_prints_stacks(self):
         self.start()
-        job = self.submit("sleep", 3, 4, on_hang="restart", restart={"max": 1})
+        job = self.submit("sleep", 3, 4, on_hang="restart")
         wait_until(lambda: int(self.cluster.get(job)["generation"]) == 2, 60, "the second generation")
         failure = self.cluster.get(job)["first_failure"]
         self.assertEqual((failure["reason"], failure["rank"], failure["node"]), ("RankHung", 3, "node-2"))
