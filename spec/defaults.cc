@@ -1,12 +1,10 @@
 // ApplyDefaults: sets the table's defaults and those that depend on other fields.
 #include <algorithm>
 
-#include "absl/algorithm/container.h"
 #include "absl/strings/ascii.h"
-#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/strip.h"
 #include "common/limits.h"
+#include "spec/command_target.h"
 #include "spec/fields.h"
 #include "spec/schema.h"
 #include "spec/spec.h"
@@ -75,48 +73,12 @@ absl::string_view Stem(absl::string_view path) {
   return extension ? file.substr(0, dot) : file;
 }
 
-bool IsInterpreter(absl::string_view program) {
-  constexpr absl::string_view kShells[] = {"bash", "dash", "sh", "zsh"};
-  return absl::c_linear_search(kShells, program) ||
-         (absl::ConsumePrefix(&program, "python") &&
-          program.find_first_not_of("0123456789.") == absl::string_view::npos);
-}
-
-// Whether the program or module starts a script with options of its own in between.
-bool IsLauncher(absl::string_view program) {
-  constexpr absl::string_view kLaunchers[] = {
-      "accelerate", "accelerate.commands.launch", "deepspeed",
-      "mpirun",     "torch.distributed.launch",   "torch.distributed.run",
-      "torchrun"};
-  return absl::c_linear_search(kLaunchers, program);
-}
-
-// The script or the last part of the module that a command runs: "train" for `python3 train.py` and
-// for `torchrun --nproc-per-node 2 -m project.train`; of another program its own name.
-absl::string_view ProgramName(const google::protobuf::RepeatedPtrField<std::string>& command) {
-  const absl::string_view program = command[0];
-  const absl::string_view file = program.substr(program.rfind('/') + 1);
-  bool launcher = IsLauncher(file);
-  if (!launcher && !IsInterpreter(file)) return Stem(program);
-  for (int i = 1; i < command.size(); ++i) {
-    const absl::string_view argument = command[i];
-    if (argument == "-m" && i + 1 < command.size()) {
-      const absl::string_view module = command[++i];
-      if (!IsLauncher(module)) return module.substr(module.rfind('.') + 1);
-      launcher = true;
-      continue;
-    }
-    // `sh -ec 'commands'`
-    const bool flags = absl::StartsWith(argument, "-") && !absl::StartsWith(argument, "--");
-    if (!launcher && flags && absl::StrContains(argument, 'c')) break;
-    // A launcher's options have values of their own; an interpreter's, but for these, have not.
-    if (argument == "-W" || argument == "-X" || argument == "-o") {
-      ++i;
-    } else if (launcher ? absl::EndsWith(argument, ".py") : !absl::StartsWith(argument, "-")) {
-      return Stem(argument);
-    }
-  }
-  return file;
+// The last part of the module or the script that a command runs: "train" for `python3 train.py` and
+// for `torchrun --nproc-per-node 2 -m project.train`; its program if there is neither.
+std::string ProgramName(const v1::JobSpec& spec) {
+  const CommandTarget target = TargetOf({spec.command().begin(), spec.command().end()});
+  if (!target.module.empty()) return target.module.substr(target.module.rfind('.') + 1);
+  return std::string(Stem(target.script.empty() ? target.program : target.script));
 }
 
 std::string DefaultName(const v1::JobSpec& spec) {
@@ -125,7 +87,7 @@ std::string DefaultName(const v1::JobSpec& spec) {
         absl::StrCat(spec.train().model().name(), "-", spec.train().dataset().name()));
   }
   if (spec.command().empty()) return SanitizedName("");
-  return SanitizedName(ProgramName(spec.command()));
+  return SanitizedName(ProgramName(spec));
 }
 
 void ApplyPoolStrides(Layers& layers) {

@@ -134,9 +134,10 @@ struct Reading {
   }
 };
 
-// Runs `read` and adds its errors, exceptions of yaml-cpp among them.
+// Runs `read` and adds its errors, exceptions of yaml-cpp among them. `path` is the field that is
+// read; empty if it is the whole spec.
 template <typename Read>
-void ReadInto(Reading& reading, YamlReader& reader, Read read) {
+void ReadInto(const std::string& path, Reading& reading, YamlReader& reader, Read read) {
   bool exception = true;
   try {
     read();
@@ -150,11 +151,12 @@ void ReadInto(Reading& reading, YamlReader& reader, Read read) {
   }
   const absl::Status status = reader.status();
   if (status.ok()) return;
-  if (exception || !absl::IsInvalidArgument(status)) {
+  if ((exception && path.empty()) || !absl::IsInvalidArgument(status)) {
     reading.unreadable.Update(status);
   } else {
     reading.errors.push_back(std::string(status.message()));
   }
+  if (exception && !path.empty()) reading.unread.paths.push_back(path);
   const UnreadFields& unread = reader.unread();
   absl::c_copy(unread.paths, std::back_inserter(reading.unread.paths));
   absl::c_copy(unread.sections, std::back_inserter(reading.unread.sections));
@@ -181,7 +183,8 @@ void ReadOverrideText(const std::string& text, Reading& reading) {
     return;
   }
   YamlReader reader(source, /*with_lines=*/false);
-  ReadInto(reading, reader, [&] { ReadOverride(parts[0], parts[1], reader, reading.spec); });
+  ReadInto(parts[0], reading, reader,
+           [&] { ReadOverride(parts[0], parts[1], reader, reading.spec); });
 }
 
 Reading Read(absl::string_view text, absl::string_view source,
@@ -190,7 +193,7 @@ Reading Read(absl::string_view text, absl::string_view source,
   reading.unreadable = CheckText(text, source);
   if (!reading.unreadable.ok()) return reading;
   YamlReader reader(source, /*with_lines=*/true);
-  ReadInto(reading, reader, [&] { ReadText(text, reader, reading.spec); });
+  ReadInto("", reading, reader, [&] { ReadText(text, reader, reading.spec); });
   for (const std::string& override_text : overrides) {
     if (reading.unreadable.ok()) ReadOverrideText(override_text, reading);
   }
@@ -209,15 +212,22 @@ absl::StatusOr<v1::JobSpec> Parse(absl::string_view text, absl::string_view sour
 }
 
 absl::StatusOr<v1::JobSpec> ParseReportingAll(absl::string_view text, absl::string_view source,
-                                              absl::Span<const std::string> overrides) {
+                                              absl::Span<const std::string> overrides,
+                                              Amendment amend) {
   Reading reading = Read(text, source, overrides);
   if (!reading.unreadable.ok()) return reading.unreadable;
+  absl::Status amended;
+  for (const absl::Status& error : amend(reading.spec)) {
+    if (error.ok()) continue;
+    amended.Update(error);
+    reading.errors.push_back(std::string(error.message()));
+  }
   if (reading.errors.empty()) return std::move(reading.spec);
   ApplyDefaults(reading.spec);
   Problems problems;
   CheckSpec(reading.spec, problems);
   absl::c_move(problems.LinesBesides(reading.unread), std::back_inserter(reading.errors));
-  return reading.status();
+  return reading.errors.size() == 1 && !amended.ok() ? amended : reading.status();
 }
 
 }  // namespace muster::spec

@@ -232,6 +232,34 @@ TEST(ParseReportingAllTest, AddsRuleViolationsOfTheRest) {
   EXPECT_TRUE(ParseReportingAll("priority: 5000", "s").ok());
 }
 
+TEST(ParseReportingAllTest, AddsErrorsOfAmendment) {
+  const auto parse = [](const char* text, std::vector<std::string> overrides) {
+    return ParseReportingAll(text, "s", overrides, [](v1::JobSpec& spec) {
+      spec.add_command("train");
+      spec.set_priority(5000);
+      return std::vector<absl::Status>{absl::OkStatus(), absl::NotFoundError("no a"),
+                                       absl::NotFoundError("no b")};
+    });
+  };
+  const absl::Status all = parse("{}", {"lr=1", "backend=[", "time_limit=x"}).status();
+  EXPECT_EQ(all.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(all.message(),
+            "--set 'lr=1': unknown field 'lr' in the spec; did you mean "
+            "'train.optimizer.learning_rate'?\n"
+            "--set 'backend=[': not YAML: end of sequence flow not found\n"
+            "--set 'time_limit=x': time_limit: 'x' is not a duration such as 90s, 10m or 1h30m\n"
+            "no a\nno b\n"
+            "priority: must be from -1000 to 1000, not 5000");
+  const auto single = [](absl::Status error) {
+    return ParseReportingAll("command: [x]", "s", {}, [&](v1::JobSpec& spec) {
+      spec.set_priority(5);
+      return std::vector<absl::Status>{error};
+    });
+  };
+  EXPECT_TRUE(absl::IsNotFound(single(absl::NotFoundError("no a")).status()));
+  EXPECT_EQ(single(absl::OkStatus())->priority(), 5);
+}
+
 TEST(ParseTest, RejectsWrongTypes) {
   const std::pair<const char*, const char*> cases[] = {
       {"name: [a]", "job.yaml:1: name: expected a string, found a list"},

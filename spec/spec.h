@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
@@ -23,11 +24,17 @@ namespace muster::spec {
 absl::StatusOr<v1::JobSpec> Parse(absl::string_view text, absl::string_view source,
                                   absl::Span<const std::string> overrides = {});
 
-// As Parse; for a spec with such errors the status also lists the problems that Validate finds in
-// the rest, so that a user sees all of them at once. Problems that may result from a field that
-// could not be read are left out.
-absl::StatusOr<v1::JobSpec> ParseReportingAll(absl::string_view text, absl::string_view source,
-                                              absl::Span<const std::string> overrides = {});
+// Changes a spec after its text and overrides have been read, for example as options of the command
+// line say. Returns the errors.
+using Amendment = absl::FunctionRef<std::vector<absl::Status>(v1::JobSpec&)>;
+
+// As Parse; for a spec with such errors, or errors of `amend`, the status also lists the problems
+// that Validate finds in the rest, so that a user sees all of them at once. Problems that may
+// result from a field that could not be read are left out. A single error of `amend` keeps its code
+// if there are no other problems.
+absl::StatusOr<v1::JobSpec> ParseReportingAll(
+    absl::string_view text, absl::string_view source, absl::Span<const std::string> overrides = {},
+    Amendment amend = [](v1::JobSpec&) { return std::vector<absl::Status>(); });
 
 // Fills in every default, so that the spec shows every value that the job uses. Call before
 // Validate.

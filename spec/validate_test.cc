@@ -127,6 +127,7 @@ TEST(DefaultsTest, DerivesNameFromCommand) {
       {"[torchrun, --nproc-per-node, '2', train.py]", "train"},
       {"[python3, -m, torch.distributed.run, --nnodes, '2', train.py]", "train"},
       {"[torchrun, --nnodes=2, -m, pkg.mod]", "mod"},
+      {"[env, A=1, accelerate, launch, train.py]", "train"},
       {"[bash, -ex, scripts/run.sh]", "run"},
       {"[/bin/sh, -ec, 'echo hi']", "sh"},
       {"[./train.sh]", "train"},

@@ -7,10 +7,8 @@
 
 namespace muster::cli {
 
-// The argument that names the script: the program itself if it has a relative path, as in
-// ./train.sh, or the first argument of an interpreter that is not an option, as in
-// `python3 -u train.py`. Empty if there is none, as for `python3 -m train`, or if its path is
-// absolute.
+// The script that a command runs (see spec::TargetOf), as in `python3 -u train.py`, `./train.sh` and
+// `torchrun train.py`. Empty if there is none, as for `python3 -m train`, or if its path is absolute.
 std::string ScriptOf(const std::vector<std::string>& command);
 
 // The command that runs a Python or shell script, such as "python3 train.py" for train.py; empty if

@@ -32,7 +32,12 @@ TEST(ScriptTest, FindsScript) {
       {"python3 /opt/train.py", ""},
       {"/opt/train", ""},
       {"train.sh", ""},
-      {"torchrun train.py", ""},
+      {"torchrun --nproc-per-node 2 train.py", "train.py"},
+      {"python3 -m torch.distributed.run train.py", "train.py"},
+      {"accelerate launch train.py", "train.py"},
+      {"env A=1 python3 train.py", "train.py"},
+      {"env A=1 ./train.sh", "./train.sh"},
+      {"torchrun /opt/train.py", ""},
       {"echo ./train.sh", ""},
   };
   for (const auto& [command, script] : cases) {

@@ -60,7 +60,8 @@ void AddJobOptions(Verb& verb, JobOptions& options) {
 
 namespace {
 
-absl::StatusOr<v1::JobSpec> ReadSpec(const JobOptions& options) {
+// --set and the flags that stand for it.
+std::vector<std::string> Overrides(const JobOptions& options) {
   std::vector<std::string> overrides = options.overrides;
   if (options.nodes.has_value()) {
     overrides.push_back(absl::StrCat("resources.nodes=", *options.nodes));
@@ -74,12 +75,19 @@ absl::StatusOr<v1::JobSpec> ReadSpec(const JobOptions& options) {
   if (!options.time_limit.empty()) {
     overrides.push_back(absl::StrCat("time_limit=", options.time_limit));
   }
-  if (options.path.empty()) return spec::Parse("{}", "command line", overrides);
+  return overrides;
+}
+
+absl::StatusOr<v1::JobSpec> ReadSpec(const JobOptions& options, spec::Amendment amend) {
+  const std::vector<std::string> overrides = Overrides(options);
+  if (options.path.empty()) {
+    return spec::ParseReportingAll("{}", "command line", overrides, amend);
+  }
   if (const std::string command = CommandFor(options.path); !command.empty()) {
     return absl::InvalidArgumentError(absl::StrCat(
         options.path, ": a script, not a spec; to run it, give `-- ", command, "` instead"));
   }
-  return ReadSpecFile(options.path, overrides);
+  return ReadSpecFile(options.path, overrides, amend);
 }
 
 // `folder` as an absolute path, with ~ for the home folder, which shells do not expand everywhere.
@@ -97,6 +105,13 @@ absl::StatusOr<std::string> AbsoluteFolder(const std::string& folder, const std:
   return path.has_filename() ? path.string() : path.parent_path().string();
 }
 
+absl::Status SetWorkdir(const std::string& folder, v1::JobSpec& spec) {
+  if (folder.empty()) return absl::OkStatus();
+  ASSIGN_OR_RETURN(const std::string here, CurrentFolder());
+  ASSIGN_OR_RETURN(*spec.mutable_workdir(), AbsoluteFolder(folder, here));
+  return absl::OkStatus();
+}
+
 }  // namespace
 
 void RequireJob(const JobOptions& options, const std::vector<std::string>& command) {
@@ -110,20 +125,17 @@ void RequireJob(const JobOptions& options, const std::vector<std::string>& comma
 absl::StatusOr<JobToSubmit> MakeJob(const JobOptions& options,
                                     const std::vector<std::string>& command, Place place) {
   JobToSubmit job;
-  ASSIGN_OR_RETURN(job.spec, ReadSpec(options));
-  v1::JobSpec& spec = job.spec;
-  if (!options.name.empty()) spec.set_name(options.name);
-  if (options.priority.has_value()) spec.set_priority(*options.priority);
-  if (!command.empty()) spec.mutable_command()->Assign(command.begin(), command.end());
-  if (options.losses && spec.has_train()) spec.mutable_train()->set_record_losses(true);
-  RETURN_IF_ERROR(AddVariables(options.env_files, options.env, spec));
-
-  if (!options.workdir.empty()) {
-    ASSIGN_OR_RETURN(const std::string here, CurrentFolder());
-    ASSIGN_OR_RETURN(*spec.mutable_workdir(), AbsoluteFolder(options.workdir, here));
-  }
-  RETURN_IF_ERROR(AddJobFiles(options.path, options.files, place, spec, job.files));
-  v1::JobSpec defaulted = spec;
+  const auto apply_options = [&](v1::JobSpec& spec) {
+    if (!options.name.empty()) spec.set_name(options.name);
+    if (options.priority.has_value()) spec.set_priority(*options.priority);
+    if (!command.empty()) spec.mutable_command()->Assign(command.begin(), command.end());
+    if (options.losses && spec.has_train()) spec.mutable_train()->set_record_losses(true);
+    return std::vector<absl::Status>{
+        AddVariables(options.env_files, options.env, spec), SetWorkdir(options.workdir, spec),
+        AddJobFiles(options.path, options.files, place, spec, job.files)};
+  };
+  ASSIGN_OR_RETURN(job.spec, ReadSpec(options, apply_options));
+  v1::JobSpec defaulted = job.spec;
   spec::ApplyDefaults(defaulted);
   RETURN_IF_ERROR(spec::Validate(defaulted));
   return job;

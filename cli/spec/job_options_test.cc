@@ -18,6 +18,7 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
+using ::testing::Not;
 
 namespace fs = std::filesystem;
 
@@ -66,6 +67,9 @@ TEST_F(JobOptionsTest, UploadsScriptOfCommand) {
   EXPECT_EQ(job.spec.files(0).size_bytes(), 11);
   EXPECT_EQ(job.spec.workdir(), "");
   EXPECT_THAT(PathsOf(Make({"./train.py"})), ElementsAre("train.py"));
+  EXPECT_THAT(PathsOf(Make({"torchrun", "--nproc-per-node", "2", "train.py"})),
+              ElementsAre("train.py"));
+  EXPECT_THAT(PathsOf(Make({"env", "A=1", "python3", "train.py"})), ElementsAre("train.py"));
   EXPECT_THAT(PathsOf(Make({"python3", "other.py"})), IsEmpty());
   EXPECT_THAT(PathsOf(Make({"python3", here_ + "/train.py"})), IsEmpty());
   EXPECT_THAT(PathsOf(Make({"python3", "conf"})), IsEmpty());
@@ -135,6 +139,28 @@ TEST_F(JobOptionsTest, RunsInTheCurrentFolderOfThisMachine) {
   options_.files = {};
   options_.workdir = "/srv";
   EXPECT_EQ(Make({"python3", "train.py"}, Place::kThisMachine).spec.workdir(), "/srv");
+}
+
+TEST_F(JobOptionsTest, ReportsAllProblemsAtOnce) {
+  options_.overrides = {"lr=0.1", "backend=glo"};
+  options_.name = "Bad_Name";
+  options_.priority = 5000;
+  options_.env = {"RANK=1"};
+  options_.files = {"none.py"};
+  const std::string without_file = Problem({"python3", "train.py"});
+  for (const char* problem :
+       {"--set 'lr=0.1': unknown field 'lr'", "none.py", "name: must be 1 to 63",
+        "backend: unknown", "priority: must be from -1000 to 1000, not 5000",
+        "env 'RANK': is set by Muster"}) {
+    EXPECT_THAT(without_file, HasSubstr(problem));
+  }
+  EXPECT_THAT(without_file, Not(HasSubstr("train: is missing"))) << "the command is given";
+  Write("job.yaml", "{}");
+  options_.path = "job.yaml";
+  EXPECT_EQ(Problem({"python3", "train.py"}), without_file);
+  // One missing file alone is still a missing input.
+  options_ = {.files = {"none.py"}};
+  EXPECT_TRUE(absl::IsNotFound(MakeJob(options_, {"true"}, Place::kCluster).status()));
 }
 
 TEST_F(JobOptionsTest, VariablesOverrideSpec) {

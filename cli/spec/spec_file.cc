@@ -9,7 +9,6 @@
 #include "cli/exit_code.h"
 #include "common/limits.h"
 #include "common/status.h"
-#include "spec/spec.h"
 
 namespace muster::cli {
 namespace {
@@ -45,9 +44,10 @@ absl::StatusOr<std::string> ReadSpecText(const std::string& path) {
 }
 
 absl::StatusOr<v1::JobSpec> ReadSpecFile(const std::string& path,
-                                         const std::vector<std::string>& overrides) {
+                                         const std::vector<std::string>& overrides,
+                                         spec::Amendment amend) {
   ASSIGN_OR_RETURN(const std::string text, ReadSpecText(path));
-  return spec::ParseReportingAll(text, path == "-" ? "standard input" : path, overrides);
+  return spec::ParseReportingAll(text, path == "-" ? "standard input" : path, overrides, amend);
 }
 
 int SpecExitCode(const absl::Status& status) {

@@ -8,6 +8,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "proto/muster/v1/job.pb.h"
+#include "spec/spec.h"
 
 namespace muster::cli {
 
@@ -15,10 +16,11 @@ namespace muster::cli {
 // RESOURCE_EXHAUSTED if it exceeds the size limit of a spec.
 absl::StatusOr<std::string> ReadSpecText(const std::string& path);
 
-// Reads and parses a spec, with overrides and without defaults; `-` is standard input. NOT_FOUND if
-// the file cannot be read, otherwise spec::ParseReportingAll's errors.
-absl::StatusOr<v1::JobSpec> ReadSpecFile(const std::string& path,
-                                         const std::vector<std::string>& overrides);
+// Reads and parses a spec, with overrides and without defaults, and lets `amend` change it; `-` is
+// standard input. NOT_FOUND if the file cannot be read, otherwise spec::ParseReportingAll's errors.
+absl::StatusOr<v1::JobSpec> ReadSpecFile(
+    const std::string& path, const std::vector<std::string>& overrides,
+    spec::Amendment amend = [](v1::JobSpec&) { return std::vector<absl::Status>(); });
 
 // Exit code for a spec that cannot be used: kExitNoInput or kExitBadSpec.
 int SpecExitCode(const absl::Status& status);

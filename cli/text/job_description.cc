@@ -72,8 +72,8 @@ std::string FilesText(const v1::JobSpec& spec) {
   return absl::StrCat(absl::StrJoin(paths, ", "), " (", Bytes(size_bytes), ")");
 }
 
-// The checkpoint directory of a command; its contents are the program's. "/ckpt/run-1, shared by all
-// nodes".
+// The checkpoint directory of a command, whose contents Muster does not know: "/ckpt/run-1, shared
+// by all nodes".
 std::string CommandCheckpointText(const v1::Job& job) {
   const v1::CheckpointStatus& checkpoint = job.checkpoint();
   if (checkpoint.shared()) return absl::StrCat(checkpoint.dir(), ", shared by all nodes");
@@ -119,8 +119,8 @@ std::string ResumedText(const v1::Job& job) {
   return text;
 }
 
-// The other job's checkpoint with which the job began, unless the newest generation resumed from it:
-// "/ckpt/old/step-00000060.g1, of job old-x7k2p".
+// The other job's checkpoint with which this job began, "/ckpt/old/step-00000060.g1, of job
+// old-x7k2p"; empty if the newest generation resumed from it, too.
 std::string ContinuesText(const v1::Job& job) {
   const v1::CheckpointStatus& checkpoint = job.checkpoint();
   const std::string& from = checkpoint.continued_from();

@@ -112,13 +112,15 @@ absl::StatusOr<v1::JobSpec> SpecOf(const v1::Job& job, const JobOptions& options
           "--set files: the files of an earlier job cannot be replaced; use `muster submit`");
     }
   }
-  ASSIGN_OR_RETURN(v1::JobSpec spec,
-                   spec::Parse(spec::ToYaml(job.spec()), job.job_id(), options.overrides));
-  // The files have already been uploaded: their digests are not part of the text.
-  *spec.mutable_files() = job.spec().files();
-  ContinueFrom(job, spec);
-  if (!options.name.empty()) spec.set_name(options.name);
-  return spec;
+  return spec::ParseReportingAll(spec::ToYaml(job.spec()), job.job_id(), options.overrides,
+                                 [&](v1::JobSpec& spec) {
+                                   // The files have already been uploaded: their digests are not
+                                   // part of the text.
+                                   *spec.mutable_files() = job.spec().files();
+                                   ContinueFrom(job, spec);
+                                   if (!options.name.empty()) spec.set_name(options.name);
+                                   return std::vector<absl::Status>();
+                                 });
 }
 
 int Rerun(Context& context, const std::string& job_id, const SubmitFlags& flags) {

@@ -58,8 +58,8 @@ class Authorizer {
   absl::Status Check(absl::string_view method, const Caller& caller);
 
   // The user of a call that Check allowed: the NAME of its token; `token-` and eight digits of the
-  // token's digest if it has none; `local` for the local token. Errors: UNAUTHENTICATED if the token
-  // has been removed since.
+  // token's digest if it has none; `local` for the local token. Errors: UNAUTHENTICATED if the
+  // token has been removed since.
   absl::StatusOr<core::Actor> Identify(const Caller& caller);
 
   // The role that "/package.Service/Method" requires; nullopt for a method that is not in the
