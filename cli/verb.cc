@@ -3,9 +3,11 @@
 #include <algorithm>
 
 #include "absl/strings/escaping.h"
+#include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "cli/output/words.h"
 #include "cli/output/wrap.h"
 #include "common/exit_code.h"
 
@@ -14,6 +16,10 @@ namespace {
 
 // Column of the explanations; after a longer name, the explanation starts on the next line.
 constexpr size_t kColumn = 26;
+// Columns before an example, and before and after its further lines.
+constexpr size_t kCommandIndent = 2;
+constexpr size_t kContinuationIndent = 4;
+constexpr size_t kBackslashWidth = 2;
 
 // The text in lines, each indented by `indent` blanks.
 std::string Wrapped(const std::string& text, size_t indent) {
@@ -38,11 +44,35 @@ std::string Entry(const std::string& name, const std::string& explanation) {
                       text.empty() ? "\n" : "");
 }
 
-// "-f, --follow", "    --rank RANKS".
+// An example's command line, indented by two blanks. If it is too long, it continues after
+// backslashes; quoted text stays in one line.
+std::string CommandLine(std::string command) {
+  constexpr char kQuotedBlank = '\x1f';
+  if (kCommandIndent + DisplayWidth(command) <= TextWidth()) {
+    return absl::StrCat("  ", command, "\n");
+  }
+  char quote = 0;
+  for (char& c : command) {
+    if (quote == 0 ? c == '\'' || c == '"' : c == quote) quote = quote == 0 ? c : 0;
+    if (quote != 0 && c == ' ') c = kQuotedBlank;
+  }
+  const size_t width = TextWidth() - kContinuationIndent - kBackslashWidth;
+  std::string out =
+      absl::StrCat("  ", absl::StrJoin(WrappedLines(command, width), " \\\n    "), "\n");
+  std::replace(out.begin(), out.end(), kQuotedBlank, ' ');
+  return out;
+}
+
+// "-f, --follow", "    --rank RANKS". Names that differ from another one only in '_' for '-' are
+// accepted, but not shown.
 std::string OptionName(const CLI::Option& option) {
   std::string name =
       option.get_snames().empty() ? "    " : absl::StrCat("-", option.get_snames().front(), ", ");
-  absl::StrAppend(&name, "--", option.get_lnames().front());
+  std::vector<std::string> names;
+  for (const std::string& long_name : option.get_lnames()) {
+    if (!absl::StrContains(long_name, '_')) names.push_back(absl::StrCat("--", long_name));
+  }
+  absl::StrAppend(&name, absl::StrJoin(names, ", "));
   if (option.get_items_expected_max() != 0) absl::StrAppend(&name, " ", option.get_type_name());
   return name;
 }
@@ -142,7 +172,7 @@ class ManualPage : public CLI::FormatterBase {
     absl::StrAppend(&out, Section("Exit status", Exits(verb)));
     std::string examples;
     for (const auto& [command, text] : manual.examples) {
-      absl::StrAppend(&examples, "  ", command, "\n", Wrapped(text, 6));
+      absl::StrAppend(&examples, CommandLine(command), Wrapped(text, 6));
     }
     return absl::StrCat(out, Section("Examples", examples));
   }

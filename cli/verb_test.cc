@@ -1,5 +1,7 @@
 #include "cli/verb.h"
 
+#include <stdlib.h>
+
 #include "absl/strings/str_split.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -47,6 +49,34 @@ TEST(VerbTest, PrintsAllSectionsOfAPage) {
   EXPECT_THAT(page, HasSubstr("\nExit status:\n  7                       Too far\n"));
   EXPECT_THAT(page, HasSubstr("\nExamples:\n  muster walk x\n      go\n"));
   for (const absl::string_view line : absl::StrSplit(page, '\n')) EXPECT_LE(line.size(), 80u);
+}
+
+TEST(VerbTest, ContinuesLongExamples) {
+  const std::string before = std::getenv("COLUMNS") == nullptr ? "" : std::getenv("COLUMNS");
+  setenv("COLUMNS", "60", 1);
+  const auto program = MakeProgram({.summary = "Does things.", .usage = "VERB"});
+  AddVerb(
+      *program, "walk", kJobVerbs,
+      {.summary = "Walk far",
+       .usage = "",
+       .examples = {{"walk --over 'the green hills of Africa' --and \"far away\" home", "go"}}});
+  const std::string page = program->get_subcommand("walk")->help();
+  if (before.empty()) {
+    unsetenv("COLUMNS");
+  } else {
+    setenv("COLUMNS", before.c_str(), 1);
+  }
+  EXPECT_THAT(page, HasSubstr("\nExamples:\n"
+                              "  walk --over 'the green hills of Africa' --and \\\n"
+                              "    \"far away\" home\n"
+                              "      go\n"));
+}
+
+TEST(VerbTest, ShowsAllNamesOfAnOption) {
+  Program program;
+  CLI::App& walk = *program.program->get_subcommand("walk");
+  walk.add_option("--step-size,--pace,--step_size", program.goal, "Length")->type_name("M");
+  EXPECT_THAT(program.Help({"walk"}), HasSubstr("      --step-size, --pace M\n"));
 }
 
 TEST(VerbTest, ProgramPageListsVerbsByGroupAndExitCodes) {

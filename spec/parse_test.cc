@@ -241,13 +241,13 @@ TEST(ParseReportingAllTest, AddsErrorsOfAmendment) {
                                        absl::NotFoundError("no b")};
     });
   };
-  const absl::Status all = parse("{}", {"lr=1", "backend=[", "time_limit=x"}).status();
+  const absl::Status all = parse("{}", {"lr=1", "backend=[", "time_limit=90"}).status();
   EXPECT_EQ(all.code(), absl::StatusCode::kInvalidArgument);
-  EXPECT_EQ(all.message(),
+  EXPECT_EQ(std::string(all.message()),
             "--set 'lr=1': unknown field 'lr' in the spec; did you mean "
             "'train.optimizer.learning_rate'?\n"
             "--set 'backend=[': not YAML: end of sequence flow not found\n"
-            "--set 'time_limit=x': time_limit: 'x' is not a duration such as 90s, 10m or 1h30m\n"
+            "--set 'time_limit=90': time_limit: '90' needs a unit: '90s' or '90m'\n"
             "no a\nno b\n"
             "priority: must be from -1000 to 1000, not 5000");
   const auto single = [](absl::Status error) {

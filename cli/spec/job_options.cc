@@ -30,10 +30,15 @@ void AddJobOptions(Verb& verb, JobOptions& options) {
   AddSpecOptions(verb, options.path, options.overrides, /*required=*/false);
   verb.add_option("--name", options.name, "Name of the job")->type_name("NAME");
   verb.add_option("--nodes", options.nodes, "Same as --set resources.nodes=N")->type_name("N");
-  verb.add_option("--ranks-per-node,--nproc-per-node", options.ranks_per_node,
+  // With '_', as torchrun accepts it, too.
+  verb.add_option("--ranks-per-node,--nproc-per-node,--nproc_per_node", options.ranks_per_node,
                   "Same as --set resources.ranks_per_node=N")
       ->type_name("N");
-  verb.add_option("--restarts", options.restarts, "Same as --set restart.max=N")->type_name("N");
+  verb.add_option(
+          "--restarts", options.restarts,
+          "Same as --set restart.max=N; default 0 for commands, 3 for train and with on_hang: "
+          "restart")
+      ->type_name("N");
   verb.add_option("--time", options.time_limit, "Same as --set time_limit=DURATION")
       ->type_name("DURATION");
   verb.add_option("--priority", options.priority,

@@ -13,6 +13,7 @@
 #include "cli/context.h"
 #include "cli/exit_code.h"
 #include "cli/experiment/cells.h"
+#include "cli/experiment/parallel_hint.h"
 #include "cli/experiment/predict.h"
 #include "cli/experiment/results.h"
 #include "cli/experiment/runner.h"
@@ -111,6 +112,15 @@ int RunLocally(Context& context, const ExperimentFlags& flags, const Experiment&
   return daemons.ok() ? exit_code : context.Fail(daemons, kExitFailure);
 }
 
+// One line on stderr if idle slots could run several jobs at a time.
+void NoteIdleSlots(Context& context, ClusterClient& client, const std::vector<Cell>& cells) {
+  const absl::StatusOr<v1::ListNodesResponse> response = client.ListNodes();
+  if (!response.ok()) return;  // the first job reports why the coordinator does not answer
+  const std::vector<v1::Node> nodes(response->nodes().begin(), response->nodes().end());
+  const std::string hint = ParallelHint(cells, nodes);
+  if (!hint.empty()) context.console.Note(hint);
+}
+
 int RunExperiment(Context& context, const ExperimentFlags& flags) {
   const absl::StatusOr<std::string> text = ReadSpecText(flags.path);
   if (!text.ok()) return context.Fail(text.status(), SpecExitCode(text.status()));
@@ -133,6 +143,7 @@ int RunExperiment(Context& context, const ExperimentFlags& flags) {
   } else {
     Stopper stopper;
     ClusterClient client(context.client_options());
+    if (flags.parallel == 1) NoteIdleSlots(context, client, *cells);
     exit_code =
         RunCells(context, client, *experiment, *cells, RunnerOptionsOf(flags), *store, stopper);
   }

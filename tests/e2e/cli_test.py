@@ -221,6 +221,19 @@ class HelpTest(unittest.TestCase):
         for words in ((), ("run",), ("node",), ("node", "drain")):
             self.assertEqual(self.muster("help", *words), self.muster(*words, "--help"))
 
+    def test_options_of_torchrun(self):
+        for verb in ("run", "submit", "local"):
+            self.assertRegex(self.muster(verb, "--help"), r"\n +--ranks-per-node, --nproc-per-node N\n")
+            self.assertRegex(re.sub(r"\s+", " ", self.muster(verb, "--help")), r"default 0 for commands, 3 for train")
+
+    def test_reports_all_errors_of_a_command_at_once(self):
+        result = subprocess.run([binary("cli/muster"), "local", "--set", "lr=0.1", "--set", "time_limit=x", "--priority",
+                                 "5000", "--name", "Bad", "-e", "RANK=1", "--", "true"], capture_output=True, text=True)
+        self.assertEqual(result.returncode, 78)
+        for problem in ("unknown field 'lr'", "time_limit: 'x' is not a duration", "priority: must be", "name: must be",
+                        "env 'RANK': is set by Muster"):
+            self.assertIn(problem, result.stderr)
+
     def test_version_flag(self):
         self.assertEqual(self.muster("--version"), self.muster("version"))
 
@@ -231,6 +244,9 @@ class HelpTest(unittest.TestCase):
                 longest = max(map(len, page.splitlines()))
                 self.assertLessEqual(longest, limit, page)
                 self.assertGreater(longest, limit - 25, page)
+        for words in [(), ("admin",), ("node",), ("spec",), *all_verbs()]:
+            page = self.muster(*words, "--help", COLUMNS="60")
+            self.assertLessEqual(max(map(len, page.splitlines())), 60, page)
         for field in self.muster("spec", "schema", "-o", "name").split():
             page = self.muster("spec", "explain", field, COLUMNS="60")
             self.assertLessEqual(max(map(len, page.splitlines())), 60, page)

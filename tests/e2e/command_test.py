@@ -174,6 +174,8 @@ class CommandTest(unittest.TestCase):
         self.assertEqual(len({env["MASTER_PORT"] for env in ranks}), 1)
         self.assertEqual(len({env["MUSTER_PROGRESS"] for env in ranks}), 4)
         self.assertEqual(len({env["MUSTER_CHECKPOINT_DIR"] for env in ranks}), 2)  # one per node
+        self.assertIn(f'{ranks[0]["MUSTER_CHECKPOINT_DIR"]} on node-1; every node has its own '
+                      "(MUSTER_CHECKPOINT_SHARED=0)\n", self.cluster.muster("describe", job).stdout)
 
     def test_restarted_job_sees_restart_count(self):
         """Only the checkpoint directory is passed from one generation to the next."""
@@ -319,6 +321,8 @@ class SharedCheckpointTest(unittest.TestCase):
         self.assertEqual((job["state"], int(job["generation"])), ("SUCCEEDED", 2), job)
         directory = str(self.shared / job["job_id"])
         self.assertEqual((job["checkpoint"]["dir"], job["checkpoint"]["shared"]), (directory, True))
+        self.assertRegex(self.cluster.muster("describe", job["job_id"]).stdout,
+                         rf"\nCheckpoint: +{directory}, shared by all nodes\n")
         for rank in range(2):
             log = self.cluster.muster("logs", job["job_id"], "--rank", rank).stdout
             self.assertIn(f"{directory} 1\n", log)

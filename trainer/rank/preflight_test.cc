@@ -17,6 +17,7 @@
 namespace muster::rank {
 namespace {
 
+using ::testing::ContainsRegex;
 using ::testing::MatchesRegex;
 
 // The generation's key-value store and a barrier, in memory.
@@ -115,6 +116,16 @@ TEST_F(PreflightTest, SucceedsWhenNodesReachEachOther) {
   for (const uint32_t nodes : {2u, 5u, 131u}) {
     for (const absl::Status& status : CheckAll(nodes)) EXPECT_TRUE(status.ok()) << status;
   }
+}
+
+TEST_F(PreflightTest, LogsSuccessOfEachNode) {
+  ::testing::internal::CaptureStderr();
+  for (const absl::Status& status : CheckAll(2)) EXPECT_TRUE(status.ok()) << status;
+  const std::string log = ::testing::internal::GetCapturedStderr();
+  EXPECT_THAT(log, ContainsRegex("network check passed in [^ ]*: node 1 of 2, to which the others "
+                                 "connect\n"));
+  EXPECT_THAT(log, ContainsRegex("network check passed in [^ ]*: node 2 of 2, which reached every "
+                                 "node before it\n"));
 }
 
 TEST_F(PreflightTest, NamesNodesThatCannotReachEachOther) {
