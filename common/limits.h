@@ -17,11 +17,14 @@ inline constexpr uint32_t kSlotsPerNode = 1024;
 inline constexpr uint32_t kRanksPerJob = 131072;
 inline constexpr size_t kJobs = 100000;         // including finished jobs, which are evicted first
 inline constexpr size_t kEventsPerJob = 10000;  // the oldest are evicted first
+inline constexpr uint64_t kLargestGeneration = 9'999'999'999;  // the store's keys have 10 digits
 inline constexpr size_t kKeyBytes = 256;        // a key in a generation's store
 inline constexpr size_t kValueBytes = 64 << 10;
 inline constexpr size_t kKeysPerGeneration = 262144;
 inline constexpr size_t kValueBytesPerGeneration = 256 << 20;
 inline constexpr size_t kBarriersPerGeneration = 1024;  // open at the same time
+// Groups whose newest passed barrier the store keeps with the exit of a node's rank.
+inline constexpr int kRecordedBarrierGroups = 16;
 inline constexpr size_t kWatchersPerJob = 1024;
 inline constexpr size_t kWatchers = 65536;  // over all jobs
 inline constexpr size_t kWatchersPerCaller = 8192;

@@ -3,7 +3,9 @@
 #ifndef MUSTER_COMMON_REPORT_BOUNDS_H_
 #define MUSTER_COMMON_REPORT_BOUNDS_H_
 
+#include <cstdint>
 #include <functional>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -20,6 +22,9 @@ namespace muster {
 struct Correction {
   absl::string_view field;  // a constant, such as "progress.time_left"
   std::string problem;      // the field, its value, the limit, and what was done about it
+  // The job and rank that receive a warning, where the report itself has no place for one.
+  std::string job_id = {};  // empty: none
+  std::optional<uint32_t> rank = std::nullopt;
 };
 using Corrections = std::vector<Correction>;
 

@@ -22,7 +22,9 @@ std::string SilenceOf(const Node& node, SteadyTime now) {
 
 void LifeCycle::OnLeaseEnd(const Node& node) {
   const std::string why = SilenceOf(node, context_.now.steady);
-  if (node.PlacedGenerations().empty()) return LoseNode(node.name(), why);
+  if (node.PlacedGenerations().empty() && !jobs_.UsesNode(node.name())) {
+    return LoseNode(node.name(), why);
+  }
   if (node.session.has_value()) {
     AddSuspectEvents(node, absl::StrCat("node ", node.record.name(), " has sent ", why));
     nodes_.Reject(node.name(), absl::UnavailableError(why));
@@ -36,11 +38,14 @@ void LifeCycle::OnJobLeaseEnd(const Node& node) {
   SteadyTime next = SteadyTime::Infinite();
   for (const auto& placed : node.PlacedGenerations()) {
     const SteadyTime end = JobLeaseEnd(node, jobs_.at(placed.first));
-    if (end <= context_.now.steady) {
-      lost.push_back(placed);
-    } else {
-      next = std::min(next, end);
-    }
+    if (end <= context_.now.steady) lost.push_back(placed);
+  }
+  // A node whose ranks have all ended keeps the leases of their jobs as well.
+  for (const JobId& id : jobs_.active()) {
+    const Job& job = jobs_.at(id);
+    if (!job.generation->NodeRank(node.name()).has_value()) continue;
+    const SteadyTime end = JobLeaseEnd(node, job);
+    if (end > context_.now.steady) next = std::min(next, end);
   }
   if (next < SteadyTime::Infinite()) {
     context_.timers.Set({TimerKey::Kind::kJobLease, node.record.name()}, next);

@@ -111,6 +111,7 @@ void LifeCycle::Resume(Job& job) {
   failures_.Recall(job);
   ArmTimeLimit(job);
   rendezvous_.Begin(job);
+  rendezvous_.RestorePassed(job);
   if (job.state() == v1::STOPPING) ArmStop(job);
   if (job.state() == v1::STOPPING && failures_.Earliest(job) != nullptr &&
       !failures_.IsAttributed(job)) {

@@ -66,7 +66,9 @@ void Reports::OnReport(const Node& node, const v1::GenerationReport& report, boo
     return;
   }
   const GenerationState& generation = *job->generation;
-  const auto [first, end] = generation.RanksOf(*generation.NodeRank(node.name()));
+  const uint32_t node_rank = *generation.NodeRank(node.name());
+  const auto [first, end] = generation.RanksOf(node_rank);
+  bool exited = false;
   for (const v1::RankReport& rank : report.ranks()) {
     if (rank.rank() < first || rank.rank() >= end) {
       context_.stats.OnQuarantined("rank");
@@ -78,12 +80,15 @@ void Reports::OnReport(const Node& node, const v1::GenerationReport& report, boo
     if (generation.ranks[rank.rank()].lost) {
       strays.push_back(&rank);
     } else {
+      const bool ran = generation.ranks[rank.rank()].phase != v1::EXITED;
       ApplyReport(*job, rank, inventory);
+      exited |= ran && generation.ranks[rank.rank()].phase == v1::EXITED;
     }
   }
   for (const v1::BarrierId& passed : report.passed_barriers()) {
     rendezvous_.MarkPassed(*job, passed);
   }
+  if (exited) rendezvous_.RecordPassed(*job, node_rank);
   life_cycle_.LoseAccusedNodes(*job);
   life_cycle_.Advance(*job);
   rendezvous_.AbortHopelessBarriers(*job);
@@ -267,11 +272,14 @@ void Reports::OnStrayRanks(const Node& node, const JobId& id, Generation number,
 }
 
 void Reports::OnLogTail(const Node& node, const v1::LogTail& tail) {
-  const Job* const job = jobs_.Find(JobId(tail.job_id()));
+  Job* const job = jobs_.Find(JobId(tail.job_id()));
   const v1::GenerationRecord* const record =
       job == nullptr ? nullptr : job->FindRecord(Generation(tail.generation()));
   if (record == nullptr || SlotsOf(*record, node.name(), tail.rank()).empty()) return;
-  jobs_.log_tails().Add(*job, tail);
+  const absl::Status added = jobs_.log_tails().Add(*job, tail);
+  if (added.ok()) return;
+  if (absl::IsInvalidArgument(added)) context_.stats.OnQuarantined("log_tail");
+  jobs_.Warn(*job, tail.rank(), std::string(added.message()));
 }
 
 void Reports::OnSlots(const Node& node, const v1::SlotReport& report) {

@@ -97,7 +97,7 @@ void Sessions::Handle(const SessionMessage& event) {
       OnUnknownGeneration(*node, message.unknown_generation());
       break;
     case v1::WorkerMessage::kJobRecords:
-      takeovers_.OnJobRecords(*node, message.job_records());
+      takeovers_.OnJobRecords(*node, message.job_records(), event.corrections);
       break;
     case v1::WorkerMessage::kLogUnavailable:  // handled by the service
     case v1::WorkerMessage::kTransferUnavailable:
@@ -110,11 +110,23 @@ void Sessions::Handle(const SessionMessage& event) {
 void Sessions::NoteCorrections(const Node& node, const Corrections& corrections) {
   for (const Correction& correction : corrections) {
     const uint64_t count = context_.stats.OnQuarantined(std::string(correction.field));
+    Warn(node, correction);
     // A rank may report a wrong field every second: log the first one and each doubling.
     if ((count & (count - 1)) != 0) continue;
     context_.Log(absl::StrCat("node ", node.record.name(), " reported a field out of bounds: ",
                               correction.problem, " (", count, " so far)"));
   }
+}
+
+void Sessions::Warn(const Node& node, const Correction& correction) {
+  if (correction.job_id.empty()) return;
+  Job* const job = jobs_.Find(JobId(correction.job_id));
+  if (job == nullptr || !job->generation.has_value()) return;
+  const std::optional<uint32_t> node_rank = job->generation->NodeRank(node.name());
+  if (!node_rank.has_value()) return;  // not its job
+  const auto [first, end] = job->generation->RanksOf(*node_rank);
+  const uint32_t rank = correction.rank.value_or(first);
+  jobs_.Warn(*job, rank >= first && rank < end ? rank : first, correction.problem);
 }
 
 void Sessions::Handle(const CordonNode& event) {

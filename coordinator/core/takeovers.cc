@@ -89,8 +89,13 @@ void Takeovers::Discard(const RecoverJobs& event, const std::vector<const Node*>
   context_.effects.replies.push_back(std::move(reply));
 }
 
-void Takeovers::OnJobRecords(const Node& node, const v1::JobRecords& records) {
+void Takeovers::OnJobRecords(const Node& node, const v1::JobRecords& records,
+                             const Corrections& corrections) {
   if (!recovery_.has_value() || recovery_->unanswered.count(node.name()) == 0) return;
+  for (const Correction& correction : corrections) {
+    recovery_->response.add_problems(
+        absl::StrCat("node ", node.record.name(), ": ", correction.problem));
+  }
   NodeRecords& of_node = recovery_->records[node.name()];
   of_node.node = node.record.name();
   of_node.address = node.address;

@@ -32,7 +32,9 @@ class Takeovers {
       : jobs_(jobs), nodes_(nodes), life_cycle_(life_cycle), reports_(reports), context_(context) {}
 
   void Handle(const RecoverJobs& event);
-  void OnJobRecords(const Node& node, const v1::JobRecords& records);
+  // The corrections become problems in the response: their jobs are not recovered.
+  void OnJobRecords(const Node& node, const v1::JobRecords& records,
+                    const Corrections& corrections);
   // Continues without the workers that have not answered.
   void OnTimer() { Finish(); }
 

@@ -2,22 +2,27 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "absl/cleanup/cleanup.h"
 #include "absl/container/flat_hash_set.h"
 #include "absl/strings/str_cat.h"
 #include "common/limits.h"
 #include "common/status.h"
 #include "common/utf8.h"
 #include "coordinator/service/validate.h"
+#include "spec/spec.h"
 
 namespace muster::service {
 namespace {
 
 // A node has fewer CPUs: more CPU time per second is an error of measurement.
 constexpr double kLargestCpuRatio = 1e6;
+// Dropped records of jobs that are named one by one.
+constexpr size_t kNamedRecords = 16;
 
 void Note(absl::string_view field, const std::string& what, Corrections& corrections) {
   corrections.push_back({field, absl::StrCat(field, " ", what)});
@@ -41,6 +46,10 @@ void DropLong(absl::string_view field, std::string& text, Corrections& correctio
                     "; dropped"),
        corrections);
   text.clear();
+}
+
+bool IsGeneration(uint64_t number) {
+  return number >= 1 && number <= limits::kLargestGeneration;
 }
 
 // ------------------------------------------------------------------------------------------------
@@ -73,6 +82,11 @@ void CorrectReports(google::protobuf::RepeatedPtrField<v1::GenerationReport>& re
       "job_id", "of a report is not a job id", reports,
       [](const v1::GenerationReport& report) { return !ValidateJobName(report.job_id()).ok(); },
       corrections);
+  DropEntries(
+      "generation", absl::StrCat("of a report is not from 1 to ", limits::kLargestGeneration),
+      reports,
+      [](const v1::GenerationReport& report) { return !IsGeneration(report.generation()); },
+      corrections);
   for (v1::GenerationReport& report : reports) CorrectReport(report, corrections);
 }
 
@@ -93,6 +107,10 @@ void DropSurplusRanks(v1::Hello& hello, Corrections& corrections) {
 void CorrectInspection(v1::InspectionReport& report, Corrections& corrections) {
   KeepEntries("inspection.ranks", limits::kSlotsPerNode, *report.mutable_ranks(), corrections);
   for (v1::RankInspection& rank : *report.mutable_ranks()) {
+    const size_t before = corrections.size();
+    const absl::Cleanup name_rank = [&] {
+      for (size_t i = before; i < corrections.size(); ++i) corrections[i].rank = rank.rank();
+    };
     Truncate("inspection.state", limits::kLabelBytes, *rank.mutable_state(), corrections);
     Truncate("inspection.waits_in", limits::kLabelBytes, *rank.mutable_waits_in(), corrections);
     Truncate("inspection.stack", limits::kStackBytes, *rank.mutable_stack(), corrections);
@@ -109,17 +127,54 @@ bool IsPlausible(const v1::Launch& launch) {
          launch.spec().ByteSizeLong() <= limits::kSpecBytes &&
          launch.owner().size() <= limits::kLabelBytes &&
          launch.ranks_size() <= static_cast<int>(limits::kSlotsPerNode) &&
-         launch.generation() != 0 && launch.node_rank() < launch.node_count() &&
+         IsGeneration(launch.generation()) && launch.node_rank() < launch.node_count() &&
          launch.node_count() <= limits::kNodes && launch.world_size() <= limits::kRanksPerJob;
 }
 
+// Checks one launch of a worker's records, and the report that belongs to it.
+absl::Status CheckRecord(const v1::Launch& launch, const v1::GenerationReport& report) {
+  if (!IsPlausible(launch)) return absl::InvalidArgumentError("is out of bounds");
+  if (report.job_id() != launch.job_id() || report.generation() != launch.generation()) {
+    return absl::InvalidArgumentError("has no report about its ranks");
+  }
+  const absl::Status spec = spec::Validate(launch.spec());
+  if (spec.ok()) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat("has an invalid spec: ", spec.message()));
+}
+
+// The lists are parallel: a launch and its report are kept or dropped together.
 void CorrectRecords(v1::JobRecords& records, Corrections& corrections) {
-  CorrectReports(*records.mutable_reports(), corrections);
   KeepEntries("job_records.launches", limits::kGenerationsPerNode, *records.mutable_launches(),
               corrections);
-  DropEntries(
-      "job_records.launches", "are out of bounds", *records.mutable_launches(),
-      [](const v1::Launch& launch) { return !IsPlausible(launch); }, corrections);
+  v1::JobRecords kept;
+  int unnamed = 0;
+  for (int i = 0; i < records.launches_size(); ++i) {
+    const v1::GenerationReport& report = i < records.reports_size()
+                                             ? records.reports(i)
+                                             : v1::GenerationReport::default_instance();
+    const absl::Status status = CheckRecord(records.launches(i), report);
+    if (!status.ok() && corrections.size() >= kNamedRecords) {
+      ++unnamed;
+      continue;
+    }
+    if (!status.ok()) {
+      std::string what =
+          absl::StrCat("of job ", records.launches(i).job_id().substr(0, limits::kNameLength), " ",
+                       status.message());
+      KeepFirst(limits::kWarningBytes, what);
+      Note("job_records.launches", absl::StrCat(what, "; dropped"), corrections);
+      continue;
+    }
+    kept.add_launches()->Swap(records.mutable_launches(i));
+    *kept.add_reports() = report;
+    CorrectReport(*kept.mutable_reports(kept.reports_size() - 1), corrections);
+  }
+  if (unnamed > 0) {
+    Note("job_records.launches", absl::StrCat("are wrong; ", unnamed, " more were dropped"),
+         corrections);
+  }
+  kept.set_last(records.last());
+  records = std::move(kept);
 }
 
 // ------------------------------------------------------------------------------------------------
@@ -191,12 +246,15 @@ struct Refusal {
   absl::string_view field;
   absl::Status why;
   v1::CoordinatorMessage answer;
+  // The caller.
+  std::string job_id = {};
+  std::optional<uint32_t> rank = std::nullopt;
 };
 
 std::optional<Refusal> RefuseKey(absl::string_view field, std::string job_id, uint64_t generation,
                                  std::string key, absl::Status why) {
   if (why.ok()) return std::nullopt;
-  Refusal refusal{field, std::move(why), {}};
+  Refusal refusal{field, std::move(why), {}, job_id};
   v1::KeyValue& answer = *refusal.answer.mutable_key_value();
   KeepFirst(limits::kKeyBytes, job_id);
   KeepFirst(limits::kKeyBytes, key);
@@ -210,7 +268,8 @@ std::optional<Refusal> RefuseKey(absl::string_view field, std::string job_id, ui
 
 std::optional<Refusal> RefuseArrival(v1::ArriveBarrier arrive, absl::Status why) {
   if (why.ok()) return std::nullopt;
-  Refusal refusal{"arrive_barrier", std::move(why), {}};
+  Refusal refusal{"arrive_barrier", std::move(why), {}, arrive.job_id()};
+  if (!arrive.ranks().empty()) refusal.rank = arrive.ranks(0);
   v1::ReleaseBarrier& answer = *refusal.answer.mutable_release_barrier();
   KeepFirst(limits::kKeyBytes, *arrive.mutable_job_id());
   KeepFirst(limits::kKeyBytes, *arrive.mutable_barrier()->mutable_group());
@@ -274,12 +333,19 @@ void Correct(v1::WorkerMessage& message, Corrections& corrections) {
     case v1::WorkerMessage::kHeartbeat:
       return CorrectReports(*message.mutable_heartbeat()->mutable_progress(), corrections);
     case v1::WorkerMessage::kReport:
+      if (!IsGeneration(message.report().generation())) {
+        return Drop("generation", absl::StrCat("is ", message.report().generation()), message,
+                    corrections);
+      }
       CorrectReport(*message.mutable_report(), corrections);
       return CheckJob(message.report().job_id(), message, corrections);
     case v1::WorkerMessage::kSlots:
       return CorrectConditions(*message.mutable_slots(), corrections);
     case v1::WorkerMessage::kInspection:
       CorrectInspection(*message.mutable_inspection(), corrections);
+      for (Correction& correction : corrections) {
+        correction.job_id = message.inspection().job_id();
+      }
       return CheckJob(message.inspection().job_id(), message, corrections);
     case v1::WorkerMessage::kLogUnavailable:
       return Truncate("log_unavailable.message", limits::kReportedTextBytes,
@@ -338,6 +404,8 @@ Quarantined Quarantine(v1::WorkerMessage& message) {
   if (std::optional<Refusal> refusal = CheckCall(message)) {
     Drop(refusal->field, absl::StrCat("is invalid: ", std::string(refusal->why.message())), message,
          result.corrections);
+    result.corrections.back().job_id = std::move(refusal->job_id);
+    result.corrections.back().rank = refusal->rank;
     result.refusal = std::move(refusal->answer);
   } else {
     Correct(message, result.corrections);

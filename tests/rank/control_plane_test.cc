@@ -382,6 +382,32 @@ TEST_F(ControlPlaneTest, WaitsSurviveRestartedWorker) {
   EXPECT_TRUE(control_[1]->Join({}, kPatience).ok());
 }
 
+// The coordinator keeps both in memory only, so a restarted one must receive them from a restarted
+// worker as well.
+TEST_F(ControlPlaneTest, RestartedWorkerReportsPassedBarriersAndRepeatsPuts) {
+  absl::Status passed;
+  absl::Status put;
+  {
+    Async barrier([&] { passed = control_[0]->Barrier("world", kPatience); });
+    Async writer([&] { put = control_[1]->Put("k", "v"); });
+    ASSERT_TRUE(coordinator_->WaitFor(IsArrival));
+    ASSERT_TRUE(coordinator_->WaitFor([](const v1::WorkerMessage& m) { return m.has_put_key(); }));
+    SendRelease("world", 1);
+    SendKey("k", "v");
+  }
+  ASSERT_TRUE(passed.ok()) << passed;
+  ASSERT_TRUE(put.ok()) << put;
+  RestartAgent();
+  const v1::Hello hello = coordinator_->hello();
+  ASSERT_EQ(hello.inventory_size(), 1);
+  ASSERT_EQ(hello.inventory(0).passed_barriers_size(), 1);
+  EXPECT_EQ(hello.inventory(0).passed_barriers(0).group(), "world");
+  EXPECT_EQ(hello.inventory(0).passed_barriers(0).sequence(), 1u);
+  int puts = 0;
+  EXPECT_TRUE(coordinator_->WaitFor(
+      [&](const v1::WorkerMessage& m) { return m.put_key().value() == "v" && ++puts == 2; }));
+}
+
 TEST_F(ControlPlaneTest, AbortReachesRankAndEndsWaits) {
   absl::Mutex mutex;
   std::vector<v1::Directive> directives;

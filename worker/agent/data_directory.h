@@ -9,7 +9,8 @@
 //   files/                                  contents of jobs' files, see files/file_cache.h
 //   jobs/JOB/launch.pb                      the newest launch, with the job's directories
 //   jobs/JOB/generation-K/launch.pb         the launch; world.pb once the world is known; for a
-//                                           command job, master: its endpoint
+//                                           command job, master: its endpoint; rendezvous.pb: keys
+//                                           that its ranks have put, barriers that they have passed
 //   jobs/JOB/generation-K/rank-0007/        one shim: instructions, shim.sock, report.pb, exit; for
 //                                           a command job also error.json and progress
 //   jobs/JOB/logs/generation-K/rank-0007.stderr and .stdout, each with .times: the times of its
@@ -86,6 +87,8 @@ absl::Status MakeDirectories(const std::string& path);
 
 absl::Status WriteMessage(const std::string& path, const google::protobuf::MessageLite& message,
                           bool sync);
+// Appends a message, which is merged into the file's message; nothing is appended on failure.
+absl::Status AppendMessage(const std::string& path, const google::protobuf::MessageLite& message);
 // NOT_FOUND, DATA_LOSS.
 absl::Status ReadMessage(const std::string& path, google::protobuf::MessageLite& message);
 

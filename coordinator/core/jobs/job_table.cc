@@ -20,6 +20,8 @@ namespace {
 
 // The most keys deleted in one step, so that a step stays short.
 constexpr size_t kDeletionsPerStep = 256;
+// Numbers that stay free for a job's generations, whatever number a worker reports.
+constexpr uint64_t kGenerationsLeft = 1'000'000;
 // The most jobs that the error for an ambiguous name lists.
 constexpr size_t kListedMatches = 5;
 
@@ -218,6 +220,7 @@ void JobTable::SetReason(Job& job, absl::string_view reason, std::string message
 
 void JobTable::ReserveGeneration(const JobId& id, uint64_t generation) {
   Job* const job = Find(id);
+  generation = std::min(generation, limits::kLargestGeneration - kGenerationsLeft);
   if (job == nullptr || generation < job->NextGeneration().value()) return;
   job->highest_generation = generation;
   MarkJob(*job);

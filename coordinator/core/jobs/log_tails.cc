@@ -3,6 +3,7 @@
 #include <optional>
 #include <utility>
 
+#include "absl/strings/str_cat.h"
 #include "common/limits.h"
 #include "coordinator/core/records.h"
 
@@ -16,22 +17,31 @@ bool IsWithinLimits(const v1::LogChunk& chunk) {
 
 }  // namespace
 
-void LogTails::Add(const Job& job, v1::LogTail tail) {
+absl::Status LogTails::Add(const Job& job, v1::LogTail tail) {
   const auto is_old = [&job](uint64_t generation) {
     return generation + limits::kLogTailGenerations <= job.status.generation();
   };
   const Key key{job.queue_sequence, tail.generation(), tail.rank()};
-  if (is_old(key.generation) || tails_.count(key) != 0) return;
-  if (!IsWithinLimits(tail.stdout_end()) || !IsWithinLimits(tail.stderr_end())) return;
+  if (is_old(key.generation) || tails_.count(key) != 0) return absl::OkStatus();
+  if (!IsWithinLimits(tail.stdout_end()) || !IsWithinLimits(tail.stderr_end())) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("the end of its log exceeds ", limits::kLogTailBytes, " bytes or ",
+                     limits::kLogTailLines, " lines, or has a notice; dropped"));
+  }
   const auto used = generation_bytes_.find({key.job, key.generation});
   const size_t used_bytes = used == generation_bytes_.end() ? 0 : used->second;
-  if (used_bytes + tail.ByteSizeLong() > limits::kLogTailBytesPerGeneration) return;
+  if (used_bytes + tail.ByteSizeLong() > limits::kLogTailBytesPerGeneration) {
+    return absl::ResourceExhaustedError(
+        absl::StrCat("the end of its log is on its node only: the coordinator keeps ",
+                     limits::kLogTailBytesPerGeneration, " bytes of logs per generation"));
+  }
   context_.effects.writes.push_back(Put(tail));
   Restore(job, std::move(tail));
   // Ends at the new tail at the latest.
   auto oldest = tails_.lower_bound({key.job, 0, 0});
   while (is_old(oldest->first.generation)) Delete(oldest++);
   while (bytes_ > limits::kLogTailBytesInTotal) Delete(tails_.begin());
+  return absl::OkStatus();
 }
 
 void LogTails::Restore(const Job& job, v1::LogTail tail) {

@@ -12,6 +12,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "common/ids.h"
 #include "coordinator/core/context.h"
 #include "coordinator/core/jobs/job.h"
@@ -23,8 +24,10 @@ class LogTails {
  public:
   explicit LogTails(Context& context) : context_(context) {}
 
-  // Stores the end of the log of one of the job's ranks, once. A tail beyond the limits is ignored.
-  void Add(const Job& job, v1::LogTail tail);
+  // Stores the end of the log of one of the job's ranks, once; ignores it for an older generation.
+  // Errors: INVALID_ARGUMENT for a tail beyond the limits, RESOURCE_EXHAUSTED when the generation
+  // has used up its space.
+  absl::Status Add(const Job& job, v1::LogTail tail);
   // Adds a stored tail.
   void Restore(const Job& job, v1::LogTail tail);
   // Null when there is none.

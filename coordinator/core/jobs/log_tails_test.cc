@@ -53,8 +53,8 @@ class LogTailsTest : public ::testing::Test {
 
 TEST_F(LogTailsTest, StoresEachTailOnce) {
   const Job& job = Submit("a");
-  tails_.Add(job, Tail(job, 3, "first"));
-  tails_.Add(job, Tail(job, 3, "second"));
+  tails_.Add(job, Tail(job, 3, "first")).IgnoreError();
+  tails_.Add(job, Tail(job, 3, "second")).IgnoreError();
   EXPECT_THAT(Writes(), ElementsAre("+log/a/0000000001/0000000003"));
   EXPECT_EQ(tails_.Find(job, Generation(1), Rank(3))->stdout_end().data(), "first");
   EXPECT_FALSE(Has(job, 2));
@@ -63,21 +63,22 @@ TEST_F(LogTailsTest, StoresEachTailOnce) {
 
 TEST_F(LogTailsTest, IgnoresTailsBeyondTheLimits) {
   const Job& job = Submit("a");
-  tails_.Add(job, Tail(job, 0, std::string(limits::kLogTailBytes + 1, 'x')));
+  EXPECT_TRUE(absl::IsInvalidArgument(
+      tails_.Add(job, Tail(job, 0, std::string(limits::kLogTailBytes + 1, 'x')))));
   v1::LogTail lines = Tail(job, 1, "x");
   for (size_t i = 0; i <= limits::kLogTailLines; ++i) lines.mutable_stderr_end()->add_lines();
-  tails_.Add(job, lines);
+  EXPECT_TRUE(absl::IsInvalidArgument(tails_.Add(job, lines)));
   EXPECT_THAT(Writes(), IsEmpty());
 }
 
 TEST_F(LogTailsTest, LimitsTheSizeOfAGeneration) {
   const Job& job = Submit("a");
   const std::string data(limits::kLogTailBytes, 'x');
-  for (uint32_t rank = 0; rank < 200; ++rank) tails_.Add(job, Tail(job, rank, data));
+  for (uint32_t rank = 0; rank < 200; ++rank) tails_.Add(job, Tail(job, rank, data)).IgnoreError();
   const size_t stored = Writes().size();
   EXPECT_GT(stored, 100u);
   EXPECT_LE(stored * data.size(), limits::kLogTailBytesPerGeneration);
-  tails_.Add(job, Tail(job, 0, data, /*generation=*/2));
+  tails_.Add(job, Tail(job, 0, data, /*generation=*/2)).IgnoreError();
   EXPECT_TRUE(Has(job, 0, 2));
 }
 
@@ -85,8 +86,8 @@ TEST_F(LogTailsTest, KeepsTheNewestGenerationsOfAJob) {
   Job& job = Submit("a");
   for (uint64_t generation = 1; generation <= limits::kLogTailGenerations + 1; ++generation) {
     job.status.set_generation(generation);
-    tails_.Add(job, Tail(job, 0, "x", generation));
-    tails_.Add(job, Tail(job, 1, "x", generation));
+    tails_.Add(job, Tail(job, 0, "x", generation)).IgnoreError();
+    tails_.Add(job, Tail(job, 1, "x", generation)).IgnoreError();
   }
   EXPECT_FALSE(Has(job, 0, 1));
   EXPECT_TRUE(Has(job, 0, 2));
@@ -94,7 +95,7 @@ TEST_F(LogTailsTest, KeepsTheNewestGenerationsOfAJob) {
   EXPECT_THAT(std::vector<std::string>(writes.end() - 4, writes.end()),
               ElementsAre("+log/a/0000000005/0000000000", "-log/a/0000000001/0000000000",
                           "-log/a/0000000001/0000000001", "+log/a/0000000005/0000000001"));
-  tails_.Add(job, Tail(job, 2, "late", 1));
+  tails_.Add(job, Tail(job, 2, "late", 1)).IgnoreError();
   EXPECT_THAT(Writes(), IsEmpty());
 }
 
@@ -104,7 +105,7 @@ TEST_F(LogTailsTest, DeletesThoseOfTheOldestJobsBeyondTheTotal) {
   // The names are in the opposite order of the jobs' ages.
   for (size_t i = 0; i < tails; ++i) {
     const Job& job = Submit(absl::StrCat("job-", 10'000 - i));
-    tails_.Add(job, Tail(job, 0, data));
+    tails_.Add(job, Tail(job, 0, data)).IgnoreError();
     Writes();
   }
   EXPECT_FALSE(Has(*jobs_.Find(JobId("job-10000")), 0));
@@ -114,9 +115,9 @@ TEST_F(LogTailsTest, DeletesThoseOfTheOldestJobsBeyondTheTotal) {
 TEST_F(LogTailsTest, RemovesThoseOfAJob) {
   const Job& first = Submit("a");
   const Job& second = Submit("b");
-  tails_.Add(first, Tail(first, 0, "x"));
-  tails_.Add(second, Tail(second, 0, "x"));
-  tails_.Add(first, Tail(first, 1, "x"));
+  tails_.Add(first, Tail(first, 0, "x")).IgnoreError();
+  tails_.Add(second, Tail(second, 0, "x")).IgnoreError();
+  tails_.Add(first, Tail(first, 1, "x")).IgnoreError();
   EXPECT_THAT(tails_.Remove(first),
               ElementsAre("log/a/0000000001/0000000000", "log/a/0000000001/0000000001"));
   EXPECT_FALSE(Has(first, 0));

@@ -381,7 +381,9 @@ std::string WithReason(std::string text, const std::string& reason) {
 void NodeTable::Restore(v1::NodeRecord record) {
   Node& node = nodes_[NodeName(record.name())];
   node.record = std::move(record);
+  node.state = v1::SUSPECT;
   node.last_heard = context_.now.steady;
+  ArmLease(node);
   if (node.IsCoolingDown()) ArmCoolDown(node);
 }
 

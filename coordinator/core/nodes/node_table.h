@@ -104,9 +104,10 @@ class NodeTable {
   void Remove(const NodeName& name);
 
   // ---- Records
+  // The node is SUSPECT, with a fresh lease in which to reconnect: until then, no other machine may
+  // take its name.
   void Restore(v1::NodeRecord record);
-  // Makes the node SUSPECT, with a fresh lease in which to reconnect: a living generation has ranks
-  // on it.
+  // Renews that lease, also of a node without a record: a living generation has ranks on it.
   void Expect(const v1::NodePlacement& placement);
   // Adds the writes of changed nodes to the step's effects.
   void WriteChanges();

@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "common/limits.h"
 #include "coordinator/core/jobs/job_record.h"
 #include "coordinator/core/reasons.h"
 
@@ -35,6 +36,17 @@ v1::NodePlacement ToPlacement(const Part& part) {
     if (report == reports.end() || report->second->phase() != v1::EXITED) continue;
     record.set_exited(true);
     *record.mutable_exit() = ToRecord(report->second->exit());
+  }
+  const bool any_exited =
+      std::any_of(placement.ranks().begin(), placement.ranks().end(),
+                  [](const v1::RankRecord& rank) { return rank.exited(); });
+  if (any_exited && part.report->passed_barriers_size() <= limits::kRecordedBarrierGroups) {
+    v1::PassedBarriersRecord& record = *placement.mutable_passed_barriers();
+    for (const v1::BarrierId& passed : part.report->passed_barriers()) {
+      v1::PassedBarriersRecord::Barrier& barrier = *record.add_barriers();
+      barrier.set_group(passed.group());
+      barrier.set_sequence(passed.sequence());
+    }
   }
   std::sort(placement.mutable_ranks()->begin(), placement.mutable_ranks()->end(),
             [](const v1::RankRecord& a, const v1::RankRecord& b) { return a.rank() < b.rank(); });

@@ -44,6 +44,11 @@ TEST(RebuildJobs, JoinsThePartsOfAllNodes) {
   v1::RankReport& ended = *b.records.mutable_reports(0)->mutable_ranks(0);
   ended.set_phase(v1::EXITED);
   ended.mutable_exit()->set_exit_code(4);
+  for (NodeRecords* node : {&a, &b}) {
+    v1::GenerationReport& report = *node->records.mutable_reports(0);
+    report.add_passed_barriers()->set_group("world");
+    report.mutable_passed_barriers(0)->set_sequence(5);
+  }
   const std::vector<RebuiltJob> jobs = RebuildJobs({a, b});
   ASSERT_THAT(jobs, SizeIs(1));
   ASSERT_TRUE(jobs[0].record.has_value());
@@ -55,7 +60,10 @@ TEST(RebuildJobs, JoinsThePartsOfAllNodes) {
   EXPECT_EQ(record.nodes(0).incarnation(), 7u);
   EXPECT_EQ(record.nodes(0).ranks(1).rank(), 1u) << "sorted";
   EXPECT_EQ(record.nodes(0).ranks(1).exit().exit_code(), 4);
+  ASSERT_EQ(record.nodes(0).passed_barriers().barriers_size(), 1);
+  EXPECT_EQ(record.nodes(0).passed_barriers().barriers(0).sequence(), 5u);
   EXPECT_FALSE(record.nodes(1).ranks(0).exited());
+  EXPECT_FALSE(record.nodes(1).has_passed_barriers()) << "no rank of it has ended";
   EXPECT_EQ(record.nodes(1).ranks(0).slots(0), 2u);
   EXPECT_TRUE(jobs[0].job.status.checkpoint().shared());
   EXPECT_THAT(jobs[0].summary, HasSubstr("was reported by b, a; its ranks continue"));

@@ -1,7 +1,8 @@
 // The barriers of one generation. A group is a series of barriers of all ranks, numbered from 1.
 //
 // In memory only: workers repeat to a restarted coordinator the arrivals, and the barriers that
-// ranks have passed, from which the other ranks may then be released.
+// ranks have passed, from which the other ranks may then be released. The store has the barriers
+// that ranks which have exited passed before.
 #ifndef MUSTER_COORDINATOR_CORE_RENDEZVOUS_BARRIERS_H_
 #define MUSTER_COORDINATOR_CORE_RENDEZVOUS_BARRIERS_H_
 
@@ -37,6 +38,9 @@ class BarrierTable {
   // Records that a rank has passed this barrier, so that all ranks may pass it and the earlier ones
   // of its group. Returns the open barriers that this releases.
   std::vector<v1::BarrierId> MarkPassed(const v1::BarrierId& barrier);
+
+  // The newest passed barrier of each group.
+  const std::map<std::string, uint64_t>& passed() const { return released_; }
 
   // Closes a barrier that can never be passed; a later arrival opens it again.
   void Abort(const v1::BarrierId& barrier);

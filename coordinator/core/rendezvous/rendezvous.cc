@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "common/limits.h"
 #include "common/proto_time.h"
 #include "common/wait_text.h"
 #include "coordinator/core/reasons.h"
@@ -280,23 +281,56 @@ void Rendezvous::MarkPassed(const Job& job, const v1::BarrierId& passed) {
   }
 }
 
+void Rendezvous::RecordPassed(Job& job, uint32_t node_rank) const {
+  v1::NodePlacement& placement = *job.generation->record.mutable_nodes(node_rank);
+  placement.clear_passed_barriers();
+  const std::map<std::string, uint64_t>& passed = states_.at(job.id()).barriers.passed();
+  if (passed.size() > static_cast<size_t>(limits::kRecordedBarrierGroups)) return;
+  v1::PassedBarriersRecord& record = *placement.mutable_passed_barriers();
+  for (const auto& [group, sequence] : passed) {
+    v1::PassedBarriersRecord::Barrier& barrier = *record.add_barriers();
+    barrier.set_group(group);
+    barrier.set_sequence(sequence);
+  }
+}
+
+void Rendezvous::RestorePassed(const Job& job) {
+  for (const v1::NodePlacement& placement : job.generation->record.nodes()) {
+    for (const auto& passed : placement.passed_barriers().barriers()) {
+      v1::BarrierId barrier;
+      barrier.set_group(passed.group());
+      barrier.set_sequence(passed.sequence());
+      MarkPassed(job, barrier);
+    }
+  }
+}
+
+bool Rendezvous::HaveAllNodesReported(const GenerationState& generation) const {
+  for (const v1::NodePlacement& placement : generation.record.nodes()) {
+    const Node& node = nodes_.at(NodeName(placement.node()));
+    // Nodes in conflict report nothing until the conflict ends.
+    const bool has_reported = node.seen && node.conflict.empty();
+    if (!has_reported && node.state != v1::LOST) return false;
+  }
+  return true;
+}
+
 void Rendezvous::AbortHopelessBarriers(const Job& job) {
   if (!job.generation.has_value() || job.generation->clean_exits == 0) return;
   BarrierTable& barriers = states_.at(job.id()).barriers;
   // This is called for each report, so it must not look at all nodes each time.
   if (!barriers.HasOpen()) return;
   const GenerationState& generation = *job.generation;
-  // A restarted coordinator waits for the reports of all nodes first: a rank that exited may have
-  // arrived at the barrier before. Nodes in conflict report nothing until the conflict ends.
-  for (const v1::NodePlacement& placement : generation.record.nodes()) {
-    const Node& node = nodes_.at(NodeName(placement.node()));
-    const bool has_reported = node.seen && node.conflict.empty();
-    if (!has_reported && node.state != v1::LOST) return;
-  }
+  std::optional<bool> all_reported;  // not known yet
   for (const BarrierTable::Open& open : barriers.ListOpen()) {
     const std::vector<uint32_t> missing = barriers.Missing(open.barrier);
     const auto ended = std::find_if(missing.begin(), missing.end(), [&](uint32_t rank) {
-      return generation.ranks[rank].phase == v1::EXITED;
+      if (generation.ranks[rank].phase != v1::EXITED) return false;
+      if (generation.placement(generation.ranks[rank].node_rank).has_passed_barriers()) return true;
+      // A restarted coordinator does not know which barriers the rank passed before it exited, but
+      // a worker may.
+      if (!all_reported.has_value()) all_reported = HaveAllNodesReported(generation);
+      return *all_reported;
     });
     if (ended == missing.end()) continue;
     barriers.Abort(open.barrier);

@@ -22,6 +22,7 @@ namespace muster::agent {
 namespace {
 
 constexpr char kWorldFile[] = "/world.pb";
+constexpr char kRendezvousFile[] = "/rendezvous.pb";
 constexpr char kMasterFile[] = "/master";
 constexpr char kReportFile[] = "/report.pb";
 // The id of the worker's own call; ids of ranks' calls start at 1.
@@ -58,6 +59,9 @@ Generation::Generation(const GenerationContext& context, v1::Launch launch,
       job_id(), number(), RanksOf(launch_),
       Rendezvous::Outside{context_.send, [this](absl::Duration delay, std::function<void()> f) {
                             context_.loop->RunAfter(delay, std::move(f));
+                          },
+                          [this](const v1::RendezvousRecord& record, bool replace) {
+                            StoreRendezvous(record, replace);
                           }});
 }
 
@@ -229,6 +233,11 @@ void Generation::Adopt() {
   started_ = true;
   v1::World world;
   if (ReadMessage(File(kWorldFile), world).ok()) OnWorld(world);
+  v1::RendezvousRecord rendezvous;
+  const absl::Status read = ReadMessage(File(kRendezvousFile), rendezvous);
+  // What could be read of a damaged file is used.
+  LOG_IF(WARNING, !read.ok() && !absl::IsNotFound(read)) << read;
+  rendezvous_->Restore(rendezvous);
   for (auto& [number, rank] : ranks_) {
     v1::RankReport report;
     const bool readable = ReadMessage(RankDirectory(number) + kReportFile, report).ok();
@@ -339,6 +348,14 @@ void Generation::OnWaitNotice(const v1::WaitNotice& notice) {
   for (auto& [number, rank] : ranks_) {
     if (rank.shim != nullptr) rank.shim->Note(line);
   }
+}
+
+void Generation::StoreRendezvous(const v1::RendezvousRecord& record, bool replace) const {
+  // Without fsync: ranks do not outlive a crash of the machine.
+  const absl::Status stored = replace ? WriteMessage(File(kRendezvousFile), record, false)
+                                      : AppendMessage(File(kRendezvousFile), record);
+  // Best effort: it counts only if both this worker and the coordinator are replaced.
+  LOG_IF(WARNING, !stored.ok()) << stored;
 }
 
 bool Generation::TokenMatches(uint32_t rank, const std::string& token) const {

@@ -155,6 +155,7 @@ class Generation {
   // ranks and of rank 0 are kept.
   void SendLogTail(const RankState& rank) const;
   absl::Status Persist(const RankState& rank, bool sync) const;
+  void StoreRendezvous(const v1::RendezvousRecord& record, bool replace) const;
   // Sends the rank's report, together with all other changes of this loop iteration.
   void Changed(const RankState& rank);
   void SendChanged();

@@ -13,6 +13,8 @@ namespace {
 // How long to wait for this node's other ranks at a barrier before reporting those that have
 // arrived, which the coordinator needs only to name the missing ones.
 constexpr absl::Duration kFoldDelay = absl::Milliseconds(200);
+// Outdated entries that the stored record may have in addition to as many as there are live ones.
+constexpr size_t kOutdatedEntries = 1024;
 
 }  // namespace
 
@@ -24,6 +26,16 @@ Rendezvous::Rendezvous(std::string job_id, uint64_t generation, std::set<uint32_
       outside_(std::move(outside)),
       state_(local_ranks_),
       self_(std::make_shared<Rendezvous*>(this)) {}
+
+void Rendezvous::Restore(const v1::RendezvousRecord& record) {
+  for (const auto& barrier : record.passed()) {
+    uint64_t& newest = passed_[barrier.group()];
+    newest = std::max(newest, barrier.sequence());
+  }
+  // The first value of a key counts, as it did in the earlier worker.
+  for (const auto& put : record.puts()) proposed_.Put(put.key(), put.value()).IgnoreError();
+  stored_entries_ = static_cast<size_t>(record.passed_size() + record.puts_size());
+}
 
 Rendezvous::~Rendezvous() {
   *self_ = nullptr;
@@ -53,7 +65,10 @@ void Rendezvous::Put(uint32_t rank, const std::string& key, const std::string& v
         if (!accepted.ok() || *accepted == value) return done(accepted);
         done(absl::AlreadyExistsError(absl::StrCat("key ", key, " holds another value")));
       });
-  if (waits) return SendPut(key, value);
+  if (waits) {
+    if (*proposed) StorePut(key, value);
+    return SendPut(key, value);
+  }
   if (*proposed) proposed_.Erase(key);
 }
 
@@ -171,7 +186,10 @@ void Rendezvous::OnReleaseBarrier(const v1::ReleaseBarrier& message) {
     answer = absl::Status(static_cast<absl::StatusCode>(message.code()), message.message());
   } else {
     uint64_t& newest = passed_[key.first];
-    newest = std::max(newest, key.second);
+    if (key.second > newest) {
+      newest = key.second;
+      StorePassed(key.first, key.second);
+    }
   }
   state_.Answer({Wait::For::kBarrier, key.first, key.second}, answer);
 }
@@ -193,6 +211,41 @@ std::vector<v1::BarrierId> Rendezvous::PassedBarriers() const {
     passed.back().set_sequence(sequence);
   }
   return passed;
+}
+
+void Rendezvous::StorePut(const std::string& key, const std::string& value) {
+  v1::RendezvousRecord addition;
+  addition.add_puts()->set_key(key);
+  addition.mutable_puts(0)->set_value(value);
+  Store(addition);
+}
+
+void Rendezvous::StorePassed(const std::string& group, uint64_t sequence) {
+  v1::RendezvousRecord addition;
+  addition.add_passed()->set_group(group);
+  addition.mutable_passed(0)->set_sequence(sequence);
+  Store(addition);
+}
+
+void Rendezvous::Store(const v1::RendezvousRecord& addition) {
+  if (outside_.store == nullptr) return;
+  const size_t live = passed_.size() + proposed_.values().size();
+  if (++stored_entries_ <= 2 * live + kOutdatedEntries) {
+    return outside_.store(addition, /*replace=*/false);
+  }
+  v1::RendezvousRecord whole;
+  for (const auto& [group, sequence] : passed_) {
+    v1::RendezvousRecord::Barrier& barrier = *whole.add_passed();
+    barrier.set_group(group);
+    barrier.set_sequence(sequence);
+  }
+  for (const auto& [key, value] : proposed_.values()) {
+    v1::RendezvousRecord::Entry& put = *whole.add_puts();
+    put.set_key(key);
+    put.set_value(value);
+  }
+  stored_entries_ = live;
+  outside_.store(whole, /*replace=*/true);
 }
 
 void Rendezvous::SendPut(const std::string& key, const std::string& value) {

@@ -19,6 +19,7 @@
 #include "common/rendezvous/rendezvous_state.h"
 #include "common/rendezvous/write_once_store.h"
 #include "proto/muster/v1/worker.pb.h"
+#include "proto/muster/v1/worker_files.pb.h"
 
 namespace muster::agent {
 
@@ -35,10 +36,15 @@ class Rendezvous {
     // Messages are dropped while there is no session; Resend repeats them.
     std::function<void(v1::WorkerMessage)> send;
     std::function<void(absl::Duration, std::function<void()>)> run_after;
+    // Adds to the record that Restore receives in the next worker, or replaces it by `record`.
+    // Null: there is no next worker.
+    std::function<void(const v1::RendezvousRecord& record, bool replace)> store;
   };
 
   Rendezvous(std::string job_id, uint64_t generation, std::set<uint32_t> local_ranks,
              Outside outside);
+  // Restores what an earlier worker of the generation stored. Call it before anything else.
+  void Restore(const v1::RendezvousRecord& record);
   // Answers waiting calls with UNAVAILABLE: the rank repeats them to the next worker.
   ~Rendezvous();
   Rendezvous(const Rendezvous&) = delete;
@@ -87,6 +93,10 @@ class Rendezvous {
   void SendGet(const std::string& key);
   void SendArrivals(const BarrierKey& barrier);
   void OnFoldTimer(const BarrierKey& barrier);
+  void StorePut(const std::string& key, const std::string& value);
+  void StorePassed(const std::string& group, uint64_t sequence);
+  // Adds to the stored record, or replaces it once most of it is out of date.
+  void Store(const v1::RendezvousRecord& addition);
 
   const std::string job_id_;
   const uint64_t generation_;
@@ -99,6 +109,7 @@ class Rendezvous {
   WriteOnceStore proposed_;  // values put by local ranks, accepted or pending
   std::map<BarrierKey, Arrivals> arrivals_;
   std::map<std::string, uint64_t> passed_;
+  size_t stored_entries_ = 0;  // in the stored record, outdated ones included
   // The coordinator's latest notice of what the generation waits for, on all nodes.
   std::optional<v1::Wait> notice_;
   // For timers that outlive this object.

@@ -26,7 +26,20 @@ class RendezvousTest : public ::testing::Test {
     outside.run_after = [this](absl::Duration, std::function<void()> closure) {
       timers_.push_back(std::move(closure));
     };
+    outside.store = [this](const v1::RendezvousRecord& record, bool replace) {
+      if (replace) stored_.Clear();
+      stored_.MergeFrom(record);
+    };
+    outside_ = outside;
     rendezvous_ = std::make_unique<Rendezvous>("job", 3, std::set<uint32_t>{4, 5}, outside);
+  }
+
+  // Replaces the worker by one that finds only what the earlier one has stored.
+  void Restart() {
+    rendezvous_ = std::make_unique<Rendezvous>("job", 3, std::set<uint32_t>{4, 5}, outside_);
+    rendezvous_->Restore(stored_);
+    sent_.clear();
+    answers_.clear();
   }
 
   // Stores the answer of call `id`; a second answer fails the test.
@@ -62,6 +75,8 @@ class RendezvousTest : public ::testing::Test {
   std::vector<v1::WorkerMessage> sent_;
   std::vector<std::function<void()>> timers_;
   std::map<CallId, absl::StatusOr<std::string>> answers_;
+  v1::RendezvousRecord stored_;
+  Rendezvous::Outside outside_;
   std::unique_ptr<Rendezvous> rendezvous_;
 };
 
@@ -241,6 +256,46 @@ TEST_F(RendezvousTest, DeadlineErrorNamesRanksFromNotice) {
   // The notice is not used for another wait.
   EXPECT_THAT(std::string(StatusOf(3).message()),
               AllOf(HasSubstr("barrier world/3"), Not(HasSubstr("rank 17"))));
+}
+
+TEST_F(RendezvousTest, NextWorkerKnowsPassedBarriers) {
+  Release("world", 2);
+  Release("world", 1);
+  Release("other", 7);
+  Restart();
+  const std::vector<v1::BarrierId> passed = rendezvous_->PassedBarriers();
+  ASSERT_EQ(passed.size(), 2u);
+  EXPECT_EQ(passed[0].group(), "other");
+  EXPECT_EQ(passed[1].sequence(), 2u);
+  // A rank that repeats its call has not received the answer.
+  rendezvous_->Arrive(4, Barrier("world", 2), 1, Keep(1));
+  EXPECT_TRUE(StatusOf(1).ok()) << StatusOf(1);
+}
+
+TEST_F(RendezvousTest, NextWorkerRepeatsAcceptedAndPendingPuts) {
+  rendezvous_->Put(4, "accepted", "a", 1, Keep(1));
+  rendezvous_->OnKeyValue(Value("accepted", "a"));
+  rendezvous_->Put(5, "pending", "p", 2, Keep(2));
+  Restart();
+  rendezvous_->Resend();
+  std::vector<std::string> puts;
+  for (const v1::WorkerMessage& message : sent_) {
+    if (message.has_put_key()) puts.push_back(message.put_key().key());
+  }
+  EXPECT_THAT(puts, ElementsAre("accepted", "pending"));
+  rendezvous_->Put(5, "pending", "p", 3, Keep(3));
+  EXPECT_FALSE(Answered(3));
+  rendezvous_->OnKeyValue(Value("pending", "p"));
+  EXPECT_TRUE(StatusOf(3).ok()) << StatusOf(3);
+}
+
+TEST_F(RendezvousTest, StoredRecordStaysSmall) {
+  rendezvous_->Put(4, "key", "value", 1, Keep(1));
+  for (uint64_t sequence = 1; sequence <= 5000; ++sequence) Release("world", sequence);
+  EXPECT_LE(stored_.passed_size(), 1100);
+  EXPECT_EQ(stored_.puts_size(), 1);
+  Restart();
+  EXPECT_EQ(rendezvous_->PassedBarriers()[0].sequence(), 5000u);
 }
 
 }  // namespace
