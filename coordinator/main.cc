@@ -15,9 +15,9 @@
 #include "common/exit_code.h"
 #include "common/security/local_token.h"
 #include "common/status.h"
+#include "common/systemd.h"
 #include "coordinator/flags.h"
 #include "coordinator/service/coordinator.h"
-#include "coordinator/service/systemd.h"
 #include "coordinator/store/data_dir.h"
 #include "coordinator/store/memory_store.h"
 #include "coordinator/store/sqlite_store.h"
@@ -59,7 +59,7 @@ int Fail(const absl::Status& status) {
 }
 
 void Notify(const std::string& notify_socket, const char* state) {
-  const absl::Status status = service::NotifySystemd(notify_socket, state);
+  const absl::Status status = NotifySystemd(notify_socket, state);
   if (!status.ok()) LOG(WARNING) << status.message();
 }
 
@@ -90,8 +90,8 @@ int Run(const Flags& flags) {
   options.core.keep_jobs = flags.keep_jobs;
   options.core.keep_jobs_for = flags.keep_jobs_for;
   options.core.checkpoint_dir = flags.checkpoint_dir;
-  options.notify_socket = service::NotifySocket();
-  options.watchdog_interval = service::WatchdogInterval();
+  options.notify_socket = NotifySocket();
+  options.watchdog_interval = WatchdogInterval();
   auto coordinator = service::Coordinator::Start(options, *storage->store);
   if (!coordinator.ok()) return Fail(coordinator.status());
 

@@ -12,9 +12,12 @@
 #include <string>
 
 #include "absl/synchronization/mutex.h"
+#include "absl/time/time.h"
 #include "common/exit_code.h"
 #include "common/find_program.h"
+#include "common/now.h"
 #include "common/program_folder.h"
+#include "common/systemd.h"
 #include "glog/logging.h"
 #include "worker/agent/agent.h"
 #include "worker/flags.h"
@@ -94,6 +97,31 @@ class Lifetime {
   int event_ = -1;
 };
 
+// Reports to systemd, if it runs this worker.
+class Supervisor {
+ public:
+  Supervisor() : socket_(muster::NotifySocket()), interval_(muster::WatchdogInterval()) {
+    // Ranks must not report in the worker's name.
+    for (const char* name : {"NOTIFY_SOCKET", "WATCHDOG_USEC", "WATCHDOG_PID"}) unsetenv(name);
+  }
+
+  void Notify(const char* state) const {
+    const absl::Status status = muster::NotifySystemd(socket_, state);
+    LOG_IF(WARNING, !status.ok()) << status.message();
+  }
+  // Feeds the watchdog. Call it on one thread.
+  void OnTick() {
+    if (interval_ == absl::InfiniteDuration() || muster::SteadyNow() < next_) return;
+    next_ = muster::SteadyNow() + interval_;
+    Notify("WATCHDOG=1");
+  }
+
+ private:
+  const std::string socket_;
+  const absl::Duration interval_;
+  muster::SteadyTime next_;
+};
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -121,6 +149,8 @@ int main(int argc, char** argv) {
     return absl::IsInvalidArgument(usable) ? kExitUsage : kExitNotAllowed;
   }
 
+  Supervisor supervisor;
+  options.on_tick = [&supervisor] { supervisor.OnTick(); };
   Lifetime lifetime;
   auto agent = Agent::Start(options, [&lifetime](const absl::Status& status) {
     LOG(ERROR) << "the coordinator rejected this worker; not retrying: " << status.message();
@@ -133,5 +163,6 @@ int main(int argc, char** argv) {
   std::printf("listening http=%s name=%s\n", (*agent)->http_address().ToString().c_str(),
               options.name.c_str());
   std::fflush(stdout);
+  supervisor.Notify("READY=1");
   return lifetime.Wait(**agent);
 }

@@ -131,6 +131,17 @@ TEST(QuarantineTest, CorrectsInventories) {
   EXPECT_EQ(hello.inventory(0).generation(), 2u);
   EXPECT_THAT(Corrected(
                   [&](v1::Hello& h) {
+                    add(h, 0);
+                    add(h, limits::kLargestGeneration);
+                    add(h, limits::kLargestGeneration + 1);
+                    add(h, std::numeric_limits<uint64_t>::max());
+                  },
+                  hello),
+              ElementsAre("generation"));
+  ASSERT_EQ(hello.inventory_size(), 1);
+  EXPECT_EQ(hello.inventory(0).generation(), limits::kLargestGeneration);
+  EXPECT_THAT(Corrected(
+                  [&](v1::Hello& h) {
                     add(h, 1);
                     add(h, 1);
                   },
@@ -140,14 +151,14 @@ TEST(QuarantineTest, CorrectsInventories) {
   EXPECT_THAT(Corrected(
                   [&](v1::Hello& h) {
                     for (size_t i = 0; i <= limits::kGenerationsPerNode; ++i) {
-                      add(h, i).mutable_ranks(0)->set_phase(v1::EXITED);
+                      add(h, i + 1).mutable_ranks(0)->set_phase(v1::EXITED);
                     }
                   },
                   hello),
               ElementsAre("generations"));
   EXPECT_THAT(Corrected(
                   [&](v1::Hello& h) {
-                    for (size_t i = 0; i <= limits::kSlotsPerNode; ++i) add(h, i);
+                    for (size_t i = 0; i <= limits::kSlotsPerNode; ++i) add(h, i + 1);
                   },
                   hello),
               ElementsAre("inventory"));
@@ -162,6 +173,7 @@ v1::WorkerMessage ReportOf(const std::function<void(v1::GenerationReport&)>& cha
   v1::WorkerMessage message;
   v1::GenerationReport& report = *message.mutable_report();
   report.set_job_id("job-abcde");
+  report.set_generation(1);
   report.add_ranks();
   change(report);
   return message;
@@ -189,7 +201,7 @@ TEST(QuarantineTest, CorrectsReportsAndWarns) {
 }
 
 TEST(QuarantineTest, DropsMessagesOfWhichNothingCanBeUsed) {
-  std::vector<std::pair<v1::WorkerMessage, std::string>> cases(6);
+  std::vector<std::pair<v1::WorkerMessage, std::string>> cases(8);
   cases[0].second = "kind";
   cases[1].first.mutable_hello();
   cases[1].second = "hello";
@@ -201,29 +213,18 @@ TEST(QuarantineTest, DropsMessagesOfWhichNothingCanBeUsed) {
   cases[4].second = "job_id";
   cases[5].first.mutable_lease_question()->set_node_name("a/b");
   cases[5].second = "node_name";
+  cases[6].first = ReportOf([](v1::GenerationReport& report) { report.set_generation(0); });
+  cases[6].second = "generation";
+  cases[7].first = ReportOf([](v1::GenerationReport& report) {
+    report.set_generation(limits::kLargestGeneration + 1);
+  });
+  cases[7].second = "generation";
   for (auto& [message, field] : cases) {
     const Quarantined result = Quarantine(message);
     EXPECT_THAT(FieldsOf(result.corrections), ElementsAre(field));
     EXPECT_FALSE(result.refusal.has_value());
     EXPECT_EQ(message.kind_case(), v1::WorkerMessage::KIND_NOT_SET);
   }
-}
-
-TEST(QuarantineTest, DropsImpossibleLaunches) {
-  v1::WorkerMessage message;
-  v1::Launch launch;
-  launch.set_job_id("job-1");
-  launch.set_generation(1);
-  launch.set_node_count(1);
-  *message.mutable_job_records()->add_launches() = launch;
-  EXPECT_THAT(Quarantine(message).corrections, IsEmpty());
-  launch.set_node_rank(1);
-  *message.mutable_job_records()->add_launches() = launch;
-  launch.set_node_rank(0);
-  launch.set_world_size(limits::kRanksPerJob + 1);
-  *message.mutable_job_records()->add_launches() = launch;
-  EXPECT_THAT(FieldsOf(Quarantine(message).corrections), ElementsAre("job_records.launches"));
-  EXPECT_EQ(message.job_records().launches_size(), 1);
 }
 
 TEST(QuarantineTest, RefusesCallsThatCannotBeValid) {

@@ -1,5 +1,6 @@
-"""Clients that submit, cancel and list jobs while processes fail, and the marks that the jobs' ranks leave."""
+"""Clients that call the coordinator while processes fail, and the marks that the jobs' ranks leave."""
 
+import contextlib
 import json
 import random
 import threading
@@ -32,7 +33,6 @@ class Clients:
         self._marks = (folder or cluster.directory) / "marks"
         self._marks.mkdir()
         self._stopping = threading.Event()
-        self._listing = threading.Lock()
         self._threads = [threading.Thread(target=self._call, args=(random.Random(seed + i), f"{seed}-{i}"))
                          for i in range(CLIENTS)]
 
@@ -51,27 +51,33 @@ class Clients:
         return self.history.violations + (marked.read_text().splitlines() if marked.exists() else [])
 
     def wait_for_end(self, timeout=120):
-        """Waits until all jobs of the clients have ended, and returns their states by id."""
+        """Releases held jobs, waits until all jobs of the clients have ended, and returns their states by id."""
         known = self.history.acknowledged()
 
         def ended():
             self._list(known)
+            for job in self.jobs:
+                if job["state"] == "HELD":
+                    self._release(job["job_id"])
             return self._unfinished() == 0
         wait_until(ended, timeout, "the end of all jobs")
         return {job["job_id"]: job["state"] for job in self.jobs if job["job_id"] in known}
 
     def _call(self, choice, name):
         number = 0
+        actions = ((0.06, self._cancel), (0.06, self._hold), (0.06, self._release), (0.06, self._requeue),
+                   (0.06, self._wait), (0.1, self._get))
         while not self._stopping.is_set():
             known = self.history.acknowledged()
-            action = choice.random()
-            if action < 0.4 and self._unfinished() < MOST_UNFINISHED:
+            chosen = choice.random()
+            if chosen < 0.35 and self._unfinished() < MOST_UNFINISHED:
                 number += 1
                 self._submit(f"{name}-{number}", choice)
-            elif action < 0.5 and known:
-                self._cancel(choice.choice(sorted(known)))
-            else:
+            elif chosen < 0.35 or chosen >= 0.75 or not known:
                 self._list(known)
+            else:
+                weights, calls = zip(*actions)
+                choice.choices(calls, weights)[0](choice.choice(sorted(known)))
             self._stopping.wait(choice.uniform(0, 0.2))
 
     def _submit(self, key, choice):
@@ -87,17 +93,53 @@ class Clients:
                 return self.history.submitted(key, result.stdout.strip())
             self._stopping.wait(0.1)
 
-    def _cancel(self, job):
-        result = self.cluster.muster("cancel", job, "--grace", "0s", "-o", "json", check=False)
-        if result.returncode == 0:
-            self.history.cancelled(job, json.loads(result.stdout)["state"])
+    def _ask(self, *args):
+        """The job that a call returned, or None."""
+        result = self.cluster.muster(*args, "-o", "json", check=False)
+        with contextlib.suppress(json.JSONDecodeError):
+            job = json.loads(result.stdout)
+            return job if isinstance(job, dict) and "state" in job else None
+        return None
+
+    def _get(self, name):
+        before = self.history.begin()
+        if job := self._ask("get", name):
+            self.history.returned(job, before)
+
+    def _wait(self, name):
+        before = self.history.begin()
+        # Also returns jobs that did not succeed.
+        if job := self._ask("wait", name, "--timeout", "500ms"):
+            self.history.returned(job, before)
+
+    def _cancel(self, name):
+        before = self.history.begin()
+        if job := self._ask("cancel", name, "--grace", "0s"):
+            self.history.cancelled(job, before)
+
+    def _hold(self, name):
+        before = self.history.begin()
+        if job := self._ask("hold", name):
+            self.history.held(job, before)
+
+    def _release(self, name):
+        self.history.releasing(name)
+        before = self.history.begin()
+        if job := self._ask("release", name):
+            self.history.returned(job, before)
+
+    def _requeue(self, name):
+        self.history.releasing(name)
+        before = self.history.begin()
+        if job := self._ask("requeue", name):
+            self.history.returned(job, before)
 
     def _list(self, known):
-        with self._listing:  # a list that began earlier may return older states
-            result = self.cluster.muster("list", "--all", "-o", "json", check=False)
-            if result.returncode == 0:
-                self.jobs = json.loads(result.stdout)
-                self.history.listed(self.jobs, known)
+        before = self.history.begin()
+        result = self.cluster.muster("list", "--all", "-o", "json", check=False)
+        if result.returncode == 0:
+            self.jobs = json.loads(result.stdout)
+            self.history.listed(self.jobs, known, before)
 
     def _unfinished(self):
         return sum(job["state"] not in TERMINAL for job in self.jobs)

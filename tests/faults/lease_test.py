@@ -9,7 +9,7 @@ import unittest
 
 from tests.support.cluster import Cluster, shell_spec, training_spec, wait_until
 
-REPETITIONS = int(os.environ.get("MUSTER_REPETITIONS", "1"))
+REPETITIONS = int(os.environ.get("MUSTER_REPETITIONS", "20"))
 JOB_LEASE = 5
 FLAGS = ["--lease=2s", f"--job-lease={JOB_LEASE}s", "--heartbeat-interval=300ms"]
 

@@ -82,8 +82,6 @@ class Checker {
   // The coordinator gives up a barrier at which the process may wait, because of a rank that it
   // names at the beginning of the message.
   virtual void OnHopeless(const Process& process, const std::string& message) {}
-  // The worker drops its record of the process, and of the barriers that the process has passed.
-  virtual void OnForgotten(const Process& process) {}
   virtual void OnKey(const Process& process, const std::string& value) {}
   // Rank 0 saves or removes a checkpoint in the directory that all generations of its job share, or
   // continues from one, or from none ("").

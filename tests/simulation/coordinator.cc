@@ -198,6 +198,7 @@ void Coordinator::Step(const core::Event& event, const std::optional<core::Event
       accepted_[node] = incarnation;
     }
   }
+  for (const std::string& line : effects.logs) world_.Note(absl::StrCat("coordinator: ", line));
   Turn turn;
   turn.committed = effects.writes.empty();
   turn.effects = std::move(effects);

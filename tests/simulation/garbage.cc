@@ -88,9 +88,17 @@ constexpr RankSpoiler kRankSpoilers[] = {
 };
 
 void AddStrangeGeneration(v1::GenerationReport& report, Random& random) {
-  report.set_job_id(random.Chance(0.5) ? "" : Long(1000));
-  report.set_generation(random.Next());
   report.add_ranks()->set_phase(v1::STARTED);
+  if (random.Chance(0.5)) {
+    report.set_job_id(random.Chance(0.5) ? "" : Long(1000));
+    report.set_generation(random.Next());
+    return;
+  }
+  // A job that probably exists.
+  constexpr uint64_t kWrong[] = {0, limits::kLargestGeneration + 1,
+                                 std::numeric_limits<uint64_t>::max()};
+  report.set_job_id(absl::StrCat("job-", 1 + random.Below(20)));
+  report.set_generation(kWrong[random.Below(std::size(kWrong))]);
 }
 
 }  // namespace

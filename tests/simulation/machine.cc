@@ -170,7 +170,16 @@ void Machine::BreakStream() {
   if (worker_up_) Connect();
 }
 
+void Machine::Isolate(absl::Duration how_long) {
+  isolated_until_ = world_.scheduler.now().steady + how_long;
+  CutNetwork(how_long);
+}
+
 void Machine::CutNetwork(absl::Duration how_long) {
+  if (how_long > absl::ZeroDuration()) {
+    world_.Note(absl::StrCat("machine ", id(), " (", node(), ") is cut off for ",
+                             absl::FormatDuration(how_long)));
+  }
   cut_until_ = world_.scheduler.now().steady + how_long;
   BreakStream();
 }

@@ -64,7 +64,10 @@ class Machine {
   // Crashes permanently.
   void Retire();
   void BreakStream();
+  // Cuts it off from the coordinator.
   void CutNetwork(absl::Duration how_long);
+  // Cuts it off from its peers as well.
+  void Isolate(absl::Duration how_long);
 
   // ---- Stopped processes, which continue after the time `by`. The methods for one rank return
   // false if there is none.
@@ -113,6 +116,7 @@ class Machine {
   // Whether the worker acts on the coordinator's messages.
   bool Obeys() const { return is_old_ || !membership_->in_conflict(); }
 
+  bool IsIsolated() const { return isolated_until_ > world_.scheduler.now().steady; }
   bool IsWorkerPaused() const { return worker_paused_until_ > world_.scheduler.now().steady; }
   // Runs the action when the worker is not stopped.
   void WhenWorkerRuns(std::function<void()> action);
@@ -185,6 +189,7 @@ class Machine {
   void SetDeadline(const Key& key, SteadyTime deadline);
   void AskPeers(v1::LeaseQuestion question, absl::Duration patience,
                 std::function<void(std::optional<v1::LeaseAnswer>)> done);
+  void CountAnswer(const std::optional<v1::LeaseAnswer>& answer);
   // Without an answer of the coordinator, the ranks continue while it may start them elsewhere.
   void UnfenceUnanswered(const v1::LeaseQuestion& question,
                          const std::optional<v1::LeaseAnswer>& answer);
@@ -218,6 +223,7 @@ class Machine {
   bool refused_ = false;
   bool retired_ = false;
   SteadyTime cut_until_;
+  SteadyTime isolated_until_;
   SteadyTime worker_paused_until_;
   SteadyTime hello_sent_;
   uint64_t sequence_ = 0;

@@ -75,16 +75,25 @@ void Machine::AskPeers(v1::LeaseQuestion question, absl::Duration patience,
         const bool obeyed = answer.has_value() && membership_->Obeys(*answer);
         if (answer.has_value() && !obeyed) world_.CountFault("lease answers from wrong stores");
         const auto used = obeyed ? answer : std::nullopt;
+        CountAnswer(used);
         if (keeper_->acknowledged() <= asked_at) UnfenceUnanswered(question, used);
         finished(used);
       };
   const auto reply = [this, finish](const v1::LeaseAnswer& answer, uint64_t process) {
+    if (IsIsolated()) return;
     answered_by_wrong_store_ = IsWrongStore(process);
     finish(answer);
   };
-  const bool asked = options_.ask(question, reply);
+  const bool asked = !IsIsolated() && options_.ask(question, reply);
   world_.scheduler.After(asked ? patience : absl::ZeroDuration(),
                          [finish] { finish(std::nullopt); });
+}
+
+void Machine::CountAnswer(const std::optional<v1::LeaseAnswer>& answer) {
+  if (!answer.has_value()) return world_.CountFault("questions without an answer");
+  for (const v1::LeasedGeneration& leased : answer->generations()) {
+    world_.CountFault(leased.lost() ? "answers: lost" : "answers: time left");
+  }
 }
 
 void Machine::UnfenceUnanswered(const v1::LeaseQuestion& question,
@@ -108,7 +117,7 @@ void Machine::UnfenceUnanswered(const v1::LeaseQuestion& question,
 }
 
 bool Machine::Forward(v1::LeaseQuestion question, Reply reply) {
-  if (!worker_up_ || !welcomed_ || is_old_ || IsWorkerPaused()) return false;
+  if (!worker_up_ || !welcomed_ || is_old_ || IsWorkerPaused() || IsIsolated()) return false;
   const absl::Duration silence = world_.scheduler.now().steady - keeper_->acknowledged();
   if (silence > absl::Seconds(2)) return false;
   question.set_id(next_question_++);

@@ -273,7 +273,6 @@ void Machine::OnForget(const v1::ForgetGeneration& forget) {
       world_.violations.Add(absl::StrCat(forget.job_id(), " generation ", forget.generation(),
                                          " was forgotten while rank ", number, " still runs"));
     }
-    world_.NotifyCheckers(&Checker::OnForgotten, rank.process);
   }
   holdings_.erase(entry);
 }

@@ -47,6 +47,11 @@ class SinglePlacement : public Checker {
 // A job that runs on a single machine runs once at a time: its older generation has ended when the
 // next starts, unless its machine is cut off from all others, or it outlives SIGKILL, or the
 // coordinator starts with another store.
+//
+// This does not hold for jobs on several machines: when the stream of a node breaks and a rank on
+// another node reports that it lost a rank there, the coordinator gives the node's ranks up before
+// their leases end (LifeCycle::LoseAccusedNodes), so that the others do not wait. A rank that still
+// runs there can complete no collective, and checkpoints are kept apart by their generations.
 class SingleGeneration : public Checker {
  public:
   using Checker::Checker;
@@ -115,28 +120,14 @@ class BarriersComplete : public Checker {
   bool replaced_ = false;  // the store
 };
 
-// No barrier is hopeless: ranks arrive at all of their barriers before they end, and their workers
-// report it to a restarted coordinator. After the store was replaced, a coordinator on another
-// store may have made the worker of an ended rank drop its record. When the right store returns, it
-// knows that the rank ended, but not which barriers it had passed.
+// No barrier is hopeless: ranks arrive at all of their barriers before they end, the store has the
+// barriers that they passed, and their workers report them to a restarted coordinator.
 class NoBarrierIsHopeless : public Checker {
  public:
   using Checker::Checker;
-  void OnStoreReplaced(uint64_t copy) override { replaced_ = true; }
-  void OnForgotten(const Process& process) override { forgotten_.insert(process.id()); }
   void OnHopeless(const Process& process, const std::string& message) override {
-    Process ended = process;
-    absl::string_view rest = message;
-    const bool named = absl::ConsumePrefix(&rest, "rank ") &&
-                       absl::SimpleAtoi(rest.substr(0, rest.find(' ')), &ended.rank);
-    if (!named || !replaced_ || forgotten_.count(ended.id()) == 0) {
-      AddViolation(absl::StrCat(Name(process), ": ", message));
-    }
+    AddViolation(absl::StrCat(Name(process), ": ", message));
   }
-
- private:
-  std::set<decltype(Process().id())> forgotten_;
-  bool replaced_ = false;  // the store
 };
 
 // Only the ranks of a generation receive its unique id, and all receive the same one.

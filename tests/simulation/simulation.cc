@@ -5,12 +5,27 @@
 #include "absl/strings/str_cat.h"
 #include "common/proto_time.h"
 #include "coordinator/core/jobs/job.h"
+#include "spec/spec.h"
 
 namespace muster::simulation {
 namespace {
 
 constexpr absl::Duration kFaultDuration = absl::Seconds(120);
 constexpr absl::Duration kHealDuration = absl::Seconds(600);
+
+// A coordinator recovers only jobs with valid specs from the records of workers.
+v1::JobSpec MakeValidSpec() {
+  v1::JobSpec spec =
+      *spec::Parse("train: {model: {name: small_cnn}, dataset: {name: fashion_mnist, path: /data}, "
+                   "epochs: 1, global_batch: 48, optimizer: {learning_rate: 0.1}}",
+                   "job.yaml", {});
+  spec::ApplyDefaults(spec);
+  spec.set_name("job");
+  // Shorter than every lease, which it would extend.
+  *spec.mutable_failure_timeout() = ToProto(absl::Seconds(1));
+  spec.clear_hang_timeout();
+  return spec;
+}
 
 // Each cluster has its own kinds of faults.
 std::unique_ptr<World> MakeWorld(uint64_t seed, bool tracing) {
@@ -24,6 +39,8 @@ std::unique_ptr<World> MakeWorld(uint64_t seed, bool tracing) {
   world->mixes_versions = random.Below(4) == 0;
   world->pauses = !world->orderly && random.Below(3) == 0;
   world->job_lease = absl::Seconds(10 + 10 * random.Below(3));
+  // Not drawn, so that the other clusters stay as they were without this kind.
+  world->isolates = !world->orderly && seed % 4 == 2;
   return world;
 }
 
@@ -50,6 +67,7 @@ void Simulation::Run() {
     Repeat(absl::Seconds(5), absl::Seconds(60), &Simulation::UpgradeSomeWorker);
   }
   if (world_->pauses) Repeat(absl::Seconds(1), absl::Seconds(30), &Simulation::CausePause);
+  if (world_->isolates) Repeat(absl::Seconds(5), absl::Seconds(40), &Simulation::CauseIsolation);
   if (world_->loses_stores) {
     Repeat(absl::Seconds(1), absl::Seconds(30), &Simulation::KeepBackup);
     Repeat(absl::Seconds(5), absl::Seconds(60), &Simulation::CauseStoreFault);
@@ -99,13 +117,12 @@ void Simulation::Repeat(absl::Duration least, absl::Duration most, void (Simulat
 // clients and operators
 
 void Simulation::SubmitSomeJob() {
-  v1::JobSpec spec;
-  spec.set_name("job");
+  static const v1::JobSpec* const kValid = new v1::JobSpec(MakeValidSpec());
+  v1::JobSpec spec = *kValid;
   if (Below(3) == 0) {
+    spec.clear_train();
     spec.add_command("program");
     if (Below(2) == 0) (*spec.mutable_env())["JOINS"] = "1";
-  } else {
-    spec.mutable_train();
   }
   const uint32_t most = static_cast<uint32_t>(1 + Below(node_count_));
   spec.mutable_resources()->mutable_nodes()->set_max(most);
@@ -117,6 +134,8 @@ void Simulation::SubmitSomeJob() {
   if (!world_->orderly && Below(10) == 0) (*spec.mutable_env())["FAILS"] = "0";
   if (Below(10) == 0) *spec.mutable_time_limit() = ToProto(absl::Seconds(5));
   *spec.mutable_grace_period() = ToProto(absl::Seconds(2));
+  const absl::Status valid = spec::Validate(spec);
+  if (!valid.ok()) world_->violations.Add(valid.ToString());
   Submit(spec, absl::StrCat("key-", next_job_), 1 + Below(2));
 }
 

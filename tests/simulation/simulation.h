@@ -63,6 +63,7 @@ class Simulation {
   void CauseOrderlyFault();
   void CauseFault();
   void CausePause();
+  void CauseIsolation();
   void UpgradeSomeWorker();
   void CauseStoreFault();
   void ReturnToTrueStore();

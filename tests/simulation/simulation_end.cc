@@ -21,7 +21,7 @@ void Simulation::Heal() {
       return other->node() == machine->node() && other->id() > machine->id();
     });
     if (newest) {
-      machine->CutNetwork(absl::ZeroDuration());
+      machine->Isolate(absl::ZeroDuration());
       machine->StartWorker();
       RestartWhileRefused(*machine);
     } else {

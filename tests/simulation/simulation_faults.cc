@@ -95,6 +95,11 @@ void Simulation::CausePause() {
   }
 }
 
+void Simulation::CauseIsolation() {
+  world_->CountFault("isolated machines");
+  SomeMachine().Isolate(world_->random.Between(absl::Seconds(5), absl::Seconds(60)));
+}
+
 void Simulation::UpgradeSomeWorker() {
   if (SomeMachine().UpgradeWorker()) world_->CountFault("upgrades of workers");
 }

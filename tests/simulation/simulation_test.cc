@@ -34,11 +34,14 @@ constexpr uint64_t kDefaultSeeds = 4000;  // two minutes
 // Faults and situations that the default number of seeds must contain: a simulation in which
 // nothing happens proves nothing.
 constexpr const char* kFaults[] = {
+    "answers: lost",
+    "answers: time left",
     "broken streams",
     "compared garbage",
     "garbled messages",
     "quarantined Hellos",
     "quarantined messages",
+    "questions without an answer",
     "claims of node names",
     "conflicts of workers",
     "crashes of coordinators",
@@ -46,6 +49,7 @@ constexpr const char* kFaults[] = {
     "crashes of workers",
     "discards",
     "failures of ranks",
+    "isolated machines",
     "lost stores",
     "network cuts",
     "pauses of coordinators",

@@ -429,6 +429,7 @@ class AgentImpl final : public Agent {
 
   void Tick(SteadyTime due) {
     const SteadyTime now = Now().steady;
+    if (options_.on_tick != nullptr) options_.on_tick();
     status_.loop_lag_seconds = absl::ToDoubleSeconds(now - due);
     status_.loop_tick_unix_ms = absl::ToUnixMillis(absl::Now());
     if (table_ == nullptr) return;  // shutting down

@@ -3,6 +3,7 @@
 #define MUSTER_WORKER_AGENT_AGENT_OPTIONS_H_
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <string>
 
@@ -38,6 +39,8 @@ struct AgentOptions {
   uint64_t rank_log_bytes = uint64_t{1} << 30;
   std::string shim_binary;
   std::string rank_binary;
+  // Called by the event loop about twice a second; may be null.
+  std::function<void()> on_tick;
 };
 
 // INVALID_ARGUMENT lists all errors.

@@ -1,5 +1,7 @@
 #include "coordinator/core/jobs/job_table.h"
 
+#include <limits>
+
 #include "common/limits.h"
 #include "coordinator/core/testing/parts.h"
 #include "gmock/gmock.h"
@@ -36,6 +38,17 @@ TEST_F(JobTableTest, SubmittedJobIsQueuedAndRecorded) {
   jobs_.WriteChanges();
   EXPECT_THAT(context_.effects.changed_jobs, ElementsAre(JobId("one")));
   EXPECT_EQ(context_.stats.Take().jobs_submitted, 1u);
+}
+
+TEST_F(JobTableTest, ReservedNumbersLeaveRoomForGenerations) {
+  Job& job = Submit(jobs_, "one");
+  jobs_.ReserveGeneration(JobId("one"), 7);
+  EXPECT_EQ(job.NextGeneration(), Generation(8));
+  for (const uint64_t number : {limits::kLargestGeneration, std::numeric_limits<uint64_t>::max()}) {
+    jobs_.ReserveGeneration(JobId("one"), number);
+    EXPECT_GT(job.NextGeneration(), Generation(8));
+    EXPECT_LT(job.NextGeneration(), Generation(limits::kLargestGeneration - 100'000));
+  }
 }
 
 TEST_F(JobTableTest, SameIdempotencyKeyReturnsSameJob) {

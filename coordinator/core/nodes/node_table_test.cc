@@ -142,6 +142,15 @@ TEST_F(NodeTableTest, FullTableDropsUnneededLostNode) {
   EXPECT_EQ(context_.effects.closes.at(0).status.code(), absl::StatusCode::kResourceExhausted);
 }
 
+TEST_F(NodeTableTest, RecordedNodeGetsFreshLease) {
+  v1::NodeRecord record;
+  record.set_name("a");
+  nodes_.Restore(record);
+  EXPECT_EQ(nodes_.at(a_).state, v1::SUSPECT);
+  EXPECT_FALSE(nodes_.at(a_).seen);
+  EXPECT_TRUE(LeaseEnd().has_value());
+}
+
 TEST_F(NodeTableTest, NodeOfLivingGenerationGetsFreshLease) {
   v1::NodePlacement placement;
   placement.set_node("a");

@@ -424,5 +424,17 @@ TEST(MachineId, IsKeptThroughRestart) {
             absl::StatusCode::kAlreadyExists);
 }
 
+TEST(MachineId, OfIdleNodeIsKeptThroughRestart) {
+  Harness cluster;
+  cluster.Open(OnMachine(cluster, "m1", 1));
+  cluster.Restart();
+  EXPECT_EQ(cluster.StateOf("a"), v1::SUSPECT);
+  EXPECT_EQ(Refusal(cluster.Open(OnMachine(cluster, "m2", 2))).code(),
+            absl::StatusCode::kAlreadyExists);
+  cluster.Run(absl::Seconds(11));
+  EXPECT_EQ(cluster.StateOf("a"), v1::LOST);
+  EXPECT_TRUE(Refusal(cluster.Open(OnMachine(cluster, "m2", 2))).ok());
+}
+
 }  // namespace
 }  // namespace muster::core

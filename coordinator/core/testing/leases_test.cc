@@ -171,6 +171,20 @@ TEST_F(JobLeases, RestartedCoordinatorGrantsFullLease) {
   EXPECT_EQ(cluster_.State(job), v1::QUEUED);
 }
 
+TEST_F(JobLeases, RestartedCoordinatorGrantsFullLeaseToNodeWhoseRanksHaveEnded) {
+  cluster_.Join("a");
+  cluster_.Join("b");
+  const std::string job = Run(2);
+  cluster_.ReportExit("b", job, 1, testing::ExitWith(0));
+  cluster_.Restart();
+  Reconnect("a", job, 0);
+  cluster_.Run(absl::Seconds(28), {"a"});
+  EXPECT_EQ(cluster_.StateOf("b"), v1::SUSPECT);
+  cluster_.Run(absl::Seconds(3), {"a"});
+  EXPECT_EQ(cluster_.StateOf("b"), v1::LOST);
+  EXPECT_EQ(cluster_.State(job), v1::RUNNING);
+}
+
 // The shims of running ranks follow the lease that was sent with their Launch.
 TEST_F(JobLeases, RestartWithOtherFlagKeepsLeaseOfRunningRanks) {
   Harness cluster(WithJobLease(absl::Seconds(60)));

@@ -1,6 +1,8 @@
 // The ends of exited ranks' logs, which the coordinator keeps.
 #include <string>
+#include <utility>
 
+#include "common/limits.h"
 #include "coordinator/core/core.h"
 #include "coordinator/core/testing/harness.h"
 #include "gmock/gmock.h"
@@ -9,6 +11,7 @@
 namespace muster::core {
 namespace {
 
+using ::testing::ElementsAre;
 using testing::Harness;
 using ::testing::HasSubstr;
 using testing::MakeCommandSpec;
@@ -83,6 +86,21 @@ TEST_F(LogsTest, DeletionContinuesAfterRestart) {
   cluster_.Join("a", 1, 2);
   cluster_.Run(absl::Milliseconds(100), {"a"});
   for (const auto& [key, value] : cluster_.records()) EXPECT_THAT(key, Not(HasSubstr("log/")));
+}
+
+TEST_F(LogsTest, DroppedEndIsCountedAndNamed) {
+  v1::WorkerMessage message;
+  v1::LogTail& tail = *message.mutable_log_tail();
+  tail.set_job_id(job_);
+  tail.set_generation(1);
+  tail.set_rank(1);
+  tail.mutable_stdout_end()->set_data(std::string(limits::kLogTailBytes + 1, 'x'));
+  cluster_.SendMessage("b", message);
+  EXPECT_TRUE(absl::IsNotFound(Find(1).status()));
+  EXPECT_THAT(cluster_.Get(job_).warnings(),
+              ElementsAre(HasSubstr("rank 1: the end of its log exceeds 16384 bytes")));
+  EXPECT_THAT(cluster_.core().TakeStats().quarantined_by_field,
+              ElementsAre(std::make_pair(std::string("log_tail"), uint64_t{1})));
 }
 
 }  // namespace

@@ -84,6 +84,21 @@ class Takeover : public ::testing::Test {
   std::map<std::string, uint64_t> index_;
 };
 
+TEST_F(Takeover, ReportsRecordsThatTheServiceDropped) {
+  AddWorker("a", 0, 1);
+  Connect("a");
+  Recover();
+  v1::WorkerMessage message;
+  message.mutable_job_records()->set_last(true);
+  const Corrections corrections = {
+      {"job_records.launches", "job_records.launches of job lost has an invalid spec"}};
+  const Effects done =
+      cluster_.Step(SessionMessage{cluster_.session("a"), std::move(message), corrections});
+  ASSERT_NE(ReplyIn(done), nullptr);
+  EXPECT_THAT(ReplyIn(done)->recovered.problems(),
+              ElementsAre(HasSubstr("node a: job_records.launches of job lost has an invalid")));
+}
+
 TEST_F(Takeover, GenerationOfAllNodesContinues) {
   AddWorker("a", 0, 2);
   AddWorker("b", 1, 2);

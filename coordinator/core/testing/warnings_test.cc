@@ -1,5 +1,6 @@
 // Warnings about what ranks report, and reports that no healthy worker sends.
 #include <algorithm>
+#include <optional>
 
 #include "absl/strings/str_cat.h"
 #include "common/limits.h"
@@ -96,6 +97,27 @@ TEST_F(Warnings, LogAndCountTheServicesCorrections) {
   EXPECT_THAT(cluster_.core().TakeStats().quarantined_by_field,
               ElementsAre(std::make_pair(std::string("progress.phase"), uint64_t{5})));
   EXPECT_EQ(cluster_.StateOf("a"), v1::READY);
+}
+
+TEST_F(Warnings, NameCorrectedFieldsOfCalls) {
+  const auto correct = [&](const std::string& job, std::optional<uint32_t> rank,
+                           const std::string& problem) {
+    const Corrections corrections = {{"put_key", problem, job, rank}};
+    cluster_.Step(SessionMessage{cluster_.session("b"), v1::WorkerMessage(), corrections});
+  };
+  correct(job_, std::nullopt, "put_key is invalid");
+  correct(job_, 1, "inspection.stack is too long");
+  EXPECT_THAT(cluster_.Get(job_).warnings(),
+              ElementsAre("rank 1: put_key is invalid", "rank 1: inspection.stack is too long"));
+  // Ranks and jobs of other nodes, and unknown jobs.
+  correct(job_, 0, "get_key is invalid");
+  EXPECT_EQ(cluster_.Get(job_).warnings(2), "rank 1: get_key is invalid");
+  cluster_.Join("c");
+  const std::string other = cluster_.Submit(MakeCommandSpec(1));
+  ASSERT_EQ(cluster_.GetNode("c").slots(0).job_id(), other);
+  correct(other, 0, "put_key is invalid");
+  correct("no-such-job", 0, "put_key is invalid");
+  EXPECT_THAT(cluster_.Get(other).warnings(), IsEmpty());
 }
 
 TEST_F(Warnings, MessageOfNoKindRenewsTheLease) {

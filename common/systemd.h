@@ -1,6 +1,6 @@
 // Notifications to systemd for a service of Type=notify: datagrams to the socket in $NOTIFY_SOCKET.
-#ifndef MUSTER_COORDINATOR_SERVICE_SYSTEMD_H_
-#define MUSTER_COORDINATOR_SERVICE_SYSTEMD_H_
+#ifndef MUSTER_COMMON_SYSTEMD_H_
+#define MUSTER_COMMON_SYSTEMD_H_
 
 #include <string>
 
@@ -8,7 +8,7 @@
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
 
-namespace muster::service {
+namespace muster {
 
 // Sends `state`, e.g. "READY=1". Does nothing and returns OK when `socket_path` (from
 // $NOTIFY_SOCKET) is empty. Thread-safe.
@@ -20,6 +20,6 @@ std::string NotifySocket();
 // The interval for WATCHDOG=1 messages, half of $WATCHDOG_USEC; infinite when the watchdog is off.
 absl::Duration WatchdogInterval();
 
-}  // namespace muster::service
+}  // namespace muster
 
-#endif  // MUSTER_COORDINATOR_SERVICE_SYSTEMD_H_
+#endif  // MUSTER_COMMON_SYSTEMD_H_

@@ -1,4 +1,4 @@
-#include "coordinator/service/systemd.h"
+#include "common/systemd.h"
 
 #include <sys/socket.h>
 #include <sys/un.h>
@@ -13,7 +13,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/status.h"
 
-namespace muster::service {
+namespace muster {
 
 std::string NotifySocket() {
   const char* socket_path = std::getenv("NOTIFY_SOCKET");
@@ -55,4 +55,4 @@ absl::Status NotifySystemd(absl::string_view socket_path, absl::string_view stat
   return absl::OkStatus();
 }
 
-}  // namespace muster::service
+}  // namespace muster

@@ -1,4 +1,4 @@
-#include "coordinator/service/systemd.h"
+#include "common/systemd.h"
 
 #include <sys/socket.h>
 #include <sys/un.h>
@@ -11,7 +11,7 @@
 #include "absl/strings/str_cat.h"
 #include "gtest/gtest.h"
 
-namespace muster::service {
+namespace muster {
 namespace {
 
 // Listens on socket `name` (a leading '@' denotes an abstract socket), sends a notification to it,
@@ -61,4 +61,4 @@ TEST(SystemdTest, WatchdogInterval) {
 }
 
 }  // namespace
-}  // namespace muster::service
+}  // namespace muster
