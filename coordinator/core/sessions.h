@@ -42,8 +42,8 @@ class Sessions {
   void Handle(const UncordonNode& event);
 
  private:
-  // Counts the service's corrections of the node's messages, logs some of them, and adds warnings to
-  // the jobs that they name.
+  // Counts the service's corrections of the node's messages, logs some of them, and adds warnings
+  // to the jobs that they name.
   void NoteCorrections(const Node& node, const Corrections& corrections);
   void Warn(const Node& node, const Correction& correction);
   // Compares the inventory of a Hello with what the node should have.

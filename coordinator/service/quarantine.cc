@@ -48,9 +48,7 @@ void DropLong(absl::string_view field, std::string& text, Corrections& correctio
   text.clear();
 }
 
-bool IsGeneration(uint64_t number) {
-  return number >= 1 && number <= limits::kLargestGeneration;
-}
+bool IsGeneration(uint64_t number) { return number >= 1 && number <= limits::kLargestGeneration; }
 
 // ------------------------------------------------------------------------------------------------
 // ranks
@@ -149,18 +147,17 @@ void CorrectRecords(v1::JobRecords& records, Corrections& corrections) {
   v1::JobRecords kept;
   int unnamed = 0;
   for (int i = 0; i < records.launches_size(); ++i) {
-    const v1::GenerationReport& report = i < records.reports_size()
-                                             ? records.reports(i)
-                                             : v1::GenerationReport::default_instance();
+    const v1::GenerationReport& report =
+        i < records.reports_size() ? records.reports(i) : v1::GenerationReport::default_instance();
     const absl::Status status = CheckRecord(records.launches(i), report);
     if (!status.ok() && corrections.size() >= kNamedRecords) {
       ++unnamed;
       continue;
     }
     if (!status.ok()) {
-      std::string what =
-          absl::StrCat("of job ", records.launches(i).job_id().substr(0, limits::kNameLength), " ",
-                       status.message());
+      std::string id = records.launches(i).job_id();
+      KeepFirst(limits::kNameLength, id);
+      std::string what = absl::StrCat("of job ", id, " ", status.message());
       KeepFirst(limits::kWarningBytes, what);
       Note("job_records.launches", absl::StrCat(what, "; dropped"), corrections);
       continue;

@@ -1,4 +1,5 @@
-// Quarantine of the job records that workers send for a recovery, and the jobs that corrections name.
+// Quarantine of the job records that workers send for a recovery, and the jobs that corrections
+// name.
 #include <functional>
 #include <limits>
 #include <optional>

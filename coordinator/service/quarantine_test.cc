@@ -215,9 +215,8 @@ TEST(QuarantineTest, DropsMessagesOfWhichNothingCanBeUsed) {
   cases[5].second = "node_name";
   cases[6].first = ReportOf([](v1::GenerationReport& report) { report.set_generation(0); });
   cases[6].second = "generation";
-  cases[7].first = ReportOf([](v1::GenerationReport& report) {
-    report.set_generation(limits::kLargestGeneration + 1);
-  });
+  cases[7].first = ReportOf(
+      [](v1::GenerationReport& report) { report.set_generation(limits::kLargestGeneration + 1); });
   cases[7].second = "generation";
   for (auto& [message, field] : cases) {
     const Quarantined result = Quarantine(message);

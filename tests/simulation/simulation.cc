@@ -15,10 +15,10 @@ constexpr absl::Duration kHealDuration = absl::Seconds(600);
 
 // A coordinator recovers only jobs with valid specs from the records of workers.
 v1::JobSpec MakeValidSpec() {
-  v1::JobSpec spec =
-      *spec::Parse("train: {model: {name: small_cnn}, dataset: {name: fashion_mnist, path: /data}, "
-                   "epochs: 1, global_batch: 48, optimizer: {learning_rate: 0.1}}",
-                   "job.yaml", {});
+  v1::JobSpec spec = *spec::Parse(
+      "train: {model: {name: small_cnn}, dataset: {name: fashion_mnist, path: /data}, "
+      "epochs: 1, global_batch: 48, optimizer: {learning_rate: 0.1}}",
+      "job.yaml", {});
   spec::ApplyDefaults(spec);
   spec.set_name("job");
   // Shorter than every lease, which it would extend.

@@ -54,7 +54,8 @@ struct World {
   bool mixes_versions = false;
   // Whether ranks, shims, workers and whole machines may be stopped for a while.
   bool pauses = false;
-  // Whether machines may be cut off from all others, the peers that could forward questions included.
+  // Whether machines may be cut off from all others, the peers that could forward questions
+  // included.
   bool isolates = false;
   absl::Duration job_lease = absl::Seconds(30);
   std::map<std::string, std::set<std::string>> checkpoints;  // names by job, on a shared disk

@@ -37,9 +37,8 @@ v1::NodePlacement ToPlacement(const Part& part) {
     record.set_exited(true);
     *record.mutable_exit() = ToRecord(report->second->exit());
   }
-  const bool any_exited =
-      std::any_of(placement.ranks().begin(), placement.ranks().end(),
-                  [](const v1::RankRecord& rank) { return rank.exited(); });
+  const bool any_exited = std::any_of(placement.ranks().begin(), placement.ranks().end(),
+                                      [](const v1::RankRecord& rank) { return rank.exited(); });
   if (any_exited && part.report->passed_barriers_size() <= limits::kRecordedBarrierGroups) {
     v1::PassedBarriersRecord& record = *placement.mutable_passed_barriers();
     for (const v1::BarrierId& passed : part.report->passed_barriers()) {

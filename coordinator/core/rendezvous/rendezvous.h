@@ -1,9 +1,9 @@
 // Brings the ranks of a living generation together: launch, join, world, key store and barriers.
 //
 // Keeps one state per living generation, in memory only. A restarted coordinator rebuilds it,
-// because workers report joins, keys and barriers again in the Hello of each session. A worker whose
-// ranks have exited may not return in time, so the barriers that they passed are recorded with their
-// exits.
+// because workers report joins, keys and barriers again in the Hello of each session. A worker
+// whose ranks have exited may not return in time, so the barriers that they passed are recorded
+// with their exits.
 //
 // Not thread-safe.
 #ifndef MUSTER_COORDINATOR_CORE_RENDEZVOUS_RENDEZVOUS_H_
@@ -68,8 +68,8 @@ class Rendezvous {
   // Ranks report that they passed the barrier: all ranks may pass it and the earlier ones of its
   // group.
   void MarkPassed(const Job& job, const v1::BarrierId& barrier);
-  // Adds the passed barriers to the record of a node whose rank has exited; RestorePassed reads them
-  // after a restart.
+  // Adds the passed barriers to the record of a node whose rank has exited; RestorePassed reads
+  // them after a restart.
   void RecordPassed(Job& job, uint32_t node_rank) const;
   void RestorePassed(const Job& job);
   // Aborts barriers that can never be passed because a rank exited before it arrived.

@@ -57,7 +57,8 @@ Generation::Generation(const GenerationContext& context, v1::Launch launch,
   }
   rendezvous_ = std::make_unique<Rendezvous>(
       job_id(), number(), RanksOf(launch_),
-      Rendezvous::Outside{context_.send, [this](absl::Duration delay, std::function<void()> f) {
+      Rendezvous::Outside{context_.send,
+                          [this](absl::Duration delay, std::function<void()> f) {
                             context_.loop->RunAfter(delay, std::move(f));
                           },
                           [this](const v1::RendezvousRecord& record, bool replace) {
