@@ -8,6 +8,7 @@ example under torchrun, the script stops on SIGTERM and saves in the current dir
 """
 
 import argparse
+import hashlib
 import os
 import signal
 import time
@@ -21,6 +22,14 @@ def save(path, state):
     """Replaces the file in one step: a rank that is killed while it writes leaves the previous one."""
     torch.save(state, path + ".tmp")
     os.replace(path + ".tmp", path)
+
+
+def digest(state_dict):
+    """SHA-256 of all weights, to compare trainings."""
+    sha256 = hashlib.sha256()
+    for name, tensor in sorted(state_dict.items()):
+        sha256.update(name.encode() + tensor.cpu().numpy().tobytes())
+    return sha256.hexdigest()
 
 
 def main():
@@ -76,6 +85,8 @@ def main():
     dist.barrier()  # the other ranks wait until rank 0 has saved
     if stopped:
         print(f"stopped after step {step}", flush=True)
+    elif rank == 0:
+        print(f"weights {digest(model.module.state_dict())}", flush=True)
 
 
 if __name__ == "__main__":

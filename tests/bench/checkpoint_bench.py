@@ -3,9 +3,10 @@
 
     bazel build //cli:muster //coordinator:muster-coordinator //trainer:muster-rank //worker:muster-worker \\
         //tests/faults:libslow-disk.so
-    tests/bench/checkpoint_bench.py [--only resnet18|large] [--every 60s] [--seconds 150] [--rounds 3]
+    tests/bench/checkpoint_bench.py [--only resnet18|zero1|large] [--every 60s] [--seconds 150] [--rounds 3]
 
-resnet18: images of 32 x 32, sgd, 89 MB of state, 2 ranks. large: linear layers with adamw, 500 MB of state, 1 rank, on
+resnet18: images of 32 x 32, sgd, 89 MB of state, 2 ranks. zero1: the same with one shard of the optimizer states and one
+part of a checkpoint per rank. large: linear layers with adamw, 500 MB of state, 1 rank, on
 a disk that is limited to 50 MB/s. Each round trains without periodic checkpoints and with them, in turn. Throughput is
 that of all steps after the first ten. "copy" is the time to copy as many bytes once in memory that is already mapped.
 A row passes if each stall is at most that plus 10 ms and the throughput is at least 98 %. The machine must be idle.
@@ -42,6 +43,8 @@ class Case:
 
 CASES = {
     "resnet18": Case(2, 0, {"model": {"name": "resnet18"}, "image_size": 32, "global_batch": 128}),
+    "zero1": Case(2, 0, {"model": {"name": "resnet18"}, "image_size": 32, "global_batch": 128,
+                         "strategy": {"name": "ddp", "shard_optimizer": True}}),
     "large": Case(1, DISK_BYTES_PER_SECOND, {
         "model": {"layers": ["flatten", {"linear": {"out_features": 6000}}, "relu", {"linear": {"out_features": 6000}},
                              "relu", "linear"]},

@@ -54,6 +54,13 @@ class GracefulStops(unittest.TestCase):
         self.cluster.workers[node].process.wait(30)
         self.cluster.start_worker(node)
 
+    def requeue_twice(self, job):
+        """The second stop comes while the ranks load their data, verify the checkpoint or connect."""
+        self.requeue(job)
+        self.generation = int(self.cluster.get(job)["generation"])
+        time.sleep(self.random.uniform(0, 1))
+        self.requeue(job)
+
     def hand_over(self, job):
         hand_over(self.cluster, self.random.choice(self.nodes_of(job)))
 
@@ -115,7 +122,7 @@ class GracefulStops(unittest.TestCase):
     def run_stops(self, count, **train):
         self.start()
         undisturbed = self.check_finished(self.cluster.submit(self.spec("undisturbed", **train)))
-        every = [self.drain, self.requeue, self.end_worker, self.hand_over]
+        every = [self.drain, self.requeue, self.end_worker, self.hand_over, self.requeue_twice]
         kinds = [every[i % len(every)] for i in range(count)]
         self.random.shuffle(kinds)
         self.done = []
@@ -129,7 +136,7 @@ class GracefulStops(unittest.TestCase):
 
 class GracefulStopTest(GracefulStops):
     def test_loses_no_step(self):
-        self.run_stops(4)
+        self.run_stops(5)
 
 
 class GracefulStopLongTest(GracefulStops):
@@ -175,16 +182,23 @@ class PyTorchStopLongTest(GracefulStops):
         self.resumed = len(found)
         return int(found[-1].split()[-1])
 
+    def requeue_twice(self, job):
+        super().requeue_twice(job)
+        # The rank that now starts has not printed yet whether it resumes.
+        self.resumed = sum(line.startswith("resumed after step ") for line in self.lines(job))
+
     def trains(self, job):
         last = self.lines(job)[-1:]
         return self.cluster.get(job)["state"] == "SUCCEEDED" or (last and last[0].startswith("step "))
 
     def check_finished(self, job):
-        """The digest is the last step with its loss."""
+        """The digest is that of the weights, which the script prints at its end."""
         self.assertEqual(self.cluster.wait(job, timeout=300)["state"], "SUCCEEDED")
         self.assertEqual(sorted(set(self.steps(job))), list(range(1, STEPS + 1)))
         self.resumed = 0
-        return [line for line in self.lines(job) if line.startswith("step ")][-1]
+        weights = self.lines(job)[-1]
+        self.assertRegex(weights, r"^weights [0-9a-f]{64}$")
+        return weights
 
     def test_loses_at_most_one_step(self):
         self.run_stops(int(os.environ.get("MUSTER_STOPS", "50")))
