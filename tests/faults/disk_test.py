@@ -1,7 +1,10 @@
 """A full disk under a daemon's data directory is reported, loses nothing acknowledged, and is recovered from."""
 
+import json
 import os
+import re
 import unittest
+import urllib.request
 
 from tests.support import namespaces
 from tests.support.cluster import Cluster, shell_spec, training_spec, wait_until
@@ -131,6 +134,15 @@ class DiskTest(unittest.TestCase):
             self.assertIn("No space left on device", failed["failure"])
             self.assertGreater(int(failed["failed_step"]), int(failed["step"]))
             self.assertEqual(cluster.get(job)["state"], "RUNNING")
+            events = json.loads(cluster.muster("describe", job, "--events", "-o", "json").stdout)["events"]
+            messages = [event["message"] for event in events if event["type"] == "CheckpointFailed"]
+            self.assertIn("No space left on device", messages[0])
+
+            def counted():
+                with urllib.request.urlopen(f"http://{cluster.http}/metrics", timeout=10) as page:
+                    found = re.search(r"^muster_job_checkpoint_failures_total (\d+)$", page.read().decode(), re.M)
+                return found and int(found[1]) > 0
+            wait_until(counted, 10, "the metric to count the failures")
 
             (folder / "filler").unlink()
             wait_until(lambda: int(status()["step"]) > int(failed["failed_step"]), 60, "a later checkpoint")
