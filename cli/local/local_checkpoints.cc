@@ -12,6 +12,8 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "absl/time/time.h"
 
 namespace muster::cli {
 namespace {
@@ -19,6 +21,9 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr char kName[] = "muster-checkpoints";
+// Another run holds the lock exclusively only while it removes the directory.
+constexpr int kLockAttempts = 100;
+constexpr absl::Duration kLockInterval = absl::Milliseconds(20);
 
 // Whether the job writes checkpoints to the cluster's directory.
 bool UsesDirectory(const v1::JobSpec& spec) {
@@ -57,23 +62,25 @@ LocalCheckpoints::LocalCheckpoints(const v1::JobSpec& defaulted, Console& consol
 }
 
 int LocalCheckpoints::Open(const std::string& path) {
-  while (true) {
+  for (int attempt = 0; attempt < kLockAttempts; ++attempt) {
+    if (attempt > 0) absl::SleepFor(kLockInterval);
     if (mkdir(path.c_str(), 0777) != 0 && errno != EEXIST) return errno;
     const int directory = open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (directory < 0) {
       if (errno == ENOENT) continue;  // another run has removed it
       return errno;
     }
-    if (flock(directory, LOCK_SH) != 0) {
-      close(directory);
-      return 0;  // the file system has no locks; the directory will be left
-    }
-    if (IsOpenDirectory(directory, path)) {
+    const int failure = flock(directory, LOCK_SH | LOCK_NB) == 0 ? 0 : errno;
+    if (failure == 0 && IsOpenDirectory(directory, path)) {
       lock_ = directory;
       return 0;
     }
-    close(directory);  // removed before it was locked
+    close(directory);
+    // Another run is removing the directory, or has removed it before it was locked.
+    if (failure == 0 || failure == EWOULDBLOCK || failure == EINTR) continue;
+    return 0;  // the file system has no locks; the directory will be left
   }
+  return EWOULDBLOCK;
 }
 
 LocalCheckpoints::~LocalCheckpoints() {

@@ -80,7 +80,7 @@ absl::Status Verifier::Verify(const std::string& directory) const {
   const std::string key = KeyOf(directory, reader_);
   std::optional<absl::Status> result;
   const absl::Status made = data::MakeCacheFile(
-      target, kUnit, cache_.progress,
+      target, kUnit, cache_,
       [&] {
         result = ReadResult(target, key);
         return result.has_value();

@@ -19,8 +19,9 @@ class Verifier {
  public:
   // Verifies for this process only, without reports.
   Verifier() = default;
-  // For a rank of `generation` of the job. Without a usable cache directory, verifies for this
-  // process only. Reports "MiB verified".
+  // For a rank of `generation` of the job. Without a usable cache directory, or if the process that
+  // reads the files makes no progress for cache.lock_timeout, verifies for this process only.
+  // Reports "MiB verified".
   Verifier(data::Cache cache, const std::string& job_id, uint64_t generation)
       : cache_(std::move(cache)), reader_(absl::StrCat(job_id, " ", generation)) {}
 

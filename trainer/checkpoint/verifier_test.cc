@@ -1,11 +1,16 @@
 #include "trainer/checkpoint/verifier.h"
 
+#include <fcntl.h>
+#include <sys/file.h>
+#include <unistd.h>
+
 #include <filesystem>
 #include <fstream>
 #include <string>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "absl/time/time.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "trainer/checkpoint/checkpoint.h"
@@ -77,6 +82,22 @@ TEST_F(VerifierTest, ReadsChangedFilesAgain) {
   EXPECT_EQ(Verify(1, path("cache")).code(), absl::StatusCode::kDataLoss);
   std::filesystem::remove(step_ + "/manifest.json");
   EXPECT_EQ(Verify(1, path("cache")).code(), absl::StatusCode::kNotFound);
+}
+
+// For example one that is stopped.
+TEST_F(VerifierTest, DoesNotWaitForProcessWithoutProgress) {
+  EXPECT_TRUE(Verify(1, path("cache")).ok());
+  std::vector<int> locks;
+  for (const auto& entry : std::filesystem::directory_iterator(path("cache"))) {
+    if (entry.path().extension() != ".lock") continue;
+    locks.push_back(open(entry.path().c_str(), O_RDWR));
+    ASSERT_EQ(flock(locks.back(), LOCK_EX), 0);
+  }
+  ASSERT_EQ(locks.size(), 1);
+  data::Cache cache(path("cache"));
+  cache.lock_timeout = absl::ZeroDuration();
+  EXPECT_TRUE(Verifier(cache, "job", 2).Verify(step_).ok());
+  close(locks[0]);
 }
 
 TEST_F(VerifierTest, NeedsNoCache) {

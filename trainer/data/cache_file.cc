@@ -9,11 +9,13 @@
 #include <cstdlib>
 #include <filesystem>
 #include <memory>
+#include <optional>
 #include <system_error>
 
 #include "absl/cleanup/cleanup.h"
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
+#include "common/deadline.h"
 #include "common/sha256.h"
 #include "common/status.h"
 #include "glog/logging.h"
@@ -25,13 +27,24 @@ namespace {
 constexpr absl::Duration kPollInterval = absl::Milliseconds(50);
 
 // Waits for the lock of a cache file, whose holder writes its progress to the lock file.
-absl::Status Lock(int lock, const std::string& path, absl::string_view unit,
-                  const WorkProgress& progress) {
+absl::Status Lock(int lock, const std::string& path, absl::string_view unit, const Cache& cache) {
+  std::optional<uint64_t> last;
+  Deadline deadline(cache.lock_timeout);
   while (flock(lock, LOCK_EX | LOCK_NB) != 0) {
     if (errno == EINTR) continue;
     if (errno != EWOULDBLOCK) return ErrnoStatus(errno, absl::StrCat("lock ", path));
     uint64_t done = 0;
-    if (progress && pread(lock, &done, sizeof(done), 0) == sizeof(done)) progress(done, unit);
+    const bool known = pread(lock, &done, sizeof(done), 0) == sizeof(done);
+    if (known && done != last) {
+      last = done;
+      deadline = Deadline(cache.lock_timeout);
+    } else if (deadline.passed()) {
+      return absl::DeadlineExceededError(
+          absl::StrCat(path, ": the process that holds this lock has made no progress for ",
+                       absl::FormatDuration(cache.lock_timeout), " (", last.value_or(0), " ", unit,
+                       "); stop it: its id is in the output of lslocks"));
+    }
+    if (known) cache.Report(done, unit);
     absl::SleepFor(kPollInterval);
   }
   return absl::OkStatus();
@@ -55,8 +68,8 @@ absl::StatusOr<std::string> CachedName(absl::string_view kind,
   return absl::StrCat(cache_dir, "/", kind, "-", Sha256Hex(key).substr(0, 32));
 }
 
-absl::Status MakeCacheFile(const std::string& target, absl::string_view unit,
-                           const WorkProgress& progress, const std::function<bool()>& is_complete,
+absl::Status MakeCacheFile(const std::string& target, absl::string_view unit, const Cache& cache,
+                           const std::function<bool()>& is_complete,
                            const std::function<absl::Status(const NewCacheFile& file)>& write) {
   std::error_code ignored;  // opening the lock reports the error
   std::filesystem::create_directories(std::filesystem::path(target).parent_path(), ignored);
@@ -64,7 +77,7 @@ absl::Status MakeCacheFile(const std::string& target, absl::string_view unit,
   const int lock = open(lock_path.c_str(), O_CREAT | O_RDWR | O_CLOEXEC, 0644);
   if (lock < 0) return ErrnoStatus(errno, absl::StrCat("create ", lock_path));
   absl::Cleanup unlock = [lock] { close(lock); };
-  RETURN_IF_ERROR(Lock(lock, lock_path, unit, progress));
+  RETURN_IF_ERROR(Lock(lock, lock_path, unit, cache));
   if (is_complete()) return absl::OkStatus();
 
   // One name for all processes: the lock is held, and a killed process's file is overwritten.
@@ -76,7 +89,7 @@ absl::Status MakeCacheFile(const std::string& target, absl::string_view unit,
     if (pwrite(lock, &done, sizeof(done), 0) < 0) {
       LOG_FIRST_N(WARNING, 1) << ErrnoStatus(errno, absl::StrCat("write ", lock_path));
     }
-    if (progress) progress(done, unit);
+    cache.Report(done, unit);
   };
   file.report(0);
   file.fd = open(temporary.c_str(), O_CREAT | O_TRUNC | O_WRONLY | O_CLOEXEC, 0644);

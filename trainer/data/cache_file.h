@@ -10,6 +10,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+#include "absl/time/time.h"
 #include "absl/types/span.h"
 
 namespace muster::data {
@@ -18,7 +19,7 @@ namespace muster::data {
 // regularly by the thread that works or that waits for another process's work.
 using WorkProgress = std::function<void(uint64_t done, absl::string_view unit)>;
 
-// The machine's cache directory, and the receiver of progress while it is filled.
+// The machine's cache directory, and how a process waits while it is filled.
 struct Cache {
   Cache() = default;
   // Implicit, because most callers report no progress.
@@ -32,6 +33,8 @@ struct Cache {
 
   std::string dir;  // shared by all processes of the machine; empty: none
   WorkProgress progress;
+  // Longest wait for another process's work without progress of that work.
+  absl::Duration lock_timeout = absl::InfiniteDuration();
 };
 
 // Returns the path of the converted form of `sources` (which must exist): cache_dir/KIND-…. The
@@ -51,10 +54,12 @@ struct NewCacheFile {
 
 // Creates `target` unless `is_complete` returns true: `write` fills a temporary file, which is then
 // renamed. A lock makes concurrent processes wait and then use the result. All of them report the
-// writer's progress in `unit`, so that a waiting process makes progress exactly as long as the
-// writer does. Replaces a damaged target. Errors: those of `write`, or from errno.
-absl::Status MakeCacheFile(const std::string& target, absl::string_view unit,
-                           const WorkProgress& progress, const std::function<bool()>& is_complete,
+// writer's progress in `unit` to `cache`, so that a waiting process makes progress exactly as long
+// as the writer does. Replaces a damaged target. Errors: those of `write`; from errno;
+// DEADLINE_EXCEEDED with the lock's path if another process holds it without progress for
+// cache.lock_timeout.
+absl::Status MakeCacheFile(const std::string& target, absl::string_view unit, const Cache& cache,
+                           const std::function<bool()>& is_complete,
                            const std::function<absl::Status(const NewCacheFile& file)>& write);
 
 absl::Status WriteAll(int fd, absl::Span<const uint8_t> bytes, const std::string& path);

@@ -153,7 +153,7 @@ absl::StatusOr<std::unique_ptr<ImageDataset>> OpenCifar(const Layout& layout,
   if (!mapped.ok()) {
     // Missing, or damaged by a crash of the machine.
     RETURN_IF_ERROR(MakeCacheFile(
-        cached, "images converted", cache.progress,
+        cached, "images converted", cache,
         [&] { return MapConverted(layout, images, cached).ok(); },
         [&](const NewCacheFile& file) { return Convert(layout, sources, file); }));
     mapped = MapConverted(layout, images, cached);

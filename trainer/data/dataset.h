@@ -26,9 +26,10 @@ struct DatasetOptions {
 absl::StatusOr<DatasetInfo> FindDataset(absl::string_view name);
 
 // Opens one split. Files that need conversion are converted, and folders of images are indexed,
-// once into the cache, for all processes of the machine; reports progress. INVALID_ARGUMENT for an unknown name, or if the number of means or deviations is
-// not the number of channels. NOT_FOUND and DATA_LOSS name the file; DATA_LOSS: labels out of
-// range, images of another size, or files that are too short or too long.
+// once into the cache, for all processes of the machine; reports progress. INVALID_ARGUMENT for an
+// unknown name, or if the number of means or deviations is not the number of channels. NOT_FOUND
+// and DATA_LOSS name the file; DATA_LOSS: labels out of range, images of another size, or files
+// that are too short or too long. DEADLINE_EXCEEDED: see MakeCacheFile.
 absl::StatusOr<std::unique_ptr<ImageDataset>> OpenDataset(const DatasetOptions& options,
                                                           Split split, const Cache& cache);
 

@@ -275,7 +275,7 @@ absl::StatusOr<FolderIndex> FolderIndex::Open(const std::string& path, const Cac
   absl::Status listed;
   std::optional<std::vector<uint8_t>> built;
   const absl::Status made = MakeCacheFile(
-      target, kUnit, cache.progress, [&] { return (index = Map(target, path)).ok(); },
+      target, kUnit, cache, [&] { return (index = Map(target, path)).ok(); },
       [&](const NewCacheFile& file) -> absl::Status {
         absl::StatusOr<std::vector<uint8_t>> bytes = build(file.report);
         listed = bytes.status();

@@ -95,7 +95,7 @@ absl::StatusOr<IdxFile> IdxFile::Open(const std::string& path, const Cache& cach
   auto mapped = MapChecked(cached, source);
   if (!mapped.ok()) {
     // Missing, or damaged by a crash of the machine.
-    RETURN_IF_ERROR(UnpackIdx(source, cached, cache.progress));
+    RETURN_IF_ERROR(UnpackIdx(source, cached, cache));
     mapped = MapChecked(cached, source);
   }
   RETURN_IF_ERROR(mapped.status());

@@ -70,10 +70,9 @@ bool IsComplete(const std::string& target) {
 
 }  // namespace
 
-absl::Status UnpackIdx(const std::string& source, const std::string& target,
-                       const WorkProgress& progress) {
+absl::Status UnpackIdx(const std::string& source, const std::string& target, const Cache& cache) {
   return MakeCacheFile(
-      target, "MiB unpacked", progress, [&target] { return IsComplete(target); },
+      target, "MiB unpacked", cache, [&target] { return IsComplete(target); },
       [&source](const NewCacheFile& file) { return Inflate(source, file); });
 }
 

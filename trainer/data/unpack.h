@@ -9,12 +9,10 @@
 
 namespace muster::data {
 
-// Unpacks the gzip file `source`, which contains an IDX file, to `target` with MakeCacheFile,
-// which reports `progress`.
-// DATA_LOSS names the source with the number of missing bytes or the defect; other codes come from
-// errno.
-absl::Status UnpackIdx(const std::string& source, const std::string& target,
-                       const WorkProgress& progress);
+// Unpacks the gzip file `source`, which contains an IDX file, to `target` with MakeCacheFile.
+// DATA_LOSS names the source with the number of missing bytes or the defect; also the errors of
+// MakeCacheFile.
+absl::Status UnpackIdx(const std::string& source, const std::string& target, const Cache& cache);
 
 }  // namespace muster::data
 

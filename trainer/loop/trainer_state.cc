@@ -1,6 +1,9 @@
 // Initial state of a training.
+#include <utility>
+
 #include "common/status.h"
 #include "trainer/checkpoint/verifier.h"
+#include "trainer/data/cache_file.h"
 #include "trainer/loop/one_rank_work.h"
 #include "trainer/loop/trainer.h"
 
@@ -40,13 +43,13 @@ absl::StatusOr<CheckpointFiles> Trainer::FindCheckpoint(const std::function<void
     return absl::InternalError("cannot resume: rank has no checkpoint directory");
   }
   // It has been verified before the ranks joined, normally with a result in the cache.
-  const Verifier verifier({options_.cache_dir,
-                           [&](uint64_t done, absl::string_view unit) {
-                             if (progress_.progress().phase() != kVerifying) SetPhase(kVerifying);
-                             progress_.SetPhaseProgress(done, unit);
-                             on_progress();
-                           }},
-                          options_.job_id, options_.generation);
+  data::Cache cache(options_.cache_dir, [&](uint64_t done, absl::string_view unit) {
+    if (progress_.progress().phase() != kVerifying) SetPhase(kVerifying);
+    progress_.SetPhaseProgress(done, unit);
+    on_progress();
+  });
+  cache.lock_timeout = options_.failure_timeout / 2;
+  const Verifier verifier(std::move(cache), options_.job_id, options_.generation);
   const std::string& name = options_.resume->name;
   ASSIGN_OR_RETURN(const CheckpointState state, directory->Verify(name, verifier));
   CheckpointFiles files;

@@ -46,8 +46,12 @@ absl::StatusOr<std::unique_ptr<TrainingSetup>> SetUpWithoutExitCode(
   using OpenedDataset = absl::StatusOr<std::unique_ptr<data::ImageDataset>>;
   const auto open = [&](data::Split split) -> OpenedDataset {
     auto dataset = data::OpenDataset(DatasetOptionsOf(spec.dataset()), split, cache);
-    // The caller adds the exit code for errors in the spec itself.
-    if (dataset.ok() || absl::IsInvalidArgument(dataset.status())) return dataset;
+    // The caller adds the exit code for errors in the spec itself. That another process holds a
+    // lock is not permanent.
+    if (dataset.ok() || absl::IsInvalidArgument(dataset.status()) ||
+        absl::IsDeadlineExceeded(dataset.status())) {
+      return dataset;
+    }
     return WithExitCode(dataset.status(), kExitNoInput);
   };
   ASSIGN_OR_RETURN(auto training, open(data::Split::kTrain));

@@ -39,9 +39,9 @@ struct TrainingSetup {
 };
 
 // Errors carry an exit code: kExitNoInput for data that cannot be read, kExitBadSpec for an invalid
-// spec, kExitNoDevice if the device lacks a library. `devices` are the rank's devices and outlive
-// the setup; only strategies that drive several devices use more than the first. Reports the
-// progress of opening the data to `cache`.
+// spec, kExitNoDevice if the device lacks a library; none: DEADLINE_EXCEEDED of OpenDataset.
+// `devices` are the rank's devices and outlive the setup; only strategies that drive several
+// devices use more than the first. Reports the progress of opening the data to `cache`.
 absl::StatusOr<std::unique_ptr<TrainingSetup>> SetUpTraining(
     const v1::JobSpec& spec, uint32_t world_size, const data::Cache& cache,
     const std::vector<kernels::Device*>& devices = {&kernels::CpuDevice()});
