@@ -154,6 +154,47 @@ float Left(const Floats& before, const Floats& after, size_t parameter) {
   return after[offset] / before[offset];
 }
 
+// Gradients are not checked themselves: this makes the check of parameters and states, before a
+// checkpoint is written, sufficient.
+TEST(OptimizerTest, NonFiniteGradientLeavesNonFiniteParameterOrState) {
+  v1::OptimizerSpec plain = Spec("sgd"), nesterov = Spec("sgd");
+  plain.set_momentum(0);
+  nesterov.set_nesterov(true);
+  constexpr float kInfinity = std::numeric_limits<float>::infinity();
+  constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
+  for (v1::OptimizerSpec spec : {plain, Spec("sgd"), nesterov, Spec("adamw"), Spec("lars")}) {
+    for (const double clip_norm : {0.0, 1.0}) {
+      for (const double learning_rate : {0.1, 0.0}) {  // 0: the first step of a warm-up
+        for (const float gradient : {kInfinity, -kInfinity, kNan}) {
+          for (const size_t element : {0, 17}) {  // of a weight and a bias
+            SCOPED_TRACE(testing::Message()
+                         << spec.name() << ", momentum " << spec.momentum() << ", nesterov "
+                         << spec.nesterov() << ", clip_norm " << clip_norm << ", learning rate "
+                         << learning_rate << ", gradient " << gradient << " of " << element);
+            spec.set_clip_norm(clip_norm);
+            spec.set_weight_decay(0.01);
+            spec.set_exclude_norm_and_bias(true);
+            const auto optimizer = Make(spec);
+            Floats parameters = Random(1), gradients = Random(2);
+            optimizer->Step(learning_rate, 0, parameters.data(), gradients.data());
+            gradients[element] = gradient;
+            optimizer->Step(learning_rate, 1, parameters.data(), gradients.data());
+            const auto finite = [](const float* values) {
+              return std::all_of(values, values + kElements,
+                                 [](float value) { return std::isfinite(value); });
+            };
+            bool all_finite = finite(parameters.data());
+            for (const OptimizerState& state : optimizer->states()) {
+              all_finite = all_finite && finite(state.values.get());
+            }
+            EXPECT_FALSE(all_finite);
+          }
+        }
+      }
+    }
+  }
+}
+
 TEST(OptimizerTest, NamesStates) {
   const auto names = [](const v1::OptimizerSpec& spec) {
     std::vector<std::string> names;
