@@ -70,6 +70,11 @@ class ShardedCheckpointsTest : public ::testing::Test {
     strategy.mutable_pipeline()->add_cuts(job.train().model().batch_norm() ? "4" : "3");
     return job;
   }
+  // Each rank drives several devices.
+  static v1::JobSpec Devices(v1::JobSpec job, const std::string& strategy) {
+    job.mutable_train()->mutable_strategy()->set_name(strategy);
+    return job;
+  }
   // Options that write to a directory of this name.
   TrainerOptions WriteTo(const std::string& name, bool shards) const {
     TrainerOptions options;
@@ -83,8 +88,11 @@ class ShardedCheckpointsTest : public ::testing::Test {
   }
   // Trains with this strategy and returns the directory of the checkpoint.
   CheckpointDirectory Train(const v1::JobSpec& spec, const std::string& backend, uint32_t ranks,
-                            const TrainerOptions& options) const {
-    TrainRanks(spec, {.backend = backend, .ranks_on_node = {ranks}, .options = options});
+                            const TrainerOptions& options, size_t devices = 1) const {
+    TrainRanks(spec, {.backend = backend,
+                      .ranks_on_node = {ranks},
+                      .devices = std::vector(devices, &kernels::CpuDevice()),
+                      .options = options});
     EXPECT_TRUE(options.checkpoints->Verify(kName).ok())
         << options.checkpoints->Verify(kName).status();
     return *options.checkpoints;
@@ -167,20 +175,22 @@ TEST_F(ShardedCheckpointsTest, PassUnchangedThroughOtherStrategies) {
   const CheckpointDirectory first = Train(Zero1(Spec()), "shm", 4, WriteTo("first", true));
   CheckpointDirectory previous = first;
   const auto pass_on = [&](const std::string& name, const v1::JobSpec& spec, uint32_t ranks,
-                           const std::string& backend) {
+                           const std::string& backend, size_t devices = 1) {
     SCOPED_TRACE(name);
     TrainerOptions options = WriteTo(name, true);
     options.resume = ResumePoint{.rank = 0, .step = kSteps, .own = false, .name = kName};
     options.resume_directory = previous;
-    previous = Train(spec, backend, ranks, options);
+    previous = Train(spec, backend, ranks, options, devices);
     ExpectEqual(previous, first);
   };
   pass_on("ddp", Spec(), 2, "shm");
   EXPECT_THAT(Names(previous), ::testing::Contains("model.safetensors"));
   pass_on("pipeline", Pipeline(Spec()), 2, "loopback");
   pass_on("replicas", Pipeline(Spec()), 4, "gloo");
+  pass_on("dp", Devices(Spec(), "dp"), 1, "loopback", 2);
   pass_on("zero1", Zero1(Spec()), 3, "loopback");
   EXPECT_THAT(Names(previous), ::testing::Contains("model-00003-of-00003.safetensors"));
+  pass_on("hybrid", Devices(Spec(), "hybrid"), 2, "loopback", 2);
   pass_on("one rank", Spec(), 1, "loopback");
 }
 
