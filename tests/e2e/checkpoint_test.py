@@ -84,6 +84,25 @@ class CheckpointTest(unittest.TestCase):
         path = self.cluster.muster("checkpoint", job).stdout.strip()
         self.assertTrue(os.path.isdir(path), path)
 
+    def test_keeps_the_best_checkpoint(self):
+        """After the first epoch, the learning rate is so high that the loss grows."""
+        directory = self.cluster.directory / "best"
+        finished = self.cluster.run(training_spec(
+            "best", model={"name": "mlp", "hidden": [16]}, global_batch=1000, max_steps=180, evaluate_every_epochs=1,
+            optimizer={"name": "sgd", "learning_rate": 0.1, "clip_norm": 1},
+            schedule={"name": "step", "milestones": [1], "factor": 100},
+            checkpoint={"dir": str(directory), "keep": 1, "keep_best": "test_loss"}))
+        self.assertEqual(finished["state"], "SUCCEEDED", finished)
+        losses = {int(evaluation["step"]): evaluation["test_loss"] for evaluation in finished["summary"]["evaluations"]}
+        self.assertEqual(min(losses, key=losses.get), 60, losses)
+        best, newest = directory / "step-00000060.g1", directory / "step-00000180.g1"
+        self.assertEqual(sorted(directory.iterdir()), [best, newest])
+        status = finished["checkpoint"]
+        self.assertEqual((status["best_name"], int(status["best_step"])), (best.name, 60))
+        self.assertEqual((status["name"], int(status["step"])), (newest.name, 180))
+        self.assertAlmostEqual(json.loads((best / "state.json").read_text())["test_loss"], losses[60])
+        self.assertIn(f"{best}, step 60", self.cluster.muster("describe", finished["job_id"]).stdout)
+
     def test_refuses_jobs_without_checkpoints(self):
         job = self.start(endless("none", checkpoint={"keep": 0}))
         result = self.cluster.muster("checkpoint", job, check=False)

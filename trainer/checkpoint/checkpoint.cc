@@ -83,7 +83,8 @@ std::optional<std::string> CheckpointDirectory::AveragePath(const std::string& n
   return path;
 }
 
-absl::StatusOr<CheckpointDirectory::Listing> CheckpointDirectory::List() const {
+absl::StatusOr<CheckpointDirectory::Listing> CheckpointDirectory::List(
+    const std::function<void()>& on_progress) const {
   Listing listing;
   bool complete = false;
   for (int scan = 0; scan < kMaxScans && !complete; ++scan) {
@@ -94,6 +95,7 @@ absl::StatusOr<CheckpointDirectory::Listing> CheckpointDirectory::List() const {
       const auto parsed = ParseFolderName(name);
       if (!parsed.has_value()) continue;
       auto state = options_.operations->ReadState(FolderPath(name));
+      if (on_progress != nullptr) on_progress();
       if (absl::IsNotFound(state.status())) {
         complete = false;  // claimed, with a name that may not be in `names`, or removed
         continue;
@@ -167,9 +169,10 @@ absl::StatusOr<std::optional<FoundCheckpoint>> CheckpointDirectory::FindNewestVa
       options_.path, ": checkpoints were removed during each of ", kMaxScans, " scans"));
 }
 
-absl::StatusOr<std::optional<CheckpointRef>> CheckpointDirectory::FindBest() const {
+absl::StatusOr<std::optional<CheckpointRef>> CheckpointDirectory::FindBest(
+    const std::function<void()>& on_progress) const {
   if (options_.keep_best.empty()) return std::nullopt;
-  ASSIGN_OR_RETURN(const Listing listing, List());
+  ASSIGN_OR_RETURN(const Listing listing, List(on_progress));
   const Folder* const best = BestFolder(listing.folders, owner_, options_.keep_best);
   if (best == nullptr) return std::nullopt;
   return CheckpointRef{best->name, best->step};
@@ -232,13 +235,14 @@ std::string CheckpointDirectory::UnfinishedPath(uint64_t step) const {
   return FolderPath(UnfinishedFolderName({step, owner_.generation, owner_.job_id}));
 }
 
-absl::Status CheckpointDirectory::CheckGeneration() const {
-  ASSIGN_OR_RETURN(const Listing listing, List());
+absl::Status CheckpointDirectory::CheckGeneration(const std::function<void()>& on_progress) const {
+  ASSIGN_OR_RETURN(const Listing listing, List(on_progress));
   return CheckGeneration(listing);
 }
 
-absl::StatusOr<std::string> CheckpointDirectory::CreateUnfinished(uint64_t step) const {
-  RETURN_IF_ERROR(CheckGeneration());
+absl::StatusOr<std::string> CheckpointDirectory::CreateUnfinished(
+    uint64_t step, const std::function<void()>& on_progress) const {
+  RETURN_IF_ERROR(CheckGeneration(on_progress));
   std::string path = UnfinishedPath(step);
   RETURN_IF_ERROR(options_.operations->Delete(path));
   RETURN_IF_ERROR(options_.operations->Create(path));
@@ -251,10 +255,18 @@ absl::StatusOr<CheckpointRef> CheckpointDirectory::Publish(uint64_t step) const 
     Discard(step);
     return Annotate(Explain(name.status()), "publish checkpoint");
   }
-  ASSIGN_OR_RETURN(const Listing listing, List());
+  ASSIGN_OR_RETURN(Listing listing, List());
   RETURN_IF_ERROR(CheckGeneration(listing));
   RemoveOld(listing, step);
-  return CheckpointRef{*name, step};
+  // Those of later steps have been removed.
+  std::erase_if(listing.folders, [&](const Folder& folder) { return folder.step > step; });
+  CheckpointRef published = {.name = *name, .step = step};
+  const Folder* const best = BestFolder(listing.folders, owner_, options_.keep_best);
+  if (best != nullptr) {
+    published.best_name = best->name;
+    published.best_step = best->step;
+  }
+  return published;
 }
 
 void CheckpointDirectory::Discard(uint64_t step) const {

@@ -43,6 +43,9 @@ struct Checkpoint {
 struct CheckpointRef {
   std::string name;  // name of its folder
   uint64_t step = 0;
+  // The job's best checkpoint at that time by CheckpointOptions::keep_best; empty: none is known.
+  std::string best_name = {};
+  uint64_t best_step = 0;
 };
 
 struct FoundCheckpoint {
@@ -90,8 +93,9 @@ class CheckpointDirectory {
   absl::StatusOr<CheckpointState> Verify(const std::string& name,
                                          const Verifier& verifier = {}) const;
   // The best checkpoint of this job by options.keep_best; it has not been verified. Empty if there
-  // is none.
-  absl::StatusOr<std::optional<CheckpointRef>> FindBest() const;
+  // is none. Calls `on_progress`, if not null, for each checkpoint of the directory.
+  absl::StatusOr<std::optional<CheckpointRef>> FindBest(
+      const std::function<void()>& on_progress = nullptr) const;
   std::string FolderPath(const std::string& name) const;
   // Paths in a verified checkpoint, for TensorSet::Open.
   std::string ModelPath(const std::string& name) const;
@@ -106,14 +110,15 @@ class CheckpointDirectory {
 
   // The same in parts, for checkpoints with other files.
   //
-  // ABORTED if a newer generation of the job has a checkpoint.
-  absl::Status CheckGeneration() const;
+  // ABORTED if a newer generation of the job has a checkpoint. `on_progress` as for FindBest.
+  absl::Status CheckGeneration(const std::function<void()>& on_progress = nullptr) const;
   // Path of the folder in which the checkpoint of a step is written.
   std::string UnfinishedPath(uint64_t step) const;
-  // Creates the folder, empty, and returns its path.
-  absl::StatusOr<std::string> CreateUnfinished(uint64_t step) const;
-  // Publishes the folder and removes old checkpoints. Replaces a checkpoint of the same name, which
-  // is damaged. Deletes the folder on an error.
+  // Creates the folder, empty, and returns its path. `on_progress` as for FindBest.
+  absl::StatusOr<std::string> CreateUnfinished(
+      uint64_t step, const std::function<void()>& on_progress = nullptr) const;
+  // Publishes the folder, removes old checkpoints and finds the best one. Replaces a checkpoint of
+  // the same name, which is damaged. Deletes the folder on an error.
   absl::StatusOr<CheckpointRef> Publish(uint64_t step) const;
   // Deletes the folder.
   void Discard(uint64_t step) const;
@@ -127,7 +132,7 @@ class CheckpointDirectory {
   };
 
   CheckpointDirectory(const CheckpointOptions& options, bool read_only);
-  absl::StatusOr<Listing> List() const;
+  absl::StatusOr<Listing> List(const std::function<void()>& on_progress = nullptr) const;
   // ABORTED if the listing has a checkpoint of a newer generation.
   absl::Status CheckGeneration(const Listing& listing) const;
   // Name of the folder after it has been claimed; empty if it is gone.

@@ -181,8 +181,7 @@ std::string TrainingDifferences(const CheckpointState& state, const TrainingIden
   if (state.training.empty()) {
     if (state.training_digest == training.digest) return "";
     return "its model, dataset, batch, precision, seed or augmentation differs; an earlier "
-           "release "
-           "has written it without details";
+           "release has written it without details";
   }
   std::vector<std::string> differences = Differences(state.training, training.fields);
   if (differences.size() > kShownDifferences) {

@@ -6,18 +6,22 @@
 
 #include "common/status.h"
 #include "glog/logging.h"
+#include "trainer/loop/one_rank_work.h"
 
 namespace muster::train {
 
-absl::StatusOr<bool> CreateSharedFolder(collectives::Communicator& world, const std::string& path,
-                                        absl::FunctionRef<absl::Status()> create) {
+absl::StatusOr<bool> CreateSharedFolder(
+    collectives::Communicator& world, const std::string& path, absl::Duration interval,
+    absl::FunctionRef<absl::Status(const std::function<void()>& on_progress)> create) {
   using collectives::DataType;
   uint8_t created = 0;
-  if (world.rank() == 0) {
-    const absl::Status status = create();
-    LOG_IF(WARNING, !status.ok()) << status.message();
-    created = status.ok() ? 1 : 0;
-  }
+  RETURN_IF_ERROR(
+      RunOnOneRank(world, /*worker=*/0, interval, [&](const std::function<void()>& on_progress) {
+        const absl::Status status = create(on_progress);
+        LOG_IF(WARNING, !status.ok()) << status.message();
+        created = status.ok() ? 1 : 0;
+        return absl::OkStatus();
+      }));
   // A rank must not look for the folder before it exists: a network file system may cache its
   // absence.
   RETURN_IF_ERROR(world.Broadcast(&created, 1, DataType::kUint8, /*root=*/0)->Wait());

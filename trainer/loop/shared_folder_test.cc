@@ -26,9 +26,11 @@ std::vector<bool> OnThreeRanks(const std::function<std::string(uint32_t rank)>& 
   absl::Mutex mutex;  // std::vector<bool> packs its elements
   for (uint32_t rank = 0; rank < 3; ++rank) {
     threads.emplace_back([&, rank] {
-      const auto shared =
-          CreateSharedFolder(*communicators[rank], path(rank), [&]() -> absl::Status {
+      const auto shared = CreateSharedFolder(
+          *communicators[rank], path(rank), absl::ZeroDuration(),
+          [&](const std::function<void()>& on_progress) -> absl::Status {
             EXPECT_EQ(rank, 0);
+            on_progress();
             std::error_code error;
             std::filesystem::create_directory(path(rank), error);
             return error ? absl::UnavailableError("cannot create the folder") : absl::OkStatus();

@@ -28,6 +28,7 @@ absl::StatusOr<AgreedRequests> StepAgreement::Agree(const RankVote& vote, Steady
   last_ = now;
   return AgreedRequests{.stop = sums[kStop] > 0,
                         .checkpoint = sums[kCheckpoint] > 0 && sums[kWriting] == 0,
+                        .writing = sums[kWriting] > 0,
                         .failed = sums[kFailed] > 0};
 }
 

@@ -23,6 +23,7 @@ struct RankVote {
 struct AgreedRequests {
   bool stop = false;        // at least one rank was asked to stop
   bool checkpoint = false;  // at least one rank wants a checkpoint, and none is writing one
+  bool writing = false;     // at least one rank is still writing a checkpoint
   bool failed = false;      // at least one rank could not write the newest checkpoint
 };
 

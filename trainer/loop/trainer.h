@@ -128,8 +128,24 @@ class Trainer {
   // What to do after a step. Collective in steps in which an agreement is due.
   absl::StatusOr<AgreedRequests> AgreeAfterStep();
   bool CheckpointIsDue(SteadyTime now) const;  // on rank 0
-  // Collective. Starts to write the current state, unless that was done.
+  // A copy of the state whose checkpoint is being written, or will be.
+  struct StateCopy {
+    explicit StateCopy(size_t slot) : snapshot(slot) {}
+
+    StateSnapshot snapshot;
+    CheckpointState state;
+    bool in_parts = false;  // each rank writes its part
+    absl::Duration stall;   // of the training
+  };
+
+  // Collective; no write is in flight. Starts to write the current state, unless that was done.
   absl::Status SaveCheckpoint();
+  // Collective. Copies the current state and checks the devices of all ranks.
+  absl::Status Copy(StateCopy& copy);
+  // No rank's write is in flight. Starts to write the copy.
+  void StartWriting(StateCopy& copy);
+  // The same for the copy in the queue.
+  void StartQueued();
   // Collective; called before the first step. Decides how checkpoints are divided, and takes a
   // snapshot that is not written: it allocates the memory of all later ones.
   absl::Status PrepareSnapshots();
@@ -137,22 +153,26 @@ class Trainer {
   absl::Status AgreeOnDevices();
   // Collective. Copies the state. Neither this nor SaveCheckpoint converts it or uses files, except
   // after a failure.
-  absl::Status TakeSnapshot();
+  absl::Status TakeSnapshot(StateCopy& copy);
   // Work of this rank's writer; null if it has nothing to write.
-  CheckpointWriter::Write WriteOfSnapshot();
+  CheckpointWriter::Write WriteOfSnapshot(StateCopy& copy);
   // Collective. Whether all ranks can write their parts of checkpoints.
   absl::StatusOr<bool> CanWriteParts();
   // The same as WriteOfSnapshot for this rank's part.
-  CheckpointWriter::Write WriteOfPart();
+  CheckpointWriter::Write WriteOfPart(StateCopy& copy);
   // Processes the result of a write that is done. Returns its error if that ends the training.
   absl::Status PollWriter();
   // Collective. Waits until all writes are done.
   absl::Status AwaitWriters();
   // Collective. Reads the metric of the best checkpoint so far.
   absl::Status LoadBest();
-  // Collective. Saves the current state if its evaluation is the best so far.
+  // Collective. Saves the current state if its evaluation is the best so far, without waiting for a
+  // write in flight.
   absl::Status SaveIfBest();
-  // Collective. Saves the current state and waits until it is on disk.
+  // Collective. Whether `value` is true on any rank.
+  absl::StatusOr<bool> OnAnyRank(bool value);
+  // Collective. Saves the copy in the queue and the current state, and waits until they are on
+  // disk.
   absl::Status SaveAndWait();
   // CANCELLED if this rank was asked to stop.
   absl::Status CheckStop() const;
@@ -194,7 +214,7 @@ class Trainer {
   std::vector<v1::Evaluation> evaluations_;
 
   StepAgreement agreement_;
-  // Step of the newest snapshot, which is on disk, is being written or could not be written.
+  // Step of the newest copy, which is on disk, is being written, is queued or could not be written.
   std::optional<uint64_t> saved_step_;
   std::optional<CheckpointRef> newest_;  // the job's newest checkpoint on disk; on rank 0
   // Best value of checkpoint.keep_best of a checkpoint; higher is better. The same on all ranks.
@@ -203,14 +223,15 @@ class Trainer {
   bool save_due_ = false;      // whether a checkpoint by steps is due since the newest snapshot
   uint64_t attempts_ = 0;      // checkpoints written in parts; the same on all ranks
   SteadyTime last_snapshot_;   // or the start of the training
-  absl::Duration snapshot_stall_;
   // Whether each rank writes its part of a checkpoint; the same on all ranks. Unknown before the
   // first snapshot and after a failure.
   std::optional<bool> in_parts_;
-  // Used by the writer while it is busy.
-  StateSnapshot snapshot_;
-  CheckpointState snapshot_state_;
-  CheckpointRef written_;
+  // The writer uses one of the copies while it is busy. The memory of the second one is allocated
+  // when it is first needed.
+  StateCopy copies_[2] = {StateCopy(0), StateCopy(1)};
+  size_t current_ = 0;     // copy that is being written, or was written last; the same on all ranks
+  bool queued_ = false;    // the other copy is to be written next; the same on all ranks
+  CheckpointRef written_;  // used by the writer while it is busy
   CheckpointWriter writer_;  // destroyed before what it writes
 };
 

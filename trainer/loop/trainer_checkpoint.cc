@@ -7,6 +7,7 @@
 #include "common/proto_time.h"
 #include "common/status.h"
 #include "trainer/exit_code.h"
+#include "trainer/loop/one_rank_work.h"
 #include "trainer/loop/trainer.h"
 
 namespace muster::train {
@@ -31,13 +32,17 @@ absl::StatusOr<AgreedRequests> Trainer::AgreeAfterStep() {
   save_due_ |= save_now;
   if (!agreement_.StepDone() && !save_now) return AgreedRequests();
   const SteadyTime now = SteadyNow();
-  ASSIGN_OR_RETURN(const AgreedRequests agreed,
+  ASSIGN_OR_RETURN(AgreedRequests agreed,
                    agreement_.Agree({.stop = requests_.stop_requested(),
                                      .checkpoint = is_first() && CheckpointIsDue(now),
                                      .writing = writer_.busy(),
                                      .failed = write_failed_},
                                     now));
   if (agreed.failed) in_parts_.reset();
+  if (queued_ && !agreed.writing) {
+    StartQueued();
+    agreed.checkpoint = false;  // remains due
+  }
   return agreed;
 }
 
@@ -52,23 +57,38 @@ absl::Status Trainer::SaveCheckpoint() {
   requests_.ClearCheckpointRequest();
   save_due_ = false;
   if (!options_.checkpoints.has_value() || saved_step_ == step_) return absl::OkStatus();
+  StateCopy& copy = copies_[current_];
+  RETURN_IF_ERROR(Copy(copy));
+  StartWriting(copy);
+  return absl::OkStatus();
+}
+
+absl::Status Trainer::Copy(StateCopy& copy) {
   SetPhase("checkpointing");
   last_snapshot_ = SteadyNow();
-  RETURN_IF_ERROR(TakeSnapshot());
+  RETURN_IF_ERROR(TakeSnapshot(copy));
   RETURN_IF_ERROR(AgreeOnDevices());
   saved_step_ = step_;
-  write_failed_ = false;
-  CheckpointWriter::Write write = *in_parts_ ? WriteOfPart() : WriteOfSnapshot();
-  if (write != nullptr) {
-    requests_.SetWriting(true);
-    writer_.Start(step_, [this, write = std::move(write)](const ByteProgress& progress) {
-      absl::Status status = write(progress);
-      requests_.SetWriting(false);
-      return status;
-    });
-  }
-  snapshot_stall_ = SteadyNow() - last_snapshot_;
+  copy.stall = SteadyNow() - last_snapshot_;
   return absl::OkStatus();
+}
+
+void Trainer::StartWriting(StateCopy& copy) {
+  write_failed_ = false;
+  CheckpointWriter::Write write = copy.in_parts ? WriteOfPart(copy) : WriteOfSnapshot(copy);
+  if (write == nullptr) return;
+  requests_.SetWriting(true);
+  writer_.Start(copy.state.step, [this, write = std::move(write)](const ByteProgress& progress) {
+    absl::Status status = write(progress);
+    requests_.SetWriting(false);
+    return status;
+  });
+}
+
+void Trainer::StartQueued() {
+  queued_ = false;
+  current_ = 1 - current_;
+  StartWriting(copies_[current_]);
 }
 
 // An error until here, on any rank, may have changed the gradients of all, or the snapshot.
@@ -80,16 +100,17 @@ absl::Status Trainer::AgreeOnDevices() {
 }
 
 absl::Status Trainer::PrepareSnapshots() {
-  return options_.checkpoints.has_value() ? TakeSnapshot() : absl::OkStatus();
+  return options_.checkpoints.has_value() ? TakeSnapshot(copies_[current_]) : absl::OkStatus();
 }
 
-absl::Status Trainer::TakeSnapshot() {
+absl::Status Trainer::TakeSnapshot(StateCopy& copy) {
   if (!in_parts_.has_value()) {
     ASSIGN_OR_RETURN(in_parts_, CanWriteParts());
   }
-  RETURN_IF_ERROR(*in_parts_ ? strategy_->SnapshotPart(step_, snapshot_)
-                             : strategy_->SnapshotState(step_, snapshot_));
-  CheckpointState& state = snapshot_state_;
+  copy.in_parts = *in_parts_;
+  RETURN_IF_ERROR(copy.in_parts ? strategy_->SnapshotPart(step_, copy.snapshot)
+                                : strategy_->SnapshotState(step_, copy.snapshot));
+  CheckpointState& state = copy.state;
   state.step = step_;
   state.epoch = Epochs();
   state.epoch_samples = setup_->steps.At(step_).first;
@@ -109,11 +130,11 @@ absl::Status Trainer::TakeSnapshot() {
   return absl::OkStatus();
 }
 
-CheckpointWriter::Write Trainer::WriteOfSnapshot() {
+CheckpointWriter::Write Trainer::WriteOfSnapshot(StateCopy& copy) {
   if (!is_first()) return nullptr;
-  return [this](const ByteProgress& progress) -> absl::Status {
-    ModelTensors tensors = snapshot_.Convert();
-    const Checkpoint checkpoint = {.state = snapshot_state_,
+  return [this, &copy](const ByteProgress& progress) -> absl::Status {
+    ModelTensors tensors = copy.snapshot.Convert();
+    const Checkpoint checkpoint = {.state = copy.state,
                                    .model = std::move(tensors.model),
                                    .optimizer = std::move(tensors.optimizer),
                                    .average = std::move(tensors.average)};
@@ -129,7 +150,7 @@ absl::Status Trainer::PollWriter() {
   if (result->status.ok()) {
     newest_ = written_;
     log_.CheckpointSaved(result->step, options_.checkpoints->FolderPath(newest_->name),
-                         result->duration, snapshot_stall_);
+                         result->duration, copies_[current_].stall);
     options_.on_checkpoint(*newest_);
     return absl::OkStatus();
   }
@@ -150,31 +171,38 @@ absl::Status Trainer::AwaitWriters() {
     if (writer_.busy()) progress_.SetPhaseProgress(writer_.written_bytes() >> 20, "MiB written");
     return PollWriter();
   }));
-  // The snapshot is taken again if it is still needed.
-  int32_t failed = write_failed_ ? 1 : 0;
-  RETURN_IF_ERROR(world_
-                      .AllReduce(&failed, &failed, 1, collectives::DataType::kInt32,
-                                 collectives::ReduceOp::kSum)
-                      ->Wait());
-  if (failed > 0) {
-    saved_step_.reset();
+  ASSIGN_OR_RETURN(const bool failed, OnAnyRank(write_failed_));
+  if (failed) {
+    // The copy is made again if it is still needed.
+    if (!queued_) saved_step_.reset();
     in_parts_.reset();
   }
   return absl::OkStatus();
 }
 
+absl::StatusOr<bool> Trainer::OnAnyRank(bool value) {
+  int32_t ranks = value ? 1 : 0;
+  RETURN_IF_ERROR(
+      world_
+          .AllReduce(&ranks, &ranks, 1, collectives::DataType::kInt32, collectives::ReduceOp::kSum)
+          ->Wait());
+  return ranks > 0;
+}
+
 absl::Status Trainer::LoadBest() {
   const std::string& keep_best = spec_.checkpoint().keep_best();
   if (keep_best.empty() || !options_.checkpoints.has_value()) return absl::OkStatus();
-  if (is_first()) {
-    ASSIGN_OR_RETURN(const std::optional<CheckpointRef> best, options_.checkpoints->FindBest());
-    if (best.has_value()) {
-      ASSIGN_OR_RETURN(const CheckpointState state,
-                       ReadState(options_.checkpoints->FolderPath(best->name)));
-      best_ = MetricOf(keep_best, state.test_accuracy.value_or(best_),
-                       state.test_loss.value_or(-best_));
-    }
-  }
+  RETURN_IF_ERROR(
+      RunOnOneRank(world_, /*worker=*/0, ReportInterval(),
+                   [&](const std::function<void()>& on_progress) -> absl::Status {
+                     ASSIGN_OR_RETURN(const auto best, options_.checkpoints->FindBest(on_progress));
+                     if (!best.has_value()) return absl::OkStatus();
+                     ASSIGN_OR_RETURN(const CheckpointState state,
+                                      ReadState(options_.checkpoints->FolderPath(best->name)));
+                     best_ = MetricOf(keep_best, state.test_accuracy.value_or(best_),
+                                      state.test_loss.value_or(-best_));
+                     return absl::OkStatus();
+                   }));
   return world_.Broadcast(&best_, 1, collectives::DataType::kFloat64, /*root=*/0)->Wait();
 }
 
@@ -184,14 +212,28 @@ absl::Status Trainer::SaveIfBest() {
   const double metric = MetricOf(keep_best, evaluation_.accuracy, evaluation_.loss);
   if (!(metric > best_)) return absl::OkStatus();
   best_ = metric;
+  RETURN_IF_ERROR(PollWriter());
+  ASSIGN_OR_RETURN(const bool writing, OnAnyRank(writer_.busy()));
+  ASSIGN_OR_RETURN(const bool failed, OnAnyRank(write_failed_));
+  if (failed) in_parts_.reset();
+  // A copy in the queue is not the best any more.
+  queued_ = false;
+  if (!writing) return SaveCheckpoint();
+  if (!options_.checkpoints.has_value() || saved_step_ == step_) return absl::OkStatus();
   // The state of this step is needed, not that of the step at which the disk is free.
-  RETURN_IF_ERROR(AwaitWriters());
-  return SaveCheckpoint();
+  RETURN_IF_ERROR(Copy(copies_[1 - current_]));
+  queued_ = true;
+  return absl::OkStatus();
 }
 
 absl::Status Trainer::SaveAndWait() {
   if (!options_.checkpoints.has_value()) return absl::OkStatus();
   RETURN_IF_ERROR(AwaitWriters());
+  if (queued_) {
+    // Before the current state: a checkpoint replaces those of later steps.
+    StartQueued();
+    RETURN_IF_ERROR(AwaitWriters());
+  }
   if (saved_step_ == step_) return absl::OkStatus();
   RETURN_IF_ERROR(SaveCheckpoint());
   return AwaitWriters();
@@ -206,7 +248,7 @@ void Trainer::FinishWriting() {
   while (writer_.busy()) {
     writer_.AwaitProgress(absl::InfiniteDuration());
     const absl::Status status = PollWriter();
-    if (!status.ok()) log_.CheckpointFailed(*saved_step_, status);
+    if (!status.ok()) log_.CheckpointFailed(copies_[current_].state.step, status);
   }
 }
 

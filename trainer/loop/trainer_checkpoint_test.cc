@@ -1,24 +1,19 @@
 // Requests to a training, and when and how its checkpoints are written.
 #include <algorithm>
+#include <atomic>
 #include <csignal>
 #include <filesystem>
-#include <functional>
-#include <memory>
-#include <optional>
+#include <limits>
 #include <string>
-#include <thread>
 #include <utility>
 #include <vector>
 
-#include "absl/strings/str_format.h"
 #include "common/proto_time.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "spec/spec.h"
-#include "trainer/data/testing.h"
+#include "kernels/host_memory_device.h"
 #include "trainer/exit_code.h"
-#include "trainer/loop/testing.h"
-#include "trainer/loop/trainer.h"
+#include "trainer/loop/trainer_checkpoint_testing.h"
 
 namespace muster::train {
 namespace {
@@ -34,133 +29,6 @@ using ::testing::IsEmpty;
 using ::testing::Le;
 using ::testing::Lt;
 using ::testing::SizeIs;
-
-struct Failure {
-  uint64_t step = 0;
-  absl::Status status;
-};
-
-struct Result {
-  absl::Status status;
-  v1::TrainSummary summary;
-  uint64_t step = 0;
-};
-
-class TrainerCheckpointTest : public ::testing::Test {
- protected:
-  // 1000 training samples; 5 steps per epoch.
-  void SetUp() override { data::WriteSyntheticDataset(data_.path(), 1000, 100); }
-
-  v1::JobSpec Spec(uint64_t steps) const {
-    v1::JobSpec job;
-    v1::TrainSpec& spec = *job.mutable_train();
-    spec.mutable_model()->set_name("mlp");
-    spec.mutable_dataset()->set_name("fashion_mnist");
-    spec.mutable_dataset()->set_path(data_.path());
-    spec.set_max_steps(steps);
-    spec.set_global_batch(200);
-    spec.mutable_optimizer()->set_name("sgd");
-    spec.mutable_optimizer()->set_learning_rate(0.01);
-    spec.mutable_optimizer()->set_momentum(0.9);
-    spec.set_seed(1);
-    *spec.mutable_checkpoint()->mutable_every() = ToProto(absl::ZeroDuration());
-    return job;
-  }
-
-  using AtProgress = std::function<void(uint32_t rank, const v1::Progress&)>;
-
-  // Trains with one thread per rank. A rank that fails leaves the world, as if its process ended.
-  std::vector<Result> Train(v1::JobSpec spec, uint32_t world, uint64_t generation = 1,
-                            const AtProgress& at_progress = nullptr) {
-    spec::ApplyDefaults(spec);
-    groups_ = MakeLoopbackWorld(world);
-    requests_.clear();
-    for (uint32_t rank = 0; rank < world; ++rank) {
-      requests_.push_back(std::make_unique<RankRequests>());
-    }
-    CheckpointOptions checkpoints = {checkpoints_.path(), "job", generation, keep_};
-    checkpoints.keep_best = spec.train().checkpoint().keep_best();
-    const auto directory = CheckpointDirectory::OpenForWriting(checkpoints);
-    EXPECT_TRUE(directory.ok()) << directory.status();
-    const auto newest = directory->FindNewestValid();
-    EXPECT_TRUE(newest.ok()) << newest.status();
-    std::vector<Result> results(world);
-    std::vector<std::thread> threads;
-    for (uint32_t rank = 0; rank < world; ++rank) {
-      threads.emplace_back([&, rank] {
-        Result& result = results[rank];
-        auto setup = SetUpTraining(spec, world, "");
-        result.status = setup.status();
-        if (!result.status.ok()) return;
-        TrainerOptions options;
-        options.job_id = "job";
-        options.generation = generation;
-        options.checkpoints = *directory;
-        options.shards_checkpoints = shards_;
-        if (newest->has_value()) {
-          options.resume =
-              ResumePoint{.rank = 0, .step = (*newest)->state.step, .name = (*newest)->name};
-        }
-        options.requests = requests_[rank].get();
-        options.on_checkpoint = [this](const CheckpointRef& checkpoint) {
-          written_.push_back(checkpoint.step);
-        };
-        options.on_checkpoint_failure = [this](uint64_t step, const absl::Status& status) {
-          failures_.push_back({step, status});
-          if (at_failure_ != nullptr) at_failure_();
-        };
-        options.progress = [rank, &at_progress](const v1::Progress& progress) {
-          if (at_progress != nullptr) at_progress(rank, progress);
-        };
-        Trainer trainer(*std::move(setup), &groups_[rank], std::move(options));
-        auto summary = trainer.Run();
-        result.status = summary.status();
-        result.step = trainer.step();
-        if (summary.ok()) {
-          result.summary = *std::move(summary);
-        } else {
-          groups_[rank].world->Abort(absl::AbortedError("the rank has ended"));
-        }
-      });
-    }
-    for (std::thread& thread : threads) thread.join();
-    return results;
-  }
-
-  std::optional<CheckpointState> Newest() const {
-    const auto found = CheckpointDirectory::OpenReadOnly(checkpoints_.path()).FindNewestValid();
-    EXPECT_TRUE(found.ok()) << found.status();
-    return found.ok() && found->has_value() ? std::optional((*found)->state) : std::nullopt;
-  }
-  // Expects the next generation to continue after `step` and to end like a training that was never
-  // interrupted.
-  void ExpectContinues(const v1::JobSpec& spec, uint32_t world, uint64_t step) {
-    ASSERT_TRUE(Newest().has_value());
-    EXPECT_EQ(Newest()->step, step);
-    const Result rest = Train(spec, world, 2)[0];
-    ASSERT_TRUE(rest.status.ok()) << rest.status;
-    EXPECT_EQ(rest.summary.resumed_from_step(), step);
-    fs::remove_all(checkpoints_.path());
-    const Result whole = Train(spec, world)[0];
-    ASSERT_TRUE(whole.status.ok()) << whole.status;
-    EXPECT_EQ(rest.summary.weights_digest(), whole.summary.weights_digest());
-  }
-  // Makes the directory inaccessible, or accessible again.
-  void SetAccessible(bool accessible) {
-    const std::string aside = checkpoints_.path() + "-aside";
-    fs::rename(accessible ? aside : checkpoints_.path(), accessible ? checkpoints_.path() : aside);
-  }
-
-  data::TemporaryDirectory data_;
-  data::TemporaryDirectory checkpoints_;
-  std::vector<ProcessGroups> groups_;
-  std::vector<std::unique_ptr<RankRequests>> requests_;
-  uint32_t keep_ = 100;
-  bool shards_ = false;
-  std::vector<uint64_t> written_;
-  std::vector<Failure> failures_;
-  std::function<void()> at_failure_;
-};
 
 TEST_F(TrainerCheckpointTest, RankAskedToStopSavesItsState) {
   const v1::JobSpec spec = Spec(300);
@@ -291,41 +159,6 @@ TEST_F(TrainerCheckpointTest, SnapshotsDoNotChangeTheTraining) {
   EXPECT_EQ(Train(spec, 2)[0].summary.weights_digest(), plain);
 }
 
-TEST_F(TrainerCheckpointTest, SavesBestStateWithItsEvaluation) {
-  v1::JobSpec spec = Spec(25);
-  spec.mutable_train()->set_evaluate_every_epochs(1);
-  spec.mutable_train()->mutable_checkpoint()->set_keep_best("test_loss");
-  const std::vector<Result> results = Train(spec, 2);
-  ASSERT_TRUE(results[0].status.ok()) << results[0].status;
-  // The loss falls in each epoch.
-  EXPECT_THAT(written_, ElementsAre(5, 10, 15, 20, 25));
-  for (const v1::Evaluation& evaluation : results[0].summary.evaluations()) {
-    SCOPED_TRACE(evaluation.step());
-    const auto state =
-        ReadState(absl::StrFormat("%s/step-%08d.g1", checkpoints_.path(), evaluation.step()));
-    ASSERT_TRUE(state.ok()) << state.status();
-    EXPECT_EQ(state->test_loss, evaluation.test_loss());
-    EXPECT_EQ(state->test_accuracy, evaluation.test_accuracy());
-  }
-}
-
-TEST_F(TrainerCheckpointTest, KnowsBestStateOfEarlierGeneration) {
-  v1::JobSpec spec = Spec(10);
-  keep_ = 1;
-  spec.mutable_train()->set_evaluate_every_epochs(1);
-  spec.mutable_train()->mutable_checkpoint()->set_keep_best("test_loss");
-  EXPECT_TRUE(Train(spec, 2)[0].status.ok());
-  EXPECT_THAT(written_, ElementsAre(5, 10));
-  // Diverging training: the later evaluations are worse.
-  written_.clear();
-  spec.mutable_train()->set_max_steps(25);
-  spec.mutable_train()->mutable_optimizer()->set_learning_rate(-0.01);
-  EXPECT_TRUE(Train(spec, 2, 2)[0].status.ok());
-  EXPECT_THAT(written_, ElementsAre(25));
-  EXPECT_TRUE(fs::exists(checkpoints_.path() + "/step-00000010.g2"));
-  EXPECT_FALSE(fs::exists(checkpoints_.path() + "/step-00000005.g1"));
-}
-
 TEST_F(TrainerCheckpointTest, EvaluatesBeforeItSavesIfBothAreDue) {
   v1::JobSpec spec = Spec(8);
   spec.mutable_train()->set_evaluate_every_epochs(1);
@@ -372,6 +205,60 @@ TEST_F(TrainerCheckpointTest, WritesPartsAfterPartsThatCannotBeWritten) {
   EXPECT_EQ(failures_[0].step, 10);
   EXPECT_EQ(written_.back(), 40);
   EXPECT_TRUE(fs::exists(checkpoints_.path() + "/step-00000040.g1/model.safetensors.index.json"));
+}
+
+// A CPU on which the gradients of a loss overflow, but not the loss itself.
+class OverflowingDevice final : public kernels::HostMemoryDevice {
+ public:
+  OverflowingDevice() : kernels_(kernels::CpuDevice().kernels()) {
+    overflows_ = false;
+    kernels_.softmax_cross_entropy = &Loss;
+  }
+
+  // From now on.
+  void Overflow() { overflows_ = true; }
+
+  std::string name() const override { return "overflowing"; }
+  const kernels::KernelTable& kernels() const override { return kernels_; }
+  absl::StatusOr<std::unique_ptr<kernels::Convolution>> MakeConvolution(
+      const kernels::ConvolutionShape& shape, const kernels::ConvolutionOptions& options) override {
+    return kernels::CpuDevice().MakeConvolution(shape, options);
+  }
+
+ private:
+  static void Loss(const kernels::CrossEntropyOptions& options, const float* logits,
+                   const int32_t* labels, const double* loss_scale, float* dlogits,
+                   kernels::LossResult* result) {
+    kernels::CpuDevice().kernels().softmax_cross_entropy(options, logits, labels, loss_scale,
+                                                         dlogits, result);
+    if (overflows_ && dlogits != nullptr) dlogits[0] = std::numeric_limits<float>::infinity();
+  }
+
+  static inline std::atomic<bool> overflows_;
+  kernels::KernelTable kernels_;
+};
+
+TEST_F(TrainerCheckpointTest, PublishesNothingAfterGradientThatOverflows) {
+  OverflowingDevice device;
+  device_ = &device;
+  v1::JobSpec spec = Spec(4);
+  spec.mutable_train()->mutable_checkpoint()->set_every_steps(1);
+  const Result result = Train(spec, 1, 1, [&](uint32_t, const v1::Progress& progress) {
+    if (progress.step() == 3 && progress.phase() == "training") device.Overflow();
+  })[0];
+  EXPECT_EQ(ExitCodeOf(result.status), kExitDiverged) << result.status;
+  EXPECT_EQ(result.step, 4);
+  // No later step fails because of its loss.
+  EXPECT_THAT(std::string(result.status.message()), HasSubstr("values that are NaN or infinite"));
+  ASSERT_FALSE(written_.empty());
+  EXPECT_LT(written_.back(), 4);
+  ASSERT_TRUE(Newest().has_value());
+  EXPECT_EQ(Newest()->step, written_.back());
+  std::vector<std::string> folders;
+  for (const auto& entry : fs::directory_iterator(checkpoints_.path())) {
+    folders.push_back(entry.path().filename());
+  }
+  EXPECT_THAT(folders, SizeIs(written_.size()));
 }
 
 TEST_F(TrainerCheckpointTest, SucceedsWithoutFinalCheckpoint) {

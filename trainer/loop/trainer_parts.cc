@@ -1,4 +1,5 @@
 // Checkpoints that several ranks write: each rank writes its part, and rank 0 publishes them.
+#include <functional>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -13,33 +14,36 @@ namespace muster::train {
 absl::StatusOr<bool> Trainer::CanWriteParts() {
   if (!options_.shards_checkpoints || strategy_->checkpoint_part().count == 1) return false;
   const CheckpointDirectory& directory = *options_.checkpoints;
-  ASSIGN_OR_RETURN(const bool shared,
-                   CreateSharedFolder(world_, directory.UnfinishedPath(step_),
-                                      [&] { return directory.CreateUnfinished(step_).status(); }));
-  CountCollectives(2, 0);
+  ASSIGN_OR_RETURN(
+      const bool shared,
+      CreateSharedFolder(world_, directory.UnfinishedPath(step_), ReportInterval(),
+                         [&](const std::function<void()>& on_progress) {
+                           return directory.CreateUnfinished(step_, on_progress).status();
+                         }));
+  CountCollectives(3, 0);
   if (is_first()) directory.Discard(step_);
   LOG_IF(WARNING, !shared && is_first()) << "not all ranks see the checkpoint directory "
                                          << directory.path() << "; gathering checkpoints on rank 0";
   return shared;
 }
 
-CheckpointWriter::Write Trainer::WriteOfPart() {
+CheckpointWriter::Write Trainer::WriteOfPart(StateCopy& copy) {
   const CheckpointPart part = strategy_->checkpoint_part();
-  const ShardedAttempt attempt = {
-      .folder = options_.checkpoints->UnfinishedPath(step_),
-      .id = absl::StrCat(options_.job_id, " ", options_.generation, " ", step_, " ", ++attempts_),
-      .parts = part.count};
+  const ShardedAttempt attempt = {.folder = options_.checkpoints->UnfinishedPath(copy.state.step),
+                                  .id = absl::StrCat(options_.job_id, " ", options_.generation, " ",
+                                                     copy.state.step, " ", ++attempts_),
+                                  .parts = part.count};
   if (!part.index.has_value()) return nullptr;
-  return [this, attempt, index = *part.index](const ByteProgress& progress) -> absl::Status {
+  return [this, &copy, attempt, index = *part.index](const ByteProgress& progress) -> absl::Status {
     const CheckpointDirectory& directory = *options_.checkpoints;
     // Rank 0 processes the errors of all ranks.
     if (is_first()) RETURN_IF_ERROR(directory.CheckGeneration());
-    const ModelTensors tensors = snapshot_.Convert();
+    const ModelTensors tensors = copy.snapshot.Convert();
     const absl::Status own =
         WritePart(attempt, index, {tensors.model, tensors.optimizer, tensors.average}, progress);
     if (!is_first()) return absl::OkStatus();
     if (!own.ok()) {
-      directory.Discard(snapshot_state_.step);
+      directory.Discard(copy.state.step);
       return Annotate(directory.Explain(own), "write checkpoint");
     }
     PartWait wait;
@@ -49,7 +53,7 @@ CheckpointWriter::Write Trainer::WriteOfPart() {
       return world_.status();
     };
     wait.progress = progress;
-    ASSIGN_OR_RETURN(written_, PublishParts(directory, snapshot_state_, attempt, wait));
+    ASSIGN_OR_RETURN(written_, PublishParts(directory, copy.state, attempt, wait));
     return absl::OkStatus();
   };
 }

@@ -1,4 +1,6 @@
-// Expects the threads that train to take snapshots without converting them and without using files.
+// Expects the threads that train to take snapshots without converting them, without using files and
+// without waiting for them.
+#include <functional>
 #include <memory>
 #include <set>
 #include <string>
@@ -6,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/strings/str_format.h"
 #include "absl/synchronization/mutex.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -105,8 +108,8 @@ class RecordingConvolution final : public kernels::Convolution {
                     void* workspace) override {
     convolution_->BackwardData(samples, dy, weights, dx, workspace);
   }
-  void BackwardWeights(int64_t samples, const void* x, const void* dy, void* dweights,
-                       float* dbias, void* workspace) override {
+  void BackwardWeights(int64_t samples, const void* x, const void* dy, void* dweights, float* dbias,
+                       void* workspace) override {
     convolution_->BackwardWeights(samples, x, dy, dweights, dbias, workspace);
   }
 
@@ -155,53 +158,80 @@ class TrainerSnapshotTest : public ::testing::TestWithParam<bool> {
 
   void SetUp() override { data::WriteSyntheticDataset(data_.path(), 100, 20); }
 
+  // Trains with one thread per rank. Expects these threads not to be recorded.
+  void Train(const v1::JobSpec& spec, const std::function<void(const v1::Progress&)>& at_progress) {
+    CheckpointOptions checkpoints = {.path = checkpoints_.path(), .job_id = "job", .generation = 1};
+    checkpoints.keep_best = spec.train().checkpoint().keep_best();
+    checkpoints.operations = &recording_operations_;
+    const auto directory = CheckpointDirectory::OpenForWriting(checkpoints);
+    ASSERT_TRUE(directory.ok()) << directory.status();
+    const std::vector<ProcessGroups> groups = MakeLoopbackWorld(kRanks);
+    const auto train = [&](uint32_t rank) {
+      RecordingDevice device(&conversions_);
+      auto setup = SetUpTraining(spec, kRanks, "", {&device});
+      ASSERT_TRUE(setup.ok()) << setup.status();
+      TrainerOptions options;
+      options.job_id = "job";
+      options.checkpoints = *directory;
+      options.shards_checkpoints = GetParam();
+      options.on_checkpoint = [this](const CheckpointRef& written) { written_.push_back(written); };
+      options.progress = [&](const v1::Progress& progress) {
+        if (rank == 0) at_progress(progress);
+      };
+      {
+        Trainer trainer(*std::move(setup), &groups[rank], std::move(options));
+        const auto summary = trainer.Run();
+        EXPECT_TRUE(summary.ok()) << summary.status();
+      }
+      EXPECT_FALSE(conversions_.Contains(std::this_thread::get_id()));
+      EXPECT_FALSE(operations_.Contains(std::this_thread::get_id()));
+    };
+    std::vector<std::thread> threads;
+    for (uint32_t rank = 0; rank < kRanks; ++rank) threads.emplace_back(train, rank);
+    for (std::thread& thread : threads) thread.join();
+  }
+  void Watch(bool watch) {
+    conversions_.Watch(watch);
+    operations_.Watch(watch);
+  }
+
   data::TemporaryDirectory data_, checkpoints_;
+  ThreadRecorder conversions_, operations_;
+  RecordingOperations recording_operations_{&operations_};
+  std::vector<CheckpointRef> written_;
 };
 
 // The parameter: whether each rank writes its part of a checkpoint.
 TEST_P(TrainerSnapshotTest, OnlyWritersConvertAndUseFiles) {
-  ThreadRecorder conversions, operations;
-  const RecordingOperations recording_operations(&operations);
-  CheckpointOptions checkpoints = {.path = checkpoints_.path(), .job_id = "job", .generation = 1};
-  checkpoints.operations = &recording_operations;
-  const auto directory = CheckpointDirectory::OpenForWriting(checkpoints);
-  ASSERT_TRUE(directory.ok()) << directory.status();
-  const std::vector<ProcessGroups> groups = MakeLoopbackWorld(kRanks);
-
   // Watches the checkpoint of the first step. The second step waits for its writer.
-  const auto at_progress = [&](uint32_t rank, const v1::Progress& progress) {
-    if (rank > 0) return;
+  Train(Spec(), [this](const v1::Progress& progress) {
     if (progress.step() == 1) {
-      conversions.Watch(true);
-      operations.Watch(true);
+      Watch(true);
     } else if (progress.step() == 2) {
-      conversions.AwaitOne();
-      operations.AwaitOne();
+      conversions_.AwaitOne();
+      operations_.AwaitOne();
     } else if (progress.step() == 3) {
-      conversions.Watch(false);
-      operations.Watch(false);
+      Watch(false);
     }
-  };
-  const auto train = [&](uint32_t rank) {
-    RecordingDevice device(&conversions);
-    auto setup = SetUpTraining(Spec(), kRanks, "", {&device});
-    ASSERT_TRUE(setup.ok()) << setup.status();
-    TrainerOptions options;
-    options.job_id = "job";
-    options.checkpoints = *directory;
-    options.shards_checkpoints = GetParam();
-    options.progress = [&](const v1::Progress& progress) { at_progress(rank, progress); };
-    {
-      Trainer trainer(*std::move(setup), &groups[rank], std::move(options));
-      const auto summary = trainer.Run();
-      EXPECT_TRUE(summary.ok()) << summary.status();
-    }
-    EXPECT_FALSE(conversions.Contains(std::this_thread::get_id()));
-    EXPECT_FALSE(operations.Contains(std::this_thread::get_id()));
-  };
-  std::vector<std::thread> threads;
-  for (uint32_t rank = 0; rank < kRanks; ++rank) threads.emplace_back(train, rank);
-  for (std::thread& thread : threads) thread.join();
+  });
+}
+
+TEST_P(TrainerSnapshotTest, OnlyWritersFindTheBestCheckpoint) {
+  v1::JobSpec spec = Spec();
+  spec.mutable_train()->set_evaluate_every_epochs(1);
+  spec.mutable_train()->mutable_checkpoint()->set_keep_best("test_loss");
+  Train(spec, [this](const v1::Progress& progress) {
+    if (progress.step() == 1) Watch(true);
+  });
+  // The loss falls in each epoch, of five steps.
+  ASSERT_FALSE(written_.empty());
+  for (const CheckpointRef& written : written_) {
+    SCOPED_TRACE(written.name);
+    EXPECT_EQ(written.best_step, written.step / 5 * 5);
+    EXPECT_EQ(written.best_name,
+              written.step < 5 ? "" : absl::StrFormat("step-%08d.g1", written.best_step));
+  }
+  EXPECT_EQ(written_.back().step, 10);
 }
 
 INSTANTIATE_TEST_SUITE_P(Parts, TrainerSnapshotTest, ::testing::Bool(), [](const auto& parts) {

@@ -42,6 +42,11 @@ struct TensorRange {
 // the first one allocates. Used by one thread at a time.
 class StateSnapshot {
  public:
+  // `slot` tells the snapshots apart that a training uses at the same time; the same on all ranks.
+  explicit StateSnapshot(size_t slot = 0) : slot_(slot) {}
+
+  size_t slot() const { return slot_; }
+
   // File of the checkpoint, e.g. &ModelTensors::model.
   using File = std::vector<Tensor> ModelTensors::*;
 
@@ -81,6 +86,7 @@ class StateSnapshot {
   absl::StatusOr<float*> Allocate(size_t elements);
   void Convert(const Array& array, float* scratch, std::vector<Tensor>& tensors) const;
 
+  const size_t slot_;
   const nn::Plan* plan_ = nullptr;
   TensorRange range_;
   uint64_t batches_ = 0;

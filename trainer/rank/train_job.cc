@@ -208,7 +208,16 @@ absl::Status TrainJob::OpenCheckpoints(v1::JoinInfo& info) {
   }
   RETURN_IF_ERROR(train::WithExitCode(opened.status(), train::kExitCannotCreate));
   checkpoints_ = *std::move(opened);
-  if (options.writes && checkpoints_.own.has_value()) ReportCheckpoint(checkpoints_.own_newest);
+  // Once the ranks have joined, the thread that trains must not wait for the disk.
+  if (options.writes && checkpoints_.own.has_value()) {
+    train::CheckpointRef found = checkpoints_.own_newest.value_or(train::CheckpointRef());
+    const auto best = checkpoints_.own->FindBest();
+    if (best.ok() && best->has_value()) {
+      found.best_name = (*best)->name;
+      found.best_step = (*best)->step;
+    }
+    ReportCheckpoint(found);
+  }
   if (!checkpoints_.newest.has_value()) return absl::OkStatus();
   const train::CheckpointState& newest = checkpoints_.newest->state;
   info.set_has_checkpoint(true);
@@ -225,7 +234,7 @@ std::string TrainJob::CheckpointDirectoryPath() const {
   return dir.empty() ? environment_.checkpoint_dir : OnThisNode(dir);
 }
 
-void TrainJob::ReportCheckpoint(const std::optional<train::CheckpointRef>& newest) {
+void TrainJob::ReportCheckpoint(const train::CheckpointRef& newest) {
   const std::string& dir = launch_.spec().train().checkpoint().dir();
   v1::CheckpointStatus& status = checkpoint_status_;
   status.set_dir(checkpoints_.own->path());
@@ -234,16 +243,13 @@ void TrainJob::ReportCheckpoint(const std::optional<train::CheckpointRef>& newes
                         ? !launch_.checkpoint_dir().empty()
                         : launch_.node_count() > 1 && !absl::StrContains(dir, kNodePattern));
   if (!status.shared()) status.set_node(environment_.node_name);
-  if (newest.has_value()) {
-    status.set_step(newest->step);
-    status.set_name(newest->name);
+  if (!newest.name.empty()) {
+    status.set_step(newest.step);
+    status.set_name(newest.name);
   }
-  if (!launch_.spec().train().checkpoint().keep_best().empty()) {
-    const auto best = checkpoints_.own->FindBest();
-    if (best.ok() && best->has_value()) {
-      status.set_best_step((*best)->step);
-      status.set_best_name((*best)->name);
-    }
+  if (!newest.best_name.empty()) {
+    status.set_best_step(newest.best_step);
+    status.set_best_name(newest.best_name);
   }
   control_->ReportCheckpoint(status);
 }
@@ -325,14 +331,17 @@ void TrainJob::ReportFailure(const absl::Status& status) {
 }
 
 data::Cache TrainJob::CacheFor(const std::string& phase) {
-  return {environment_.cache_dir, [this, phase](uint64_t done, absl::string_view unit) {
-            phase_ = phase;
-            v1::Progress progress;
-            progress.set_phase(phase);
-            progress.set_phase_progress(done);
-            progress.set_phase_unit(std::string(unit));
-            control_->ReportProgress(progress);
-          }};
+  data::Cache cache(environment_.cache_dir, [this, phase](uint64_t done, absl::string_view unit) {
+    phase_ = phase;
+    v1::Progress progress;
+    progress.set_phase(phase);
+    progress.set_phase_progress(done);
+    progress.set_phase_unit(std::string(unit));
+    control_->ReportProgress(progress);
+  });
+  // This rank must name the lock before it is reported as hung.
+  cache.lock_timeout = failure_timeout_ / 2;
+  return cache;
 }
 
 void TrainJob::SetPhase(const std::string& phase) {

@@ -59,8 +59,9 @@ class TrainJob {
   absl::Status OpenCheckpoints(v1::JoinInfo& info);
   // Directory on this node to which the job's checkpoints are written.
   std::string CheckpointDirectoryPath() const;
-  // Reports the newest checkpoint in the job's directory, if any; on rank 0.
-  void ReportCheckpoint(const std::optional<train::CheckpointRef>& newest);
+  // Reports the newest checkpoint in the job's directory, without a name if there is none, and the
+  // best one; on rank 0. Uses no files.
+  void ReportCheckpoint(const train::CheckpointRef& newest);
   // Reports a checkpoint that could not be written; on rank 0.
   void ReportCheckpointFailure(uint64_t step, const absl::Status& failure);
   // NOT_FOUND if the spec names a directory to resume from and no rank found a checkpoint.

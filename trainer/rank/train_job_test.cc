@@ -291,6 +291,27 @@ TEST_F(TrainJobTest, WritesFinalCheckpointByDefault) {
   EXPECT_EQ(outcome.control->checkpoints[1].node(), "node-0");
 }
 
+TEST_F(TrainJobTest, ReportsBestCheckpoint) {
+  spec().set_evaluate_every_epochs(1);
+  spec().mutable_checkpoint()->set_keep_best("test_loss");
+  spec().mutable_checkpoint()->set_keep(1);
+  const Outcome first = std::move(RunWorld({0})[0]);
+  ASSERT_EQ(first.exit_code, 0);
+  EXPECT_EQ(first.control->checkpoints.front().best_name(), "");
+  EXPECT_EQ(first.control->checkpoints.back().step(), 10);
+  EXPECT_EQ(first.control->checkpoints.back().best_name(), "step-00000010.g1");
+  EXPECT_EQ(first.control->checkpoints.back().best_step(), 10);
+  // Ascends, so that all later evaluations are worse.
+  spec().set_max_steps(20);
+  spec().mutable_optimizer()->set_learning_rate(-0.01);
+  const Outcome second = std::move(RunWorld({0})[0]);
+  ASSERT_EQ(second.exit_code, 0);
+  EXPECT_EQ(second.control->checkpoints.front().best_name(), "step-00000010.g2");
+  EXPECT_EQ(second.control->checkpoints.back().name(), "step-00000020.g2");
+  EXPECT_EQ(second.control->checkpoints.back().best_name(), "step-00000010.g2");
+  EXPECT_EQ(second.control->checkpoints.back().best_step(), 10);
+}
+
 TEST_F(TrainJobTest, PrefersDirectoryOfSpecToSharedOne) {
   launch_.set_checkpoint_dir(directory_.path() + "/job-on-node");
   const std::vector<Outcome> own = RunWorld({0});

@@ -67,23 +67,26 @@ void FusedSharedMemoryUpdate::UpdateBlock(const kernels::UpdateScalars* scalars,
   }
 }
 
-absl::StatusOr<float*> FusedSharedMemoryUpdate::CopyStates() {
+absl::StatusOr<float*> FusedSharedMemoryUpdate::CopyStates(size_t slot) {
   const absl::Span<const OptimizerState> states = optimizer_->states();
   const size_t elements = shares_.elements();
   const bool is_first = communicator_->rank() == 0;
-  if (states_of_first_ == nullptr && !states.empty()) {
-    ASSIGN_OR_RETURN(states_, communicator_->Allocate(states.size() * elements * sizeof(float)));
-    states_of_first_ = static_cast<float*>(communicator_->PeerData(*states_, 0));
+  if (copies_.size() <= slot) copies_.resize(slot + 1);
+  StatesCopy& copy = copies_[slot];
+  if (copy.of_first == nullptr && !states.empty()) {
+    ASSIGN_OR_RETURN(copy.memory,
+                     communicator_->Allocate(states.size() * elements * sizeof(float)));
+    copy.of_first = static_cast<float*>(communicator_->PeerData(*copy.memory, 0));
     // Only the memory of rank 0 is needed. All ranks can access it as long as the communicator.
-    if (!is_first) states_.reset();
+    if (!is_first) copy.memory.reset();
   }
   const Shares::Share own = shares_.of(communicator_->rank());
   for (size_t i = 0; i < states.size(); ++i) {
     std::copy_n(states[i].values.get() + own.begin, own.count(),
-                states_of_first_ + i * elements + own.begin);
+                copy.of_first + i * elements + own.begin);
   }
   RETURN_IF_ERROR(communicator_->Barrier()->Wait());
-  return is_first ? states_of_first_ : nullptr;
+  return is_first ? copy.of_first : nullptr;
 }
 
 }  // namespace muster::train

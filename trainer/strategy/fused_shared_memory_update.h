@@ -47,9 +47,10 @@ class FusedSharedMemoryUpdate {
   // Collective; not allowed if the optimizer keeps only this rank's shard. Each rank updates only
   // its shard of the optimizer states and copies it here to memory of rank 0, all ranks at the same
   // time. Returns the states, float32 [states][elements], on rank 0, and null on other ranks. They
-  // are valid until the next call, which must not begin before rank 0 has used them. Returns the
-  // communicator's errors; RESOURCE_EXHAUSTED.
-  absl::StatusOr<float*> CopyStates();
+  // are valid until the next call with the same `slot`, which must not begin before rank 0 has used
+  // them. Only the first call with a slot allocates. Returns the communicator's errors;
+  // RESOURCE_EXHAUSTED.
+  absl::StatusOr<float*> CopyStates(size_t slot);
 
   const Shares& shares() const { return shares_; }
 
@@ -61,6 +62,11 @@ class FusedSharedMemoryUpdate {
     const float* gradients;
     float* parameters;
   };
+  // Memory of a slot of CopyStates.
+  struct StatesCopy {
+    std::unique_ptr<collectives::Allocation> memory;  // on rank 0
+    float* of_first = nullptr;                        // its address in this process
+  };
 
   FusedSharedMemoryUpdate(collectives::Communicator* communicator, Optimizer* optimizer,
                           size_t elements);
@@ -71,8 +77,7 @@ class FusedSharedMemoryUpdate {
   const Shares shares_;
   std::unique_ptr<collectives::Allocation> memory_;  // holds the parameters
   std::vector<Peer> peers_;                          // by rank
-  std::unique_ptr<collectives::Allocation> states_;  // result of CopyStates, on rank 0
-  float* states_of_first_ = nullptr;                 // its address in this process
+  std::vector<StatesCopy> copies_;                   // by slot
   kernels::AlignedFloats sum_;                       // sum of a block's gradients
   std::vector<const void*> addends_;                 // scratch of UpdateBlock
   absl::Duration kernel_time_;

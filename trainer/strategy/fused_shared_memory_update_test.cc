@@ -109,8 +109,14 @@ absl::Status Compare(const v1::OptimizerSpec& spec, Communicator* world) {
       return absl::InternalError("losses differ");
     }
   }
-  for (int copy = 0; copy < 2; ++copy) {
-    ASSIGN_OR_RETURN(float* const states, sharded.sharded->CopyStates());
+  float* in_first_slot = nullptr;
+  for (const size_t slot : {0, 0, 1}) {
+    ASSIGN_OR_RETURN(float* const states, sharded.sharded->CopyStates(slot));
+    if (slot == 0) in_first_slot = states;
+    // The copy in the other slot remains as its user left it.
+    if (slot == 1 && world->rank() == 0 && *in_first_slot != -1.0f) {
+      return absl::InternalError("the copy in the second slot replaced the one in the first");
+    }
     for (size_t i = 0; world->rank() == 0 && i < sharded.optimizer->states().size(); ++i) {
       RETURN_IF_ERROR(ExpectEqual(states + i * elements, summed.optimizer->states()[i].values.get(),
                                   elements, sharded.optimizer->states()[i].name));

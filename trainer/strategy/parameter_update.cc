@@ -100,7 +100,7 @@ absl::Status FusedUpdate::Run(StepTimes& times) {
 
 absl::Status FusedUpdate::CopyOptimizerStates(const CheckpointRanges&,
                                               StateSnapshot& snapshot) const {
-  ASSIGN_OR_RETURN(float* states, fused_->CopyStates());
+  ASSIGN_OR_RETURN(float* states, fused_->CopyStates(snapshot.slot()));
   if (states == nullptr) return absl::OkStatus();
   for (const OptimizerState& state : parts_.optimizer->states()) {
     snapshot.AddParameters(&ModelTensors::optimizer, state.name, states);

@@ -1,0 +1,115 @@
+#include "trainer/loop/trainer_checkpoint_testing.h"
+
+#include <filesystem>
+#include <thread>
+#include <utility>
+
+#include "common/proto_time.h"
+#include "spec/spec.h"
+#include "trainer/loop/testing.h"
+
+namespace muster::train {
+
+namespace fs = std::filesystem;
+
+void TrainerCheckpointTest::SetUp() { data::WriteSyntheticDataset(data_.path(), 1000, 100); }
+
+v1::JobSpec TrainerCheckpointTest::Spec(uint64_t steps) const {
+  v1::JobSpec job;
+  v1::TrainSpec& spec = *job.mutable_train();
+  spec.mutable_model()->set_name("mlp");
+  spec.mutable_dataset()->set_name("fashion_mnist");
+  spec.mutable_dataset()->set_path(data_.path());
+  spec.set_max_steps(steps);
+  spec.set_global_batch(200);
+  spec.mutable_optimizer()->set_name("sgd");
+  spec.mutable_optimizer()->set_learning_rate(0.01);
+  spec.mutable_optimizer()->set_momentum(0.9);
+  spec.set_seed(1);
+  *spec.mutable_checkpoint()->mutable_every() = ToProto(absl::ZeroDuration());
+  return job;
+}
+
+std::vector<TrainerCheckpointTest::Result> TrainerCheckpointTest::Train(
+    v1::JobSpec spec, uint32_t world, uint64_t generation, const AtProgress& at_progress) {
+  spec::ApplyDefaults(spec);
+  groups_ = MakeLoopbackWorld(world);
+  requests_.clear();
+  for (uint32_t rank = 0; rank < world; ++rank) {
+    requests_.push_back(std::make_unique<RankRequests>());
+  }
+  CheckpointOptions checkpoints = {checkpoints_.path(), "job", generation, keep_};
+  checkpoints.keep_best = spec.train().checkpoint().keep_best();
+  checkpoints.operations = operations_;
+  const auto directory = CheckpointDirectory::OpenForWriting(checkpoints);
+  EXPECT_TRUE(directory.ok()) << directory.status();
+  const auto newest = directory->FindNewestValid();
+  EXPECT_TRUE(newest.ok()) << newest.status();
+  std::vector<Result> results(world);
+  std::vector<std::thread> threads;
+  for (uint32_t rank = 0; rank < world; ++rank) {
+    threads.emplace_back([&, rank] {
+      Result& result = results[rank];
+      auto setup = SetUpTraining(spec, world, "", {device_});
+      result.status = setup.status();
+      if (!result.status.ok()) return;
+      TrainerOptions options;
+      options.job_id = "job";
+      options.generation = generation;
+      options.checkpoints = *directory;
+      options.shards_checkpoints = shards_;
+      if (newest->has_value()) {
+        options.resume =
+            ResumePoint{.rank = 0, .step = (*newest)->state.step, .name = (*newest)->name};
+      }
+      options.requests = requests_[rank].get();
+      options.on_checkpoint = [this](const CheckpointRef& checkpoint) {
+        written_.push_back(checkpoint.step);
+      };
+      options.on_checkpoint_failure = [this](uint64_t step, const absl::Status& status) {
+        failures_.push_back({step, status});
+        if (at_failure_ != nullptr) at_failure_();
+      };
+      options.progress = [rank, &at_progress](const v1::Progress& progress) {
+        if (at_progress != nullptr) at_progress(rank, progress);
+      };
+      Trainer trainer(*std::move(setup), &groups_[rank], std::move(options));
+      auto summary = trainer.Run();
+      result.status = summary.status();
+      result.step = trainer.step();
+      if (summary.ok()) {
+        result.summary = *std::move(summary);
+      } else {
+        groups_[rank].world->Abort(absl::AbortedError("the rank has ended"));
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  return results;
+}
+
+std::optional<CheckpointState> TrainerCheckpointTest::Newest() const {
+  const auto found = CheckpointDirectory::OpenReadOnly(checkpoints_.path()).FindNewestValid();
+  EXPECT_TRUE(found.ok()) << found.status();
+  return found.ok() && found->has_value() ? std::optional((*found)->state) : std::nullopt;
+}
+
+void TrainerCheckpointTest::ExpectContinues(const v1::JobSpec& spec, uint32_t world,
+                                            uint64_t step) {
+  ASSERT_TRUE(Newest().has_value());
+  EXPECT_EQ(Newest()->step, step);
+  const Result rest = Train(spec, world, 2)[0];
+  ASSERT_TRUE(rest.status.ok()) << rest.status;
+  EXPECT_EQ(rest.summary.resumed_from_step(), step);
+  fs::remove_all(checkpoints_.path());
+  const Result whole = Train(spec, world)[0];
+  ASSERT_TRUE(whole.status.ok()) << whole.status;
+  EXPECT_EQ(rest.summary.weights_digest(), whole.summary.weights_digest());
+}
+
+void TrainerCheckpointTest::SetAccessible(bool accessible) {
+  const std::string aside = checkpoints_.path() + "-aside";
+  fs::rename(accessible ? aside : checkpoints_.path(), accessible ? checkpoints_.path() : aside);
+}
+
+}  // namespace muster::train
