@@ -32,8 +32,11 @@ class NcclCommunicator final : public OperationCommunicator {
   NcclCommunicator(const GroupOptions& options, std::shared_ptr<kernels::DeviceStream> stream)
       : OperationCommunicator(options.name, options.rank, options.members),
         timeout_(options.timeout),
-        stream_(stream),
-        owner_(NcclCommThread::Start(options, options.nccl->library, std::move(stream))) {}
+        flag_stream_(options.nccl->flag_stream != nullptr ? options.nccl->flag_stream : stream),
+        owner_(NcclCommThread::Start(options, {.library = options.nccl->library,
+                                               .stream = std::move(stream),
+                                               .flag_stream = flag_stream_,
+                                               .max_ctas = options.nccl->max_ctas})) {}
   ~NcclCommunicator() override { owner_->Close(); }
 
   absl::string_view backend() const override { return "nccl"; }
@@ -49,8 +52,8 @@ class NcclCommunicator final : public OperationCommunicator {
   }
   absl::Status status() const override { return owner_->status(); }
   const uint32_t* failed_flag() const override {
-    static_assert(sizeof(stream_->flag()) == sizeof(uint32_t));
-    return reinterpret_cast<const uint32_t*>(&stream_->flag());
+    static_assert(sizeof(flag_stream_->flag()) == sizeof(uint32_t));
+    return reinterpret_cast<const uint32_t*>(&flag_stream_->flag());
   }
   absl::Duration timeout() const override { return timeout_; }
 
@@ -65,7 +68,7 @@ class NcclCommunicator final : public OperationCommunicator {
 
  private:
   const absl::Duration timeout_;
-  const std::shared_ptr<kernels::DeviceStream> stream_;
+  const std::shared_ptr<kernels::DeviceStream> flag_stream_;
   const std::shared_ptr<NcclCommThread> owner_;
 };
 

@@ -7,6 +7,7 @@
 
 #include "absl/status/statusor.h"
 #include "collectives/communicator.h"
+#include "collectives/nccl/nccl_config.h"
 #include "collectives/nccl/nccl_library.h"
 #include "kernels/device_stream.h"
 
@@ -16,6 +17,11 @@ struct NcclParts {
   std::shared_ptr<const NcclLibrary> library;
   // Creates a stream on this rank's GPU for one communicator.
   std::function<absl::StatusOr<std::unique_ptr<kernels::DeviceStream>>()> make_stream;
+  // Stream whose flag is Communicator::failed_flag() of all communicators created with these parts;
+  // null: each communicator has its own. Set where an update depends on several communicators.
+  std::shared_ptr<kernels::DeviceStream> flag_stream;
+  // Maximum number of blocks of a communicator's kernels, unless the user's environment sets it.
+  int max_ctas = kNcclMaxCtas;
 };
 
 // Requires options.nccl. Blocks until all ranks of the group have called; a group may have one
@@ -25,9 +31,10 @@ struct NcclParts {
 // without memory makes the others wait.
 //
 // An operation starts when the device has completed the work enqueued before the call. Wait blocks
-// the host. A Send or Recv starts when a caller waits for any Send or Recv issued so far, polls it,
-// or drops its Work: NCCL runs them concurrently only as one group, and one that started before its
-// counterpart was issued could block the stream forever.
+// the host. A Send or Recv starts when a caller waits for any Send or Recv issued so far, joins it,
+// polls it, or drops its Work: NCCL runs them concurrently only as one group, and one that started
+// before its counterpart was issued could block the stream forever. While the device captures a
+// graph, these calls return when the group is captured.
 //
 // Each communicator of a process has its own stream. If several run concurrently, their kernels
 // must fit on the GPU together, as NCCL requires.

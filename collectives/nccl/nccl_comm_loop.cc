@@ -69,7 +69,7 @@ absl::Status NcclCommThread::Connect() {
   ASSIGN_OR_RETURN(std::vector<NcclUniqueId> ids,
                    ExchangeNcclUniqueIds(options_, *library_, Deadline(progress_timeout_),
                                          [this] { return Interrupted(); }));
-  NcclConfig config = MakeNcclConfig();
+  NcclConfig config = MakeNcclConfig(max_ctas_);
   const int size = static_cast<int>(options_.size);
   const int rank = static_cast<int>(options_.rank);
   const NcclResult begun =

@@ -24,23 +24,23 @@ class NcclCommThread::Handle final : public Work {
  public:
   Handle(std::shared_ptr<NcclCommThread> owner, std::shared_ptr<Task> task)
       : owner_(std::move(owner)), task_(std::move(task)) {}
-  ~Handle() override { owner_->Begin(*task_); }
+  ~Handle() override { owner_->Begin(task_); }
 
   absl::Status Wait() override { return owner_->Await(task_); }
   absl::Status Join() override { return owner_->Join(task_); }
-  bool Done() const override { return owner_->Begin(*task_); }
+  bool Done() const override { return owner_->Begin(task_); }
 
  private:
   const std::shared_ptr<NcclCommThread> owner_;
   const std::shared_ptr<Task> task_;
 };
 
-NcclCommThread::NcclCommThread(const GroupOptions& options,
-                               std::shared_ptr<const NcclLibrary> library,
-                               std::shared_ptr<kernels::DeviceStream> stream)
+NcclCommThread::NcclCommThread(const GroupOptions& options, Resources resources)
     : options_(options),
-      library_(std::move(library)),
-      stream_(std::move(stream)),
+      library_(std::move(resources.library)),
+      stream_(std::move(resources.stream)),
+      flag_stream_(std::move(resources.flag_stream)),
+      max_ctas_(resources.max_ctas),
       registrations_(library_, [this](NcclResult code, absl::string_view what, NcclComm comm) {
         return SettleOn(code, what, comm);
       }) {}
@@ -50,11 +50,9 @@ NcclCommThread::~NcclCommThread() {
   if (barrier_word_ != nullptr) stream_->Free(barrier_word_);
 }
 
-std::shared_ptr<NcclCommThread> NcclCommThread::Start(
-    const GroupOptions& options, std::shared_ptr<const NcclLibrary> library,
-    std::shared_ptr<kernels::DeviceStream> stream) {
-  std::shared_ptr<NcclCommThread> owner(
-      new NcclCommThread(options, std::move(library), std::move(stream)));
+std::shared_ptr<NcclCommThread> NcclCommThread::Start(const GroupOptions& options,
+                                                      Resources resources) {
+  std::shared_ptr<NcclCommThread> owner(new NcclCommThread(options, std::move(resources)));
   // The thread may outlive the caller of Close, so it shares ownership.
   owner->thread_ = std::thread([owner] { owner->Run(); });
   pthread_setname_np(owner->thread_.native_handle(), "nccl");
@@ -153,7 +151,7 @@ absl::Status NcclCommThread::Fail(const absl::Status& status) {
 void NcclCommThread::KeepFailure(const absl::Status& status) {
   if (!failure_.ok() || status.ok()) return;
   // Set before any operation is cut short, so that kernels that run afterwards see the failure.
-  stream_->flag() = 1;
+  flag_stream_->flag() = 1;
   failure_ = status;
   failed_ = SteadyNow();
   leave_by_.emplace(kLeaveTime);
@@ -205,10 +203,12 @@ absl::Status NcclCommThread::Await(const std::shared_ptr<Task>& task) {
   return task->done ? task->status : failure_;
 }
 
-bool NcclCommThread::Begin(const Task& task) {
+bool NcclCommThread::Begin(const std::shared_ptr<Task>& task) {
+  // As in Issue, the caller must not continue before the operation is captured.
+  if (task->captured) return AwaitQueued(task).ok();
   absl::MutexLock lock(&mutex_);
-  if (!task.begun) StartPendingP2p();
-  return task.done;
+  if (!task->begun) StartPendingP2p();
+  return task->done;
 }
 
 void NcclCommThread::StartPendingP2p() {

@@ -46,19 +46,23 @@ namespace muster::collectives {
 // Thread-safe.
 class NcclCommThread : public std::enable_shared_from_this<NcclCommThread> {
  public:
+  struct Resources {
+    std::shared_ptr<const NcclLibrary> library;
+    std::shared_ptr<kernels::DeviceStream> stream;       // of the communicator's operations
+    std::shared_ptr<kernels::DeviceStream> flag_stream;  // its flag is set on failure
+    int max_ctas = 0;                                    // see NcclParts
+  };
   // Starts the thread, which connects.
-  static std::shared_ptr<NcclCommThread> Start(const GroupOptions& options,
-                                               std::shared_ptr<const NcclLibrary> library,
-                                               std::shared_ptr<kernels::DeviceStream> stream);
+  static std::shared_ptr<NcclCommThread> Start(const GroupOptions& options, Resources resources);
   ~NcclCommThread();
 
   // Waits until every rank of the group has connected and completed a first collective.
   absl::Status AwaitConnected() ABSL_LOCKS_EXCLUDED(mutex_);
 
   // Collectives start in the order of issue. Sends and Recvs are collected and start as one group
-  // when a caller waits for one of them, polls it, or drops its Work. While the device captures a
-  // graph, an operation is captured when this call or, for Sends and Recvs, its Join returns, and
-  // is done then; a failure at a launch is reported only by status().
+  // when a caller waits for one of them, joins it, polls it, or drops its Work. While the device
+  // captures a graph, an operation is captured when this call or, for Sends and Recvs, the call
+  // that starts it returns, and is done then; a failure at a launch is reported only by status().
   std::shared_ptr<Work> Issue(const Operation& operation) ABSL_LOCKS_EXCLUDED(mutex_);
 
   // Allocates device memory, registered with NCCL where supported. Collective, and ordered after
@@ -87,15 +91,15 @@ class NcclCommThread : public std::enable_shared_from_this<NcclCommThread> {
     Batch batch;
   };
 
-  NcclCommThread(const GroupOptions& options, std::shared_ptr<const NcclLibrary> library,
-                 std::shared_ptr<kernels::DeviceStream> stream);
+  NcclCommThread(const GroupOptions& options, Resources resources);
 
   // Called by any thread.
   absl::Status Await(const std::shared_ptr<Task>& task) ABSL_LOCKS_EXCLUDED(mutex_);
   absl::Status Join(const std::shared_ptr<Task>& task) ABSL_LOCKS_EXCLUDED(mutex_);
   // Waits until the operation is in the stream or has failed.
   absl::Status AwaitQueued(const std::shared_ptr<Task>& task) ABSL_LOCKS_EXCLUDED(mutex_);
-  bool Begin(const Task& task) ABSL_LOCKS_EXCLUDED(mutex_);  // returns whether it is done
+  // Starts the operation if it has not started; returns whether it is done.
+  bool Begin(const std::shared_ptr<Task>& task) ABSL_LOCKS_EXCLUDED(mutex_);
   void StartPendingP2p() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void KeepFailure(const absl::Status& status) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // After a failure: waits until the thread has left NCCL, at most until leave_by_.
@@ -142,6 +146,8 @@ class NcclCommThread : public std::enable_shared_from_this<NcclCommThread> {
   const GroupOptions options_;
   const std::shared_ptr<const NcclLibrary> library_;
   const std::shared_ptr<kernels::DeviceStream> stream_;
+  const std::shared_ptr<kernels::DeviceStream> flag_stream_;
+  const int max_ctas_;
 
   // Used by the owner's thread only.
   std::array<NcclGroup, kNcclLevels> groups_;  // by level; comm is null until it is created

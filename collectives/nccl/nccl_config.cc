@@ -4,7 +4,7 @@
 
 namespace muster::collectives {
 
-NcclConfig MakeNcclConfig() {
+NcclConfig MakeNcclConfig(int max_ctas) {
   NcclConfig config = {};
   config.size = sizeof(config);
   config.magic = NCCL_CONFIG_MAGIC;
@@ -14,7 +14,7 @@ NcclConfig MakeNcclConfig() {
   config.min_ctas = kNcclUndefined;
   const bool users =
       std::getenv("NCCL_MAX_CTAS") != nullptr || std::getenv("NCCL_MIN_CTAS") != nullptr;
-  config.max_ctas = users ? kNcclUndefined : kNcclMaxCtas;
+  config.max_ctas = users ? kNcclUndefined : max_ctas;
   config.split_share = kNcclUndefined;
   return config;
 }

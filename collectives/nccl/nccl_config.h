@@ -10,9 +10,9 @@ namespace muster::collectives {
 // concurrent computation cannot use.
 inline constexpr int kNcclMaxCtas = 16;
 
-// Returns a non-blocking configuration with at most kNcclMaxCtas blocks unless the environment sets
+// Returns a non-blocking configuration with at most `max_ctas` blocks unless the environment sets
 // NCCL_MAX_CTAS or NCCL_MIN_CTAS; everything else is NCCL's default. Any thread.
-NcclConfig MakeNcclConfig();
+NcclConfig MakeNcclConfig(int max_ctas = kNcclMaxCtas);
 
 }  // namespace muster::collectives
 

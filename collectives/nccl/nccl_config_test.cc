@@ -11,6 +11,7 @@ TEST(NcclConfigTest, EnvironmentOverridesMaxCtas) {
   unsetenv("NCCL_MAX_CTAS");
   unsetenv("NCCL_MIN_CTAS");
   EXPECT_EQ(MakeNcclConfig().max_ctas, kNcclMaxCtas);
+  EXPECT_EQ(MakeNcclConfig(4).max_ctas, 4);
   setenv("NCCL_MAX_CTAS", "32", 1);
   EXPECT_EQ(MakeNcclConfig().max_ctas, kNcclUndefined);
   unsetenv("NCCL_MAX_CTAS");

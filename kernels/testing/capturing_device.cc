@@ -9,6 +9,8 @@
 #include <memory>
 #include <mutex>
 #include <new>
+#include <set>
+#include <thread>
 #include <tuple>
 #include <type_traits>
 #include <utility>
@@ -200,14 +202,41 @@ class LateEvent final : public DeviceEvent {
   bool waited_ = true;
 };
 
-// Tasks make progress when the stream is queried or the device waits for them. During capture, each
-// task is captured as a call that queues it.
+class CapturingStream;
+
+// The streams of this process. A GPU executes all streams while one waits.
+class Streams {
+ public:
+  static Streams& Get() {
+    static Streams& streams = *new Streams;
+    return streams;
+  }
+  void Add(CapturingStream* stream) {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    streams_.insert(stream);
+  }
+  void Remove(CapturingStream* stream) {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    streams_.erase(stream);
+  }
+  // Lets the tasks of all streams make progress.
+  void Advance();
+
+ private:
+  std::mutex mutex_;
+  std::set<CapturingStream*> streams_;  // guarded by mutex_
+};
+
+// Tasks make progress when the stream is queried or the device waits for any stream. During
+// capture, each task is captured as a call that queues it.
 class CapturingStream final : public DeviceStream {
  public:
   explicit CapturingStream(HostMemory flag)
       : flag_memory_(std::move(flag)), flag_(new (flag_memory_.data()) std::atomic<uint32_t>(0)) {
     Take(/*capturing=*/false);
+    Streams::Get().Add(this);
   }
+  ~CapturingStream() override { Streams::Get().Remove(this); }
 
   absl::Status Enter() override { return absl::OkStatus(); }
   void* native() override { return queue_.native(); }
@@ -219,14 +248,28 @@ class CapturingStream final : public DeviceStream {
   }
   absl::Status AwaitCompute(Mark) override { return absl::OkStatus(); }
 
-  absl::StatusOr<Mark> Record() override { return queue_.given(); }
+  absl::StatusOr<Mark> Record() override {
+    if (!capturing_) return queue_.given();
+    // At each launch, the tasks that were queued before are those to wait for.
+    auto tasks = std::make_shared<uint64_t>(0);
+    TheCallCapture().Do([this, tasks] { *tasks = queue_.given(); });
+    captured_marks_.push_back(std::move(tasks));
+    return captured_marks_.size() - 1;
+  }
   absl::StatusOr<bool> Reached(Mark mark) override { return queue_.Reached(mark); }
   absl::Status MakeComputeWait(Mark mark) override {
     const bool capturing = IsCapturing();
-    TheCallCapture().Do([=, this] { queue_.Await(capturing ? queue_.given() : mark); });
+    const auto tasks = capturing ? captured_marks_.at(mark) : std::make_shared<uint64_t>(mark);
+    TheCallCapture().Do([=, this] {
+      while (!queue_.Reached(*tasks)) {
+        Streams::Get().Advance();
+        std::this_thread::yield();
+      }
+    });
     return absl::OkStatus();
   }
   bool IsCapturing() override { return TheCallCapture().capture().active(); }
+  void Advance() { (void)queue_.Reached(0); }
 
   absl::Status Copy(void* to, const void* from, size_t bytes) override {
     queue_.Enqueue([=] {
@@ -249,6 +292,7 @@ class CapturingStream final : public DeviceStream {
  private:
   // Sets how subsequent tasks are handled.
   void Take(bool capturing) {
+    capturing_ = capturing;
     queue_.Divert([this, capturing](HostQueue::Task task) {
       const auto opened = [task = std::move(task)] {
         const GuardedAccess access;
@@ -262,8 +306,16 @@ class CapturingStream final : public DeviceStream {
   const HostMemory flag_memory_;
   std::atomic<uint32_t>* const flag_;
   HostQueue queue_;
+  // Changed by the compute thread while no other thread uses the stream.
+  std::atomic<bool> capturing_{false};
+  std::vector<std::shared_ptr<uint64_t>> captured_marks_;  // by mark
   std::map<void*, DeviceMemory> memory_;
 };
+
+void Streams::Advance() {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  for (CapturingStream* const stream : streams_) stream->Advance();
+}
 
 class CapturingDeviceImpl final : public Device {
  public:

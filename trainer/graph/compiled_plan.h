@@ -61,6 +61,7 @@ class CompiledPlan final : public Plan {
 
   using Plan::Forward;
   void SetStep(const StepContext& context) override;
+  void CopyDraw(const kernels::RandomDraw* draw) override;
   void Forward(uint32_t samples, bool training) override;
   void QueueLoss(uint32_t samples, const LossOptions& options, LossResult* result) override;
   LossResult Loss(uint32_t samples, double label_smoothing, double scale) override;

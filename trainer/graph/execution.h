@@ -12,6 +12,7 @@
 #include "absl/time/time.h"
 #include "absl/types/span.h"
 #include "kernels/device.h"
+#include "kernels/dropout.h"
 #include "kernels/loss_result.h"
 
 namespace muster::nn {
@@ -35,6 +36,12 @@ struct StepContext {
   // layer, global sample index).
   uint64_t first_sample = 0;
 };
+
+// Random state of a pass with this context.
+inline kernels::RandomDraw DrawOf(const StepContext& context) {
+  return {.key = kernels::DerivePhiloxKey(context.seed, context.step),
+          .first_sample = context.first_sample};
+}
 
 using kernels::LossResult;
 

@@ -259,11 +259,14 @@ void CompiledPlan::Run(Operation& operation, const char* pass_name, const Pass& 
 }
 
 void CompiledPlan::SetStep(const StepContext& context) {
-  const kernels::RandomDraw draw{.key = kernels::DerivePhiloxKey(context.seed, context.step),
-                                 .first_sample = context.first_sample};
+  const kernels::RandomDraw draw = DrawOf(context);
   device().CopyToDevice(memory_->draw, &draw, sizeof(draw));
   keys_[slot_] = draw.key;
   ChooseBlocks(draw.key);
+}
+
+void CompiledPlan::CopyDraw(const kernels::RandomDraw* draw) {
+  device().Copy(memory_->draw, draw, sizeof(*draw));
 }
 
 // If every step must make the same calls, dropped branches are computed and multiplied by 0.

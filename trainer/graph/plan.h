@@ -140,6 +140,9 @@ class Plan : public Execution {
   // the boundary tensors and the state of SetStep belong to a slot and have other addresses in each
   // slot. Allocates nothing.
   virtual void SelectSlot(uint32_t slot) {}
+  // Like SetStep, with DrawOf(context) at `draw` in device memory. Only issues device calls, so
+  // that it can be captured. Requires supports_graph_capture().
+  virtual void CopyDraw(const kernels::RandomDraw* draw) = 0;
   // Bytes per slot that are kept from forward to backward, without values that live in one pass.
   virtual size_t slot_bytes() const { return arena_bytes(); }
 

@@ -18,12 +18,11 @@ UpdateController::UpdateController(const kernels::UpdateRules& rules, kernels::D
     : rules_(WithRecords(rules)), device_(device), counted_(counted) {}
 
 absl::StatusOr<std::unique_ptr<UpdateController>> UpdateController::Create(
-    const kernels::UpdateRules& rules, kernels::Device& device, uint32_t counted,
-    uint32_t accumulation_steps) {
+    const kernels::UpdateRules& rules, kernels::Device& device, uint32_t counted, uint32_t losses) {
   std::unique_ptr<UpdateController> control(new UpdateController(rules, device, counted));
   ASSIGN_OR_RETURN(control->variables_, device.Allocate(sizeof(Variables), "update scalars"));
   ASSIGN_OR_RETURN(control->losses_,
-                   device.Allocate(accumulation_steps * sizeof(kernels::LossResult), "losses"));
+                   device.Allocate(losses * sizeof(kernels::LossResult), "losses"));
   ASSIGN_OR_RETURN(control->records_,
                    device.AllocateHost(kStepsAhead * sizeof(kernels::StepRecord), "step records"));
   for (auto& event : control->events_) {

@@ -23,15 +23,15 @@ class UpdateController {
   // device.
   static constexpr uint64_t kStepsAhead = 10;
 
-  // rules.records is ignored. Allocates losses for `accumulation_steps`, of which the first
-  // `counted` are summed to the step's loss. The device outlives this object. RESOURCE_EXHAUSTED.
+  // rules.records is ignored. Allocates `losses` losses, of which the first `counted` are summed to
+  // the step's loss. The device outlives this object. RESOURCE_EXHAUSTED.
   static absl::StatusOr<std::unique_ptr<UpdateController>> Create(const kernels::UpdateRules& rules,
                                                                   kernels::Device& device,
                                                                   uint32_t counted,
-                                                                  uint32_t accumulation_steps);
+                                                                  uint32_t losses);
 
-  // Location of an accumulation step's loss, and the loss scale, both in device memory. The loss
-  // scale is null without loss scaling.
+  // Location of a loss, and the loss scale, both in device memory. The loss scale is null without
+  // loss scaling.
   kernels::LossResult* loss(uint32_t index) const {
     return losses_.as<kernels::LossResult>() + index;
   }
@@ -86,8 +86,8 @@ class UpdateController {
   kernels::Device& device_;
   const uint32_t counted_;
   kernels::DeviceMemory variables_;
-  kernels::DeviceMemory losses_;                                           // by accumulation step
-  kernels::HostMemory records_;                                            // written by the device
+  kernels::DeviceMemory losses_;  // by accumulation step or micro-batch
+  kernels::HostMemory records_;   // written by the device
   std::array<std::unique_ptr<kernels::DeviceEvent>, kStepsAhead> events_;  // by record
   uint64_t next_ = 0;                                                      // next step to be read
   uint64_t end_ = 0;  // end of the finished steps

@@ -72,10 +72,13 @@ void DeviceBucketReducer::Accumulate(bool first) {
   }
 }
 
-void DeviceBucketReducer::ReduceLosses(nn::LossResult* losses, size_t count) {
-  static_assert(sizeof(nn::LossResult) == 2 * sizeof(double));
+void DeviceBucketReducer::Begin() {
   ready_ = 0;
   work_.clear();
+}
+
+void DeviceBucketReducer::ReduceLosses(nn::LossResult* losses, size_t count) {
+  static_assert(sizeof(nn::LossResult) == 2 * sizeof(double));
   if (communicator_ == nullptr) return;
   work_.push_back(communicator_->AllReduce(
       losses, losses, 2 * count, collectives::DataType::kFloat64, collectives::ReduceOp::kSum));

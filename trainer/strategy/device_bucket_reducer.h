@@ -30,9 +30,9 @@ struct DeviceBucketReducerOptions {
 };
 
 // Used by one training thread in one generation. Calls of a step: Accumulate after the backward
-// pass of every micro-batch but the last; for the last or only micro-batch ReduceLosses, then Ready
-// as the plan calls it, then Finish. All of them only issue device calls, the same in every step,
-// and may be captured in a graph.
+// pass of every micro-batch but the last; for the last or only micro-batch Begin, then Ready as the
+// plan calls it, then Finish; ReduceLosses in between. All of them only issue device calls, the
+// same in every step, and may be captured in a graph.
 class DeviceBucketReducer {
  public:
   // Collective. `communicator` connects the ranks' devices; null for a world of one rank, which
@@ -49,6 +49,7 @@ class DeviceBucketReducer {
   // Saves the gradients of a micro-batch before the last: copies gradients() to the accumulator if
   // `first`, otherwise adds it.
   void Accumulate(bool first);
+  void Begin();
   // Reduces losses [count], in device memory, in place over the ranks while backward runs.
   void ReduceLosses(nn::LossResult* losses, size_t count);
   // See the `ready` argument of nn::Plan::Backward. `accumulated`: the step had earlier

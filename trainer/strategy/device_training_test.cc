@@ -28,6 +28,7 @@
 #include "trainer/graph/testing/graphs.h"
 #include "trainer/loop/trainer.h"
 #include "trainer/loop/training_setup.h"
+#include "trainer/strategy/create_strategy.h"
 #include "trainer/strategy/device_bucket_reducer.h"
 
 namespace muster::train {
@@ -67,30 +68,43 @@ class DeviceTrainingTest : public ::testing::Test {
     return job;
   }
 
-  static absl::StatusOr<v1::TrainSummary> TrainRank(const v1::JobSpec& spec, uint32_t rank,
-                                                    bool on_devices, collectives::KeyStore& store,
-                                                    const AtProgress& at_progress) {
+  v1::JobSpec PipelineSpec(const std::string& schedule, uint32_t micro_batches,
+                           uint64_t steps) const {
+    v1::JobSpec job = Spec(steps);
+    v1::StrategySpec& strategy = *job.mutable_train()->mutable_strategy();
+    strategy.set_name("pipeline");
+    strategy.mutable_pipeline()->set_stages(2);
+    strategy.mutable_pipeline()->set_schedule(schedule);
+    strategy.mutable_pipeline()->set_micro_batches(micro_batches);
+    // Measured cuts could differ between the trainings that are compared.
+    strategy.mutable_pipeline()->add_cuts("4");
+    return job;
+  }
+
+  absl::StatusOr<v1::TrainSummary> TrainRank(const v1::JobSpec& spec, uint32_t rank,
+                                             bool on_devices, collectives::KeyStore& store,
+                                             const AtProgress& at_progress) const {
     return TrainRank(spec, rank, on_devices ? kernels::CapturingDevice() : kernels::CpuDevice(),
                      store, {}, at_progress);
   }
 
-  static absl::StatusOr<v1::TrainSummary> TrainRank(const v1::JobSpec& spec, uint32_t rank,
-                                                    kernels::Device& device,
-                                                    collectives::KeyStore& store,
-                                                    TrainerOptions trainer_options,
-                                                    const AtProgress& at_progress = nullptr) {
+  absl::StatusOr<v1::TrainSummary> TrainRank(const v1::JobSpec& spec, uint32_t rank,
+                                             kernels::Device& device, collectives::KeyStore& store,
+                                             TrainerOptions trainer_options,
+                                             const AtProgress& at_progress = nullptr) const {
     const bool on_devices = !device.host_memory();
-    ASSIGN_OR_RETURN(auto setup, SetUpTraining(spec, kRanks, "", {&device}));
+    ASSIGN_OR_RETURN(auto setup, SetUpTraining(spec, ranks_, "", {&device}));
     // This NCCL version does not allocate memory itself, so all memory is known to the device.
     collectives::NcclParts parts = collectives::FakeNcclParts(nullptr, "libfake_nccl_2.18.so");
     parts.make_stream = [&device] { return device.MakeStream(); };
     collectives::WorldOptions options;
     options.rank = rank;
-    options.world_size = kRanks;
-    options.ranks_on_node = {kRanks};
+    options.world_size = ranks_;
+    options.ranks_on_node = {ranks_};
     options.store = &store;
     if (on_devices) options.nccl = &parts;
-    ASSIGN_OR_RETURN(const ProcessGroups groups, ProcessGroups::Create(options, {}));
+    ASSIGN_OR_RETURN(const ProcessGroups groups,
+                     ProcessGroups::Create(options, RequiredGroupsOf(spec.train())));
     trainer_options.progress = [&](const v1::Progress& progress) {
       if (at_progress != nullptr) at_progress(rank, progress);
     };
@@ -103,7 +117,7 @@ class DeviceTrainingTest : public ::testing::Test {
                                  const AtProgress& at_progress = nullptr) {
     spec::ApplyDefaults(spec);
     collectives::FileKeyStore store;
-    return collectives::RunRankProcesses(kRanks, [&](uint32_t rank) -> absl::Status {
+    return collectives::RunRankProcesses(ranks_, [&](uint32_t rank) -> absl::Status {
       ASSIGN_OR_RETURN(const v1::TrainSummary summary,
                        TrainRank(spec, rank, on_devices, store, at_progress));
       std::string text =
@@ -123,6 +137,7 @@ class DeviceTrainingTest : public ::testing::Test {
 
   const collectives::FakeNcclRules rules_;
   data::TemporaryDirectory data_;
+  uint32_t ranks_ = kRanks;
 };
 
 TEST_F(DeviceTrainingTest, TrainsInFloat32) { ExpectTheSame(Spec(20)); }
@@ -230,6 +245,58 @@ TEST_F(DeviceTrainingTest, TrainsWithoutGraphsIfARankCannotCapture) {
   }
 }
 
+// Stages transfer from device to device, and from the second step on launch captured graphs.
+TEST_F(DeviceTrainingTest, TrainsPipeline) {
+  for (const char* schedule : {"1f1b", "gpipe", "sequential"}) {
+    for (const uint32_t micro_batches : {2u, 4u}) {
+      SCOPED_TRACE(absl::StrCat(schedule, " with ", micro_batches, " micro-batches"));
+      ExpectTheSame(PipelineSpec(schedule, micro_batches, 12));
+    }
+  }
+}
+
+TEST_F(DeviceTrainingTest, PipelineLaunchesGraphs) {
+  v1::JobSpec spec = PipelineSpec("1f1b", 4, 12);
+  spec::ApplyDefaults(spec);
+  collectives::FileKeyStore store;
+  const auto launches = collectives::RunRankProcesses(kRanks, [&](uint32_t rank) -> absl::Status {
+    kernels::FailingDevice& device = kernels::FailingDevice::Get();
+    RETURN_IF_ERROR(TrainRank(spec, rank, device, store, {}).status());
+    return absl::UnknownError(absl::StrCat(device.calls(kernels::DeviceCall::kLaunchGraph)));
+  });
+  // Two graphs per step, except in the first step with 50 and the first with 30 samples (the last
+  // of the epoch of 7), in which passes run directly, and the update in the very first.
+  EXPECT_THAT(launches, Each("UNKNOWN: 21"));
+}
+
+TEST_F(DeviceTrainingTest, TrainsPipelineWithReplicasClippingAndLossScaling) {
+  ranks_ = 6;
+  v1::JobSpec spec = PipelineSpec("1f1b", 4, 12);
+  v1::PipelineSpec& pipeline = *spec.mutable_train()->mutable_strategy()->mutable_pipeline();
+  pipeline.set_stages(3);
+  pipeline.add_cuts("9");
+  spec.mutable_train()->mutable_optimizer()->set_clip_norm(1);
+  ExpectTheSame(spec);
+  spec.mutable_train()->set_precision("O2");
+  v1::MixedPrecisionSpec& mixed = *spec.mutable_train()->mutable_mixed_precision();
+  mixed.set_dtype("float16");
+  mixed.mutable_loss_scale()->set_initial(1 << 24);
+  mixed.mutable_loss_scale()->set_growth_interval(4);
+  mixed.set_gradient_dtype("float32");
+  const auto results = Train(spec, /*on_devices=*/true);
+  EXPECT_THAT(results, Each(testing::Not(AnyOf(HasSubstr(" 0 skipped"), HasSubstr("nan")))));
+  EXPECT_EQ(results, Train(spec, /*on_devices=*/false));
+}
+
+TEST_F(DeviceTrainingTest, LostStageEndsStepOfPeers) {
+  const auto results = Train(PipelineSpec("1f1b", 4, 1'000'000), /*on_devices=*/true,
+                             [](uint32_t rank, const v1::Progress& progress) {
+                               if (rank == 1 && progress.step() > 10) std::raise(SIGKILL);
+                             });
+  EXPECT_THAT(results[0], HasSubstr("UNAVAILABLE: "));
+  EXPECT_EQ(results[1], "signal 9");
+}
+
 // A kernel of one rank fails in step 8, of which a checkpoint is due, and its device reports that
 // after the ranks have agreed to write it. The gradients that this rank has sent are damaged.
 TEST_F(DeviceTrainingTest, NoRankWritesACheckpointAfterAnErrorOfOne) {
@@ -309,6 +376,7 @@ TEST_F(DeviceTrainingTest, DoesNotCommunicateInWorldOfOne) {
       (*reducer)->Accumulate(first);
     }
     std::fill(gradients.begin(), gradients.end(), 4.0f);
+    (*reducer)->Begin();
     (*reducer)->ReduceLosses(&loss, 1);
     (*reducer)->Ready(count / 2, /*accumulated=*/true);
     (*reducer)->Ready(0, /*accumulated=*/true);

@@ -46,6 +46,10 @@ ReductionPath ChooseReductionPath(const StrategyContext& context,
   return on_devices ? ReductionPath::kDevice : ReductionPath::kHost;
 }
 
+DeviceBucketReducerOptions DeviceBucketOptions(const StepParts& parts, bool scatters) {
+  return BucketOptionsOf<DeviceBucketReducerOptions>(parts, scatters);
+}
+
 absl::StatusOr<std::unique_ptr<HostBucketReducer>> HostGradientReducer::MakeBuckets(
     const StepParts& parts, bool scatters) {
   auto options = BucketOptionsOf<HostBucketReducerOptions>(parts, scatters);
@@ -90,10 +94,9 @@ absl::StatusOr<std::unique_ptr<DeviceGradientReducer>> DeviceGradientReducer::Cr
     const StepParts& parts, bool scatters) {
   // A world of one has nothing to sum.
   const ProcessGroups& groups = *parts.context->groups;
-  ASSIGN_OR_RETURN(auto buckets,
-                   DeviceBucketReducer::Create(
-                       groups.world->size() == 1 ? nullptr : groups.devices.get(), parts.plan,
-                       BucketOptionsOf<DeviceBucketReducerOptions>(parts, scatters)));
+  ASSIGN_OR_RETURN(auto buckets, DeviceBucketReducer::Create(
+                                     groups.world->size() == 1 ? nullptr : groups.devices.get(),
+                                     parts.plan, DeviceBucketOptions(parts, scatters)));
   return std::unique_ptr<DeviceGradientReducer>(
       new DeviceGradientReducer(parts, std::move(buckets), scatters));
 }
@@ -108,7 +111,8 @@ DeviceGradientReducer::DeviceGradientReducer(const StepParts& parts,
       buckets_(std::move(buckets)) {}
 
 void DeviceGradientReducer::BeginBackward() {
-  buckets_->ReduceLosses(controller_.loss(0), controller_.accumulation_steps());
+  buckets_->Begin();
+  buckets_->ReduceLosses(controller_.loss(0), controller_.losses());
 }
 
 void DeviceGradientReducer::GradientsReady(size_t offset) {

@@ -156,6 +156,10 @@ class DeviceGradientReducer final : public GradientReducer {
   const std::unique_ptr<DeviceBucketReducer> buckets_;
 };
 
+// Options of the buckets that the job's spec sets. `scatters`: see
+// HostGradientReducer::MakeBuckets.
+DeviceBucketReducerOptions DeviceBucketOptions(const StepParts& parts, bool scatters);
+
 // Collective. Creates the reducer selected by parts.path.
 absl::StatusOr<std::unique_ptr<GradientReducer>> CreateGradientReducer(const StepParts& parts,
                                                                        bool scatters);

@@ -16,7 +16,7 @@ namespace muster::train {
 // Groups that a job needs in addition to WORLD; the same on all ranks.
 struct RequiredGroups {
   bool local = false;
-  // Gradients may be reduced between the GPU memories of the ranks.
+  // Ranks may communicate between the memories of their GPUs.
   bool devices = true;
   // Stages per pipeline; 0: no pipeline.
   uint32_t pipeline_stages = 0;
@@ -34,13 +34,16 @@ struct ProcessGroups {
 
   // All communicators that are not null, e.g. to abort them together.
   std::vector<collectives::Communicator*> all() const;
-  // First error of WORLD and the device group; does not communicate.
+  // First error of WORLD and the groups that connect GPUs; does not communicate.
   absl::Status status() const;
+  // Aborts the groups that connect GPUs: kernels of one may wait for a peer that has left another,
+  // and releasing device memory waits for them.
+  void AbortDevices(const absl::Status& reason) const;
 
   // WORLD: all ranks; connects their processes.
   std::unique_ptr<collectives::Communicator> world;
   // WORLD: all ranks; connects the memories of their GPUs. Only if options.nccl is set and the
-  // world has several ranks.
+  // world has several ranks. All groups that connect GPUs have the same failed_flag().
   std::unique_ptr<collectives::Communicator> devices;
   // LOCAL: the ranks of this rank's node.
   std::unique_ptr<collectives::Communicator> local_group;
@@ -48,11 +51,19 @@ struct ProcessGroups {
   std::unique_ptr<collectives::Communicator> pipeline_group;
   // DATA_PARALLEL: the replicas of this rank's stage, ordered by pipeline.
   std::unique_ptr<collectives::Communicator> data_parallel_group;
+  // The same groups between the memories of the GPUs. Only if `devices` is set and pipelines have
+  // several stages, or stages several replicas; pipeline_devices is null with a single pipeline,
+  // whose stages `devices` connects.
+  std::unique_ptr<collectives::Communicator> pipeline_devices;
+  std::unique_ptr<collectives::Communicator> data_parallel_devices;
   // Point-to-point groups with the previous and the next stage: two ranks each, the earlier stage
   // first. Each carries one direction, so that a send never waits for a receive. Null at the ends
-  // of the pipeline.
+  // of the pipeline. They connect GPUs if `devices` is set, otherwise the processes.
   std::unique_ptr<collectives::Communicator> activations_in, gradients_out;
   std::unique_ptr<collectives::Communicator> activations_out, gradients_in;
+
+ private:
+  std::vector<collectives::Communicator*> device_groups() const;
 };
 
 // A rank's position in the pipelines. Ranks are numbered pipeline by pipeline: rank r is stage r %

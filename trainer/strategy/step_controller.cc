@@ -39,18 +39,19 @@ StepController::StepController(const StrategyContext& context, kernels::Device& 
       groups_(*context.groups),
       device_(device),
       reduces_on_devices_(options.reduces_on_devices),
-      accumulation_steps_(std::max(1u, spec_.accumulation_steps())) {}
+      accumulation_steps_(std::max(1u, spec_.accumulation_steps())),
+      losses_(options.losses > 0 ? options.losses : accumulation_steps_) {}
 
 absl::StatusOr<std::unique_ptr<StepController>> StepController::Create(
     const StrategyContext& context, kernels::Device& device, ModelState& state,
     const Options& options) {
   std::unique_ptr<StepController> controller(new StepController(context, device, options));
-  // Processes reduce one total; devices reduce the loss of each accumulation step.
-  const uint32_t accumulation_steps = controller->accumulation_steps_;
-  ASSIGN_OR_RETURN(controller->update_,
-                   UpdateController::Create(RulesOf(*context.spec), device,
-                                            options.reduces_on_devices ? accumulation_steps : 1,
-                                            accumulation_steps));
+  // Processes reduce one total; devices reduce each loss.
+  const uint32_t losses = controller->losses_;
+  ASSIGN_OR_RETURN(
+      controller->update_,
+      UpdateController::Create(RulesOf(*context.spec), device,
+                               /*counted=*/options.reduces_on_devices ? losses : 1, losses));
   const v1::LossScaleSpec& scale = context.spec->mixed_precision().loss_scale();
   if (scale.initial() != 0) {
     ASSIGN_OR_RETURN(NonFiniteGradientGuard guard,
@@ -74,7 +75,7 @@ void StepController::BeginForward() {
 
 nn::LossResult StepController::OwnLoss() const {
   nn::LossResult sum;
-  for (uint32_t index = 0; index < accumulation_steps_; ++index) {
+  for (uint32_t index = 0; index < losses_; ++index) {
     nn::LossResult loss;
     device_.CopyToHost(&loss, update_->loss(index), sizeof(loss));
     sum.loss_sum += loss.loss_sum;
@@ -114,8 +115,10 @@ absl::StatusOr<std::optional<StepResult>> StepController::PollStepResult(bool wa
   ASSIGN_OR_RETURN(const std::optional<kernels::StepRecord> record, update_->Read(wait));
   if (!record.has_value()) return std::nullopt;
   if (record->failed != 0) {
-    RETURN_IF_ERROR(groups_.status());
-    return absl::InternalError("the gradients of a step were not reduced");
+    absl::Status status = groups_.status();
+    if (status.ok()) status = absl::InternalError("the gradients of a step were not reduced");
+    groups_.AbortDevices(status);
+    return status;
   }
   const PendingStep& done = pending(next_result_++);
   const auto samples = static_cast<double>(done.global_samples);
@@ -138,8 +141,11 @@ absl::Status StepController::AwaitNextResult() {
   if (!reduces_on_devices_ || devices == nullptr || update_->pending() == 0) {
     return absl::OkStatus();
   }
-  return AwaitStepResult([this] { return update_->Known(); }, [this] { return groups_.status(); },
-                         *devices, devices->timeout(), pending(next_result_).step + 1);
+  const absl::Status waited =
+      AwaitStepResult([this] { return update_->Known(); }, [this] { return groups_.status(); },
+                      *devices, devices->timeout(), pending(next_result_).step + 1);
+  if (!waited.ok()) groups_.AbortDevices(waited);
+  return waited;
 }
 
 absl::Status StepController::DivergedAt(const StepResult& result) const {

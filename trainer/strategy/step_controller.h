@@ -32,6 +32,9 @@ class StepController {
     // several ranks), so that only the device determines when a step ends.
     bool reduces_on_devices = false;
     size_t buffer_elements = 0;  // elements of ModelState::buffers(), the running statistics
+    // Losses of a step, which are summed: one per accumulation step or micro-batch. 0: one per
+    // accumulation step.
+    uint32_t losses = 0;
   };
   // `context`, `device` and `state` outlive the controller. RESOURCE_EXHAUSTED.
   static absl::StatusOr<std::unique_ptr<StepController>> Create(const StrategyContext& context,
@@ -40,8 +43,9 @@ class StepController {
                                                                 const Options& options);
 
   uint32_t accumulation_steps() const { return accumulation_steps_; }
-  // Location of an accumulation step's loss, and of the factor for its gradient, both in device
-  // memory. The factor is null without loss scaling.
+  // Number of losses; location of each, by accumulation step or micro-batch, and of the factor for
+  // its gradient, both in device memory. The factor is null without loss scaling.
+  uint32_t losses() const { return losses_; }
   nn::LossResult* loss(uint32_t index) const { return update_->loss(index); }
   const double* loss_scale_factor() const { return update_->loss_scale(); }
   // Scalars for the update kernels; valid after Decide.
@@ -51,7 +55,7 @@ class StepController {
   absl::Status BeginStep(uint64_t step);
   // Called before the step's first forward pass. Only issues device calls.
   void BeginForward();
-  // This rank's loss, summed over the accumulation steps. Waits for the device.
+  // This rank's loss, summed over losses(). Waits for the device.
   nn::LossResult OwnLoss() const;
   // Sets the loss of all ranks, if it was reduced by the processes.
   void SetTotalLoss(const nn::LossResult& total);
@@ -111,6 +115,7 @@ class StepController {
   kernels::Device& device_;
   const bool reduces_on_devices_;
   const uint32_t accumulation_steps_;
+  const uint32_t losses_;
   std::unique_ptr<UpdateController> update_;
   std::optional<ScaledLoss> scaled_;
   uint64_t step_ = 0;         // current step

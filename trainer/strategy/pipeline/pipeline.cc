@@ -16,6 +16,7 @@
 #include "trainer/exit_code.h"
 #include "trainer/strategy/pipeline/pipeline_stage.h"
 #include "trainer/strategy/pipeline/stage_cuts.h"
+#include "trainer/strategy/pipeline/stage_reducers.h"
 #include "trainer/strategy/pipeline/stage_tensors.h"
 #include "trainer/strategy/stopwatch.h"
 #include "trainer/strategy/strategy_base.h"
@@ -25,65 +26,6 @@ namespace {
 
 using pipeline::PipelineStage;
 using pipeline::StageTimes;
-
-// Reduces losses separately: only last stages have a loss, and only after backward.
-class StageGradientReducer final : public HostGradientReducer {
- public:
-  StageGradientReducer(const StepParts& parts, std::unique_ptr<HostBucketReducer> buckets)
-      : HostGradientReducer(parts, std::move(buckets), /*scatters=*/false),
-        world_(*parts.context->groups->world) {}
-
-  uint64_t operations() const override { return HostGradientReducer::operations() + 1; }
-
- protected:
-  nn::LossResult LossOfBuckets() override { return {}; }
-  absl::StatusOr<nn::LossResult> TotalLoss() override {
-    const nn::LossResult own = controller().OwnLoss();
-    double sums[] = {own.loss_sum, own.correct};
-    RETURN_IF_ERROR(world_
-                        .AllReduce(sums, sums, std::size(sums), collectives::DataType::kFloat64,
-                                   collectives::ReduceOp::kSum)
-                        ->Wait());
-    return nn::LossResult{sums[0], sums[1]};
-  }
-
- private:
-  collectives::Communicator& world_;
-};
-
-// Clips by the gradient norm over all stages.
-class StageUpdate final : public ReplicatedUpdate {
- public:
-  using ReplicatedUpdate::ReplicatedUpdate;
-  uint64_t operations() const override { return clips() ? 1 : 0; }
-
- protected:
-  absl::Status ReduceSquaredNorm(double* sum) override {
-    kernels::Device& device = parts_.plan->device();
-    double squares = 0;
-    device.CopyToHost(&squares, sum, sizeof(squares));
-    RETURN_IF_ERROR(parts_.context->groups->pipeline_group
-                        ->AllReduce(&squares, &squares, 1, collectives::DataType::kFloat64,
-                                    collectives::ReduceOp::kSum)
-                        ->Wait());
-    device.CopyToDevice(sum, &squares, sizeof(squares));
-    return absl::OkStatus();
-  }
-};
-
-absl::StatusOr<GradientPath> CreateStagePath(const StepParts& parts) {
-  GradientPath path;
-  ASSIGN_OR_RETURN(auto buckets, HostGradientReducer::MakeBuckets(parts, /*scatters=*/false));
-  if (parts.path == ReductionPath::kFusedSharedMemory) {
-    ASSIGN_OR_RETURN(auto fused, FusedUpdate::MakeFused(parts, buckets.get()));
-    path.reducer = std::make_unique<StageGradientReducer>(parts, std::move(buckets));
-    path.update = std::make_unique<FusedUpdate>(parts, path.reducer.get(), std::move(fused));
-    return path;
-  }
-  path.reducer = std::make_unique<StageGradientReducer>(parts, std::move(buckets));
-  path.update = std::make_unique<StageUpdate>(parts, path.reducer.get());
-  return path;
-}
 
 class Pipeline final : public StrategyBase {
  public:
@@ -97,6 +39,12 @@ class Pipeline final : public StrategyBase {
         new Pipeline(context, std::move(stage), std::move(optimizer), std::move(state)));
     RETURN_IF_ERROR(strategy->Build(whole_model));
     return strategy;
+  }
+
+  // Kernels that transfer to or from a lost stage must end before device memory is released.
+  ~Pipeline() override {
+    const absl::Status status = context_.groups->status();
+    if (!status.ok()) context_.groups->AbortDevices(status);
   }
 
   BatchShare batch_share() const override {
@@ -140,19 +88,11 @@ class Pipeline final : public StrategyBase {
       const Stopwatch stopwatch(input_time_);
       RETURN_IF_ERROR(input_.Write(batch, stage_->input(), stage_->labels()));
     }
-    controller_->BeginForward();
-    // Forward and backward of all micro-batches. The last micro-batch's backward completes the
-    // gradients, which are reduced over the replicas of this stage as soon as they are written.
-    path_.reducer->BeginBackward();
-    RETURN_IF_ERROR(stage_->Train(
-        static_cast<uint32_t>(batch.samples),
-        {spec().seed(), step, batch.first_sample * uint64_t{batch.views}},
-        [&](nn::Plan& plan, uint32_t samples, nn::LossResult* result) {
-          return objective_->Queue(plan, samples, global_samples, /*training=*/true, result);
-        },
-        path_.reducer->gradients(),
-        [this](size_t offset) { path_.reducer->GradientsReady(offset); }, controller_->loss(0)));
-    RETURN_IF_ERROR(path_.reducer->EndBackward());
+    const auto samples = static_cast<uint32_t>(batch.samples);
+    stage_->BeginStep(samples, {spec().seed(), step, batch.first_sample * uint64_t{batch.views}});
+    RETURN_IF_ERROR(captures_passes_ ? graphs_.Run({0, samples, global_samples},
+                                                   [&] { return ForwardBackward(global_samples); })
+                                     : ForwardBackward(global_samples));
     RETURN_IF_ERROR(path_.reducer->Finish(times));
     RETURN_IF_ERROR(path_.update->Run(times));
     controller_->FinishStep(global_samples);
@@ -167,11 +107,16 @@ class Pipeline final : public StrategyBase {
   absl::StatusOr<nn::LossResult> EvaluateBatch(const data::Batch& batch, uint64_t global_samples,
                                                data::InputWriter& input) override {
     RETURN_IF_ERROR(input.Write(batch, stage_->input(), stage_->labels()));
-    return stage_->Evaluate(static_cast<uint32_t>(batch.samples),
-                            [&](nn::Plan& plan, uint32_t samples, nn::LossResult* result) {
-                              return objective_->Queue(plan, samples, global_samples,
-                                                       /*training=*/false, result);
-                            });
+    ASSIGN_OR_RETURN(
+        const nn::LossResult loss,
+        stage_->Evaluate(static_cast<uint32_t>(batch.samples),
+                         [&](nn::Plan& plan, uint32_t samples, nn::LossResult* result) {
+                           return objective_->Queue(plan, samples, global_samples,
+                                                    /*training=*/false, result);
+                         }));
+    // Devices do not report a transfer that was cut short.
+    RETURN_IF_ERROR(context_.groups->status());
+    return loss;
   }
 
   uint32_t batches_per_step() const override {
@@ -251,22 +196,29 @@ class Pipeline final : public StrategyBase {
       : StrategyBase(context, context.groups->data_parallel_group.get(), &stage->plan(),
                      std::move(optimizer), std::move(state)),
         stage_(std::move(stage)),
+        reduction_path_(ChooseReductionPath(context, replicas_, plan_, *optimizer_, precision_)),
         input_(*context.dataset, device()),
-        graphs_(device(), world(), /*enabled=*/false) {}
+        // Processes cannot communicate within a captured step.
+        graphs_(device(), world(),
+                reduction_path_ == ReductionPath::kDevice && stage_->supports_graph_capture() &&
+                    context.spec->cuda_graphs() != "never") {}
 
   absl::Status Build(const nn::Graph& whole_model) {
     ASSIGN_OR_RETURN(objective_,
                      Objective::Create(spec().objective(), *context_.groups, context_.max_samples,
                                        static_cast<int64_t>(plan_.logits(1).size()), device()));
-    ASSIGN_OR_RETURN(controller_,
-                     StepController::Create(context_, device(), state_,
-                                            {.buffer_elements = plan_.buffer_elements()}));
+    ASSIGN_OR_RETURN(
+        controller_,
+        StepController::Create(context_, device(), state_,
+                               {.reduces_on_devices = reduction_path_ == ReductionPath::kDevice,
+                                .buffer_elements = plan_.buffer_elements(),
+                                .losses = stage_->micro_batches()}));
     objective_->set_loss_scale(controller_->loss_scale_factor());
+    captures_passes_ = graphs_.enabled() && objective_->supports_graph_capture();
     StepParts parts = PartsOfStep();
     parts.graphs = &graphs_;
-    parts.path = ChooseReductionPath(context_, replicas_, plan_, *optimizer_, precision_);
-    // Stages communicate through the processes.
-    if (parts.path == ReductionPath::kDevice) parts.path = ReductionPath::kHost;
+    parts.path = reduction_path_;
+    parts.captures_passes = captures_passes_;
     ASSIGN_OR_RETURN(path_, CreateStagePath(parts));
     state_.BindGradients(path_.reducer->gradients());
     RETURN_IF_ERROR(path_.update->KeepOwnOptimizerStates());
@@ -275,6 +227,21 @@ class Pipeline final : public StrategyBase {
     for (const nn::Node& node : whole_model.nodes) layers.insert(node.name);
     state_.set_layers(std::move(layers));
     return absl::OkStatus();
+  }
+
+  // Forward and backward of all micro-batches, which may be captured as a graph. The last
+  // micro-batch's backward completes the gradients, which are reduced over the replicas of this
+  // stage as soon as they are written.
+  absl::Status ForwardBackward(uint64_t global_samples) {
+    controller_->BeginForward();
+    path_.reducer->BeginBackward();
+    RETURN_IF_ERROR(stage_->Train(
+        [&](nn::Plan& plan, uint32_t samples, nn::LossResult* result) {
+          return objective_->Queue(plan, samples, global_samples, /*training=*/true, result);
+        },
+        path_.reducer->gradients(),
+        [this](size_t offset) { path_.reducer->GradientsReady(offset); }, controller_->loss(0)));
+    return path_.reducer->EndBackward();
   }
 
   collectives::Communicator& pipeline_group() const { return *context_.groups->pipeline_group; }
@@ -294,8 +261,10 @@ class Pipeline final : public StrategyBase {
   }
 
   const std::unique_ptr<PipelineStage> stage_;
+  const ReductionPath reduction_path_;
   data::InputWriter input_;
   StepGraphs graphs_;
+  bool captures_passes_ = false;
   // Per step: forward and backward time of a micro-batch, waiting for other stages, and total span.
   DurationStatistics stage_statistics_{4};
   absl::Duration input_time_;
@@ -366,7 +335,7 @@ BatchDivision PipelineDivision(const v1::TrainSpec& spec, uint32_t world_size) {
 }
 
 RequiredGroups PipelineGroups(const v1::TrainSpec& spec) {
-  return {.devices = false, .pipeline_stages = spec.strategy().pipeline().stages()};
+  return {.pipeline_stages = spec.strategy().pipeline().stages()};
 }
 
 absl::StatusOr<std::unique_ptr<StrategySetup>> SetUpPipeline(const ModelSetup& setup) {

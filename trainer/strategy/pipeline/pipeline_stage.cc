@@ -68,6 +68,8 @@ absl::Status PipelineStage::Allocate(const nn::Graph& graph, const nn::CompileOp
   ASSIGN_OR_RETURN(labels_, device().Allocate(samples * sizeof(int32_t), "labels"));
   ASSIGN_OR_RETURN(losses_,
                    device().Allocate(options_.micro_batches * sizeof(nn::LossResult), "losses"));
+  ASSIGN_OR_RETURN(
+      draws_, device().Allocate(options_.micro_batches * sizeof(kernels::RandomDraw), "a step"));
   if (compiling.training && options_.micro_batches > 1) {
     ASSIGN_OR_RETURN(
         sum_, device().Allocate(plan_->parameter_elements() * sizeof(float), "summed gradients"));
@@ -83,16 +85,29 @@ uint32_t PipelineStage::SamplesOf(uint32_t micro_batch) const {
   return static_cast<uint32_t>(data::Share(samples_, micro_batch, options_.micro_batches).size());
 }
 
-absl::Status PipelineStage::Train(uint32_t samples, const nn::StepContext& context,
-                                  LossFunction loss, float* gradients, const Ready& ready,
-                                  nn::LossResult* result) {
+void PipelineStage::BeginStep(uint32_t samples, const nn::StepContext& context) {
+  samples_ = samples;
+  context_ = context;
+  if (!plan_->supports_graph_capture()) return;
+  std::vector<kernels::RandomDraw> draws;
+  for (uint32_t i = 0; i < options_.micro_batches; ++i) draws.push_back(DrawOf(ContextOf(i)));
+  device().CopyToDevice(draws_.data(), draws.data(), draws.size() * sizeof(draws.front()));
+}
+
+nn::StepContext PipelineStage::ContextOf(uint32_t micro_batch) const {
+  nn::StepContext context = context_;
+  context.first_sample += FirstSampleOf(micro_batch);
+  return context;
+}
+
+absl::Status PipelineStage::Train(LossFunction loss, float* gradients, const Ready& ready,
+                                  nn::LossResult* losses) {
   const SteadyTime start = Now().steady;
   const absl::Duration waited_before = links_->waited();
-  samples_ = samples;
   gradients_ = gradients;
-  RETURN_IF_ERROR(RunActions(context, loss, ready));
-  const nn::LossResult sum = SumLosses();
-  device().CopyToDevice(result, &sum, sizeof(sum));
+  device().Zero(losses, options_.micro_batches * sizeof(nn::LossResult));
+  RETURN_IF_ERROR(RunActions(loss, ready, losses));
+  if (!waits()) return absl::OkStatus();
   const SteadyTime end = Now().steady;
   // Last stages finish before first stages.
   RETURN_IF_ERROR(groups_.pipeline_group->Barrier()->Wait());
@@ -101,8 +116,8 @@ absl::Status PipelineStage::Train(uint32_t samples, const nn::StepContext& conte
   return absl::OkStatus();
 }
 
-absl::Status PipelineStage::RunActions(const nn::StepContext& context, LossFunction loss,
-                                       const Ready& ready) {
+absl::Status PipelineStage::RunActions(LossFunction loss, const Ready& ready,
+                                       nn::LossResult* losses) {
   inputs_posted_ = gradients_posted_ = 0;
   backward_done_.assign(options_.micro_batches, false);
   for (size_t i = 0; i < actions_.size(); ++i) {
@@ -112,7 +127,7 @@ absl::Status PipelineStage::RunActions(const nn::StepContext& context, LossFunct
       RETURN_IF_ERROR(PostReceives(actions_[i + 1]));
     }
     RETURN_IF_ERROR(action.kind == Action::Kind::kForward
-                        ? Forward(action.micro_batch, &context, loss)
+                        ? Forward(action.micro_batch, /*training=*/true, loss, losses)
                         : Backward(action.micro_batch, ready));
   }
   return AwaitAllSent();
@@ -156,25 +171,22 @@ void PipelineStage::LoadInput(uint32_t micro_batch) {
   }
 }
 
-absl::Status PipelineStage::Forward(uint32_t micro_batch, const nn::StepContext* context,
-                                    LossFunction loss) {
+absl::Status PipelineStage::Forward(uint32_t micro_batch, bool training, LossFunction loss,
+                                    nn::LossResult* losses) {
   const uint32_t samples = SamplesOf(micro_batch), slot = SlotOf(micro_batch);
-  const bool training = context != nullptr;
   RETURN_IF_ERROR(links_->AwaitActivations(slot));
   const SteadyTime start = Now().steady;
   plan_->SelectSlot(slot);
   LoadInput(micro_batch);
-  if (training) {
-    nn::StepContext own = *context;
-    own.first_sample += FirstSampleOf(micro_batch);
-    plan_->SetStep(own);
+  if (training && plan_->supports_graph_capture()) {
+    plan_->CopyDraw(draws_.as<kernels::RandomDraw>() + micro_batch);
+  } else if (training) {
+    plan_->SetStep(ContextOf(micro_batch));
   }
   plan_->Forward(samples, training);
-  if (options_.place.is_last()) {
-    RETURN_IF_ERROR(loss(*plan_, samples, losses_.as<nn::LossResult>() + micro_batch));
-  }
-  if (!device().host_memory()) RETURN_IF_ERROR(device().Synchronize());
-  if (training && samples > 0) {
+  if (options_.place.is_last()) RETURN_IF_ERROR(loss(*plan_, samples, losses + micro_batch));
+  if (waits() && !device().host_memory()) RETURN_IF_ERROR(device().Synchronize());
+  if (waits() && training && samples > 0) {
     times_.forward += Now().steady - start;
     ++times_.micro_batches;
   }
@@ -203,8 +215,8 @@ absl::Status PipelineStage::Backward(uint32_t micro_batch, const Ready& ready) {
     plan_->Backward(samples, last ? ready : nullptr);
     if (!last) Accumulate(micro_batch);
   }
-  if (!device().host_memory()) RETURN_IF_ERROR(device().Synchronize());
-  if (samples > 0) times_.backward += Now().steady - start;
+  if (waits() && !device().host_memory()) RETURN_IF_ERROR(device().Synchronize());
+  if (waits() && samples > 0) times_.backward += Now().steady - start;
   backward_done_[micro_batch] = true;
   links_->SendGradients(slot, samples);
   return absl::OkStatus();
@@ -233,7 +245,7 @@ absl::StatusOr<nn::LossResult> PipelineStage::Evaluate(uint32_t samples, LossFun
     // With a single slot, the next micro-batch can be received only after this one was sent.
     const bool ahead = has_next && slots_ > 1;
     if (ahead) RETURN_IF_ERROR(post(i + 1));
-    RETURN_IF_ERROR(Forward(i, /*context=*/nullptr, loss));
+    RETURN_IF_ERROR(Forward(i, /*training=*/false, loss, losses_.as<nn::LossResult>()));
     if (has_next && !ahead) RETURN_IF_ERROR(post(i + 1));
   }
   RETURN_IF_ERROR(AwaitAllSent());

@@ -38,6 +38,7 @@ struct StageTimes {
   absl::Duration backward;  // time of the same micro-batches
   absl::Duration waiting;   // time waiting for other stages, until all have finished the pass
   absl::Duration span;      // total duration of the passes
+  // Micro-batches measured: none if the process only queues the work of a device.
   uint64_t micro_batches = 0;
 };
 
@@ -58,6 +59,7 @@ class PipelineStage {
   // Plan of this stage for one micro-batch. The caller binds its arrays.
   nn::Plan& plan() const { return *plan_; }
   const PipelinePlace& place() const { return options_.place; }
+  uint32_t micro_batches() const { return options_.micro_batches; }
 
   // Arrays for the pipeline's whole batch, written by the caller; input() is null except on the
   // first stage.
@@ -69,14 +71,23 @@ class PipelineStage {
   // to *result in device memory and, in training, the gradient of the plan's outputs.
   using LossFunction =
       absl::FunctionRef<absl::Status(nn::Plan& plan, uint32_t samples, nn::LossResult* result)>;
-  // Collective over the pipeline. Runs all forward and backward passes of a batch of `samples`
-  // samples. The gradients, summed over the micro-batches, are written to `gradients`, which must
-  // be bound to the plan; `ready`: see nn::Execution::Backward. Writes the loss to *result, in
-  // device memory; it is zero except on the last stage.
-  absl::Status Train(uint32_t samples, const nn::StepContext& context, LossFunction loss,
-                     float* gradients, const Ready& ready, nn::LossResult* result);
+  // Called before Train. Sets the number of samples of the pipeline's batch, and the context of the
+  // step with the batch's first sample.
+  void BeginStep(uint32_t samples, const nn::StepContext& context);
+  // Collective over the pipeline. Runs all forward and backward passes of a batch. The gradients,
+  // summed over the micro-batches, are written to `gradients`, which must be bound to the plan;
+  // `ready`: see nn::Execution::Backward. Writes the micro-batches' losses to `losses`
+  // [micro_batches], in device memory; they are zero except on the last stage. With
+  // supports_graph_capture() it only issues device calls, the same in every step with as many
+  // samples, which may be captured.
+  absl::Status Train(LossFunction loss, float* gradients, const Ready& ready,
+                     nn::LossResult* losses);
   // Collective over the pipeline. Loss in evaluation mode; zero except on the last stage.
   absl::StatusOr<nn::LossResult> Evaluate(uint32_t samples, LossFunction loss);
+
+  bool supports_graph_capture() const {
+    return plan_->supports_graph_capture() && (options_.place.stages == 1 || links_->on_devices());
+  }
 
   const StageTimes& times() const { return times_; }
   uint32_t in_flight_micro_batches() const { return slots_; }
@@ -100,15 +111,18 @@ class PipelineStage {
   absl::Status PostReceives(const Action& action);
   // Whether the receives of a later action can be posted: its slot is free.
   bool MayPost(const Action& action) const;
-  absl::Status RunActions(const nn::StepContext& context, LossFunction loss, const Ready& ready);
-  // `context` is null in evaluation.
-  absl::Status Forward(uint32_t micro_batch, const nn::StepContext* context, LossFunction loss);
+  absl::Status RunActions(LossFunction loss, const Ready& ready, nn::LossResult* losses);
+  absl::Status Forward(uint32_t micro_batch, bool training, LossFunction loss,
+                       nn::LossResult* losses);
   absl::Status Backward(uint32_t micro_batch, const Ready& ready);
   absl::Status AwaitAllSent();
+  nn::StepContext ContextOf(uint32_t micro_batch) const;
   void LoadInput(uint32_t micro_batch);
   void Accumulate(uint32_t micro_batch);
-  // Loss summed over the micro-batches.
+  // Loss of the last evaluation summed over the micro-batches. Waits for the device.
   nn::LossResult SumLosses() const;
+  // Whether the process waits for each pass, and so measures it. If not, it only queues work.
+  bool waits() const { return !supports_graph_capture(); }
   kernels::Device& device() const { return plan_->device(); }
 
   const PipelineOptions options_;
@@ -121,11 +135,13 @@ class PipelineStage {
   size_t input_elements_ = 0;     // per sample
   kernels::DeviceMemory input_;   // whole batch, float32; only on the first stage
   kernels::DeviceMemory labels_;  // whole batch
-  kernels::DeviceMemory losses_;  // LossResult, by micro-batch
+  kernels::DeviceMemory losses_;  // LossResult of an evaluation, by micro-batch
+  kernels::DeviceMemory draws_;   // RandomDraw of a step, by micro-batch
   kernels::DeviceMemory sum_;     // accumulated gradients of micro-batches before the last
 
   // State of the current pass.
   uint32_t samples_ = 0;
+  nn::StepContext context_;
   float* gradients_ = nullptr;
   std::vector<bool> backward_done_;  // by micro-batch
   uint32_t inputs_posted_ = 0;       // number of micro-batches

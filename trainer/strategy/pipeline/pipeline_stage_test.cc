@@ -86,15 +86,26 @@ class Model {
       };
     };
     size_t ready = plan_.parameter_elements() + 1;
+    const uint32_t micro_batches = stage.micro_batches();
+    ASSIGN_OR_RETURN(const kernels::DeviceMemory losses,
+                     plan_.device().Allocate(micro_batches * sizeof(nn::LossResult)));
+    stage.BeginStep(samples, kContext);
     RETURN_IF_ERROR(stage.Train(
-        samples, kContext, loss_of(kScale), gradients_.as<float>(),
+        loss_of(kScale), gradients_.as<float>(),
         [&](size_t offset) {
           EXPECT_LT(offset, ready);
           ready = offset;
         },
-        loss_.as<nn::LossResult>()));
+        losses.as<nn::LossResult>()));
     EXPECT_EQ(ready, 0u);
     RETURN_IF_ERROR(ReadStep(outcome));
+    std::vector<nn::LossResult> read(micro_batches);
+    plan_.device().CopyToHost(read.data(), losses.data(), losses.bytes());
+    outcome.loss = {};
+    for (const nn::LossResult& loss : read) {
+      outcome.loss.loss_sum += loss.loss_sum;
+      outcome.loss.correct += loss.correct;
+    }
     ASSIGN_OR_RETURN(outcome.evaluated, stage.Evaluate(samples, loss_of(0)));
     return absl::OkStatus();
   }

@@ -13,10 +13,13 @@ namespace {
 constexpr uint32_t kPreviousStage = 0;
 constexpr uint32_t kNextStage = 1;
 
+// Whether links connect the memories of devices; all of a job's links are of one kind.
+bool ConnectDevices(const train::ProcessGroups& groups) { return groups.devices != nullptr; }
+
 }  // namespace
 
 StageLinks::StageLinks(const train::ProcessGroups& groups, nn::Plan* stage, uint32_t max_samples)
-    : device_(stage->device()), max_samples_(max_samples) {
+    : device_(stage->device()), max_samples_(max_samples), on_devices_(ConnectDevices(groups)) {
   inputs_ = {groups.activations_in.get(), kPreviousStage, {}};
   input_gradients_ = {groups.gradients_out.get(), kPreviousStage, {}};
   outputs_ = {groups.activations_out.get(), kNextStage, {}};
@@ -56,7 +59,7 @@ absl::Status StageLinks::AddP2PTransfer(Link& link, uint32_t slot, const nn::Bou
   P2PTransfer& transfer = link.slots[slot].emplace_back();
   transfer.sample_bytes = tensor.sample_bytes;
   transfer.data = transfer.host = data;
-  if (device_.host_memory()) return absl::OkStatus();
+  if (on_devices_ || device_.host_memory()) return absl::OkStatus();
   ASSIGN_OR_RETURN(transfer.staged, device_.AllocateHost(tensor.sample_bytes * max_samples_,
                                                          "transfers between stages"));
   transfer.host = transfer.staged.data();
@@ -70,6 +73,7 @@ void StageLinks::PostRecv(Link& link, uint32_t slot, uint32_t samples) {
     transfer.work = link.group->Recv(transfer.host, samples * transfer.sample_bytes,
                                      collectives::DataType::kUint8, link.peer);
   }
+  Start(link, slot);
 }
 
 absl::Status StageLinks::Await(Link& link, uint32_t slot) {
@@ -91,9 +95,17 @@ void StageLinks::Send(Link& link, uint32_t slot, uint32_t samples) {
     transfer.work =
         link.group->Send(transfer.host, bytes, collectives::DataType::kUint8, link.peer);
   }
+  Start(link, slot);
+}
+
+void StageLinks::Start(const Link& link, uint32_t slot) {
+  if (!on_devices_ || link.slots[slot].empty()) return;
+  // NCCL starts what was issued when one of the operations is polled.
+  (void)link.slots[slot].back().work->Done();
 }
 
 absl::Status StageLinks::Finish(P2PTransfer& transfer) {
+  if (on_devices_) return std::exchange(transfer.work, nullptr)->Join();
   const SteadyTime start = Now().steady;
   const absl::Status status = std::exchange(transfer.work, nullptr)->Wait();
   waited_ += Now().steady - start;
@@ -101,6 +113,7 @@ absl::Status StageLinks::Finish(P2PTransfer& transfer) {
 }
 
 bool StageLinks::Sent(uint32_t slot) const {
+  if (on_devices_) return true;
   for (const Link* link : {&outputs_, &input_gradients_}) {
     for (const P2PTransfer& transfer : link->slots[slot]) {
       if (transfer.work != nullptr && !transfer.work->Done()) return false;
