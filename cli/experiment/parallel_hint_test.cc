@@ -42,7 +42,7 @@ TEST(ParallelHintTest, IsEmptyWithoutUse) {
   std::vector<Cell> cells = CellsOf(2, 1);
   cells[1].skip_reason = "measured elsewhere";
   EXPECT_EQ(ParallelHint(cells, nodes), "");
-  nodes[0].set_state(v1::CORDONED);
+  nodes[0].set_state(v1::LOST);
   EXPECT_EQ(ParallelHint(CellsOf(8, 1), nodes), "");
   EXPECT_EQ(ParallelHint(CellsOf(8, 1), {}), "");
 }

@@ -1,6 +1,9 @@
 #include "cli/text/job_description.h"
 
 #include <algorithm>
+#include <cstdint>
+#include <map>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/ascii.h"
@@ -215,6 +218,40 @@ void AppendFailures(const v1::Job& job, std::string& out) {
   AppendField("Consequences", ConsequencesText(job), out);
 }
 
+using FailureReference = std::pair<std::string, std::string>;  // (message, what to show for it)
+
+// The job's failures by generation.
+std::map<uint64_t, FailureReference> FailureReferences(const v1::Job& job) {
+  std::map<uint64_t, FailureReference> references;
+  const auto refer = [&references](const v1::FirstFailure& failure, absl::string_view name) {
+    if (failure.message().empty()) return;
+    const std::string where = failure.has_rank()
+                                  ? absl::StrCat("rank ", failure.rank(), " on ", failure.node())
+                                  : failure.node();
+    references.try_emplace(
+        failure.generation(), failure.message(),
+        where.empty() ? std::string(name) : absl::StrCat(name, " (", where, ")"));
+  };
+  refer(job.first_failure(), "first failure");
+  for (const v1::FirstFailure& failure : job.past_failures()) {
+    refer(failure, absl::StrCat("failure ", failure.generation()));
+  }
+  return references;
+}
+
+// The event's message with references in place of failures. Several generations may have failed
+// with the same message: that of the event's generation comes first.
+std::string WithReferences(const v1::JobEvent& event,
+                           const std::map<uint64_t, FailureReference>& references) {
+  std::string message = event.message();
+  const auto own = references.find(event.generation());
+  if (own != references.end()) message = absl::StrReplaceAll(message, {own->second});
+  for (const auto& [generation, reference] : references) {
+    message = absl::StrReplaceAll(message, {reference});
+  }
+  return message;
+}
+
 }  // namespace
 
 std::string Description(const v1::Job& job, absl::Time now) {
@@ -232,24 +269,12 @@ std::string Description(const v1::Job& job, absl::Time now) {
 }
 
 std::string EventTable(const v1::Job& job, absl::Span<const v1::JobEvent> events, absl::Time now) {
-  std::vector<std::pair<std::string, std::string>> references;
-  const auto refer = [&references](const v1::FirstFailure& failure, absl::string_view name) {
-    if (failure.message().empty()) return;
-    const std::string where = failure.has_rank()
-                                  ? absl::StrCat("rank ", failure.rank(), " on ", failure.node())
-                                  : failure.node();
-    references.emplace_back(failure.message(), absl::StrCat(name, " (", where, ")"));
-  };
-  refer(job.first_failure(), "first failure");
-  for (const v1::FirstFailure& failure : job.past_failures()) {
-    if (failure.generation() == job.first_failure().generation()) continue;
-    refer(failure, absl::StrCat("failure ", failure.generation()));
-  }
+  const std::map<uint64_t, FailureReference> references = FailureReferences(job);
   Table table({"AGE", "GENERATION", "TYPE", "MESSAGE"});
   for (const v1::JobEvent& event : events) {
     table.AddRow({AgeSince(event.time(), now),
                   event.generation() > 0 ? absl::StrCat(event.generation()) : "", event.type(),
-                  absl::StrReplaceAll(event.message(), references)});
+                  WithReferences(event, references)});
   }
   return table.Text();
 }

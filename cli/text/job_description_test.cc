@@ -64,6 +64,24 @@ TEST(DescriptionTest, ShowsEachFailureOnce) {
   EXPECT_THAT(text, HasSubstr("FAILED: first failure (rank 0 on node-2); restart limit reached"));
 }
 
+TEST(EventTableTest, TellsEqualFailuresOfGenerationsApart) {
+  v1::Job job;
+  std::vector<v1::JobEvent> events;
+  for (uint64_t generation = 1; generation <= 3; ++generation) {
+    v1::FirstFailure& failure = *job.add_past_failures();
+    failure.set_generation(generation);
+    failure.set_message("no rank had output");  // a hang without a suspect
+    v1::JobEvent& event = events.emplace_back();
+    event.set_generation(generation);
+    event.set_message("no rank had output; restarted");
+  }
+  *job.mutable_first_failure() = job.past_failures(2);
+  const std::string text = EventTable(job, events, kNow);
+  EXPECT_THAT(text, HasSubstr(" failure 1; restarted\n"));
+  EXPECT_THAT(text, HasSubstr(" failure 2; restarted\n"));
+  EXPECT_THAT(text, HasSubstr(" first failure; restarted\n"));
+}
+
 TEST(DescriptionTest, OmitsAMessageThatIsTheFailure) {
   v1::Job job = FailedJob();
   job.set_message(job.first_failure().message());
