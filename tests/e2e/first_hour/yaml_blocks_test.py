@@ -12,13 +12,14 @@ from tests.support.page import blocks
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 # Blocks of other formats, by their first key.
 OTHER_FORMATS = {"scrape_configs": "Prometheus' configuration", "experiment": "of muster experiment"}
-# What a fragment lacks. It is small enough for every fragment: strategies with many ranks need a large batch.
+# What a fragment lacks.
 TRAIN = {
     "model": {"name": "small_cnn"},
     "dataset": {"name": "fashion_mnist", "path": "/data"},
     "epochs": 1,
     "global_batch": 256,
     "optimizer": {"learning_rate": 0.1},
+    "precision": "O2",  # of O0 mixed_precision has no options
 }
 
 
