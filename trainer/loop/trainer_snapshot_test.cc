@@ -221,7 +221,7 @@ TEST_P(TrainerSnapshotTest, OnlyWritersFindTheBestCheckpoint) {
   spec.mutable_train()->set_evaluate_every_epochs(1);
   spec.mutable_train()->mutable_checkpoint()->set_keep_best("test_loss");
   Train(spec, [this](const v1::Progress& progress) {
-    if (progress.step() == 1) Watch(true);
+    if (progress.step() == 1) operations_.Watch(true);
   });
   // The loss falls in each epoch, of five steps.
   ASSERT_FALSE(written_.empty());
