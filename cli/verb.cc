@@ -159,8 +159,8 @@ class ManualPage : public CLI::FormatterBase {
                         CLI::AppFormatMode mode) const override {
     const Verb& verb = dynamic_cast<const Verb&>(*app);
     const Manual& manual = verb.manual();
-    std::string out =
-        absl::StrCat(manual.summary, "\n\nUsage: ", FullName(verb), " ", manual.usage, "\n");
+    std::string out = absl::StrCat(Wrapped(manual.summary, 0), "\nUsage: ", FullName(verb), " ",
+                                   manual.usage, "\n");
     for (const std::string& paragraph : manual.paragraphs) {
       absl::StrAppend(&out, "\n", Wrapped(paragraph, 0));
     }

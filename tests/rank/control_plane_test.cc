@@ -350,9 +350,8 @@ TEST_F(ControlPlaneTest, WaitsSurviveBrokenSession) {
     int seen_arrivals = 0;
     ASSERT_TRUE(coordinator_->WaitFor(
         [&](const v1::WorkerMessage& m) { return IsArrival(m) && ++seen_arrivals > arrivals; }));
-    int puts = 0;
-    ASSERT_TRUE(coordinator_->WaitFor(
-        [&](const v1::WorkerMessage& m) { return m.has_put_key() && ++puts == 2; }));
+    ASSERT_TRUE(coordinator_->WaitForCount(
+        [](const v1::WorkerMessage& m) { return m.has_put_key(); }, 2));
     SendRelease("world", 1);
     SendKey("k", "v");
   }
@@ -403,9 +402,8 @@ TEST_F(ControlPlaneTest, RestartedWorkerReportsPassedBarriersAndRepeatsPuts) {
   ASSERT_EQ(hello.inventory(0).passed_barriers_size(), 1);
   EXPECT_EQ(hello.inventory(0).passed_barriers(0).group(), "world");
   EXPECT_EQ(hello.inventory(0).passed_barriers(0).sequence(), 1u);
-  int puts = 0;
-  EXPECT_TRUE(coordinator_->WaitFor(
-      [&](const v1::WorkerMessage& m) { return m.put_key().value() == "v" && ++puts == 2; }));
+  EXPECT_TRUE(coordinator_->WaitForCount(
+      [](const v1::WorkerMessage& m) { return m.put_key().value() == "v"; }, 2));
 }
 
 TEST_F(ControlPlaneTest, AbortReachesRankAndEndsWaits) {

@@ -1,5 +1,6 @@
 #include "worker/agent/scripted_coordinator.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "absl/base/thread_annotations.h"
@@ -290,6 +291,13 @@ bool ScriptedCoordinator::WaitFor(const std::function<bool(const v1::WorkerMessa
     return false;
   };
   return impl_->Await(came);
+}
+
+bool ScriptedCoordinator::WaitForCount(
+    const std::function<bool(const v1::WorkerMessage&)>& predicate, int count) const {
+  return impl_->Await([&]() ABSL_NO_THREAD_SAFETY_ANALYSIS {
+    return std::count_if(impl_->messages_.begin(), impl_->messages_.end(), predicate) >= count;
+  });
 }
 
 bool ScriptedCoordinator::WaitForRank(const std::string& job_id, uint64_t generation, uint32_t rank,

@@ -58,6 +58,9 @@ class ScriptedCoordinator {
   // Waits for the first message, past or future, for which `predicate` holds.
   bool WaitFor(const std::function<bool(const v1::WorkerMessage&)>& predicate,
                v1::WorkerMessage* found = nullptr) const;
+  // Returns false if fewer than `count` messages arrive for which the predicate holds.
+  bool WaitForCount(const std::function<bool(const v1::WorkerMessage&)>& predicate,
+                    int count) const;
   // Waits until `predicate` holds for the newest report of a rank.
   bool WaitForRank(const std::string& job_id, uint64_t generation, uint32_t rank,
                    const std::function<bool(const v1::RankReport&)>& predicate,

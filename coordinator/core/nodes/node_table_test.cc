@@ -134,6 +134,7 @@ TEST_F(NodeTableTest, FullTableDropsUnneededLostNode) {
     record.set_cordoned(i > 1);  // cordoned nodes are kept
     nodes_.Restore(std::move(record));
   }
+  for (const char* name : {"node-0", "node-1"}) nodes_.Lose(NodeName(name), "its lease has ended");
   const auto needed = [](const NodeName& name) { return name == NodeName("node-0"); };
   ASSERT_NE(nodes_.Open(MakeSession(1, "new-1"), needed), nullptr);
   EXPECT_NE(nodes_.Find(NodeName("node-0")), nullptr);

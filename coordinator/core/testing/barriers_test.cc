@@ -155,16 +155,6 @@ TEST(Barriers, AreAbortedWhenARankCanNoLongerArrive) {
   EXPECT_EQ(CountSent(again, cluster.session("a"), Message::kReleaseBarrier), 1);
 }
 
-// Makes the record of the node's ranks one of an earlier build, which did not record barriers.
-void ForgetPassedBarriers(Harness& cluster, const std::string& job, uint32_t node_rank) {
-  const std::string key = PlacementKey(job, 1, node_rank);
-  v1::PlacementRecord record;
-  ASSERT_TRUE(record.ParseFromString(cluster.records().at(key)));
-  ASSERT_TRUE(record.placement().has_passed_barriers());
-  record.mutable_placement()->clear_passed_barriers();
-  cluster.PutRecord(key, record.SerializeAsString());
-}
-
 TEST(Barriers, WithoutRecordAreNotAbortedBeforeAllNodesReconnectAfterRestart) {
   Harness cluster;
   cluster.Join("a");
@@ -172,7 +162,7 @@ TEST(Barriers, WithoutRecordAreNotAbortedBeforeAllNodesReconnectAfterRestart) {
   const std::string job = cluster.Submit(MakeSpec(2));
   cluster.BringUp(job);
   cluster.ReportExit("b", job, 1, ExitWith(0));
-  ForgetPassedBarriers(cluster, job, 1);
+  cluster.ForgetPassedBarriers(job, 1);
   cluster.Restart();
   cluster.Open(WithInventory(cluster.MakeHello("a", 1),
                              cluster.MakeInventory(job, {Harness::MakeReport(0, v1::CONNECTED)})));

@@ -328,6 +328,7 @@ TEST(Conflict, BarriersWaitForItsEnd) {
   const std::string job = cluster.Submit(MakeSpec(2));
   cluster.BringUp(job);
   cluster.ReportExit("b", job, 1, ExitWith(0));
+  cluster.ForgetPassedBarriers(job, 1);
   cluster.Restart();
   v1::Hello a = cluster.MakeHello("a", 1);
   *a.add_inventory() = cluster.MakeInventory(job, {Harness::MakeReport(0, v1::CONNECTED)});

@@ -8,6 +8,7 @@
 #include "common/proto_time.h"
 #include "common/version.h"
 #include "coordinator/core/jobs/job.h"
+#include "coordinator/core/records.h"
 #include "gtest/gtest.h"
 
 namespace muster::core::testing {
@@ -58,6 +59,15 @@ Options Harness::DefaultOptions() {
   options.job_lease = options.lease;
   options.new_cluster_id = "cluster-1";
   return options;
+}
+
+void Harness::ForgetPassedBarriers(const std::string& job, uint32_t node_rank) {
+  const std::string key = PlacementKey(job, 1, node_rank);
+  v1::PlacementRecord record;
+  ASSERT_TRUE(record.ParseFromString(records_.at(key)));
+  ASSERT_TRUE(record.placement().has_passed_barriers());
+  record.mutable_placement()->clear_passed_barriers();
+  PutRecord(key, record.SerializeAsString());
 }
 
 std::unique_ptr<Core> Harness::Load(Effects* effects) const {

@@ -86,6 +86,9 @@ class Harness {
   const std::map<std::string, std::string>& records() const { return records_; }
   // Replaces a record, for the next Restart.
   void PutRecord(const std::string& key, std::string value) { records_[key] = std::move(value); }
+  // Makes the record of the node's ranks in generation 1 one of an earlier build, which did not
+  // record the barriers that ended ranks have passed.
+  void ForgetPassedBarriers(const std::string& job, uint32_t node_rank);
   void EraseRecord(const std::string& key) { records_.erase(key); }
   SessionId session(const std::string& node) const { return sessions_.at(node); }
   v1::NodeState StateOf(const std::string& node) const { return GetNode(node).state(); }

@@ -76,7 +76,7 @@ TEST(Recovery, ProgressAloneIsNotWritten) {
   EXPECT_EQ(cluster.Get(job).progress().step(), 5u) << "as of the latest transition";
 }
 
-TEST(Recovery, NodesWithRanksGetFreshLease) {
+TEST(Recovery, AllNodesGetFreshLease) {
   Harness cluster;
   cluster.Join("a");
   cluster.Join("idle");
@@ -85,10 +85,11 @@ TEST(Recovery, NodesWithRanksGetFreshLease) {
   cluster.Advance(absl::Hours(5));
   cluster.Restart();
   EXPECT_EQ(cluster.StateOf("a"), v1::SUSPECT);
-  EXPECT_EQ(cluster.StateOf("idle"), v1::LOST);
+  EXPECT_EQ(cluster.StateOf("idle"), v1::SUSPECT);
   cluster.Run(absl::Seconds(9));
   EXPECT_EQ(cluster.State(job), v1::RUNNING);
   cluster.Run(absl::Seconds(2));
+  EXPECT_EQ(cluster.StateOf("idle"), v1::LOST);
   EXPECT_EQ(cluster.State(job), v1::QUEUED);
   EXPECT_EQ(cluster.Get(job).reason(), reasons::kNodeLost);
 }
@@ -242,12 +243,16 @@ TEST(Recovery, BoundsNodes) {
   }
   Core core(Harness::DefaultOptions());
   ASSERT_TRUE(core.Load(records, Now()).ok());
+  // Recorded nodes have a lease in which to reconnect.
+  const absl::Duration lease = Harness::DefaultOptions().lease;
+  const Time later = {Now().steady + lease, Now().wall + lease};
+  core.Step(Tick{}, later);
   v1::Hello hello = Harness().MakeHello("new-1", 1);
-  EXPECT_THAT(core.Step(SessionOpened{SessionId(1), hello, ""}, Now()).closes,
+  EXPECT_THAT(core.Step(SessionOpened{SessionId(1), hello, ""}, later).closes,
               ::testing::IsEmpty());
-  EXPECT_FALSE(core.GetNode(NodeName("node-7"), Now()).ok());
+  EXPECT_FALSE(core.GetNode(NodeName("node-7"), later).ok());
   hello.set_node_name("new-2");
-  const Effects refused = core.Step(SessionOpened{SessionId(2), hello, ""}, Now());
+  const Effects refused = core.Step(SessionOpened{SessionId(2), hello, ""}, later);
   ASSERT_EQ(refused.closes.size(), 1u);
   EXPECT_EQ(refused.closes[0].status.code(), absl::StatusCode::kResourceExhausted);
 }

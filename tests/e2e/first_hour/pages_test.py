@@ -17,7 +17,7 @@ NOT_RUN = {
     "deploy/quickstart.sh": "builds, and trains for long; tests/e2e/quickstart_test.py runs it",
     "tests/run.sh": "runs all tests, this one included",
     "deploy/install_dependencies.sh": "installs packages",
-    "bazel build //...": "the programs are built already",
+    "bazel/build.sh //...": "the programs are built already",
 }
 PAGE_TIMEOUT_SECONDS = 150
 
