@@ -129,9 +129,12 @@ absl::Status NcclCommThread::Finalize() {
 
 void NcclCommThread::Leave(absl::Status status) {
   const SteadyTime seen = FailureTime();
-  const auto log = [this, &seen, failed = !status.ok()](absl::string_view phase) {
-    LOG_IF(INFO, failed) << options_.name << ": leaving NCCL: " << phase << " after "
-                         << absl::FormatDuration(SteadyNow() - seen);
+  const bool aborts = std::any_of(groups_.begin(), groups_.end(), [](const NcclGroup& group) {
+    return group.comm != nullptr;  // not finalized
+  });
+  const auto log = [this, &seen, logs = aborts || !status.ok()](absl::string_view phase) {
+    LOG_IF(INFO, logs) << options_.name << ": leaving NCCL: " << phase << " after "
+                       << absl::FormatDuration(SteadyNow() - seen);
   };
   LOG_IF(INFO, !status.ok()) << options_.name << ": leaving NCCL: " << status.message();
   bool aborted = false;

@@ -47,7 +47,8 @@ const KernelTable* WaitingKernels(const KernelTable& kernels) {
   auto* const made = new KernelTable(kernels);
   using T = KernelTable;
   MakeWaiting<&T::batch_norm_statistics, &T::batch_norm_scale, &T::batch_norm_running,
-              &T::batch_norm_prepare, &T::cast_ranges, &T::batch_norm_to_sums, &T::batch_norm_from_sums, &T::batch_norm_apply,
+              &T::batch_norm_prepare, &T::cast_ranges, &T::batch_norm_to_sums,
+              &T::batch_norm_from_sums, &T::batch_norm_apply,
               &T::batch_norm_backward_parameters, &T::batch_norm_backward_data,
               &T::max_pool_forward, &T::max_pool_backward, &T::average_pool_forward,
               &T::average_pool_backward, &T::activation_forward, &T::activation_backward,

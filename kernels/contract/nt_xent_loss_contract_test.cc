@@ -1,12 +1,15 @@
 // Compares the NT-Xent loss of every device with the reference kernels. Which products a GPU uses
 // is tested with the fake cuBLASLt.
+#include <cstdlib>
 #include <memory>
 #include <random>
 #include <string>
 #include <vector>
 
 #include "gtest/gtest.h"
+#include "kernels/contract/kernel_set.h"
 #include "kernels/contract/test_buffer.h"
+#include "kernels/cuda/device.h"
 #include "kernels/cuda/testing/on_host_device.h"
 #include "kernels/device.h"
 #include "kernels/kernel_table.h"
@@ -150,6 +153,25 @@ TEST_F(NtXentLossTest, ReportsErrorsOfProductsToTheDevice) {
                    log_sums.data(), &result);
   EXPECT_EQ(device->Synchronize().message(), "cuBLASLt: product: the fake's error");
 }
+
+// A GPU whose kernels' PTX is interpreted, by the name of the kernel set; only where it is built.
+class InterpretedNtXentLossTest : public NtXentLossTest,
+                                  public testing::WithParamInterface<std::string> {};
+
+TEST_P(InterpretedNtXentLossTest, UsesCublasLt) {
+  setenv("MUSTER_CUDA_LIBRARY_PATH", "kernels/cuda/testing/fakes", 1);
+  const auto device = OpenCudaDevice(0, CudaPtxLibrary());
+  unsetenv("MUSTER_CUDA_LIBRARY_PATH");
+  ASSERT_TRUE(device.ok()) << device.status();
+  ExpectReferenceResults(**device, "cublaslt");
+}
+
+GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(InterpretedNtXentLossTest);
+INSTANTIATE_TEST_SUITE_P(PtxInterpreter, InterpretedNtXentLossTest,
+                         testing::ValuesIn(HasCudaPtxLibrary()
+                                               ? std::vector<std::string>{"cuda_ptx"}
+                                               : std::vector<std::string>()),
+                         [](const auto& info) { return info.param; });
 
 }  // namespace
 }  // namespace muster::kernels

@@ -44,8 +44,8 @@ class GpuTrainTest(unittest.TestCase):
             job = cluster.run(both, "--losses")
             self.assertLess(job["summary"]["losses"][-1], 0.8 * cpu[0])
 
-            # Two stages with one GPU each; activations pass through host memory.
-            stages = spec("two-stages", folder, "gpu")
+            # Two stages with one GPU each; without NCCL, activations pass through host memory.
+            stages = dict(spec("two-stages", folder, "gpu"), backend="shm")
             stages["resources"]["ranks_per_node"] = 2
             stages["train"]["strategy"] = {"name": "pipeline", "pipeline": {"stages": 2, "micro_batches": 1}}
             job = cluster.run(stages, "--losses")

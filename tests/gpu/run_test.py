@@ -195,7 +195,8 @@ class RunTest(unittest.TestCase):
         nccl = parts["nccl"]["found"]
         self.assertTrue(nccl["contract_test"])
         self.assertTrue(nccl["by-two"]["agree"])
-        self.assertLessEqual(nccl["survivor_seconds"], 2)
+        self.assertLessEqual(nccl["survivor_left_nccl_seconds"], 2)
+        self.assertGreater(nccl["survivor_process_seconds"], 0)
         self.assertGreater(nccl["allreduce"]["figures"][0]["busbw_gb_per_s"], 0)
         archived = self.archived()
         for file in ("results.json", "summary.txt", "environment.txt", "quick/log", "quick/activation_contract_test.log",
@@ -252,6 +253,27 @@ class RunTest(unittest.TestCase):
         self.assertEqual(parts["sanitizer"]["found"]["initcheck-activation_contract_test"], True)
         self.assertLessEqual({f"results/{part}/log" for part in expected}, self.archived())
         self.assert_nothing_left()
+
+    def accuracy(self, script):
+        """Runs part accuracy with a program in place of `muster local`; returns its state, reason and results."""
+        data = self.folder / "fashion-mnist"
+        data.mkdir(exist_ok=True)
+        self.inject("muster", f'[[ $1 == local ]] || exec "$REAL" "$@"\n{script}')
+        shutil.rmtree(self.out, ignore_errors=True)
+        self.run_script("--part", "accuracy", env=self.fake_gpu(FASHION_MNIST=str(data)))
+        part = self.parts()["accuracy"]
+        return part["state"], part["reason"], part["found"]
+
+    def test_reports_accuracy(self):
+        state, reason, _ = self.accuracy("echo 'no memory' >&2; exit 7")
+        self.assertEqual((state, reason), ("failed", "muster local: exit status 7: no memory"))
+        evaluation = '"evaluations": [\n"test_accuracy": %s,\n"training_seconds": 3.5\n]'
+        state, reason, found = self.accuracy(f"printf '{evaluation % 0.91}'")
+        self.assertEqual((state, reason), ("failed", "test accuracy 0.91; the target is 0.93"))
+        self.assertIsNone(found["muster"]["training_seconds_to_0.93"])
+        state, reason, found = self.accuracy(f"printf '{evaluation % 0.94}'")
+        self.assertEqual((state, reason), ("passed", ""))
+        self.assertEqual(found["muster"], {"test_accuracy": 0.94, "training_seconds_to_0.93": 3.5})
 
     def test_skips_what_has_no_time(self):
         self.inject("muster", '[[ $1 != local ]] || sleep 1000; exec "$REAL" "$@"')

@@ -31,8 +31,8 @@ struct CublasLt {
 // neither, FAILED_PRECONDITION if the library lacks a function.
 absl::StatusOr<CublasLt> OpenCublasLt(const LibrarySearchPath& search_path);
 
-// Minimum alignment of operands in bytes, which kernels/convolution.h guarantees, unless a MatmulProblem
-// has another one.
+// Minimum alignment of operands in bytes, which kernels/convolution.h guarantees, unless a
+// MatmulProblem has another one.
 inline constexpr uint32_t kMatmulAlignment = 32;
 // Workspace of a product; the size that cuBLASLt's documentation recommends for Hopper.
 inline constexpr size_t kCublasLtWorkspaceBytes = size_t{32} << 20;

@@ -14,6 +14,10 @@ LAYERS = [{"conv2d": {"out_channels": 8, "kernel": 3, "padding": 1, "bias": Fals
           "batch_norm2d", "relu", "adaptive_avg_pool2d", "flatten", {"linear": {"out_features": 8}}, "relu", "linear"]
 
 
+def pipeline(micro_batches, **options):
+    return {"name": "pipeline", "pipeline": {"stages": 2, "micro_batches": micro_batches, **options}}
+
+
 class PtxTrainingTest(unittest.TestCase):
     def start(self, cluster, order):
         """Starts two nodes with two GPUs each."""
@@ -39,27 +43,33 @@ class PtxTrainingTest(unittest.TestCase):
         return folder
 
     def train(self, cluster, name, folder, nodes=1, ranks=1, devices=1, device="gpu", **train):
-        # Batch norm over the samples of all devices; the pipeline's stages have all samples.
-        job = spec(name, folder, device, sync_batch_norm=train.get("strategy", {}).get("name") != "pipeline", **train)
+        # By default batch norm over the samples of all devices.
+        job = spec(name, folder, device, **{"sync_batch_norm": True, **train})
         job["train"].update(model={"layers": LAYERS}, image_size=16, max_steps=STEPS)
         job["resources"].update(nodes=nodes, ranks_per_node=ranks, devices_per_rank=str(devices))
         finished = cluster.run(job, "--losses", check=False)
         log = cluster.muster("logs", finished["job_id"]).stdout
         self.assertEqual(finished["state"], "SUCCEEDED", log)
         self.assertNotIn("ptx: ", log)
+        self.assertNotIn("training without CUDA graphs", log)
         self.assertEqual("computes on cuda:0 PTX interpreter" in log, device == "gpu", log)
         losses = finished["summary"]["losses"]
         self.assertEqual(len(losses), STEPS)
         return losses
 
     def check(self, order, ways):
+        """Trains in each way: name: train spec. "cpu" in it: the train spec of the CPU with the same losses."""
         with Cluster() as cluster:
             folder = self.start(cluster, order)
-            expected = self.train(cluster, "cpu", folder, device="cpu")
+            on_cpu = {}
             for name, way in ways.items():
+                way = dict(way)
+                cpu, tolerance = way.pop("cpu", {}), way.pop("tolerance", 2e-3)
+                expected = on_cpu.get(str(cpu)) or self.train(cluster, f"cpu-{name}", folder, device="cpu", **cpu)
+                on_cpu[str(cpu)] = expected
                 losses = self.train(cluster, name, folder, **way)
                 for step, (one, other) in enumerate(zip(expected, losses)):
-                    self.assertAlmostEqual(one, other, delta=2e-3 * one, msg=f"{name}, step {step}")
+                    self.assertAlmostEqual(one, other, delta=tolerance * one, msg=f"{name}, step {step}")
 
     def test_strategies(self):
         self.check(0, {
@@ -67,13 +77,22 @@ class PtxTrainingTest(unittest.TestCase):
             "eager": {"cuda_graphs": "never"},
             "dp": {"devices": 2, "strategy": {"name": "dp"}},
             "ddp": {"ranks": 2, "strategy": {"name": "ddp"}},
+            "zero1": {"ranks": 2, "strategy": {"name": "ddp", "shard_optimizer": True}},
             "hybrid": {"nodes": 2, "devices": 2, "strategy": {"name": "hybrid"}},
-            "pipeline": {"ranks": 2, "strategy": {"name": "pipeline", "pipeline": {"stages": 2, "micro_batches": 1}}},
+            # Batch norm sees one micro-batch at a time.
+            "pipeline": {"ranks": 2, "sync_batch_norm": False, "strategy": pipeline(2),
+                         "cpu": {"accumulation_steps": 2, "sync_batch_norm": False}},
+            "O2": {"precision": "O2", "cpu": {"precision": "O2"}, "tolerance": 2e-2},
         })
 
     def test_orders(self):
         for order in (1, 2):
-            self.check(order, {"one": {}, "ddp": {"ranks": 2, "strategy": {"name": "ddp"}}})
+            self.check(order, {
+                "one": {},
+                "ddp": {"ranks": 2, "strategy": {"name": "ddp"}},
+                "pipeline": {"ranks": 2, "sync_batch_norm": False, "strategy": pipeline(2, schedule="gpipe"),
+                             "cpu": {"accumulation_steps": 2, "sync_batch_norm": False}},
+            })
 
 
 if __name__ == "__main__":

@@ -5,6 +5,7 @@
 #include <memory>
 #include <utility>
 
+#include "absl/strings/str_cat.h"
 #include "tests/gpu/ptx/runtime/runtime.h"
 
 using muster::ptx::Call;
@@ -50,6 +51,18 @@ cudaError_t EndCapture(Runtime& runtime, Stream& origin, cudaGraph_t* graph) {
   runtime.graphs.push_back(std::make_unique<Graph>(*recorded));
   *graph = reinterpret_cast<cudaGraph_t>(runtime.graphs.back().get());
   return cudaSuccess;
+}
+
+// Reports nodes that lose the priorities of their streams. CUDA ignores them without the flag.
+void CheckPriorities(Runtime& runtime, const Graph& graph, unsigned long long flags) {
+  if ((flags & cudaGraphInstantiateFlagUseNodePriority) != 0) return;
+  const auto other = std::find_if(graph.nodes.begin(), graph.nodes.end(), [&](const auto& node) {
+    return node.priority != graph.nodes.front().priority;
+  });
+  if (other == graph.nodes.end()) return;
+  runtime.Report(absl::StrCat("a graph with nodes of priorities ", graph.nodes.front().priority,
+                              " and ", other->priority,
+                              " is instantiated without cudaGraphInstantiateFlagUseNodePriority"));
 }
 
 cudaError_t LaunchGraph(Runtime& runtime, ExecutableGraph& graph, Stream& stream) {
@@ -105,10 +118,11 @@ cudaError_t cudaStreamIsCapturing(cudaStream_t stream, cudaStreamCaptureStatus* 
 }
 
 cudaError_t cudaGraphInstantiate(cudaGraphExec_t* executable, cudaGraph_t graph,
-                                 unsigned long long) {
+                                 unsigned long long flags) {
   return Call("cudaGraphInstantiate", Needs::kWorkingDevice, [&](Runtime& runtime) {
     const auto found = muster::ptx::FindHandle(runtime.graphs, graph);
     if (found == runtime.graphs.end()) return cudaErrorInvalidValue;
+    muster::ptx::CheckPriorities(runtime, **found, flags);
     runtime.executables.push_back(std::make_unique<ExecutableGraph>());
     runtime.executables.back()->graph = std::make_shared<const Graph>(**found);
     *executable = reinterpret_cast<cudaGraphExec_t>(runtime.executables.back().get());

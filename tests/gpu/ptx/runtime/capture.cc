@@ -5,9 +5,9 @@
 
 namespace muster::ptx {
 
-void Capture::Add(std::shared_ptr<Work> work, std::vector<size_t>& frontier) {
-  graph_->nodes.push_back({std::move(work), std::move(frontier)});
-  frontier = {graph_->nodes.size() - 1};
+void Capture::Add(std::shared_ptr<Work> work, Stream& stream) {
+  graph_->nodes.push_back({std::move(work), std::move(stream.frontier), stream.priority});
+  stream.frontier = {graph_->nodes.size() - 1};
 }
 
 bool Capture::IsJoined(const std::vector<size_t>& frontier) const {

@@ -37,8 +37,8 @@ class Capture {
   void Invalidate() {
     if (state_ == CaptureState::kActive) state_ = CaptureState::kInvalidated;
   }
-  // Adds a node after those of `frontier`, which becomes the node.
-  void Add(std::shared_ptr<Work> work, std::vector<size_t>& frontier);
+  // Adds work of `stream` as a node after those of its frontier, which becomes the node.
+  void Add(std::shared_ptr<Work> work, Stream& stream);
   // Whether every node is, or comes before, one of `frontier`.
   bool IsJoined(const std::vector<size_t>& frontier) const;
   // Ends the capture and returns what was recorded.

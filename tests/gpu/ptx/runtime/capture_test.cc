@@ -199,6 +199,36 @@ TEST_P(CaptureTest, EventsOfACaptureAreUselessOutside) {
   EXPECT_EQ(cudaEventSynchronize(event(0)), cudaSuccess);
 }
 
+TEST_P(CaptureTest, FindsLostPriorities) {
+  float *const one = Filled(1), *const two = Array(), *const three = Array();
+  int lowest = 0, highest = 0;
+  ASSERT_EQ(cudaDeviceGetStreamPriorityRange(&lowest, &highest), cudaSuccess);
+  for (const int priority : {lowest, highest}) {
+    cudaStream_t second = nullptr;
+    ASSERT_EQ(cudaStreamCreateWithPriority(&second, cudaStreamNonBlocking, priority), cudaSuccess);
+    for (const bool keeps : {true, false}) {
+      Begin();
+      ASSERT_EQ(LaunchAdd(one, 1, two, kCount, stream(0)), cudaSuccess);
+      ASSERT_EQ(cudaEventRecord(event(0), stream(0)), cudaSuccess);
+      ASSERT_EQ(cudaStreamWaitEvent(second, event(0), 0), cudaSuccess);
+      ASSERT_EQ(LaunchAdd(two, 1, three, kCount, second), cudaSuccess);
+      ASSERT_EQ(cudaEventRecord(event(1), second), cudaSuccess);
+      ASSERT_EQ(cudaStreamWaitEvent(stream(0), event(1), 0), cudaSuccess);
+      cudaGraph_t graph = nullptr;
+      ASSERT_EQ(cudaStreamEndCapture(stream(0), &graph), cudaSuccess);
+      cudaGraphExec_t executable = nullptr;
+      ASSERT_EQ(cudaGraphInstantiate(&executable, graph,
+                                     keeps ? cudaGraphInstantiateFlagUseNodePriority : 0),
+                cudaSuccess);
+      EXPECT_EQ(control().reports(), priority == highest && !keeps ? 1u : 0u);
+      EXPECT_EQ(cudaGraphExecDestroy(executable), cudaSuccess);
+      EXPECT_EQ(cudaGraphDestroy(graph), cudaSuccess);
+    }
+    EXPECT_EQ(cudaStreamDestroy(second), cudaSuccess);
+  }
+  EXPECT_THAT(TheReport(), HasSubstr("without cudaGraphInstantiateFlagUseNodePriority"));
+}
+
 INSTANTIATE_TEST_SUITE_P(Orders, CaptureTest, testing::Range(0, 4));
 
 class LateCaptureTest : public CaptureTest {};

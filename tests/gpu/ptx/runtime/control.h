@@ -7,6 +7,8 @@
  *   PTX_MEMORY    bytes of memory of each device (default 2 GiB)
  *   PTX_ORDER     see set_order (default 0)
  *   PTX_FAIL      FUNCTION:CALL:ERROR, separated by commas; see fail_call
+ *   PTX_STATISTICS  if set, the process prints at its exit how many kernels it launched, how often,
+ *                   and the instructions that their threads executed
  */
 #ifndef MUSTER_TESTS_GPU_PTX_RUNTIME_CONTROL_H_
 #define MUSTER_TESTS_GPU_PTX_RUNTIME_CONTROL_H_

@@ -15,6 +15,7 @@ namespace muster::ptx {
 struct GraphNode {
   std::shared_ptr<Work> work;
   std::vector<size_t> after;  // earlier nodes
+  int priority = 0;           // of the stream in which it was captured
 };
 
 // A cudaGraph_t.

@@ -1,5 +1,6 @@
 #include "tests/gpu/ptx/runtime/kernel_registry.h"
 
+#include <algorithm>
 #include <string_view>
 #include <utility>
 
@@ -16,6 +17,12 @@ void** KernelRegistry::AddFatbin(const void* wrapper) {
 
 void KernelRegistry::AddFunction(void** fatbin, const void* host_function, const char* name) {
   functions_[host_function] = {reinterpret_cast<Fatbin*>(fatbin), name, nullptr};
+}
+
+size_t KernelRegistry::launched() const {
+  return static_cast<size_t>(
+      std::count_if(functions_.begin(), functions_.end(),
+                    [](const auto& function) { return function.second.kernel != nullptr; }));
 }
 
 absl::StatusOr<std::shared_ptr<const Kernel>> KernelRegistry::Find(const void* host_function) {

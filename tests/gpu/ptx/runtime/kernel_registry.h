@@ -2,6 +2,7 @@
 #ifndef MUSTER_TESTS_GPU_PTX_RUNTIME_KERNEL_REGISTRY_H_
 #define MUSTER_TESTS_GPU_PTX_RUNTIME_KERNEL_REGISTRY_H_
 
+#include <cstddef>
 #include <map>
 #include <memory>
 #include <string>
@@ -20,6 +21,8 @@ class KernelRegistry {
   void** AddFatbin(const void* wrapper);
   void AddFunction(void** fatbin, const void* host_function, const char* name);
   bool Contains(const void* host_function) const { return functions_.count(host_function) > 0; }
+  // Number of kernels that have been launched.
+  size_t launched() const;
   // Parses the PTX of the function's source file when the first of its kernels is needed. NOT_FOUND
   // if there is no such kernel; errors of PtxOfFatbin and Module::Parse.
   absl::StatusOr<std::shared_ptr<const Kernel>> Find(const void* host_function);

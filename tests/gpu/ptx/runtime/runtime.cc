@@ -46,6 +46,15 @@ constexpr double kMillisecondsPerInstruction = 1e-6;
 // Long, so that a caller that repeats work until some time has passed does not repeat it often.
 constexpr double kMillisecondsPerWork = 25;
 
+void PrintStatistics() {
+  Runtime& runtime = Runtime::Get();
+  const std::unique_lock<std::mutex> lock(runtime.mutex);
+  std::fprintf(stderr, "PTX interpreter: %zu kernels, %llu launches, %llu instructions\n",
+               runtime.kernels.launched(),
+               static_cast<unsigned long long>(runtime.counters.launches),
+               static_cast<unsigned long long>(runtime.counters.instructions));
+}
+
 template <typename T>
 T* FindIn(const std::vector<std::unique_ptr<T>>& all, const void* handle) {
   for (const auto& one : all) {
@@ -83,6 +92,7 @@ Runtime::Runtime()
     gpus[device].default_stream = scheduler.Make(static_cast<int>(device));
     gpus[device].default_stream->is_default = true;
   }
+  if (std::getenv("PTX_STATISTICS") != nullptr) std::atexit(PrintStatistics);
   const char* const fail = std::getenv("PTX_FAIL");
   if (const absl::Status added = faults.AddAll(fail == nullptr ? "" : fail); !added.ok()) {
     std::fprintf(stderr, "ptx: PTX_FAIL: %s\n", std::string(added.message()).c_str());
@@ -109,7 +119,7 @@ cudaError_t Runtime::Submit(Stream& stream, std::shared_ptr<Work> work) {
   }
   if (stream.capture->state() == CaptureState::kInvalidated)
     return cudaErrorStreamCaptureInvalidated;
-  stream.capture->Add(std::move(work), stream.frontier);
+  stream.capture->Add(std::move(work), stream);
   return cudaSuccess;
 }
 
@@ -203,6 +213,7 @@ cudaError_t Call(const char* function, Needs needs, absl::FunctionRef<cudaError_
   Runtime& runtime = Runtime::Get();
   const std::unique_lock<std::mutex> lock(runtime.mutex);
   cudaError_t result = runtime.faults.Take(function);
+  if (result != cudaSuccess) std::fprintf(stderr, "ptx: %s%d: %s\n", kInjected, result, function);
   if (IsSticky(result)) runtime.gpu().fault = result;
   if (result == cudaSuccess && needs == Needs::kWorkingDevice) result = runtime.gpu().fault;
   if (result == cudaSuccess) result = body(runtime);
