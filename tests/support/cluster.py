@@ -247,9 +247,8 @@ def training_spec(name, **train):
 
 
 def command_spec(name, *argv, nodes=1, ranks=1, **top):
-    """Spec of a command job, by default without restarts."""
-    return {"name": name, "command": list(argv), "resources": {"nodes": nodes, "ranks_per_node": ranks},
-            "restart": {"max": 0}, **top}
+    """Spec of a command job."""
+    return {"name": name, "command": list(argv), "resources": {"nodes": nodes, "ranks_per_node": ranks}, **top}
 
 
 def shell_spec(name, script, **kwargs):
