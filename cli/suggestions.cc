@@ -43,6 +43,7 @@ constexpr Synonym kSynonyms[] = {
     {"output", "logs"},
     {"pause", "hold"},
     {"ps", "list"},
+    {"queue", "list"},
     {"remove", "rm"},
     {"restart", "requeue"},
     {"resubmit", "rerun"},
@@ -57,8 +58,7 @@ constexpr Synonym kSynonyms[] = {
     {"show", "node describe"},
     {"sinfo", "node list"},
     {"snapshot", "checkpoint"},
-    {"squeue", "queue"},
-    {"sreport", "report"},
+    {"squeue", "list"},
     {"srun", "run"},
     {"ssh", "exec"},
     {"start", "run"},
@@ -69,6 +69,7 @@ constexpr Synonym kSynonyms[] = {
     {"suspend", "hold"},
     {"sweep", "experiment"},
     {"tail", "logs"},
+    {"top", "list"},
     {"workers", "node list"},
 };
 

@@ -19,7 +19,7 @@ using google::protobuf::FieldDescriptor;
 // Whether the field is a section whose fields have paths of their own.
 bool HasFields(const FieldDescriptor& field) {
   return field.message_type() != nullptr && !field.is_map() &&
-         FormOf(field) != FieldForm::kDuration && FormOf(field) != FieldForm::kMatrix;
+         FormOf(field) != FieldForm::kDuration;
 }
 
 absl::StatusOr<std::vector<const FieldDescriptor*>> Resolve(absl::string_view path) {
@@ -69,11 +69,7 @@ std::string ListTypeText(const FieldDescriptor& field) {
 }
 
 std::string TypeText(const FieldDescriptor& field) {
-  if (FormOf(field) == FieldForm::kEnvironment) {
-    return "map of strings and secrets, as in {NAME: value, TOKEN: {secret: NAME}}";
-  }
   if (field.is_map()) return "map of strings, as in {NAME: value}";
-  if (FormOf(field) == FieldForm::kMatrix) return "map of lists, as in {FIELD: [value, value]}";
   if (field.is_repeated()) return ListTypeText(field);
   switch (FormOf(field)) {
     case FieldForm::kDuration:
@@ -86,8 +82,6 @@ std::string TypeText(const FieldDescriptor& field) {
       return "continue, or {stop_after: …}";
     case FieldForm::kLayer:
     case FieldForm::kFile:
-    case FieldForm::kEnvironment:
-    case FieldForm::kMatrix:
     case FieldForm::kPlain:
       break;
   }

@@ -3,7 +3,6 @@
 #ifndef MUSTER_SPEC_RULES_H_
 #define MUSTER_SPEC_RULES_H_
 
-#include "absl/status/status.h"
 #include "proto/muster/v1/job.pb.h"
 #include "spec/problems.h"
 
@@ -12,18 +11,9 @@ namespace muster::spec {
 // Each adds its violations to `problems`. They expect a spec with defaults, but accept any spec.
 void CheckJobRules(const v1::JobSpec& spec, Problems& problems);
 void CheckTrainRules(const v1::JobSpec& spec, Problems& problems);  // requires spec.train
-// Checks the array of a spec and the values of its matrix, each on its own. Requires spec.array.
-void CheckArray(const v1::JobSpec& spec, Problems& problems);
 
 // Adds every problem of a spec with its defaults: those of its fields and of the rules above.
-// An array with a matrix is checked with the values of its first task.
 void CheckSpec(const v1::JobSpec& spec, Problems& problems);
-
-// Sets the fields of the spec's matrix to their first values. Skips values that cannot be set.
-void SetFirstValues(v1::JobSpec& spec);
-
-// As Validate, but checks an array as CheckSpec does.
-absl::Status ValidateJob(const v1::JobSpec& spec);
 
 }  // namespace muster::spec
 

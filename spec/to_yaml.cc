@@ -6,7 +6,6 @@
 #include <vector>
 
 #include "absl/strings/ascii.h"
-#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
@@ -97,51 +96,17 @@ std::string FileText(const Message& file) {
   return set.size() == 1 ? ScalarText(file, *set[0], 0) : Flow(file);
 }
 
-// A field's path and the values that it takes. A list or map among the values is already in flow
-// style, as is a string that would read as one.
-std::string AxisText(const Message& item) {
-  v1::ArrayAxis axis;
-  axis.CopyFrom(item);
-  std::vector<std::string> values;
-  for (const std::string& value : axis.values()) {
-    const bool flow = !value.empty() && absl::StrContains("{[\"'", value[0]);
-    values.push_back(flow ? value : Scalar(value));
-  }
-  return absl::StrCat(Scalar(axis.field()), ": [", absl::StrJoin(values, ", "), "]");
-}
-
-// An element of a list of layers or files, or of a matrix.
+// An element of a list of layers or files.
 std::string ItemText(const FieldDescriptor& field, const Message& item) {
-  if (FormOf(field) == FieldForm::kMatrix) return AxisText(item);
   return FormOf(field) == FieldForm::kFile ? FileText(item) : LayerText(item);
 }
 
-// "NAME: value" for each entry of a map<string, string>, in order; values as {secret: value} if
-// `secret`.
-void AppendEntries(const Message& message, const FieldDescriptor& field, bool secret,
-                   std::vector<std::string>& parts) {
-  const Reflection& reflection = *message.GetReflection();
-  const size_t first = parts.size();
-  for (int i = 0; i < reflection.FieldSize(message, &field); ++i) {
-    const Message& entry = reflection.GetRepeatedMessage(message, &field, i);
-    const std::string value = ScalarText(entry, *field.message_type()->map_value(), 0);
-    parts.push_back(absl::StrCat(ScalarText(entry, *field.message_type()->map_key(), 0), ": ",
-                                 secret ? absl::StrCat("{secret: ", value, "}") : value));
-  }
-  std::sort(parts.begin() + first, parts.end());
-}
-
-// The spec's secret_env, which is written as a part of `env`.
-const FieldDescriptor& SecretEnv() {
-  return *v1::JobSpec::descriptor()->FindFieldByNumber(v1::JobSpec::kSecretEnvFieldNumber);
-}
-
-// Appends one line per element of a list of layers or files, or of a matrix.
+// Appends one line per layer or file.
 void AppendItems(const Message& message, const FieldDescriptor& field, const std::string& indent,
                  std::string& out) {
   const Reflection& reflection = *message.GetReflection();
   for (int i = 0; i < reflection.FieldSize(message, &field); ++i) {
-    absl::StrAppend(&out, indent, FormOf(field) == FieldForm::kMatrix ? "" : "- ",
+    absl::StrAppend(&out, indent, "- ",
                     ItemText(field, reflection.GetRepeatedMessage(message, &field, i)), "\n");
   }
 }
@@ -156,8 +121,7 @@ void AppendBlock(const Message& message, const std::string& indent, std::string&
         nests ? "" : absl::StrCat(indent, field.name(), ": ", ValueText(message, field));
     const bool has_block =
         field.message_type() != nullptr && !field.is_map() && FormOf(field) == FieldForm::kPlain;
-    const bool has_items = FormOf(field) == FieldForm::kLayer ||
-                           FormOf(field) == FieldForm::kFile || FormOf(field) == FieldForm::kMatrix;
+    const bool has_items = FormOf(field) == FieldForm::kLayer || FormOf(field) == FieldForm::kFile;
     if (has_items && line.size() > kLineLength) {
       absl::StrAppend(&out, indent, field.name(), ":\n");
       AppendItems(message, field, indent + "  ", out);
@@ -203,8 +167,6 @@ std::string ScalarText(const Message& message, const FieldDescriptor& field, int
 
 bool IsShown(const Message& message, const FieldDescriptor& field) {
   const Reflection& reflection = *message.GetReflection();
-  if (&field == &SecretEnv()) return false;
-  if (FormOf(field) == FieldForm::kEnvironment && IsSet(message, SecretEnv())) return true;
   if (field.is_repeated()) return reflection.FieldSize(message, &field) > 0;
   if (field.has_presence()) return reflection.HasField(message, &field);
   if (field.cpp_type() == FieldDescriptor::CPPTYPE_STRING || ZeroMeansUnset(field)) {
@@ -217,10 +179,12 @@ std::string ValueText(const Message& message, const FieldDescriptor& field) {
   const Reflection& reflection = *message.GetReflection();
   if (field.is_map()) {
     std::vector<std::string> parts;
-    AppendEntries(message, field, /*secret=*/false, parts);
-    if (FormOf(field) == FieldForm::kEnvironment) {
-      AppendEntries(message, SecretEnv(), /*secret=*/true, parts);
+    for (int i = 0; i < reflection.FieldSize(message, &field); ++i) {
+      const Message& entry = reflection.GetRepeatedMessage(message, &field, i);
+      parts.push_back(absl::StrCat(ScalarText(entry, *field.message_type()->map_key(), 0), ": ",
+                                   ScalarText(entry, *field.message_type()->map_value(), 0)));
     }
+    std::sort(parts.begin(), parts.end());
     return absl::StrCat("{", absl::StrJoin(parts, ", "), "}");
   }
   if (field.is_repeated()) {
@@ -230,8 +194,7 @@ std::string ValueText(const Message& message, const FieldDescriptor& field) {
                           ? ItemText(field, reflection.GetRepeatedMessage(message, &field, i))
                           : ScalarText(message, field, i));
     }
-    const bool matrix = FormOf(field) == FieldForm::kMatrix;
-    return absl::StrCat(matrix ? "{" : "[", absl::StrJoin(parts, ", "), matrix ? "}" : "]");
+    return absl::StrCat("[", absl::StrJoin(parts, ", "), "]");
   }
   if (field.message_type() == nullptr) return ScalarText(message, field, 0);
   const Message& child = reflection.GetMessage(message, &field);
@@ -255,8 +218,6 @@ std::string ValueText(const Message& message, const FieldDescriptor& field) {
     case FieldForm::kLayer:
     case FieldForm::kFile:
     case FieldForm::kSize:
-    case FieldForm::kEnvironment:
-    case FieldForm::kMatrix:
     case FieldForm::kPlain:
       return Flow(child);
   }

@@ -22,7 +22,7 @@ void LifeCycle::TakeOver(Job& job, std::optional<v1::GenerationRecord> record,
   if (!record.has_value()) {
     if (job.state() != v1::QUEUED) return;  // held
     RemoveFromQueue(job);
-    admission_.Enter(job);
+    scheduler_.Add(job);
     return;
   }
   if (job.state() == v1::HELD) {

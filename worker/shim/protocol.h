@@ -2,7 +2,7 @@
 // socket.
 //
 // The worker starts `muster-shim DIRECTORY` in its own session, with one end of a socket pair as
-// descriptor 3, and with the rank's secrets in its environment: they are written nowhere. The shim reads `instructions`, listens on `shim.sock` for later workers, and writes
+// descriptor 3. The shim reads `instructions`, listens on `shim.sock` for later workers, and writes
 // `exit` once no process of the rank's tree is left.
 //
 // Lines from the worker: `stop GRACE_MS`, `abort GRACE_MS` (a stop that begins with SIGABRT instead
@@ -36,8 +36,6 @@ inline constexpr char kInspectionFile[] = "inspection";
 inline constexpr char kLogFile[] = "shim.log";  // the shim's own stderr
 inline constexpr int kControlFd = 3;
 inline constexpr size_t kMaxNoteBytes = 4096;
-// What the names of variables with the rank's secrets begin with in the shim's own environment.
-inline constexpr char kSecretPrefix[] = "MUSTER_SECRET:";
 
 struct Instructions {
   std::vector<std::string> command;

@@ -137,8 +137,7 @@ TEST_F(JobTableTest, StepWritesEachRecordOnce) {
   EXPECT_THAT(
       KeysWritten(),
       ElementsAre("event/one/0000000001", "job/one", "generation/one/0000000001",
-                  "placement/one/0000000001/0000000000", "placement/one/0000000001/0000000001",
-                  "owner/"));
+                  "placement/one/0000000001/0000000000", "placement/one/0000000001/0000000001"));
   EXPECT_THAT(KeysWritten(), IsEmpty());
 }
 

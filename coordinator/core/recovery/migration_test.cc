@@ -420,29 +420,6 @@ TEST_F(StoreOfSchema4, RanksOfItsWorkersContinue) {
   EXPECT_EQ(Get("queued").state(), v1::STARTING);
 }
 
-class StoreOfSchema5 : public OldStore {
- protected:
-  StoreOfSchema5() : OldStore(5, 1'795'504'422) {}
-};
-
-// Use of the cluster is recorded from now on, that of the running job included.
-TEST_F(StoreOfSchema5, RecordsUseFromNowOn) {
-  Start();
-  EXPECT_EQ(started_.logs.size(), 1u) << "the migration";
-  const std::vector<v1::OwnerUse> uses = core_->ListOwnerUse(now_);
-  ASSERT_EQ(uses.size(), 1u);
-  EXPECT_EQ(uses[0].owner(), "local");
-  EXPECT_EQ(uses[0].running_slots(), 1u);
-  EXPECT_EQ(uses[0].queued_jobs(), 1u);
-  now_ = {now_.steady + absl::Seconds(10), now_.wall + absl::Seconds(10)};
-  EXPECT_DOUBLE_EQ(core_->GetReport(1, now_).total().cpu_slot_seconds(), 10);
-  EXPECT_EQ(core_->GetReport(1, now_).total().jobs_submitted(), 1u) << "the queued job";
-  Return(SessionId(1), "node-1", {{"running", {Harness::MakeReport(0, v1::STARTED)}}});
-  Exit(SessionId(1), "running", 0, ExitWith(0));
-  EXPECT_EQ(core_->GetReport(1, now_).total().jobs_succeeded(), 1u);
-  EXPECT_EQ(Get("queued").state(), v1::STARTING);
-}
-
 TEST(Migration, EmptyStoreGetsCurrentSchema) {
   const absl::StatusOr<Migration> migration = Migrate({});
   ASSERT_TRUE(migration.ok()) << migration.status();

@@ -45,12 +45,7 @@ class PlacementTest : public ::testing::Test {
   Context context_ = MakeContext();
   NodeTable nodes_{context_};
   JobTable jobs_{context_};
-  Scheduler scheduler_{context_};
-
-  void Decide() {
-    scheduler_.TakeCapacityChange(nodes_);
-    scheduler_.Decide([](const StartRequest&) { return StartResult(); });
-  }
+  Scheduler scheduler_;
 };
 
 TEST_F(PlacementTest, PlacesJobThatFits) {
@@ -102,23 +97,26 @@ TEST_F(PlacementTest, QueueOrdersByPriorityThenRestartsThenSubmission) {
   for (const char* id : {"third", "again", "second", "urgent", "first"}) {
     scheduler_.Add(jobs_.at(JobId(id)));
   }
-  EXPECT_THAT(scheduler_.First(10), ElementsAre(JobId("urgent"), JobId("again"), JobId("first"),
-                                                JobId("second"), JobId("third")));
-  EXPECT_EQ(scheduler_.PositionOf(JobId("first")), 3u);
+  EXPECT_THAT(scheduler_.queue().First(10),
+              ElementsAre(JobId("urgent"), JobId("again"), JobId("first"), JobId("second"),
+                          JobId("third")));
+  EXPECT_EQ(scheduler_.queue().PositionOf(JobId("first")), 3u);
   scheduler_.Remove(JobId("again"));
-  EXPECT_EQ(scheduler_.PositionOf(JobId("first")), 2u);
-  EXPECT_EQ(scheduler_.PositionOf(JobId("again")), 0u);
+  EXPECT_EQ(scheduler_.queue().PositionOf(JobId("first")), 2u);
+  EXPECT_EQ(scheduler_.queue().PositionOf(JobId("again")), 0u);
 }
 
-TEST_F(PlacementTest, DecisionIsDueWhenCapacityChanges) {
-  EXPECT_FALSE(scheduler_.TakeCapacityChange(nodes_)) << "no job is queued";
+TEST_F(PlacementTest, QueueIsExaminedWhenCapacityChanges) {
+  EXPECT_TRUE(scheduler_.TakeCapacityChange(nodes_.version()));
+  EXPECT_FALSE(scheduler_.TakeCapacityChange(nodes_.version()));
   scheduler_.Add(Submit(jobs_, "one"));
-  EXPECT_TRUE(scheduler_.TakeCapacityChange(nodes_));
-  EXPECT_FALSE(scheduler_.TakeCapacityChange(nodes_));
+  EXPECT_TRUE(scheduler_.TakeCapacityChange(nodes_.version()));
+  EXPECT_FALSE(scheduler_.TakeCapacityChange(nodes_.version()));
+  scheduler_.OnPlaced(JobId("one"));
+  EXPECT_FALSE(scheduler_.TakeCapacityChange(nodes_.version()));
+  EXPECT_TRUE(scheduler_.queue().empty());
   Open(nodes_, MakeSession(1, "a"));
-  EXPECT_TRUE(scheduler_.TakeCapacityChange(nodes_));
-  scheduler_.Remove(JobId("one"));
-  EXPECT_FALSE(scheduler_.TakeCapacityChange(nodes_));
+  EXPECT_TRUE(scheduler_.TakeCapacityChange(nodes_.version()));
 }
 
 // ------------------------------------------------------------------------------------------------
@@ -131,14 +129,13 @@ TEST_F(PlacementTest, BlockersNameEachNodeThatCannotTakeItsShare) {
   nodes_.Cordon(NodeName("b"), "noisy");
   const Job& job = Submit(jobs_, "one", MakeSpec(1));
   scheduler_.Add(job);
-  Decide();
-  const std::vector<v1::WaitedFor> blockers = Blockers(job, scheduler_, nodes_.all(), context_.now);
+  const std::vector<v1::WaitedFor> blockers =
+      Blockers(job, scheduler_.queue(), nodes_.all(), context_.now.wall);
   ASSERT_THAT(blockers, SizeIs(3));
   EXPECT_EQ(blockers[0].reason(), "needs 1 node with 1 free slot; 0 available");
   EXPECT_EQ(blockers[1].reason(), "0 of 1 slots free (job other rank 4)");
   EXPECT_EQ(blockers[2].node(), "b");
   EXPECT_EQ(blockers[2].reason(), "cordoned: noisy");
-  EXPECT_EQ(blockers[2].remedy(), "muster node uncordon b");
 }
 
 TEST_F(PlacementTest, EstimatesStartFromTimeLimitOfRunningJob) {
@@ -152,7 +149,7 @@ TEST_F(PlacementTest, EstimatesStartFromTimeLimitOfRunningJob) {
   scheduler_.Add(waiting);
   Advance(context_, absl::Seconds(100));
   const auto start = [&](const Job& job) {
-    return EstimateOf(job, jobs_, scheduler_, nodes_.all(), context_.now).in;
+    return TimeToStart(job, jobs_, scheduler_.queue(), nodes_.all(), context_.now);
   };
   EXPECT_EQ(start(waiting), absl::Seconds(500));
   EXPECT_EQ(start(running), std::nullopt);

@@ -1,10 +1,8 @@
 #include "worker/agent/generation/rank_launch.h"
 
-#include <algorithm>
 #include <cstdint>
 #include <vector>
 
-#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/time/time.h"
@@ -55,9 +53,8 @@ shim::Instructions MakeInstructions(const GenerationContext& context, const v1::
   environment.checkpoint = CommandCheckpoint(context, launch);
 
   shim::Instructions instructions;
-  Placeholders values = {rank, placement.local_rank(), launch.node_rank(),
-                         context.environment.node_name};
-  if (launch.array_count() > 0) values.array_index = launch.array_index();
+  const Placeholders values = {rank, placement.local_rank(), launch.node_rank(),
+                               context.environment.node_name};
   for (const std::string& argument : spec.command()) {
     instructions.command.push_back(ReplacePlaceholders(argument, values));
   }
@@ -85,19 +82,6 @@ shim::Instructions MakeInstructions(const GenerationContext& context, const v1::
     }
   }
   return instructions;
-}
-
-std::vector<std::string> SecretsFor(const shim::Instructions& instructions,
-                                    const std::vector<std::string>& secrets) {
-  std::vector<std::string> added;
-  for (const std::string& secret : secrets) {
-    const std::string name = secret.substr(0, secret.find('=') + 1);
-    const bool is_set = std::any_of(
-        instructions.environment.begin(), instructions.environment.end(),
-        [&name](const std::string& entry) { return absl::StartsWith(entry, name); });
-    if (!is_set) added.push_back(secret);
-  }
-  return added;
 }
 
 std::string UnenforcedLimits(const GenerationContext& context, const v1::Resources& resources) {

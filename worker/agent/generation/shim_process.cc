@@ -127,8 +127,7 @@ ShimProcess::~ShimProcess() {
 
 absl::StatusOr<std::unique_ptr<ShimProcess>> ShimProcess::Start(
     EventLoop& loop, const std::string& shim_binary, const std::string& directory,
-    const shim::Instructions& instructions, const std::vector<std::string>& secrets,
-    std::string token, Events events) {
+    const shim::Instructions& instructions, std::string token, Events events) {
   const std::string path = absl::StrCat(directory, "/", shim::kInstructionsFile);
   if (!shim::WriteFileAtomically(path, shim::EncodeInstructions(instructions), false)) {
     return ErrnoStatus(errno, absl::StrCat("write ", path));
@@ -137,11 +136,7 @@ absl::StatusOr<std::unique_ptr<ShimProcess>> ShimProcess::Start(
   if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, pair) != 0) {
     return ErrnoStatus(errno, "socketpair");
   }
-  std::vector<std::string> environment = {token};
-  for (const std::string& secret : secrets) {
-    environment.push_back(absl::StrCat(shim::kSecretPrefix, secret));
-  }
-  const absl::StatusOr<pid_t> pid = Spawn(shim_binary, directory, pair[1], environment);
+  const absl::StatusOr<pid_t> pid = Spawn(shim_binary, directory, pair[1], {token});
   close(pair[1]);
   if (!pid.ok()) {
     close(pair[0]);

@@ -47,12 +47,11 @@ class ShimProcess {
 
   // Writes the instructions and starts a shim in `directory`, which must exist. `token` is an entry
   // of the rank's environment that no other process has; it is used to find the processes of a lost
-  // shim. `secrets` are further entries, which are not written.
+  // shim.
   static absl::StatusOr<std::unique_ptr<ShimProcess>> Start(EventLoop& loop,
                                                             const std::string& shim_binary,
                                                             const std::string& directory,
                                                             const shim::Instructions& instructions,
-                                                            const std::vector<std::string>& secrets,
                                                             std::string token, Events events);
   // Adopts the shim that an earlier worker started there, whether it is alive, finished or lost.
   static std::unique_ptr<ShimProcess> Adopt(EventLoop& loop, const std::string& directory,
