@@ -1,6 +1,6 @@
 """Train jobs with every parallel strategy, whose CUDA kernels are interpreted from their PTX, with fakes of cuDNN, cuBLASLt
 and NCCL. Losses must be those of the CPU. Queued work runs late and in adversarial orders: a rank that does not wait for
-its work computes with uninitialised or old data, and fails or diverges."""
+its work computes with uninitialized or old data, and fails or diverges."""
 
 import unittest
 
@@ -82,7 +82,7 @@ class PtxTrainingTest(unittest.TestCase):
             # Batch norm sees one micro-batch at a time.
             "pipeline": {"ranks": 2, "sync_batch_norm": False, "strategy": pipeline(2),
                          "cpu": {"accumulation_steps": 2, "sync_batch_norm": False}},
-            "O2": {"precision": "O2", "cpu": {"precision": "O2"}, "tolerance": 2e-2},
+            "o2": {"precision": "O2", "cpu": {"precision": "O2"}, "tolerance": 2e-2},
         })
 
     def test_orders(self):
