@@ -8,10 +8,11 @@ BINARIES = [
     "//worker:muster-worker",
 ]
 
-def muster_python_test(name, src, cases = [], binaries = BINARIES, data = [], tags = [], size = "medium", exclusive = True):
+def muster_python_test(name, src, cases = [], binaries = BINARIES, data = [], tags = [], size = "medium", exclusive = False):
     """Runs a unittest module with the built binaries; with `cases`, only those classes or tests.
 
-    These tests start clusters of several processes and measure time, so by default each runs exclusively.
+    These tests start clusters of several processes, which mostly wait, so several tests run at once. A test that measures
+    time is `exclusive`: it runs alone.
     """
     native.sh_test(
         name = name,
