@@ -1,9 +1,9 @@
 #include "kernels/device.h"
 
-#include <algorithm>
 #include <cstdlib>
 
 #include "absl/strings/str_cat.h"
+#include "kernels/host_allocation.h"
 #include "kernels/out_of_memory.h"
 
 namespace muster::kernels {
@@ -46,13 +46,7 @@ absl::Status Device::AllocationError(const absl::Status& status, size_t bytes,
   return OutOfMemoryError(name(), use, bytes, free_bytes, status.message());
 }
 
-absl::StatusOr<void*> Device::AllocateHostBytes(size_t bytes) {
-  constexpr size_t kAlignment = 64;
-  const size_t rounded = (std::max<size_t>(bytes, 1) + kAlignment - 1) / kAlignment * kAlignment;
-  void* const data = std::aligned_alloc(kAlignment, rounded);
-  if (data != nullptr) return data;
-  return absl::ResourceExhaustedError("out of memory");
-}
+absl::StatusOr<void*> Device::AllocateHostBytes(size_t bytes) { return AllocateHostArray(bytes); }
 
 std::string NameFor(const Device& device, DataType compute) {
   if (device.multiplies(compute)) return device.name();

@@ -1,8 +1,10 @@
 #include "kernels/host_memory_device.h"
 
-#include <algorithm>
 #include <cstdlib>
 #include <cstring>
+
+#include "common/status.h"
+#include "kernels/host_allocation.h"
 
 namespace muster::kernels {
 namespace {
@@ -28,11 +30,9 @@ void HostMemoryDevice::Zero(void* to, size_t bytes) {
 }
 
 absl::StatusOr<void*> HostMemoryDevice::AllocateBytes(size_t bytes) {
-  const size_t rounded = (std::max<size_t>(bytes, 1) + kAlignment - 1) / kAlignment * kAlignment;
-  void* const data = std::aligned_alloc(kAlignment, rounded);
-  if (data == nullptr) return absl::ResourceExhaustedError("out of memory");
+  ASSIGN_OR_RETURN(void* const data, AllocateHostArray(bytes));
   // Touches all pages here, so that the first step has no page faults, and runs are comparable.
-  std::memset(data, 0, rounded);
+  std::memset(data, 0, (bytes + kAlignment - 1) / kAlignment * kAlignment);
   return data;
 }
 
