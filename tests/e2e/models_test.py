@@ -67,7 +67,7 @@ class ResumeTest(unittest.TestCase):
                                                                   "weight_decay": 0.01})
 
         def training(cluster, name, shape):
-            return training_spec(name, global_batch=64, max_steps=400, restart={"max": 2},
+            return training_spec(name, global_batch=64, max_steps=240, restart={"max": 2},
                                  resources={"nodes": shape[0], "ranks_per_node": shape[1]},
                                  checkpoint={"dir": str(cluster.directory / name), "every_steps": 50}, **spec)
 
@@ -87,7 +87,7 @@ class ResumeTest(unittest.TestCase):
         self.assertEqual(killed["summary"]["weights_digest"], whole["summary"]["weights_digest"])
         for file in ("model.safetensors", "optimizer.safetensors", "ema.safetensors"):
             digests = [hashlib.sha256((cluster.directory / name / folder / file).read_bytes()).hexdigest()
-                       for name, folder in (("whole", "step-00000400.g1"), ("killed", "step-00000400.g2"))]
+                       for name, folder in (("whole", "step-00000240.g1"), ("killed", "step-00000240.g2"))]
             self.assertEqual(digests[0], digests[1], file)
 
 

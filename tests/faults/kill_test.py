@@ -10,14 +10,14 @@ import urllib.request
 
 from tests.support.cluster import Cluster, training_spec, wait_until
 
-STEPS = 700
+STEPS = 400
 
 
 def fault_spec(cluster, name):
     """Return a spec for two nodes with a checkpoint directory each, long enough to be killed midway."""
     return training_spec(
         name, max_steps=STEPS,
-        checkpoint={"dir": str(cluster.directory / "ckpt-{node}"), "every_steps": 100},
+        checkpoint={"dir": str(cluster.directory / "ckpt-{node}"), "every_steps": 50},
         resources={"nodes": 2, "ranks_per_node": 1}, restart={"max": 3}, failure_timeout="10s",
         grace_period="5s")
 
@@ -33,25 +33,25 @@ class KillTest(unittest.TestCase):
     def test_job_succeeds_after_rank_is_killed(self):
         with Cluster(nodes=2) as cluster:
             job = cluster.submit(fault_spec(cluster, "rank"))
-            cluster.wait_for_step(job, 250)
+            cluster.wait_for_step(job, 150)
             os.kill(cluster.rank_pids("node-2")[0], signal.SIGKILL)
             finished = self.check_finished(cluster, job, 2)
             failure = finished["first_failure"]
             self.assertEqual(failure["node"], "node-2")
             self.assertEqual(int(failure["exit"]["signal"]), 9)
             self.assertEqual(int(failure["generation"]), 1)
-            self.assertGreaterEqual(int(finished["summary"]["resumed_from_step"]), 200)
+            self.assertGreaterEqual(int(finished["summary"]["resumed_from_step"]), 100)
 
     def test_resumes_from_checkpoint_of_another_rank(self):
         """The only checkpoint is on the node of rank 1 in the next generation: that rank reads it for all ranks."""
         with Cluster(nodes=2) as cluster:
             job = cluster.submit(fault_spec(cluster, "moved"))
-            cluster.wait_for_step(job, 250)
+            cluster.wait_for_step(job, 150)
             cluster.start_worker("node-0")  # comes before node-1 in every rank map
             cluster.wait_for_nodes(3)
             os.kill(cluster.rank_pids("node-2")[0], signal.SIGKILL)
             finished = self.check_finished(cluster, job, 2)
-            self.assertGreaterEqual(int(finished["summary"]["resumed_from_step"]), 200)
+            self.assertGreaterEqual(int(finished["summary"]["resumed_from_step"]), 100)
             ranks = {int(r.get("rank", 0)): r["node"] for r in cluster.describe(job)["ranks"]}
             self.assertEqual(ranks, {0: "node-0", 1: "node-1"})
             last = f"step-{STEPS:08d}.g2"
@@ -61,7 +61,7 @@ class KillTest(unittest.TestCase):
     def test_job_succeeds_after_worker_and_ranks_are_killed(self):
         with Cluster(nodes=2) as cluster:
             job = cluster.submit(fault_spec(cluster, "node"))
-            cluster.wait_for_step(job, 250)
+            cluster.wait_for_step(job, 150)
             where = str(cluster.directory / "node-2")
             cluster.workers["node-2"].kill()
             for pid, command in cluster.processes():
@@ -77,13 +77,13 @@ class KillTest(unittest.TestCase):
             finished = self.check_finished(cluster, job, 2)
             self.assertEqual(finished["first_failure"]["reason"], "NodeLost")
             self.assertEqual(finished["first_failure"]["node"], "node-2")
-            self.assertGreaterEqual(int(finished["summary"]["resumed_from_step"]), 200)
+            self.assertGreaterEqual(int(finished["summary"]["resumed_from_step"]), 100)
 
     def test_ranks_survive_killed_worker(self):
         """Its ranks are not affected, and the restarted worker adopts them."""
         with Cluster(nodes=2) as cluster:
             job = cluster.submit(fault_spec(cluster, "worker"))
-            cluster.wait_for_step(job, 250)
+            cluster.wait_for_step(job, 150)
             ranks = cluster.rank_pids()
             cluster.workers["node-2"].kill()
             cluster.start_worker("node-2")
