@@ -226,6 +226,41 @@ absl::Status ClusterClient::RemoveJob(const std::string& job_id) {
       .status();
 }
 
+absl::StatusOr<v1::GetArrayResponse> ClusterClient::GetArray(const std::string& array_id) {
+  v1::GetArrayRequest request;
+  request.set_array_id(array_id);
+  return impl_->Call(&v1::ClusterService::Stub::GetArray, request, impl_->options().patience);
+}
+
+absl::StatusOr<v1::JobArray> ClusterClient::CancelArray(const v1::CancelArrayRequest& request) {
+  return impl_->Call(&v1::ClusterService::Stub::CancelArray, request, impl_->options().patience);
+}
+
+absl::StatusOr<v1::GetQueueResponse> ClusterClient::GetQueue(uint32_t limit) {
+  v1::GetQueueRequest request;
+  request.set_limit(limit);
+  return impl_->Call(&v1::ClusterService::Stub::GetQueue, request, impl_->options().patience);
+}
+
+absl::StatusOr<v1::GetReportResponse> ClusterClient::GetReport(uint32_t days) {
+  v1::GetReportRequest request;
+  request.set_days(days);
+  return impl_->Call(&v1::ClusterService::Stub::GetReport, request, impl_->options().patience);
+}
+
+absl::Status ClusterClient::SetSecret(const std::string& name, const std::string& value) {
+  v1::SetSecretRequest request;
+  request.set_name(name);
+  request.set_value(value);
+  return impl_->Call(&v1::ClusterService::Stub::SetSecret, request, impl_->options().patience)
+      .status();
+}
+
+absl::StatusOr<v1::ListSecretsResponse> ClusterClient::ListSecrets() {
+  return impl_->Call(&v1::ClusterService::Stub::ListSecrets, v1::ListSecretsRequest(),
+                     impl_->options().patience);
+}
+
 absl::StatusOr<v1::Node> ClusterClient::GetNode(const std::string& name) {
   v1::GetNodeRequest request;
   request.set_name(name);
@@ -251,7 +286,17 @@ absl::StatusOr<v1::Node> ClusterClient::DrainNode(const std::string& name,
   v1::DrainNodeRequest request;
   request.set_name(name);
   request.set_reason(reason);
+  return DrainNode(request);
+}
+
+absl::StatusOr<v1::Node> ClusterClient::DrainNode(const v1::DrainNodeRequest& request) {
   return impl_->Call(&v1::ClusterService::Stub::DrainNode, request, impl_->options().patience);
+}
+
+absl::StatusOr<v1::Node> ClusterClient::TestNode(const std::string& name) {
+  v1::TestNodeRequest request;
+  request.set_name(name);
+  return impl_->Call(&v1::ClusterService::Stub::TestNode, request, impl_->options().patience);
 }
 
 absl::Status ClusterClient::RemoveNode(const std::string& name) {

@@ -63,11 +63,24 @@ class ClusterClient {
   absl::StatusOr<v1::Job> RequeueJob(const std::string& job_id);
   absl::StatusOr<v1::Job> CheckpointJob(const std::string& job_id);
   absl::Status RemoveJob(const std::string& job_id);
+  // An array by its id, name or unique prefix.
+  absl::StatusOr<v1::GetArrayResponse> GetArray(const std::string& array_id);
+  absl::StatusOr<v1::JobArray> CancelArray(const v1::CancelArrayRequest& request);
+  // `limit`: maximum number of jobs; 0: the coordinator's limit.
+  absl::StatusOr<v1::GetQueueResponse> GetQueue(uint32_t limit = 0);
+  // `days`: the newest ones, today included; 0: 7.
+  absl::StatusOr<v1::GetReportResponse> GetReport(uint32_t days = 0);
+  // Sets a secret of the caller; an empty value removes it.
+  absl::Status SetSecret(const std::string& name, const std::string& value);
+  // Names, never values.
+  absl::StatusOr<v1::ListSecretsResponse> ListSecrets();
   absl::StatusOr<v1::ListNodesResponse> ListNodes();
   absl::StatusOr<v1::Node> GetNode(const std::string& name);
   absl::StatusOr<v1::Node> CordonNode(const std::string& name, const std::string& reason);
   absl::StatusOr<v1::Node> UncordonNode(const std::string& name);
   absl::StatusOr<v1::Node> DrainNode(const std::string& name, const std::string& reason);
+  absl::StatusOr<v1::Node> DrainNode(const v1::DrainNodeRequest& request);
+  absl::StatusOr<v1::Node> TestNode(const std::string& name);
   absl::Status RemoveNode(const std::string& name);
   absl::StatusOr<v1::RecoverJobsResponse> RecoverJobs(const v1::RecoverJobsRequest& request);
   absl::StatusOr<v1::GetVersionResponse> GetVersion();

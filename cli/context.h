@@ -57,6 +57,9 @@ void AddExperimentVerb(CLI::App& app, Context& context);
 void AddJobVerbs(CLI::App& app, Context& context);  // list, get, describe
 void AddLogsVerb(CLI::App& app, Context& context);
 void AddWhyVerb(CLI::App& app, Context& context);
+void AddQueueVerb(CLI::App& app, Context& context);
+void AddTopVerb(CLI::App& app, Context& context);
+void AddReportVerb(CLI::App& app, Context& context);
 void AddWaitVerb(CLI::App& app, Context& context);
 void AddControlVerbs(CLI::App& app, Context& context);  // cancel, hold, release, requeue, rm
 void AddCheckpointVerb(CLI::App& app, Context& context);
@@ -64,6 +67,7 @@ void AddExecVerb(CLI::App& app, Context& context);
 void AddCopyVerb(CLI::App& app, Context& context);  // cp
 void AddNodeVerbs(CLI::App& app, Context& context);
 void AddAdminVerbs(CLI::App& app, Context& context);
+void AddSecretVerbs(CLI::App& app, Context& context);
 void AddSpecVerbs(CLI::App& app, Context& context);
 void AddExplainPlanVerb(CLI::App& spec, Context& context);
 void AddCompletionVerb(CLI::App& app, Context& context);

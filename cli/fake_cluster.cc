@@ -47,6 +47,65 @@ grpc::Status FakeCluster::GetJob(grpc::ServerContext* context, const v1::GetJobR
   return on_get ? on_get(*request, response) : kNotScripted;
 }
 
+grpc::Status FakeCluster::ListJobs(grpc::ServerContext* context, const v1::ListJobsRequest* request,
+                                   v1::ListJobsResponse* response) {
+  return on_list ? on_list(*request, response) : kNotScripted;
+}
+
+grpc::Status FakeCluster::GetArray(grpc::ServerContext* context, const v1::GetArrayRequest* request,
+                                   v1::GetArrayResponse* response) {
+  return on_get_array ? on_get_array(*request, response) : kNotScripted;
+}
+
+grpc::Status FakeCluster::SetSecret(grpc::ServerContext* context,
+                                    const v1::SetSecretRequest* request,
+                                    v1::SetSecretResponse* response) {
+  return on_set_secret ? on_set_secret(*request) : kNotScripted;
+}
+
+grpc::Status FakeCluster::GetQueue(grpc::ServerContext* context, const v1::GetQueueRequest* request,
+                                   v1::GetQueueResponse* response) {
+  return on_get_queue ? on_get_queue(*request, response) : kNotScripted;
+}
+
+grpc::Status FakeCluster::GetReport(grpc::ServerContext* context,
+                                    const v1::GetReportRequest* request,
+                                    v1::GetReportResponse* response) {
+  return on_get_report ? on_get_report(*request, response) : kNotScripted;
+}
+
+grpc::Status FakeCluster::CancelJob(grpc::ServerContext* context,
+                                    const v1::CancelJobRequest* request, v1::Job* response) {
+  return on_cancel ? on_cancel(*request, response) : kNotScripted;
+}
+
+grpc::Status FakeCluster::CancelArray(grpc::ServerContext* context,
+                                      const v1::CancelArrayRequest* request,
+                                      v1::JobArray* response) {
+  return on_cancel_array ? on_cancel_array(*request, response) : kNotScripted;
+}
+
+grpc::Status FakeCluster::ListSecrets(grpc::ServerContext* context,
+                                      const v1::ListSecretsRequest* request,
+                                      v1::ListSecretsResponse* response) {
+  return on_list_secrets ? on_list_secrets(*request, response) : kNotScripted;
+}
+
+grpc::Status FakeCluster::GetNode(grpc::ServerContext* context, const v1::GetNodeRequest* request,
+                                  v1::Node* response) {
+  return on_get_node ? on_get_node(*request, response) : kNotScripted;
+}
+
+grpc::Status FakeCluster::TestNode(grpc::ServerContext* context, const v1::TestNodeRequest* request,
+                                   v1::Node* response) {
+  return on_test_node ? on_test_node(*request, response) : kNotScripted;
+}
+
+grpc::Status FakeCluster::DrainNode(grpc::ServerContext* context,
+                                    const v1::DrainNodeRequest* request, v1::Node* response) {
+  return on_drain ? on_drain(*request, response) : kNotScripted;
+}
+
 grpc::Status FakeCluster::WatchJob(grpc::ServerContext* context, const v1::WatchJobRequest* request,
                                    grpc::ServerWriter<v1::Job>* writer) {
   if (!on_watch) return kNotScripted;

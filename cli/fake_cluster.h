@@ -21,6 +21,18 @@ class FakeCluster : public v1::ClusterService::Service {
 
   std::function<grpc::Status(const v1::SubmitJobRequest&, v1::SubmitJobResponse*)> on_submit;
   std::function<grpc::Status(const v1::GetJobRequest&, v1::Job*)> on_get;
+  std::function<grpc::Status(const v1::ListJobsRequest&, v1::ListJobsResponse*)> on_list;
+  std::function<grpc::Status(const v1::GetArrayRequest&, v1::GetArrayResponse*)> on_get_array;
+  std::function<grpc::Status(const v1::SetSecretRequest&)> on_set_secret;
+  std::function<grpc::Status(const v1::GetQueueRequest&, v1::GetQueueResponse*)> on_get_queue;
+  std::function<grpc::Status(const v1::GetReportRequest&, v1::GetReportResponse*)> on_get_report;
+  std::function<grpc::Status(const v1::CancelJobRequest&, v1::Job*)> on_cancel;
+  std::function<grpc::Status(const v1::CancelArrayRequest&, v1::JobArray*)> on_cancel_array;
+  std::function<grpc::Status(const v1::ListSecretsRequest&, v1::ListSecretsResponse*)>
+      on_list_secrets;
+  std::function<grpc::Status(const v1::GetNodeRequest&, v1::Node*)> on_get_node;
+  std::function<grpc::Status(const v1::TestNodeRequest&, v1::Node*)> on_test_node;
+  std::function<grpc::Status(const v1::DrainNodeRequest&, v1::Node*)> on_drain;
   std::function<grpc::Status(const v1::WatchJobRequest&, grpc::ServerContext&, Writer<v1::Job>)>
       on_watch;
   std::function<grpc::Status(const v1::ReadLogRequest&, grpc::ServerContext&, Writer<v1::LogChunk>)>
@@ -45,6 +57,28 @@ class FakeCluster : public v1::ClusterService::Service {
                          v1::SubmitJobResponse* response) override;
   grpc::Status GetJob(grpc::ServerContext* context, const v1::GetJobRequest* request,
                       v1::Job* response) override;
+  grpc::Status ListJobs(grpc::ServerContext* context, const v1::ListJobsRequest* request,
+                        v1::ListJobsResponse* response) override;
+  grpc::Status GetArray(grpc::ServerContext* context, const v1::GetArrayRequest* request,
+                        v1::GetArrayResponse* response) override;
+  grpc::Status SetSecret(grpc::ServerContext* context, const v1::SetSecretRequest* request,
+                         v1::SetSecretResponse* response) override;
+  grpc::Status GetQueue(grpc::ServerContext* context, const v1::GetQueueRequest* request,
+                        v1::GetQueueResponse* response) override;
+  grpc::Status GetReport(grpc::ServerContext* context, const v1::GetReportRequest* request,
+                         v1::GetReportResponse* response) override;
+  grpc::Status CancelJob(grpc::ServerContext* context, const v1::CancelJobRequest* request,
+                         v1::Job* response) override;
+  grpc::Status CancelArray(grpc::ServerContext* context, const v1::CancelArrayRequest* request,
+                           v1::JobArray* response) override;
+  grpc::Status ListSecrets(grpc::ServerContext* context, const v1::ListSecretsRequest* request,
+                           v1::ListSecretsResponse* response) override;
+  grpc::Status GetNode(grpc::ServerContext* context, const v1::GetNodeRequest* request,
+                       v1::Node* response) override;
+  grpc::Status TestNode(grpc::ServerContext* context, const v1::TestNodeRequest* request,
+                        v1::Node* response) override;
+  grpc::Status DrainNode(grpc::ServerContext* context, const v1::DrainNodeRequest* request,
+                         v1::Node* response) override;
   grpc::Status WatchJob(grpc::ServerContext* context, const v1::WatchJobRequest* request,
                         grpc::ServerWriter<v1::Job>* writer) override;
   grpc::Status ReadLog(grpc::ServerContext* context, const v1::ReadLogRequest* request,

@@ -53,6 +53,9 @@ void DeclareVerbs(CLI::App& program, Context& context) {
   AddJobVerbs(program, context);
   AddLogsVerb(program, context);
   AddWhyVerb(program, context);
+  AddQueueVerb(program, context);
+  AddTopVerb(program, context);
+  AddReportVerb(program, context);
   AddWaitVerb(program, context);
   AddControlVerbs(program, context);
   AddCheckpointVerb(program, context);
@@ -62,6 +65,7 @@ void DeclareVerbs(CLI::App& program, Context& context) {
   AddNodeVerbs(program, context);
   AddAdminVerbs(program, context);
   AddSpecVerbs(program, context);
+  AddSecretVerbs(program, context);
   AddCompletionVerb(program, context);
   AddHelpVerb(program, context);
   AddVersionVerb(program, context);

@@ -43,7 +43,6 @@ constexpr Synonym kSynonyms[] = {
     {"output", "logs"},
     {"pause", "hold"},
     {"ps", "list"},
-    {"queue", "list"},
     {"remove", "rm"},
     {"restart", "requeue"},
     {"resubmit", "rerun"},
@@ -58,7 +57,8 @@ constexpr Synonym kSynonyms[] = {
     {"show", "node describe"},
     {"sinfo", "node list"},
     {"snapshot", "checkpoint"},
-    {"squeue", "list"},
+    {"squeue", "queue"},
+    {"sreport", "report"},
     {"srun", "run"},
     {"ssh", "exec"},
     {"start", "run"},
@@ -69,7 +69,6 @@ constexpr Synonym kSynonyms[] = {
     {"suspend", "hold"},
     {"sweep", "experiment"},
     {"tail", "logs"},
-    {"top", "list"},
     {"workers", "node list"},
 };
 

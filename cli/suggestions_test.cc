@@ -23,7 +23,7 @@ TEST_F(SuggestionsTest, KnowsNamesOfOtherTools) {
   const std::pair<const char*, const char*> cases[] = {
       {"kill", "cancel"},      {"stop", "cancel"},           {"ps", "list"},
       {"ls", "list"},          {"status", "describe"},       {"show", "describe"},
-      {"top", "list"},         {"sbatch", "submit"},         {"nodes", "node list"},
+      {"squeue", "queue"},     {"sbatch", "submit"},         {"nodes", "node list"},
       {"drain", "node drain"}, {"validate", "spec validate"}};
   for (const auto& [word, verb] : cases) {
     EXPECT_EQ(Suggested(word),

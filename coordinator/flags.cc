@@ -163,6 +163,9 @@ std::unique_ptr<CLI::App> CoordinatorApp(Flags& flags) {
               "Interval between worker heartbeats");
   AddRetention(app, flags);
   AddCheckpointDir(app, flags.checkpoint_dir);
+  app.add_option("--scheduler-config", flags.scheduler_config,
+                 "YAML file with the scheduler's settings: shares, limits, ageing, preemption")
+      ->type_name("FILE");
   app.add_flag("--insecure-bind", flags.insecure_bind,
                "Allow plaintext on an address that other machines can reach");
   app.add_option("--config", flags.config, "File that sets these options, one name=value per line")

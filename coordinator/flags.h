@@ -29,6 +29,7 @@ struct Flags {
   size_t keep_jobs = 10000;
   absl::Duration keep_jobs_for = absl::InfiniteDuration();
   std::string checkpoint_dir;
+  std::string scheduler_config;
   bool insecure_bind = false;
   std::string config;
 };

@@ -17,6 +17,7 @@
 #include "common/status.h"
 #include "common/systemd.h"
 #include "coordinator/flags.h"
+#include "coordinator/scheduler_config.h"
 #include "coordinator/service/coordinator.h"
 #include "coordinator/store/data_dir.h"
 #include "coordinator/store/memory_store.h"
@@ -90,6 +91,14 @@ int Run(const Flags& flags) {
   options.core.keep_jobs = flags.keep_jobs;
   options.core.keep_jobs_for = flags.keep_jobs_for;
   options.core.checkpoint_dir = flags.checkpoint_dir;
+  if (!flags.scheduler_config.empty()) {
+    const auto scheduler = ReadSchedulerConfig(flags.scheduler_config);
+    if (!scheduler.ok()) {
+      fprintf(stderr, "muster-coordinator: %s\n", std::string(scheduler.status().message()).c_str());
+      return absl::IsNotFound(scheduler.status()) ? kExitNoInput : kExitUsage;
+    }
+    options.core.scheduler = *scheduler;
+  }
   options.notify_socket = NotifySocket();
   options.watchdog_interval = WatchdogInterval();
   auto coordinator = service::Coordinator::Start(options, *storage->store);

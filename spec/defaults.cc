@@ -173,6 +173,7 @@ void ApplyDefaults(v1::JobSpec& spec) {
 }
 
 uint32_t MaxWorldSize(const v1::JobSpec& spec) {
+  if (spec.resources().ranks() > 0) return spec.resources().ranks();
   const uint64_t ranks = uint64_t{spec.resources().nodes().max()} *
                          std::max<uint64_t>(1, spec.resources().ranks_per_node());
   return static_cast<uint32_t>(std::min<uint64_t>(ranks, UINT32_MAX));

@@ -19,7 +19,8 @@ using google::protobuf::FieldDescriptor;
 // Whether the field is a section whose fields have paths of their own.
 bool HasFields(const FieldDescriptor& field) {
   return field.message_type() != nullptr && !field.is_map() &&
-         FormOf(field) != FieldForm::kDuration;
+         FormOf(field) != FieldForm::kDuration && FormOf(field) != FieldForm::kMatrix &&
+         FormOf(field) != FieldForm::kTaskValues;
 }
 
 absl::StatusOr<std::vector<const FieldDescriptor*>> Resolve(absl::string_view path) {
@@ -60,6 +61,7 @@ std::string ListTypeText(const FieldDescriptor& field) {
   switch (field.cpp_type()) {
     case FieldDescriptor::CPPTYPE_MESSAGE:
       if (FormOf(field) == FieldForm::kFile) return "list of paths, as in [train.py, conf/]";
+      if (FormOf(field) == FieldForm::kTaskValues) return "list of maps, as in [{FIELD: value}]";
       return "list of layers, as in [relu, {linear: {out_features: 10}}]";
     case FieldDescriptor::CPPTYPE_STRING:
       return "list of strings";
@@ -69,7 +71,11 @@ std::string ListTypeText(const FieldDescriptor& field) {
 }
 
 std::string TypeText(const FieldDescriptor& field) {
+  if (FormOf(field) == FieldForm::kEnvironment) {
+    return "map of strings and secrets, as in {NAME: value, TOKEN: {secret: NAME}}";
+  }
   if (field.is_map()) return "map of strings, as in {NAME: value}";
+  if (FormOf(field) == FieldForm::kMatrix) return "map of lists, as in {FIELD: [value, value]}";
   if (field.is_repeated()) return ListTypeText(field);
   switch (FormOf(field)) {
     case FieldForm::kDuration:
@@ -82,6 +88,9 @@ std::string TypeText(const FieldDescriptor& field) {
       return "continue, or {stop_after: …}";
     case FieldForm::kLayer:
     case FieldForm::kFile:
+    case FieldForm::kEnvironment:
+    case FieldForm::kMatrix:
+    case FieldForm::kTaskValues:
     case FieldForm::kPlain:
       break;
   }

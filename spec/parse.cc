@@ -1,70 +1,27 @@
-#include <exception>
 #include <iterator>
-#include <sstream>
 
 #include "absl/algorithm/container.h"
+#include "absl/functional/function_ref.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "common/limits.h"
 #include "common/nearest.h"
 #include "common/status.h"
+#include "spec/overrides.h"
 #include "spec/problems.h"
 #include "spec/rules.h"
-#include "spec/schema.h"
 #include "spec/spec.h"
 #include "spec/utf8.h"
 #include "spec/yaml_reader.h"
-#include "yaml-cpp/depthguard.h"
-#include "yaml-cpp/eventhandler.h"
 #include "yaml-cpp/yaml.h"
 
 namespace muster::spec {
 namespace {
 
-using google::protobuf::FieldDescriptor;
-using google::protobuf::Message;
-
 absl::Status SizeError(absl::string_view source, size_t size_bytes) {
   return absl::ResourceExhaustedError(absl::StrCat(
       source, ": the spec is ", size_bytes, " bytes long; the limit is ", limits::kSpecBytes));
-}
-
-// An event handler that builds nothing and only records where the latest document begins.
-class DocumentCounter : public YAML::EventHandler {
- public:
-  const YAML::Mark& last_start() const { return last_start_; }
-
-  void OnDocumentStart(const YAML::Mark& mark) override { last_start_ = mark; }
-  void OnDocumentEnd() override {}
-  void OnNull(const YAML::Mark&, YAML::anchor_t) override {}
-  void OnAlias(const YAML::Mark&, YAML::anchor_t) override {}
-  void OnScalar(const YAML::Mark&, const std::string&, YAML::anchor_t,
-                const std::string&) override {}
-  void OnSequenceStart(const YAML::Mark&, const std::string&, YAML::anchor_t,
-                       YAML::EmitterStyle::value) override {}
-  void OnSequenceEnd() override {}
-  void OnMapStart(const YAML::Mark&, const std::string&, YAML::anchor_t,
-                  YAML::EmitterStyle::value) override {}
-  void OnMapEnd() override {}
-
- private:
-  YAML::Mark last_start_;
-};
-
-// The single document of `text`; null, with an error added, if there are several. YAML::LoadAll
-// cannot be used: after a stray bracket it returns empty documents without end. YAML::Load alone
-// ignores everything after the first document.
-YAML::Node LoadDocument(const std::string& text, YamlReader& reader) {
-  std::istringstream stream(text);
-  YAML::Parser parser(stream);
-  DocumentCounter counter;
-  if (!parser.HandleNextDocument(counter)) return YAML::Node();
-  if (parser.HandleNextDocument(counter)) {
-    reader.AddError(counter.last_start(), "a second YAML document begins here; expected only one");
-    return YAML::Node();
-  }
-  return YAML::Load(text);
 }
 
 void ReadText(absl::string_view text, YamlReader& reader, v1::JobSpec& spec) {
@@ -74,49 +31,6 @@ void ReadText(absl::string_view text, YamlReader& reader, v1::JobSpec& spec) {
     reader.AddError(YAML::Mark::null_mark(), "the spec is empty");
   } else {
     reader.ReadMessage(document, "", spec);
-  }
-}
-
-// Reads `value` into the field at `path`.
-void ReadOverride(absl::string_view path, absl::string_view value, YamlReader& reader,
-                  v1::JobSpec& spec) {
-  const YAML::Node node = LoadDocument(std::string(value), reader);
-  if (!reader.status().ok()) return;
-  const std::vector<std::string> names = absl::StrSplit(path, '.');
-  Message* message = &spec;
-  std::string where;
-  for (size_t i = 0; i < names.size(); ++i) {
-    const FieldDescriptor* field = message->GetDescriptor()->FindFieldByName(names[i]);
-    if (field == nullptr) {
-      return reader.AddUnknownField(YAML::Mark::null_mark(), *message->GetDescriptor(), where,
-                                    names[i]);
-    }
-    where = JoinPath(where, names[i]);
-    if (i + 1 == names.size()) {
-      // `a.b=` clears the field, so that its default applies.
-      if (value.empty()) return message->GetReflection()->ClearField(message, field);
-      // YAML's other words for nothing, such as ~, are the text that a shell did not expand.
-      const bool text = node.IsNull() && field->cpp_type() == FieldDescriptor::CPPTYPE_STRING;
-      return reader.ReadField(text ? YAML::Node(std::string(value)) : node, where, *field,
-                              *message);
-    }
-    if (field->is_map()) {
-      // The rest of the path, including dots, is the key.
-      const std::string key(path.substr(where.size() + 1));
-      return reader.ReadMapEntry(key, node.IsNull() ? YAML::Node(std::string()) : node, where,
-                                 *field, *message);
-    }
-    if (field->is_repeated()) {
-      reader.AddError(YAML::Mark::null_mark(),
-                      absl::StrCat(where, " is a list; set it as a whole: ", where, "=[…]"));
-      return;
-    }
-    if (field->message_type() == nullptr || FormOf(*field) == FieldForm::kDuration) {
-      reader.AddError(YAML::Mark::null_mark(),
-                      absl::StrCat(where, " has no fields; unknown path ", Quoted(path)));
-      return;
-    }
-    message = message->GetReflection()->MutableMessage(message, field);
   }
 }
 
@@ -134,29 +48,18 @@ struct Reading {
   }
 };
 
-// Runs `read` and adds its errors, exceptions of yaml-cpp among them. `path` is the field that is
-// read; empty if it is the whole spec.
-template <typename Read>
-void ReadInto(const std::string& path, Reading& reading, YamlReader& reader, Read read) {
-  bool exception = true;
-  try {
-    read();
-    exception = false;
-  } catch (const YAML::DeepRecursion& error) {
-    reader.AddError(error.mark, "nested too deeply");
-  } catch (const YAML::Exception& error) {
-    reader.AddError(error.mark, absl::StrCat("not YAML: ", error.msg));
-  } catch (const std::exception& error) {
-    reader.AddError(YAML::Mark::null_mark(), error.what());
-  }
+// Runs `read` and adds its errors. `path` is the field that is read; empty if it is the whole spec.
+void ReadInto(const std::string& path, Reading& reading, YamlReader& reader,
+              absl::FunctionRef<void()> read) {
+  const bool completed = CatchYamlErrors(reader, read);
   const absl::Status status = reader.status();
   if (status.ok()) return;
-  if ((exception && path.empty()) || !absl::IsInvalidArgument(status)) {
+  if ((!completed && path.empty()) || !absl::IsInvalidArgument(status)) {
     reading.unreadable.Update(status);
   } else {
     reading.errors.push_back(std::string(status.message()));
   }
-  if (exception && !path.empty()) reading.unread.paths.push_back(path);
+  if (!completed && !path.empty()) reading.unread.paths.push_back(path);
   const UnreadFields& unread = reader.unread();
   absl::c_copy(unread.paths, std::back_inserter(reading.unread.paths));
   absl::c_copy(unread.sections, std::back_inserter(reading.unread.sections));
@@ -223,6 +126,7 @@ absl::StatusOr<v1::JobSpec> ParseReportingAll(absl::string_view text, absl::stri
     reading.errors.push_back(std::string(error.message()));
   }
   if (reading.errors.empty()) return std::move(reading.spec);
+  SetFirstValues(reading.spec);
   ApplyDefaults(reading.spec);
   Problems problems;
   CheckSpec(reading.spec, problems);

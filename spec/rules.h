@@ -3,6 +3,7 @@
 #ifndef MUSTER_SPEC_RULES_H_
 #define MUSTER_SPEC_RULES_H_
 
+#include "absl/status/status.h"
 #include "proto/muster/v1/job.pb.h"
 #include "spec/problems.h"
 
@@ -11,9 +12,19 @@ namespace muster::spec {
 // Each adds its violations to `problems`. They expect a spec with defaults, but accept any spec.
 void CheckJobRules(const v1::JobSpec& spec, Problems& problems);
 void CheckTrainRules(const v1::JobSpec& spec, Problems& problems);  // requires spec.train
+// Checks the array of a spec and the values of its tasks, each on its own. Requires spec.array.
+void CheckArray(const v1::JobSpec& spec, Problems& problems);
 
-// Adds every problem of a spec with its defaults: those of its fields and of the rules above.
+// Adds every problem of a spec with its defaults: those of its fields and of the rules above. A
+// spec with an array must have the values of a task.
 void CheckSpec(const v1::JobSpec& spec, Problems& problems);
+
+// Sets the values of the array's first task, if there is an array. Skips values that cannot be set.
+// Called before ApplyDefaults, because defaults follow the values.
+void SetFirstValues(v1::JobSpec& spec);
+
+// As Validate, but checks an array as CheckSpec does.
+absl::Status ValidateJob(const v1::JobSpec& spec);
 
 }  // namespace muster::spec
 

@@ -70,12 +70,19 @@ void FindField(const Descriptor& message, absl::string_view where, absl::string_
 
 FieldForm FormOf(const FieldDescriptor& field) {
   if (field.message_type() != nullptr) {
+    if (field.is_map()) {
+      const bool environment =
+          field.containing_type() == v1::JobSpec::descriptor() && field.name() == "env";
+      return environment ? FieldForm::kEnvironment : FieldForm::kPlain;
+    }
     const std::string& type = field.message_type()->full_name();
     if (type == "google.protobuf.Duration") return FieldForm::kDuration;
     if (type == "muster.v1.NodeCount") return FieldForm::kNodeCount;
     if (type == "muster.v1.LostCoordinatorPolicy") return FieldForm::kLostCoordinator;
     if (type == "muster.v1.LayerSpec") return FieldForm::kLayer;
     if (type == "muster.v1.FileSpec") return FieldForm::kFile;
+    if (type == "muster.v1.ArrayAxis") return FieldForm::kMatrix;
+    if (type == "muster.v1.ArrayTaskValues") return FieldForm::kTaskValues;
     return FieldForm::kPlain;
   }
   return FieldOf(field).unit == "bytes" ? FieldForm::kSize : FieldForm::kPlain;

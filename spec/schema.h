@@ -20,6 +20,9 @@ enum class FieldForm {
   kLostCoordinator,  // continue, or {stop_after: 10m}
   kLayer,            // relu, or {conv2d: {…}}: exactly one field
   kFile,             // train.py, or {path: train.py}
+  kEnvironment,      // {NAME: value, TOKEN: {secret: NAME}}; the latter is stored in secret_env
+  kMatrix,           // {train.epochs: [1, 2]}
+  kTaskValues,       // {train.epochs: 1, train.seed: 2}
 };
 FieldForm FormOf(const google::protobuf::FieldDescriptor& field);
 

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "absl/strings/ascii.h"
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
@@ -96,22 +97,71 @@ std::string FileText(const Message& file) {
   return set.size() == 1 ? ScalarText(file, *set[0], 0) : Flow(file);
 }
 
-// An element of a list of layers or files.
+// A value as in `--set FIELD=value`. A list or map is already in flow style, as is a string that
+// would read as one.
+std::string OverrideText(const std::string& value) {
+  const bool flow = !value.empty() && absl::StrContains("{[\"'", value[0]);
+  return flow ? value : Scalar(value);
+}
+
+// A field's path and the values that it takes.
+std::string AxisText(const Message& item) {
+  v1::ArrayAxis axis;
+  axis.CopyFrom(item);
+  std::vector<std::string> values;
+  for (const std::string& value : axis.values()) values.push_back(OverrideText(value));
+  return absl::StrCat(Scalar(axis.field()), ": [", absl::StrJoin(values, ", "), "]");
+}
+
+// The values of a task: {train.epochs: 1}.
+std::string TaskText(const Message& item) {
+  v1::ArrayTaskValues task;
+  task.CopyFrom(item);
+  std::vector<std::string> parts;
+  for (const v1::ArrayValue& value : task.values()) {
+    parts.push_back(absl::StrCat(Scalar(value.field()), ": ", OverrideText(value.value())));
+  }
+  return absl::StrCat("{", absl::StrJoin(parts, ", "), "}");
+}
+
+// An element of a list of layers, files or tasks, or of a matrix.
 std::string ItemText(const FieldDescriptor& field, const Message& item) {
+  if (FormOf(field) == FieldForm::kMatrix) return AxisText(item);
+  if (FormOf(field) == FieldForm::kTaskValues) return TaskText(item);
   return FormOf(field) == FieldForm::kFile ? FileText(item) : LayerText(item);
 }
 
-// Appends one line per layer or file.
+// "NAME: value" for each entry of a map<string, string>, in order; values as {secret: value} if
+// `secret`.
+void AppendEntries(const Message& message, const FieldDescriptor& field, bool secret,
+                   std::vector<std::string>& parts) {
+  const Reflection& reflection = *message.GetReflection();
+  const size_t first = parts.size();
+  for (int i = 0; i < reflection.FieldSize(message, &field); ++i) {
+    const Message& entry = reflection.GetRepeatedMessage(message, &field, i);
+    const std::string value = ScalarText(entry, *field.message_type()->map_value(), 0);
+    parts.push_back(absl::StrCat(ScalarText(entry, *field.message_type()->map_key(), 0), ": ",
+                                 secret ? absl::StrCat("{secret: ", value, "}") : value));
+  }
+  std::sort(parts.begin() + first, parts.end());
+}
+
+// The spec's secret_env, which is written as a part of `env`.
+const FieldDescriptor& SecretEnv() {
+  return *v1::JobSpec::descriptor()->FindFieldByNumber(v1::JobSpec::kSecretEnvFieldNumber);
+}
+
+// Appends one line per element of a list of layers, files or tasks, or of a matrix.
 void AppendItems(const Message& message, const FieldDescriptor& field, const std::string& indent,
                  std::string& out) {
   const Reflection& reflection = *message.GetReflection();
   for (int i = 0; i < reflection.FieldSize(message, &field); ++i) {
-    absl::StrAppend(&out, indent, "- ",
+    absl::StrAppend(&out, indent, FormOf(field) == FieldForm::kMatrix ? "" : "- ",
                     ItemText(field, reflection.GetRepeatedMessage(message, &field, i)), "\n");
   }
 }
 
-// Appends one line per field; sections and lists of layers or files that do not fit become blocks.
+// Appends one line per field; sections and lists of messages that do not fit become blocks.
 void AppendBlock(const Message& message, const std::string& indent, std::string& out) {
   for (int i = 0; i < message.GetDescriptor()->field_count(); ++i) {
     const FieldDescriptor& field = *message.GetDescriptor()->field(i);
@@ -121,7 +171,9 @@ void AppendBlock(const Message& message, const std::string& indent, std::string&
         nests ? "" : absl::StrCat(indent, field.name(), ": ", ValueText(message, field));
     const bool has_block =
         field.message_type() != nullptr && !field.is_map() && FormOf(field) == FieldForm::kPlain;
-    const bool has_items = FormOf(field) == FieldForm::kLayer || FormOf(field) == FieldForm::kFile;
+    const FieldForm form = FormOf(field);
+    const bool has_items = form == FieldForm::kLayer || form == FieldForm::kFile ||
+                           form == FieldForm::kMatrix || form == FieldForm::kTaskValues;
     if (has_items && line.size() > kLineLength) {
       absl::StrAppend(&out, indent, field.name(), ":\n");
       AppendItems(message, field, indent + "  ", out);
@@ -167,6 +219,8 @@ std::string ScalarText(const Message& message, const FieldDescriptor& field, int
 
 bool IsShown(const Message& message, const FieldDescriptor& field) {
   const Reflection& reflection = *message.GetReflection();
+  if (&field == &SecretEnv()) return false;
+  if (FormOf(field) == FieldForm::kEnvironment && IsSet(message, SecretEnv())) return true;
   if (field.is_repeated()) return reflection.FieldSize(message, &field) > 0;
   if (field.has_presence()) return reflection.HasField(message, &field);
   if (field.cpp_type() == FieldDescriptor::CPPTYPE_STRING || ZeroMeansUnset(field)) {
@@ -179,12 +233,10 @@ std::string ValueText(const Message& message, const FieldDescriptor& field) {
   const Reflection& reflection = *message.GetReflection();
   if (field.is_map()) {
     std::vector<std::string> parts;
-    for (int i = 0; i < reflection.FieldSize(message, &field); ++i) {
-      const Message& entry = reflection.GetRepeatedMessage(message, &field, i);
-      parts.push_back(absl::StrCat(ScalarText(entry, *field.message_type()->map_key(), 0), ": ",
-                                   ScalarText(entry, *field.message_type()->map_value(), 0)));
+    AppendEntries(message, field, /*secret=*/false, parts);
+    if (FormOf(field) == FieldForm::kEnvironment) {
+      AppendEntries(message, SecretEnv(), /*secret=*/true, parts);
     }
-    std::sort(parts.begin(), parts.end());
     return absl::StrCat("{", absl::StrJoin(parts, ", "), "}");
   }
   if (field.is_repeated()) {
@@ -194,7 +246,8 @@ std::string ValueText(const Message& message, const FieldDescriptor& field) {
                           ? ItemText(field, reflection.GetRepeatedMessage(message, &field, i))
                           : ScalarText(message, field, i));
     }
-    return absl::StrCat("[", absl::StrJoin(parts, ", "), "]");
+    const bool matrix = FormOf(field) == FieldForm::kMatrix;
+    return absl::StrCat(matrix ? "{" : "[", absl::StrJoin(parts, ", "), matrix ? "}" : "]");
   }
   if (field.message_type() == nullptr) return ScalarText(message, field, 0);
   const Message& child = reflection.GetMessage(message, &field);
@@ -218,6 +271,9 @@ std::string ValueText(const Message& message, const FieldDescriptor& field) {
     case FieldForm::kLayer:
     case FieldForm::kFile:
     case FieldForm::kSize:
+    case FieldForm::kEnvironment:
+    case FieldForm::kMatrix:
+    case FieldForm::kTaskValues:
     case FieldForm::kPlain:
       return Flow(child);
   }

@@ -1,5 +1,6 @@
 #include "absl/strings/str_cat.h"
 #include "common/limits.h"
+#include "spec/array.h"
 #include "spec/check_fields.h"
 #include "spec/problems.h"
 #include "spec/rules.h"
@@ -14,6 +15,11 @@ void CheckSpec(const v1::JobSpec& spec, Problems& problems) {
 }
 
 absl::Status Validate(const v1::JobSpec& spec) {
+  if (spec.has_array()) return ExpandArray(spec).status();
+  return ValidateJob(spec);
+}
+
+absl::Status ValidateJob(const v1::JobSpec& spec) {
   if (spec.ByteSizeLong() > limits::kSpecBytes) {
     return absl::InvalidArgumentError(absl::StrCat(
         "the spec is ", spec.ByteSizeLong(), " bytes long; the limit is ", limits::kSpecBytes));

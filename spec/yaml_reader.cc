@@ -27,25 +27,6 @@ using google::protobuf::Reflection;
 // Bytes that each layer counts towards the size limit: approximately its size in memory.
 constexpr size_t kLayerBytes = 64;
 
-absl::string_view KindOf(const YAML::Node& node) {
-  switch (node.Type()) {
-    case YAML::NodeType::Sequence:
-      return "a list";
-    case YAML::NodeType::Map:
-      return "a map";
-    case YAML::NodeType::Null:
-    case YAML::NodeType::Undefined:
-      return "nothing";
-    case YAML::NodeType::Scalar:
-      break;
-  }
-  return "a value";
-}
-
-std::string Found(const YAML::Node& node) {
-  return node.IsScalar() ? Quoted(node.Scalar()) : std::string(KindOf(node));
-}
-
 bool ReadFloating(const std::string& text, double& value) { return absl::SimpleAtod(text, &value); }
 bool ReadFloating(const std::string& text, float& value) { return absl::SimpleAtof(text, &value); }
 
@@ -80,14 +61,26 @@ std::string ExpectedFields(const google::protobuf::Descriptor& message) {
   return absl::StrCat("expected fields, as in {", message.field(0)->name(), ": …}");
 }
 
-void AddMapEntry(const std::string& key, const std::string& value, const FieldDescriptor& field,
-                 Message& message) {
-  Message* entry = message.GetReflection()->AddMessage(&message, &field);
-  entry->GetReflection()->SetString(entry, field.message_type()->map_key(), key);
-  entry->GetReflection()->SetString(entry, field.message_type()->map_value(), value);
+}  // namespace
+
+absl::string_view KindOf(const YAML::Node& node) {
+  switch (node.Type()) {
+    case YAML::NodeType::Sequence:
+      return "a list";
+    case YAML::NodeType::Map:
+      return "a map";
+    case YAML::NodeType::Null:
+    case YAML::NodeType::Undefined:
+      return "nothing";
+    case YAML::NodeType::Scalar:
+      break;
+  }
+  return "a value";
 }
 
-}  // namespace
+std::string Found(const YAML::Node& node) {
+  return node.IsScalar() ? Quoted(node.Scalar()) : std::string(KindOf(node));
+}
 
 void YamlReader::AddError(const YAML::Mark& mark, absl::string_view text) {
   if (errors_.size() > kErrors) return;
@@ -162,8 +155,10 @@ void YamlReader::ReadField(const YAML::Node& node, const std::string& where,
 void YamlReader::ReadValue(const YAML::Node& node, const std::string& where,
                            const FieldDescriptor& field, Message& message) {
   const Reflection& reflection = *message.GetReflection();
-  reflection.ClearField(&message, &field);
+  // The secrets of `env` may already be in secret_env.
+  if (field.name() != "secret_env") reflection.ClearField(&message, &field);
   if (field.is_map()) return ReadMap(node, where, field, message);
+  if (FormOf(field) == FieldForm::kMatrix) return ReadMatrix(node, where, field, message);
   if (field.is_repeated()) return ReadRepeated(node, where, field, message);
   if (field.message_type() == nullptr) return ReadNumberOrText(node, where, field, message);
   // A section that contains only comments counts as absent.
@@ -181,6 +176,9 @@ void YamlReader::ReadValue(const YAML::Node& node, const std::string& where,
     case FieldForm::kFile:
       return ReadFile(node, where, child);
     case FieldForm::kSize:
+    case FieldForm::kEnvironment:
+    case FieldForm::kMatrix:
+    case FieldForm::kTaskValues:
     case FieldForm::kPlain:
       return ReadMessage(node, where, child);
   }
@@ -200,6 +198,8 @@ void YamlReader::ReadRepeated(const YAML::Node& node, const std::string& where,
       ReadLayer(node[i], element, *message.GetReflection()->AddMessage(&message, &field));
     } else if (FormOf(field) == FieldForm::kFile) {
       ReadFile(node[i], element, *message.GetReflection()->AddMessage(&message, &field));
+    } else if (FormOf(field) == FieldForm::kTaskValues) {
+      ReadTaskValues(node[i], element, *message.GetReflection()->AddMessage(&message, &field));
     } else {
       ReadNumberOrText(node[i], element, field, message);
     }
@@ -239,47 +239,6 @@ void YamlReader::ReadFile(const YAML::Node& node, const std::string& where, Mess
   std::string path;
   if (!ReadScalar(node, where, "a path, as in train.py", path)) return;
   file.GetReflection()->SetString(&file, file.GetDescriptor()->FindFieldByName("path"), path);
-}
-
-void YamlReader::ReadMap(const YAML::Node& node, const std::string& where,
-                         const FieldDescriptor& field, Message& message) {
-  if (node.IsNull()) return;
-  if (!node.IsMap()) {
-    AddError(node.Mark(),
-             absl::StrCat(where, ": expected a map, as in {NAME: value}, found ", Found(node)));
-    return;
-  }
-  std::set<std::string> seen;
-  for (const auto& entry : node) {
-    if (done()) return;
-    std::string key;
-    if (!ReadScalar(entry.first, where, "a name", key)) continue;
-    if (!seen.insert(key).second) {
-      AddError(entry.first.Mark(), absl::StrCat(where, ": ", Quoted(key), " is given twice"));
-      continue;
-    }
-    std::string value;
-    if (!ReadScalar(entry.second, absl::StrCat(where, " ", Quoted(key)), "a string", value))
-      continue;
-    AddMapEntry(key, value, field, message);
-  }
-}
-
-void YamlReader::ReadMapEntry(const std::string& key, const YAML::Node& value,
-                              const std::string& where, const FieldDescriptor& field,
-                              Message& message) {
-  std::string text;
-  if (!ReadScalar(value, absl::StrCat(where, " ", Quoted(key)), "a string", text)) return;
-  const Reflection& reflection = *message.GetReflection();
-  const FieldDescriptor* key_field = field.message_type()->map_key();
-  for (int i = 0; i < reflection.FieldSize(message, &field); ++i) {
-    Message* entry = reflection.MutableRepeatedMessage(&message, &field, i);
-    if (entry->GetReflection()->GetString(*entry, key_field) == key) {
-      entry->GetReflection()->SetString(entry, field.message_type()->map_value(), text);
-      return;
-    }
-  }
-  AddMapEntry(key, text, field, message);
 }
 
 void YamlReader::ReadDuration(const YAML::Node& node, const std::string& where,

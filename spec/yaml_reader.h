@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "absl/strings/string_view.h"
 #include "google/protobuf/message.h"
@@ -32,10 +33,15 @@ class YamlReader {
   // Adds an error for a field of `message` that does not exist.
   void AddUnknownField(const YAML::Mark& mark, const google::protobuf::Descriptor& message,
                        const std::string& where, absl::string_view name);
-  // Adds an entry to a map<string, string>, or replaces the value of an existing key.
+  // Adds an entry to a map<string, string>, or replaces the value of an existing key. A secret of
+  // `env` is stored in secret_env.
   void ReadMapEntry(const std::string& key, const YAML::Node& value, const std::string& where,
                     const google::protobuf::FieldDescriptor& field,
                     google::protobuf::Message& message);
+
+  // Adds the field at the path `axis`, which is not there yet, to a matrix.
+  void ReadAxis(const std::string& axis, const YAML::Node& values, const std::string& where,
+                const google::protobuf::FieldDescriptor& field, google::protobuf::Message& message);
 
   void AddError(const YAML::Mark& mark, absl::string_view text);
   // OK, or one line per error.
@@ -58,6 +64,22 @@ class YamlReader {
   void ReadFile(const YAML::Node& node, const std::string& where, google::protobuf::Message& file);
   void ReadMap(const YAML::Node& node, const std::string& where,
                const google::protobuf::FieldDescriptor& field, google::protobuf::Message& message);
+  // Calls `read` for each path and its value in a map whose keys are paths of fields; `form` is an
+  // example of such a map.
+  void ReadPaths(const YAML::Node& node, const std::string& where, absl::string_view form,
+                 absl::FunctionRef<void(const std::string&, const YAML::Node&)> read);
+  // The value as in `--set FIELD=value`. False, with an error added, if there is none.
+  bool ReadOverrideValue(const YAML::Node& node, const std::string& where, std::string& text);
+  // Reads a map from paths of fields to values.
+  void ReadTaskValues(const YAML::Node& node, const std::string& where,
+                      google::protobuf::Message& task);
+  // Reads a map from paths of fields to lists of values.
+  void ReadMatrix(const YAML::Node& node, const std::string& where,
+                  const google::protobuf::FieldDescriptor& field,
+                  google::protobuf::Message& message);
+  // Reads the map `value` of an environment variable: {secret: NAME}.
+  void ReadSecret(const std::string& key, const YAML::Node& value, const std::string& where,
+                  google::protobuf::Message& message);
   void ReadDuration(const YAML::Node& node, const std::string& where,
                     const google::protobuf::FieldDescriptor& field,
                     google::protobuf::Message& duration);
@@ -89,6 +111,11 @@ class YamlReader {
   UnreadFields unread_;
   std::set<std::string> read_;  // paths of the fields that were read
 };
+
+// "a list", "nothing", ... for errors.
+absl::string_view KindOf(const YAML::Node& node);
+// The node's text, quoted, or its kind.
+std::string Found(const YAML::Node& node);
 
 // Sets a field from a value in the spec's syntax: "3", "25MiB", "{max: 3}". INVALID_ARGUMENT if the
 // field does not accept the value.

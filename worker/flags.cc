@@ -138,6 +138,10 @@ std::unique_ptr<CLI::App> WorkerApp(WorkerFlags& flags) {
          "Limit of each rank's stdout log and of its stderr log, or 0 for none: beyond it, the "
          "oldest output is dropped (default: 1GiB)")
       ->type_name("SIZE");
+  app.add_option("--secrets-dir", options.secrets_dir,
+                 "Folder with the secrets that jobs name in env: a file OWNER/NAME for the jobs of "
+                 "one owner, or NAME for all; mode 0600 (default: none)")
+      ->type_name("DIR");
   app.add_option("--token-file", options.security.token_file,
                  "File that contains an access token with the role worker (default: MUSTER_TOKEN, "
                  "then the token of this user's coordinator on this machine)")

@@ -39,6 +39,11 @@ inline constexpr metrics::Family kWorkerFamilies[] = {
      "Slots of this worker that are occupied by a rank."},
     {"muster_worker_ranks", MetricType::Gauge, {"phase"}, "Ranks on this worker, by phase."},
 
+    {"muster_rank_memory_bytes",
+     MetricType::Gauge,
+     {"job_id", "rank"},
+     "Memory of the rank's processes: of its control group without inactive page cache, else the "
+     "sum of their resident memory."},
     {"muster_train_step",
      MetricType::Gauge,
      {"job_id", "rank"},

@@ -11,6 +11,8 @@
 #include "common/nearest.h"
 #include "common/sha256.h"
 #include "common/status.h"
+#include "google/protobuf/util/message_differencer.h"
+#include "spec/array.h"
 #include "spec/spec.h"
 
 namespace muster::cli {
@@ -19,12 +21,17 @@ namespace {
 // Maximum number of cells listed with a problem.
 constexpr size_t kCellsShown = 3;
 
-std::string DigestOf(v1::JobSpec defaulted) {
+std::string DigestOf(const v1::JobSpec& spec) {
+  std::string text = spec::ToYaml(spec);
+  for (const v1::FileSpec& file : spec.files()) absl::StrAppend(&text, file.sha256(), "\n");
+  return Sha256Hex(text);
+}
+
+// Of a job: its name and priority do not change what it measures.
+std::string JobDigestOf(v1::JobSpec defaulted) {
   defaulted.clear_name();
   defaulted.clear_priority();
-  std::string text = spec::ToYaml(defaulted);
-  for (const v1::FileSpec& file : defaulted.files()) absl::StrAppend(&text, file.sha256(), "\n");
-  return Sha256Hex(text);
+  return DigestOf(defaulted);
 }
 
 // Collects distinct problems in the order of their occurrence, with the cells that have them.
@@ -80,21 +87,69 @@ absl::Status CheckSelection(const Selection& only, const std::vector<Axis>& axes
   return absl::OkStatus();
 }
 
-// Fills in the cell's job.
-absl::Status MakeSpec(const Experiment& experiment, absl::Span<const size_t> places, Place place,
-                      size_t number, Cell& cell) {
-  std::vector<std::string> overrides = experiment.overrides;
+// The values that overrides set, without those of fields that all tasks of an array share. The last
+// override of a field counts.
+v1::ArrayTaskValues TaskValues(absl::Span<const std::string> overrides) {
+  v1::ArrayTaskValues task;
+  for (const std::string& text : overrides) {
+    const std::pair<std::string, std::string> parts = absl::StrSplit(text, absl::MaxSplits('=', 1));
+    const absl::string_view top = absl::string_view(parts.first).substr(0, parts.first.find('.'));
+    if (top == "name" || top == "files" || top == "after") continue;
+    auto& values = *task.mutable_values();
+    values.erase(
+        std::remove_if(values.begin(), values.end(),
+                       [&](const v1::ArrayValue& value) { return value.field() == parts.first; }),
+        values.end());
+    v1::ArrayValue& value = *values.Add();
+    value.set_field(parts.first);
+    value.set_value(parts.second);
+  }
+  return task;
+}
+
+// Whether the only task of an array gives the cell's job.
+bool GivesJob(v1::JobSpec shared, const v1::ArrayTaskValues& values, const Cell& cell) {
+  *shared.mutable_array()->add_tasks() = values;
+  const absl::StatusOr<std::vector<spec::ArrayTask>> tasks = spec::ExpandArray(shared);
+  return tasks.ok() &&
+         google::protobuf::util::MessageDifferencer::Equals(tasks->front().spec, cell.defaulted);
+}
+
+// Fills in the cell's job. `base` is the spec that the axes have not changed.
+absl::Status MakeSpec(const Experiment& experiment, const v1::JobSpec& base,
+                      absl::Span<const size_t> places, Place place, Cell& cell) {
+  std::vector<std::string> of_axes;
   for (size_t i = 0; i < places.size(); ++i) {
     const std::vector<std::string>& more = experiment.axes[i].values[places[i]].overrides;
-    overrides.insert(overrides.end(), more.begin(), more.end());
+    of_axes.insert(of_axes.end(), more.begin(), more.end());
   }
+  std::vector<std::string> overrides = experiment.overrides;
+  overrides.insert(overrides.end(), of_axes.begin(), of_axes.end());
   ASSIGN_OR_RETURN(cell.spec, spec::Parse(experiment.base_text, experiment.base_source, overrides));
-  cell.spec.set_name(absl::StrCat(experiment.name, "-", number));
+  if (cell.spec.has_array()) {
+    return absl::InvalidArgumentError("array: an experiment cannot have an array; use its grid");
+  }
+  cell.spec.set_name(experiment.name);
+  const std::string workdir = cell.spec.workdir();
   RETURN_IF_ERROR(AddJobFiles(experiment.base_source, /*more=*/{}, place, cell.spec, cell.files));
   cell.defaulted = cell.spec;
   spec::ApplyDefaults(cell.defaulted);
   RETURN_IF_ERROR(spec::Validate(cell.defaulted));
-  cell.digest = DigestOf(cell.defaulted);
+  cell.digest = JobDigestOf(cell.defaulted);
+
+  cell.shared = base;
+  cell.shared.set_name(experiment.name);
+  *cell.shared.mutable_files() = cell.spec.files();
+  cell.shared.clear_after();
+  if (cell.spec.has_after()) *cell.shared.mutable_after() = cell.spec.after();
+  // AddJobFiles has set it.
+  if (cell.spec.workdir() != workdir) cell.shared.set_workdir(cell.spec.workdir());
+  cell.values = TaskValues(of_axes);
+  if (!GivesJob(cell.shared, cell.values, cell)) {
+    cell.shared = cell.spec;
+    cell.values.clear_values();
+  }
+  cell.shared_digest = DigestOf(cell.shared);
   return absl::OkStatus();
 }
 
@@ -147,10 +202,13 @@ absl::StatusOr<std::vector<Cell>> MakeCells(const Experiment& experiment, const 
           absl::StrCat(experiment.base_source, ": the grid has more than ", kMaxCells, " cells"));
     }
   }
+  // If it cannot be parsed, neither can any cell's spec.
+  const v1::JobSpec base =
+      spec::Parse(experiment.base_text, experiment.base_source, experiment.overrides)
+          .value_or(v1::JobSpec());
   std::vector<Cell> cells;
   CellProblems problems;
   std::vector<size_t> places(experiment.axes.size(), 0);
-  size_t number = 0;
   do {
     Cell cell;
     std::vector<std::string> words;
@@ -159,7 +217,6 @@ absl::StatusOr<std::vector<Cell>> MakeCells(const Experiment& experiment, const 
       words.push_back(absl::StrCat(experiment.axes[i].name, "=", cell.labels.back()));
     }
     cell.name = words.empty() ? "base" : absl::StrJoin(words, " ");
-    ++number;
     if (!Selects(only, experiment.axes, cell)) continue;
     for (const SkipRule& rule : experiment.skips) {
       if (cell.skip_reason.empty() && Selects(rule.when, experiment.axes, cell)) {
@@ -167,7 +224,7 @@ absl::StatusOr<std::vector<Cell>> MakeCells(const Experiment& experiment, const 
       }
     }
     if (cell.skip_reason.empty()) {
-      const absl::Status status = MakeSpec(experiment, places, place, number, cell);
+      const absl::Status status = MakeSpec(experiment, base, places, place, cell);
       if (!status.ok()) problems.Add(cell.name, status);
     }
     cells.push_back(std::move(cell));

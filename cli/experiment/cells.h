@@ -22,9 +22,14 @@ struct Cell {
   std::vector<std::string> labels;  // by axis
   std::string name;                 // "ranks=two precision=O2"; "base" without a grid
   std::string skip_reason;  // if not empty, the cell has no job and the fields below are empty
-  v1::JobSpec spec;         // as submitted, without defaults
+  v1::JobSpec spec;         // without defaults
   LocalFiles files;         // to be uploaded before the spec is submitted
   v1::JobSpec defaulted;
+  // The job as a task of an array: setting `values` in `shared`, which cells have in common as far
+  // as possible, gives `spec`.
+  v1::JobSpec shared;
+  v1::ArrayTaskValues values;
+  std::string shared_digest;  // equal for cells with the same `shared`
   // Digest of the defaulted spec and its files, without name and priority; equal for equal jobs.
   std::string digest;
 };

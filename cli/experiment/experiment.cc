@@ -22,9 +22,6 @@ namespace {
 
 using Parameters = std::map<std::string, std::string>;
 
-// Leaves room for "-1000" at the end of a job's name.
-constexpr size_t kLongestName = limits::kNameLength - 5;
-
 bool IsWordCharacter(char c) {
   return absl::ascii_islower(c) || absl::ascii_isdigit(c) || c == '_';
 }
@@ -121,11 +118,11 @@ class Reader {
     const auto may_be_in_name = [](char c) {
       return absl::ascii_islower(c) || absl::ascii_isdigit(c) || c == '-';
     };
-    if (name.empty() || name.size() > kLongestName || !absl::ascii_isalnum(name[0]) ||
+    if (name.empty() || name.size() > limits::kNameLength || !absl::ascii_isalnum(name[0]) ||
         !std::all_of(name.begin(), name.end(), may_be_in_name)) {
       errors_.Add(
           node, "experiment.name",
-          absl::StrCat("expected at most ", kLongestName, " lower-case letters, digits and '-'"));
+          absl::StrCat("expected at most ", limits::kNameLength, " lower-case letters, digits and '-'"));
     }
   }
 

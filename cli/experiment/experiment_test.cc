@@ -86,7 +86,7 @@ TEST(Experiment, GridHasEveryCombination) {
   EXPECT_THAT(Names(cells), ElementsAre("ranks=one precision=O0", "ranks=one precision=O2",
                                         "ranks=two precision=O0", "ranks=two precision=O2"));
   EXPECT_EQ(cells[1].spec.train().precision(), "O2");
-  EXPECT_EQ(cells[1].spec.name(), "trial-2");
+  EXPECT_EQ(cells[1].spec.name(), "trial");
   EXPECT_EQ(cells[2].spec.resources().ranks_per_node(), 2u);
   EXPECT_EQ(cells[2].spec.train().strategy().bucket_bytes(), 1u << 20);
   EXPECT_EQ(cells[2].spec.train().dataset().path(), "/data");
@@ -96,12 +96,12 @@ TEST(Experiment, GridHasEveryCombination) {
   EXPECT_EQ(DevicesOf(cells[2].defaulted), 2u);
 }
 
-TEST(Experiment, SelectedCellsKeepTheirNumbers) {
+TEST(Experiment, OnlySelectsCells) {
   const absl::StatusOr<Selection> only = ParseSelection({"ranks=two", "precision=O0,O2"});
   ASSERT_TRUE(only.ok());
   const std::vector<Cell> cells = Cells(Parsed(kFile), *only);
   ASSERT_EQ(cells.size(), 2u);
-  EXPECT_EQ(cells[0].spec.name(), "trial-3");
+  EXPECT_EQ(cells[0].name, "ranks=two precision=O0");
   const auto problem = [](const std::string& text) {
     return std::string(MakeCells(Parsed(kFile), *ParseSelection({text})).status().message());
   };
@@ -120,6 +120,49 @@ TEST(Experiment, SettingsChangeParametersAndTheBase) {
   // The grid overrides --set.
   EXPECT_EQ(cells[0].spec.train().precision(), "O0");
   EXPECT_FALSE(ParseExperiment(kFile, "f", {"steps="}).ok());
+}
+
+std::vector<std::string> ValuesOf(const Cell& cell) {
+  std::vector<std::string> values;
+  for (const v1::ArrayValue& value : cell.values.values()) {
+    values.push_back(value.field() + "=" + value.value());
+  }
+  return values;
+}
+
+TEST(Experiment, CellsThatDifferInValuesShareASpec) {
+  const std::vector<Cell> cells = Cells(Parsed(kFile));
+  EXPECT_EQ(cells[0].shared_digest, cells[1].shared_digest);
+  EXPECT_EQ(cells[0].shared_digest, cells[2].shared_digest);
+  EXPECT_EQ(cells[0].shared.name(), "trial");
+  EXPECT_THAT(ValuesOf(cells[2]),
+              ElementsAre("resources.ranks_per_node=2", "train.strategy={bucket_bytes: 1MiB}",
+                          "train.precision=O0"));
+}
+
+TEST(Experiment, CellsThatDifferOtherwiseShareNothing) {
+  const std::vector<Cell> cells =
+      Cells(Parsed("experiment: {name: trial}\n"
+                   "base: {command: [/bin/true]}\n"
+                   "grid:\n"
+                   "  after:\n"
+                   "    - {label: nothing, set: {name: x, priority: 1}}\n"
+                   "    - {label: job, set: {after: {any: [a]}, priority: 1}}\n"
+                   "  class: {field: priority, values: [2, 3]}\n"));
+  // Fields that are the same for all tasks of an array are not values; the last value counts.
+  EXPECT_THAT(ValuesOf(cells[0]), ElementsAre("priority=2"));
+  EXPECT_EQ(cells[0].shared_digest, cells[1].shared_digest);
+  EXPECT_NE(cells[0].shared_digest, cells[2].shared_digest);
+  EXPECT_EQ(cells[2].shared.after().any(0), "a");
+  EXPECT_EQ(cells[2].shared_digest, cells[3].shared_digest);
+}
+
+TEST(Experiment, HasNoArray) {
+  const absl::Status status =
+      MakeCells(Parsed("experiment: {name: a}\nbase: {command: [x], array: {count: 2}}\n"))
+          .status();
+  EXPECT_EQ(std::string(status.message()),
+            "array: an experiment cannot have an array; use its grid (in base)");
 }
 
 TEST(Experiment, DigestIdentifiesJobs) {

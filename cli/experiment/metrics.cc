@@ -73,7 +73,6 @@ void AddSummary(const v1::TrainSummary& summary, Measurements& values) {
   add_above_zero("images_per_second", summary.images_per_second());
   add_above_zero("median_step_seconds", summary.median_step_seconds());
   add_above_zero("seconds_per_20_steps", SecondsOf20Steps(summary));
-  add_above_zero("seconds_to_first_step", summary.seconds_to_first_step());
   add_above_zero("evaluation_seconds", summary.evaluation_seconds());
   add_above_zero("peak_memory_bytes", static_cast<double>(summary.peak_memory_bytes()));
   add_above_zero("kernel_seconds", summary.kernel_seconds());
@@ -120,6 +119,11 @@ Measurements MeasurementsOf(const v1::Job& job) {
   }
   if (job.has_summary()) {
     AddSummary(job.summary(), values);
+    // Without the time in the queue, where the tasks of an array wait for each other.
+    if (job.has_start_time() && job.summary().has_first_step_time()) {
+      values["seconds_to_first_step"] = absl::ToDoubleSeconds(
+          FromProto(job.summary().first_step_time()) - FromProto(job.start_time()));
+    }
   } else if (!job.spec().has_train()) {
     AddProgress(job.progress(), values);
   }

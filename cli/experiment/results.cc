@@ -18,6 +18,7 @@
 #include "absl/strings/str_cat.h"
 #include "cli/client.h"
 #include "cli/output/json.h"
+#include "common/sha256.h"
 #include "common/status.h"
 #include "google/protobuf/util/json_util.h"
 #include "nlohmann/json.hpp"
@@ -216,9 +217,8 @@ void RunStore::Put(JobRun run) {
   runs_.push_back(std::move(run));
 }
 
-std::string RunStore::IdempotencyKey(const JobRun& run) const {
-  return absl::StrCat("experiment-", series_, "-", run.digest.substr(0, 32), "-", run.repetition,
-                      "-", run.attempt);
+std::string RunStore::IdempotencyKey(absl::string_view request) const {
+  return absl::StrCat("experiment-", series_, "-", Sha256Hex(request).substr(0, 32));
 }
 
 absl::Status RunStore::Save(ordered_json document) const {
@@ -253,6 +253,7 @@ absl::Status RunStore::SaveFile(const std::string& name, const std::string& text
 v1::Job Kept(const v1::Job& job) {
   v1::Job kept;
   kept.set_job_id(job.job_id());
+  kept.set_array_id(job.array_id());
   kept.set_state(job.state());
   kept.set_reason(job.reason());
   kept.set_message(job.message());

@@ -8,6 +8,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
 #include "absl/types/span.h"
 #include "cli/experiment/cells.h"
 #include "cli/experiment/experiment.h"
@@ -24,8 +25,8 @@ struct JobRun {
   uint32_t repetition = 0;  // from 0
   uint32_t attempt = 1;     // number of jobs, including those that did not succeed
   std::string cell;         // name of the cell, for information only
-  v1::Job
-      job;  // id, state, reason, message, times, summary without losses; no state: not submitted
+  // Ids, state, reason, message, times, summary without losses; no id: not submitted.
+  v1::Job job;
 };
 
 // The runs of one experiment, stored in DIR/results.json. A directory can be used by one process at
@@ -45,9 +46,9 @@ class RunStore {
   // Adds the run, or replaces the one with the same digest and repetition.
   void Put(JobRun run);
 
-  // The idempotency key of a run's job, with which a new process finds the job of a process that
-  // was killed.
-  std::string IdempotencyKey(const JobRun& run) const;
+  // An idempotency key that is equal for equal requests of this experiment, with which a new
+  // process finds what a process that was killed has submitted.
+  std::string IdempotencyKey(absl::string_view request) const;
 
   // Replaces results.json by `document` with the runs, atomically.
   absl::Status Save(nlohmann::ordered_json document) const;

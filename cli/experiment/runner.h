@@ -1,4 +1,4 @@
-// Runs the jobs of an experiment, one after another or several at a time.
+// Runs the jobs of an experiment as an array, one after another or several at a time.
 #ifndef MUSTER_CLI_EXPERIMENT_RUNNER_H_
 #define MUSTER_CLI_EXPERIMENT_RUNNER_H_
 
@@ -21,10 +21,11 @@ struct RunnerOptions {
 };
 
 // Runs the cells that have not succeeded yet, with progress on stderr, and writes all results after
-// each job. A failed job is recorded, and the next one runs. A job that a killed process left
-// behind is found again. Ctrl-C cancels the running jobs and no other one is started; a second
-// Ctrl-C stops waiting for their end. Stopping `stopper` also ends the run. Returns the exit code:
-// 1 if a cell failed, 130 if interrupted, or that of an error.
+// each job. The jobs are submitted at once, as one array for all cells that differ only in values
+// of fields, so that they run even if this process ends; the next call then takes them over. A
+// failed job is recorded, and the others run. Ctrl-C cancels all jobs; a second Ctrl-C stops
+// waiting for their end. Stopping `stopper` also ends the run. Returns the exit code: 1 if a cell
+// failed, 130 if interrupted, or that of an error.
 int RunCells(Context& context, ClusterClient& client, const Experiment& experiment,
              const std::vector<Cell>& cells, const RunnerOptions& options, RunStore& store,
              Stopper& stopper);

@@ -58,6 +58,7 @@ void LogPrinter::FormatText(absl::string_view text, std::optional<absl::Time> ti
 void LogPrinter::FormatObject(const LogLine& line, std::string& out) const {
   nlohmann::ordered_json json;
   if (line.time.has_value()) json["time"] = TimeText(*line.time);
+  if (source_.task.has_value()) json["task"] = *source_.task;
   json["generation"] = source_.generation;
   json["rank"] = source_.rank;
   if (!source_.node.empty()) json["node"] = source_.node;

@@ -2,7 +2,9 @@
 #ifndef MUSTER_CLI_LOGS_LOG_PRINTER_H_
 #define MUSTER_CLI_LOGS_LOG_PRINTER_H_
 
+#include <cstdint>
 #include <functional>
+#include <optional>
 #include <string>
 
 #include "absl/strings/string_view.h"
@@ -26,7 +28,8 @@ struct LogSource {
   std::string prefix;  // printed before each line, in text
   uint64_t generation = 0;
   uint32_t rank = 0;
-  std::string node;  // empty if not known
+  std::optional<uint32_t> task = {};  // index of the job in its array
+  std::string node;                   // empty if not known
   bool is_stderr = false;
 };
 

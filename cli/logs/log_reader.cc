@@ -219,11 +219,16 @@ std::vector<LogSource> SourcesOf(const v1::Job& job, const LogOptions& options, 
       source.rank = rank;
       source.is_stderr = is_stderr;
       if (!nodes.empty()) source.node = nodes[rank];
+      source.task = options.task;
+      const std::string task = options.task.has_value() ? absl::StrCat(*options.task) : "";
       if (options.wide) {
-        source.prefix = absl::StrCat(rank, " ", source.node, source.node.empty() ? "" : " ",
-                                     is_stderr ? "stderr| " : "stdout| ");
+        source.prefix =
+            absl::StrCat(task, task.empty() ? "" : "/", rank, " ", source.node,
+                         source.node.empty() ? "" : " ", is_stderr ? "stderr| " : "stdout| ");
       } else if (ranks.size() > 1) {
-        source.prefix = absl::StrCat(rank, "| ");
+        source.prefix = absl::StrCat(task, task.empty() ? "" : "/", rank, "| ");
+      } else if (!task.empty()) {
+        source.prefix = absl::StrCat(task, "| ");
       }
       sources.push_back(std::move(source));
     }
@@ -237,7 +242,9 @@ absl::Status PrintGeneration(ClusterClient& client, const LogOptions& options, c
   const std::vector<LogSource> sources = SourcesOf(job, options, generation, ranks);
   if (options.names_only) {
     for (const LogSource& source : sources) {
-      console.Out(absl::StrFormat("generation-%d/rank-%04d.%s\n", generation, source.rank,
+      const std::string task =
+          source.task.has_value() ? absl::StrFormat("task-%04d/", *source.task) : "";
+      console.Out(absl::StrFormat("%sgeneration-%d/rank-%04d.%s\n", task, generation, source.rank,
                                   source.is_stderr ? "stderr" : "stdout"));
     }
     return absl::OkStatus();

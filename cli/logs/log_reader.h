@@ -19,6 +19,7 @@ namespace muster::cli {
 
 struct LogOptions {
   std::string job_id;
+  std::optional<uint32_t> task;  // index of the job in its array; printed before each line
   bool follow = false;
   std::vector<uint32_t> ranks;  // empty: all
   std::string node;             // if not empty: only ranks that run, or ran, on this node

@@ -3,7 +3,10 @@
 #include <cstdlib>
 #include <filesystem>
 
+#include "absl/strings/escaping.h"
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
 #include "cli/files/script.h"
 #include "cli/spec/job_env.h"
@@ -63,7 +66,67 @@ void AddJobOptions(Verb& verb, JobOptions& options) {
                 "Record the loss of each step; -o json prints the losses when following a job");
 }
 
+void AddSchedulingOptions(Verb& verb, JobOptions& options) {
+  verb.add_option("--class", options.priority_class,
+                  "Priority class; a higher one starts first and may preempt jobs of a lower one")
+      ->type_name("low|normal|high|critical")
+      ->check(OneOf({"low", "normal", "high", "critical"}));
+  Repeatable(verb.add_option("--after", options.after,
+                             "Start only once this job or array has succeeded; may be repeated"))
+      ->type_name("JOB");
+  verb.add_option("--array", options.array,
+                  "Submit N jobs as one array, numbered from 0 by MUSTER_ARRAY_INDEX and "
+                  "{array_index}; with %K, at most K of them run at the same time")
+      ->type_name("N[%K]");
+  Repeatable(verb.add_option("--select", options.select,
+                             "Use only nodes with this label; may be repeated"))
+      ->type_name("LABEL=VALUE");
+  Repeatable(
+      verb.add_option("--exclude", options.exclude_nodes, "Do not use this node; may be repeated"))
+      ->type_name("NODE");
+  verb.add_flag("--exclusive", options.exclusive, "Run no other job on the nodes of this one");
+}
+
 namespace {
+
+absl::Status SetArray(const std::string& text, v1::JobSpec& spec) {
+  if (text.empty()) return absl::OkStatus();
+  const std::vector<std::string> parts = absl::StrSplit(text, absl::MaxSplits('%', 1));
+  uint32_t count = 0, concurrency = 0;
+  const bool valid =
+      absl::SimpleAtoi(parts[0], &count) && count > 0 &&
+      (parts.size() == 1 || (absl::SimpleAtoi(parts[1], &concurrency) && concurrency > 0));
+  if (!valid) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("--array: '", absl::Utf8SafeCHexEscape(text),
+                     "' is not a number of jobs such as 12, or 12%4 to run at most 4 at a time"));
+  }
+  spec.clear_array();
+  spec.mutable_array()->set_count(count);
+  spec.mutable_array()->set_concurrency(concurrency);
+  return absl::OkStatus();
+}
+
+absl::Status AddSelectors(const std::vector<std::string>& selectors, v1::JobSpec& spec) {
+  for (const std::string& text : selectors) {
+    const std::pair<std::string, std::string> label = absl::StrSplit(text, absl::MaxSplits('=', 1));
+    if (label.first.empty() || label.second.empty()) {
+      return absl::InvalidArgumentError(absl::StrCat("--select: '", absl::Utf8SafeCHexEscape(text),
+                                                     "' is not LABEL=VALUE, as in gpu=h100"));
+    }
+    (*spec.mutable_resources()->mutable_select())[label.first] = label.second;
+  }
+  return absl::OkStatus();
+}
+
+void ApplyScheduling(const JobOptions& options, v1::JobSpec& spec) {
+  if (!options.priority_class.empty()) spec.set_priority_class(options.priority_class);
+  for (const std::string& job : options.after) spec.mutable_after()->add_ok(job);
+  for (const std::string& node : options.exclude_nodes) {
+    spec.mutable_resources()->add_exclude_nodes(node);
+  }
+  if (options.exclusive) spec.mutable_resources()->set_exclusive(true);
+}
 
 // --set and the flags that stand for it.
 std::vector<std::string> Overrides(const JobOptions& options) {
@@ -135,7 +198,9 @@ absl::StatusOr<JobToSubmit> MakeJob(const JobOptions& options,
     if (options.priority.has_value()) spec.set_priority(*options.priority);
     if (!command.empty()) spec.mutable_command()->Assign(command.begin(), command.end());
     if (options.losses && spec.has_train()) spec.mutable_train()->set_record_losses(true);
+    ApplyScheduling(options, spec);
     return std::vector<absl::Status>{
+        SetArray(options.array, spec), AddSelectors(options.select, spec),
         AddVariables(options.env_files, options.env, spec), SetWorkdir(options.workdir, spec),
         AddJobFiles(options.path, options.files, place, spec, job.files)};
   };

@@ -29,6 +29,13 @@ struct JobOptions {
   std::vector<std::string> env;
   std::vector<std::string> env_files;
   bool losses = false;
+  // Only with AddSchedulingOptions.
+  std::string priority_class;
+  std::vector<std::string> after;
+  std::string array;                // N or N%K
+  std::vector<std::string> select;  // LABEL=VALUE
+  std::vector<std::string> exclude_nodes;
+  bool exclusive = false;
 };
 
 // Paragraph for the manual pages of verbs with these options.
@@ -46,6 +53,9 @@ inline constexpr char kUploadText[] =
 
 // Adds these options to `verb`; `options` must outlive parsing.
 void AddJobOptions(Verb& verb, JobOptions& options);
+
+// Adds the options that only matter on a cluster that others use, too.
+void AddSchedulingOptions(Verb& verb, JobOptions& options);
 
 // Adds only --set.
 void AddOverrides(Verb& verb, std::vector<std::string>& overrides);

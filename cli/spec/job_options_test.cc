@@ -141,6 +141,36 @@ TEST_F(JobOptionsTest, RunsInTheCurrentFolderOfThisMachine) {
   EXPECT_EQ(Make({"python3", "train.py"}, Place::kThisMachine).spec.workdir(), "/srv");
 }
 
+TEST_F(JobOptionsTest, SetsWhenAndWhereTheJobRuns) {
+  options_.priority_class = "high";
+  options_.after = {"prepare-x7k2", "fetch-9qd3"};
+  options_.array = "12%4";
+  options_.select = {"gpu=h100", "rack=a=1"};
+  options_.exclude_nodes = {"gpu-3"};
+  options_.exclusive = true;
+  const v1::JobSpec spec = Make({"/bin/true"}).spec;
+  EXPECT_EQ(spec.priority_class(), "high");
+  EXPECT_THAT(spec.after().ok(), ElementsAre("prepare-x7k2", "fetch-9qd3"));
+  EXPECT_EQ(spec.array().count(), 12u);
+  EXPECT_EQ(spec.array().concurrency(), 4u);
+  EXPECT_EQ(spec.resources().select().at("gpu"), "h100");
+  EXPECT_EQ(spec.resources().select().at("rack"), "a=1");
+  EXPECT_THAT(spec.resources().exclude_nodes(), ElementsAre("gpu-3"));
+  EXPECT_TRUE(spec.resources().exclusive());
+}
+
+TEST_F(JobOptionsTest, RejectsMalformedArraysAndSelectors) {
+  for (const char* text : {"0", "12%", "12%0", "-1", "a", "4%2%1"}) {
+    options_.array = text;
+    EXPECT_THAT(Problem({"/bin/true"}), HasSubstr("is not a number of jobs such as 12")) << text;
+  }
+  options_.array.clear();
+  for (const char* text : {"gpu", "=h100", "gpu="}) {
+    options_.select = {text};
+    EXPECT_THAT(Problem({"/bin/true"}), HasSubstr("is not LABEL=VALUE, as in gpu=h100")) << text;
+  }
+}
+
 TEST_F(JobOptionsTest, ReportsAllProblemsAtOnce) {
   options_.overrides = {"lr=0.1", "backend=glo"};
   options_.name = "Bad_Name";

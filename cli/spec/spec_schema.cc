@@ -77,6 +77,10 @@ ordered_json ValueSchema(const FieldDescriptor& field, const std::string& path) 
       return {{"$ref", kLayerReference}};
     case spec::FieldForm::kFile:
       return {{"anyOf", {TextSchema(), MessageSchema(*field.message_type(), path)}}};
+    case spec::FieldForm::kTaskValues:
+      return {{"type", "object"}};
+    case spec::FieldForm::kEnvironment:
+    case spec::FieldForm::kMatrix:
     case spec::FieldForm::kPlain:
       break;
   }
@@ -95,6 +99,14 @@ ordered_json ValueSchema(const FieldDescriptor& field, const std::string& path) 
   }
 }
 
+// {secret: NAME}, the value of an environment variable.
+ordered_json SecretSchema() {
+  return {{"type", "object"},
+          {"properties", {{"secret", TextSchema()}}},
+          {"required", {"secret"}},
+          {"additionalProperties", false}};
+}
+
 ordered_json FieldSchema(const FieldDescriptor& field, const std::string& path) {
   const spec::FieldExplanation notes = *spec::ExplainField(path);
   ordered_json schema;
@@ -105,7 +117,12 @@ ordered_json FieldSchema(const FieldDescriptor& field, const std::string& path) 
   const bool may_be_empty = field.is_repeated() || (field.message_type() != nullptr &&
                                                     spec::FormOf(field) == spec::FieldForm::kPlain);
   ordered_json value;
-  if (field.is_map()) {
+  if (spec::FormOf(field) == spec::FieldForm::kEnvironment) {
+    value = {{"type", "object"},
+             {"additionalProperties", {{"anyOf", {TextSchema(), SecretSchema()}}}}};
+  } else if (spec::FormOf(field) == spec::FieldForm::kMatrix) {
+    value = {{"type", "object"}, {"additionalProperties", {{"type", "array"}, {"minItems", 1}}}};
+  } else if (field.is_map()) {
     value = {{"type", "object"}, {"additionalProperties", TextSchema()}};
   } else if (field.is_repeated()) {
     value = {{"type", "array"}, {"items", ValueSchema(field, path)}};

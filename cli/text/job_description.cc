@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <map>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -154,7 +155,49 @@ std::string RestartsText(const v1::Job& job) {
 std::string StartsText(const v1::Job& job, absl::Time now) {
   if (!job.has_estimated_start_time()) return "";
   const absl::Duration left = FromProto(job.estimated_start_time()) - now;
-  return left > absl::ZeroDuration() ? absl::StrCat("within ", Age(left)) : "any moment";
+  const std::string when =
+      left > absl::ZeroDuration() ? absl::StrCat("within ", Age(left)) : "any moment";
+  return job.estimate_basis().empty() ? when : absl::StrCat(when, "; from ", job.estimate_basis());
+}
+
+// "sweep-x7k2q, task 3 of 12, learning_rate=0.1"; indices start from 0.
+std::string ArrayText(const v1::Job& job) {
+  if (job.array_id().empty()) return "";
+  std::string text =
+      absl::StrCat(job.array_id(), ", task ", job.array_index(), " of ", job.array_count());
+  for (const v1::ArrayValue& value : job.array_values()) {
+    absl::StrAppend(&text, ", ", value.field(), "=", value.value());
+  }
+  return text;
+}
+
+// "prepare-x7k2 succeeds; fetch-9qd3 ends".
+std::string AfterText(const v1::Dependencies& after) {
+  std::vector<std::string> parts;
+  for (const std::string& job : after.ok()) parts.push_back(absl::StrCat(job, " succeeds"));
+  for (const std::string& job : after.failed()) parts.push_back(absl::StrCat(job, " fails"));
+  for (const std::string& job : after.any()) parts.push_back(absl::StrCat(job, " ends"));
+  return absl::StrJoin(parts, "; ");
+}
+
+// What the nodes must have: "gpu=h100, rack=a; not on gpu-3; without other jobs".
+std::string ConstraintsText(const v1::Resources& resources) {
+  const std::map<std::string, std::string> select(resources.select().begin(),
+                                                  resources.select().end());
+  std::vector<std::string> parts;
+  if (!select.empty()) parts.push_back(absl::StrJoin(select, ", ", absl::PairFormatter("=")));
+  if (!resources.gpu_model().empty()) parts.push_back("GPU " + resources.gpu_model());
+  if (resources.gpu_memory() > 0) {
+    parts.push_back(absl::StrCat("GPU memory ", Bytes(resources.gpu_memory())));
+  }
+  if (!resources.exclude_nodes().empty()) {
+    parts.push_back(absl::StrCat("not on ", absl::StrJoin(resources.exclude_nodes(), ", ")));
+  }
+  if (!resources.prefer_nodes().empty()) {
+    parts.push_back(absl::StrCat("preferably on ", absl::StrJoin(resources.prefer_nodes(), ", ")));
+  }
+  if (resources.exclusive()) parts.push_back("without other jobs");
+  return absl::StrJoin(parts, "; ");
 }
 
 void AppendState(const v1::Job& job, absl::Time now, std::string& out) {
@@ -167,10 +210,14 @@ void AppendState(const v1::Job& job, absl::Time now, std::string& out) {
   AppendField("Hang", HangText(job), out);
   AppendField("Generation", job.generation() > 0 ? absl::StrCat(job.generation()) : "", out);
   AppendField("Restarts", RestartsText(job), out);
+  if (job.preemptions() > 0) AppendField("Preempted", absl::StrCat(job.preemptions()), out);
 }
 
 void AppendSpec(const v1::JobSpec& spec, std::string& out) {
+  AppendField("Class", spec.priority_class(), out);
+  AppendField("After", AfterText(spec.after()), out);
   AppendField("Nodes", NodesText(spec.resources().nodes()), out);
+  AppendField("Constraints", ConstraintsText(spec.resources()), out);
   AppendField("Ranks", absl::StrCat(spec::MaxWorldSize(spec)), out);
   AppendField("Command", CommandText(spec), out);
   AppendField("Workdir", spec.workdir(), out);
@@ -259,6 +306,7 @@ std::string Description(const v1::Job& job, absl::Time now) {
   AppendField("Job", job.job_id(), out);
   AppendField("Name", job.spec().name(), out);
   AppendField("Owner", job.owner(), out);
+  AppendField("Array", ArrayText(job), out);
   AppendState(job, now, out);
   AppendSpec(job.spec(), out);
   AppendTimes(job, now, out);

@@ -42,6 +42,37 @@ int Count(const std::string& text, const std::string& part) {
   return count;
 }
 
+TEST(DescriptionTest, ShowsWhenAndWhereTheJobMayRun) {
+  v1::Job job;
+  job.set_state(v1::QUEUED);
+  job.set_array_id("sweep-9qd3a");
+  job.set_array_index(3);
+  job.set_array_count(12);
+  v1::ArrayValue& value = *job.add_array_values();
+  value.set_field("env.LR");
+  value.set_value("0.1");
+  job.set_preemptions(2);
+  job.set_estimate_basis("time limits and progress of running jobs");
+  *job.mutable_estimated_start_time() = ToProto(kNow + absl::Minutes(4));
+  v1::JobSpec& spec = *job.mutable_spec();
+  spec.set_priority_class("high");
+  spec.mutable_after()->add_ok("prepare-x7k2");
+  spec.mutable_after()->add_any("fetch-77aab");
+  (*spec.mutable_resources()->mutable_select())["rack"] = "a";
+  (*spec.mutable_resources()->mutable_select())["gpu"] = "h100";
+  spec.mutable_resources()->add_exclude_nodes("gpu-3");
+  spec.mutable_resources()->set_exclusive(true);
+  const std::string text = Description(job, kNow);
+  EXPECT_THAT(text, HasSubstr("Array:         sweep-9qd3a, task 3 of 12, env.LR=0.1\n"));
+  EXPECT_THAT(text, HasSubstr("Starts:        within 4m; from time limits and progress of running "
+                              "jobs\n"));
+  EXPECT_THAT(text, HasSubstr("Preempted:     2\n"));
+  EXPECT_THAT(text, HasSubstr("Class:         high\n"));
+  EXPECT_THAT(text, HasSubstr("After:         prepare-x7k2 succeeds; fetch-77aab ends\n"));
+  EXPECT_THAT(text,
+              HasSubstr("Constraints:   gpu=h100, rack=a; not on gpu-3; without other jobs\n"));
+}
+
 TEST(DescriptionTest, ShowsEachFailureOnce) {
   const v1::Job job = FailedJob();
   std::string text = Description(job, kNow);

@@ -98,6 +98,11 @@ std::string StepSharesText(const v1::TrainSummary& summary) {
                          100 * summary.exposed_communication_seconds() / step);
 }
 
+uint32_t TasksIn(const v1::JobArray& array, v1::JobState state) {
+  const auto count = array.tasks().find(v1::JobState_Name(state));
+  return count == array.tasks().end() ? 0 : count->second;
+}
+
 std::string PhaseWord(v1::RankPhase phase) {
   return phase == v1::RANK_PHASE_UNSPECIFIED ? "" : v1::RankPhase_Name(phase);
 }
@@ -125,6 +130,20 @@ std::string ExitCell(const v1::Job& job, const v1::RankStatus& rank) {
   return rank.exit().stopped_by_worker() ? absl::StrCat(text, ", stopped") : text;
 }
 
+// The cells of an array in the table of jobs.
+std::vector<std::string> ArrayRow(const v1::JobArray& array, bool wide, absl::Time now) {
+  std::vector<std::string> row = {absl::StrCat(array.array_id(), "[", array.count(), "]"),
+                                  v1::JobState_Name(array.state()),
+                                  "",
+                                  "",
+                                  ArrayProgress(array),
+                                  "",
+                                  "",
+                                  AgeSince(array.submit_time(), now)};
+  if (wide) row.insert(row.end(), {array.owner(), "", "", "", "", ""});
+  return row;
+}
+
 }  // namespace
 
 std::string NodesText(const v1::NodeCount& nodes) {
@@ -143,7 +162,21 @@ Color StateColor(v1::JobState state) {
   return Color::kNone;
 }
 
+std::string ArrayProgress(const v1::JobArray& array) {
+  const uint32_t failed =
+      TasksIn(array, v1::FAILED) + TasksIn(array, v1::CANCELLED) + TasksIn(array, v1::TIMED_OUT);
+  std::string text =
+      absl::StrCat(TasksIn(array, v1::SUCCEEDED) + failed, "/", array.count(), " done");
+  if (failed > 0) absl::StrAppend(&text, ", ", failed, " not successful");
+  return text;
+}
+
 std::string JobTable(absl::Span<const v1::Job> jobs, bool wide, absl::Time now) {
+  return JobTable(jobs, {}, wide, now);
+}
+
+std::string JobTable(absl::Span<const v1::Job> jobs, absl::Span<const v1::JobArray> arrays,
+                     bool wide, absl::Time now) {
   std::vector<std::string> heads = {"JOB",  "STATE",    "NODES",    "RANKS",
                                     "STEP", "RESTARTS", "DURATION", "AGE"};
   if (wide) {
@@ -152,7 +185,14 @@ std::string JobTable(absl::Span<const v1::Job> jobs, bool wide, absl::Time now) 
     }
   }
   Table table(heads);
+  const auto add_arrays_since = [&](absl::Time time) {
+    while (!arrays.empty() && FromProto(arrays.front().submit_time()) >= time) {
+      table.AddRow(ArrayRow(arrays.front(), wide, now));
+      arrays.remove_prefix(1);
+    }
+  };
   for (const v1::Job& job : jobs) {
+    add_arrays_since(FromProto(job.submit_time()));
     std::vector<std::string> row = {job.job_id(),
                                     StateCell(job),
                                     NodesText(job.spec().resources().nodes()),
@@ -171,6 +211,7 @@ std::string JobTable(absl::Span<const v1::Job> jobs, bool wide, absl::Time now) 
     }
     table.AddRow(std::move(row));
   }
+  add_arrays_since(absl::InfinitePast());
   return table.Text();
 }
 

@@ -15,6 +15,14 @@ namespace muster::cli {
 // The table of `muster list`; `wide` adds columns.
 std::string JobTable(absl::Span<const v1::Job> jobs, bool wide, absl::Time now);
 
+// The same with arrays of jobs, "sweep-x7k2q[12]", in place of their tasks. Both lists are newest
+// first.
+std::string JobTable(absl::Span<const v1::Job> jobs, absl::Span<const v1::JobArray> arrays,
+                     bool wide, absl::Time now);
+
+// "5/12 done", "5/12 done, 1 not successful".
+std::string ArrayProgress(const v1::JobArray& array);
+
 // One row per rank of the newest generation; `wide` adds columns.
 std::string RankTable(const v1::Job& job, bool wide = false);
 

@@ -380,5 +380,33 @@ TEST(RankTableTest, LabelsConsequences) {
             "1 other rank was stopped because of it; 1 other rank failed as a consequence.");
 }
 
+TEST(NodeTextTest, ShowsSelfTestsAndWhenNodesReturn) {
+  v1::Node node;
+  node.set_name("gpu-3");
+  EXPECT_FALSE(SelfTestSucceeded(node));
+  EXPECT_EQ(SelfTestSentence(node), "gpu-3: no self-test yet");
+  v1::SelfTest& test = *node.mutable_self_test();
+  test.add_checks()->set_name("disk");
+  test.add_checks()->set_name("memory");
+  *test.mutable_age() = ToProto(absl::Minutes(5));
+  *test.mutable_duration() = ToProto(absl::Milliseconds(310));
+  EXPECT_TRUE(SelfTestSucceeded(node));
+  EXPECT_EQ(SelfTestSentence(node), "gpu-3: self-test succeeded 5m ago, in 0.31 s: disk, memory");
+  test.mutable_checks(0)->set_failure("/data: no space left on device");
+  EXPECT_FALSE(SelfTestSucceeded(node));
+  node.set_cordoned(true);
+  node.set_cordoned_by_health(true);
+  node.set_failed_launches(3);
+  node.set_launch_failure("cannot create /data/jobs/a: no space left on device");
+  *node.mutable_drain_deadline() = ToProto(absl::Seconds(90));
+  const std::string text = NodeDescription(node);
+  EXPECT_THAT(text, HasSubstr("failed 5m ago, in 0.31 s: disk: /data: no space left on device\n"));
+  EXPECT_THAT(text, HasSubstr("when a self-test succeeds: muster node test gpu-3\n"));
+  EXPECT_THAT(text, HasSubstr("3 failed in a row; last: cannot create /data/jobs/a"));
+  EXPECT_THAT(text, HasSubstr("ranks are killed in 1m30s\n"));
+  test.set_running(true);
+  EXPECT_FALSE(SelfTestSucceeded(node));
+}
+
 }  // namespace
 }  // namespace muster::cli

@@ -96,7 +96,24 @@ std::string LaunchesText(const v1::Node& node) {
   if (node.has_cool_down()) {
     absl::StrAppend(&text, "; not used for ", Age(FromProto(node.cool_down())));
   }
+  if (!node.launch_failure().empty()) absl::StrAppend(&text, "; last: ", node.launch_failure());
   return text;
+}
+
+// "succeeded 5m ago, in 0.31 s: disk, memory, gpu 0"; otherwise the failures.
+std::string SelfTestText(const v1::SelfTest& test) {
+  if (test.running()) return "running";
+  std::vector<std::string> names, failures;
+  for (const v1::SelfTest::Check& check : test.checks()) {
+    names.push_back(check.name());
+    if (!check.failure().empty()) {
+      failures.push_back(absl::StrCat(check.name(), ": ", check.failure()));
+    }
+  }
+  const std::string when = absl::StrCat(" ", Age(FromProto(test.age())), " ago, in ",
+                                        Elapsed(FromProto(test.duration())));
+  return failures.empty() ? absl::StrCat("succeeded", when, ": ", absl::StrJoin(names, ", "))
+                          : absl::StrCat("failed", when, ": ", absl::StrJoin(failures, "; "));
 }
 
 std::string LabelsText(const v1::Node& node) {
@@ -150,7 +167,15 @@ std::string NodeDescription(const v1::Node& node) {
   AppendField("Node", node.name(), out);
   AppendField("State", StateCell(node), out);
   AppendField("Cordoned", node.cordon_reason(), out);
+  if (node.cordoned_by_health()) {
+    AppendField("Returns", "when a self-test succeeds: muster node test " + node.name(), out);
+  }
+  if (node.has_drain_deadline()) {
+    AppendField("Deadline",
+                absl::StrCat("ranks are killed in ", Age(FromProto(node.drain_deadline()))), out);
+  }
   AppendField("Launches", LaunchesText(node), out);
+  if (node.has_self_test()) AppendField("Self-test", SelfTestText(node.self_test()), out);
   AppendField("Conflict", node.conflict(), out);
   if (node.has_heartbeat_age()) {
     AppendField("Heartbeat", absl::StrCat(Age(FromProto(node.heartbeat_age())), " ago"), out);
@@ -188,6 +213,18 @@ std::string NodeSentence(const v1::Node& node) {
                     absl::StrJoin(JobsOn(node), ", "));
   }
   return Printable(text);
+}
+
+bool SelfTestSucceeded(const v1::Node& node) {
+  const v1::SelfTest& test = node.self_test();
+  return node.has_self_test() && !test.running() &&
+         std::all_of(test.checks().begin(), test.checks().end(),
+                     [](const v1::SelfTest::Check& check) { return check.failure().empty(); });
+}
+
+std::string SelfTestSentence(const v1::Node& node) {
+  if (!node.has_self_test()) return absl::StrCat(node.name(), ": no self-test yet");
+  return Printable(absl::StrCat(node.name(), ": self-test ", SelfTestText(node.self_test())));
 }
 
 }  // namespace muster::cli

@@ -18,6 +18,12 @@ std::string NodeDescription(const v1::Node& node);
 // "gpu-03 is cordoned (ECC errors); 2 of 8 slots in use by train-x7k2".
 std::string NodeSentence(const v1::Node& node);
 
+// Whether the newest self-test has ended and all of its checks succeeded.
+bool SelfTestSucceeded(const v1::Node& node);
+
+// "gpu-03: self-test failed: disk: /data: 0 bytes free".
+std::string SelfTestSentence(const v1::Node& node);
+
 }  // namespace muster::cli
 
 #endif  // MUSTER_CLI_TEXT_NODE_TEXT_H_

@@ -7,9 +7,11 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
+#include "absl/strings/strip.h"
 #include "cli/exit_code.h"
 #include "cli/output/json.h"
 #include "cli/output/words.h"
+#include "cli/text/blocker_text.h"
 #include "cli/text/job_description.h"
 #include "cli/text/job_text.h"
 #include "common/checkpoint_texts.h"
@@ -43,14 +45,8 @@ void AddLine(absl::string_view line, std::string& out) {
   absl::StrAppend(&out, Printable(line), "\n");
 }
 
-// "  rank 3 on node-2: phase STARTED, pid 4411, last seen 2.1 s ago".
 void AddMissing(const v1::Wait& wait, std::string& out) {
-  for (const v1::WaitedFor& who : wait.missing()) {
-    std::string name = who.has_rank() ? absl::StrCat("rank ", who.rank()) : "";
-    if (!who.node().empty()) absl::StrAppend(&name, name.empty() ? "" : " on ", who.node());
-    if (!who.reason().empty()) absl::StrAppend(&name, name.empty() ? "" : ": ", who.reason());
-    AddLine(absl::StrCat("  ", name), out);
-  }
+  for (const v1::WaitedFor& who : wait.missing()) out += BlockerLines(who);
 }
 
 // ---- One function per state.
@@ -68,6 +64,20 @@ std::string QueuedHead(const v1::Job& job, absl::Time now) {
   return line + ".";
 }
 
+// What the job is a task of, and how often it was preempted.
+void AddHistory(const v1::Job& job, std::string& out) {
+  if (!job.array_id().empty()) {
+    AddLine(absl::StrCat("It is task ", job.array_index(), " of array ", job.array_id(),
+                         ", which has ", job.array_count(), "."),
+            out);
+  }
+  if (job.preemptions() > 0) {
+    AddLine(absl::StrCat("Jobs of a higher class have preempted it ",
+                         job.preemptions() == 1 ? "once" : Count(job.preemptions(), "time"), "."),
+            out);
+  }
+}
+
 void RemoveJobsOwnReasons(v1::Wait& wait) {
   auto& missing = *wait.mutable_missing();
   missing.erase(std::remove_if(missing.begin(), missing.end(),
@@ -77,24 +87,27 @@ void RemoveJobsOwnReasons(v1::Wait& wait) {
 
 void AddEstimate(const v1::Job& job, absl::Time now, std::string& out) {
   if (!job.unplaceable().empty()) return;
+  const absl::string_view basis = job.estimate_basis();
   if (!job.has_estimated_start_time()) {
-    AddLine(
-        "No start time can be estimated: jobs ahead of it have no time limit, or nodes are "
-        "missing.",
-        out);
+    AddLine(absl::StrCat("No start time can be estimated: ",
+                         basis.empty() ? "jobs ahead of it have no time limit, or nodes are missing"
+                                       : absl::StripPrefix(basis, "unknown: "),
+                         "."),
+            out);
     return;
   }
   const absl::Time start = FromProto(job.estimated_start_time());
   if (start <= now) {
     AddLine("It should start any moment.", out);
   } else {
-    AddLine(
-        absl::StrCat(
-            "It should start within ", Age(start - now), ", at ",
-            absl::FormatTime("%H:%M:%S", start, absl::LocalTimeZone()),
-            // A delayed job has no jobs ahead of it.
-            job.queue_position() > 0 ? ", if the jobs ahead of it keep their time limits." : "."),
-        out);
+    AddLine(absl::StrCat("It should start within ", Age(start - now), ", at ",
+                         absl::FormatTime("%H:%M:%S", start, absl::LocalTimeZone()),
+                         // A delayed job has no jobs ahead of it.
+                         !basis.empty() ? absl::StrCat(". Estimated from ", basis, ".")
+                         : job.queue_position() > 0
+                             ? ", if the jobs ahead of it keep their time limits."
+                             : "."),
+            out);
   }
 }
 
@@ -114,6 +127,7 @@ void AddAhead(const std::vector<v1::Job>& ahead, std::string& out) {
 
 void AddQueued(const WhyFacts& facts, absl::Time now, std::string& out) {
   AddLine(QueuedHead(facts.job, now), out);
+  AddHistory(facts.job, out);
   // The reason of every new job; the lines below are more specific.
   if (facts.job.reason() != kWaitingForResources && !facts.job.reason().empty()) {
     AddLine(absl::StrCat("It was requeued: ", facts.job.reason(),
@@ -350,6 +364,7 @@ nlohmann::ordered_json WhyJson(const WhyFacts& facts, absl::Time now) {
     json["ahead"] = nlohmann::ordered_json::array();
     for (const v1::Job& other : facts.ahead) json["ahead"].push_back(other.job_id());
     take("estimated_start_time");
+    take("estimate_basis");
   }
   take("hang");
   take("waits");

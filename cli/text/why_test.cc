@@ -84,6 +84,40 @@ TEST(WhyTest, ExplainsQueuedJob) {
   EXPECT_EQ(json["answer"], text);
 }
 
+TEST(WhyTest, NamesEveryBlockerWithItsRemedy) {
+  WhyFacts facts;
+  facts.job = JobIn(v1::QUEUED);
+  facts.job.set_queue_position(1);
+  facts.job.set_array_id("sweep-9qd3a");
+  facts.job.set_array_index(4);
+  facts.job.set_array_count(12);
+  facts.job.set_preemptions(1);
+  facts.job.set_estimate_basis("unknown: jobs that run or are ahead have no time limit");
+  v1::Wait& wait = *facts.job.add_waits();
+  wait.set_what("resources");
+  v1::WaitedFor& cordoned = *wait.add_missing();
+  cordoned.set_node("gpu-3");
+  cordoned.set_reason("cordoned");
+  cordoned.set_remedy("muster node uncordon gpu-3");
+  v1::WaitedFor& dependency = *wait.add_missing();
+  dependency.set_reason("job prepare-k2 has not succeeded yet");
+  std::string text = WhyText(facts, kNow);
+  EXPECT_THAT(text, HasSubstr("It cannot start yet:\n"
+                              "  gpu-3: cordoned\n"
+                              "    -> muster node uncordon gpu-3\n"
+                              "  job prepare-k2 has not succeeded yet\n"));
+  EXPECT_THAT(text, HasSubstr("It is task 4 of array sweep-9qd3a, which has 12.\n"));
+  EXPECT_THAT(text, HasSubstr("Jobs of a higher class have preempted it once.\n"));
+  EXPECT_THAT(text, HasSubstr("No start time can be estimated: jobs that run or are ahead have no "
+                              "time limit.\n"));
+  facts.job.set_estimate_basis("time limits and progress of running jobs");
+  *facts.job.mutable_estimated_start_time() = ToProto(kNow + absl::Minutes(4));
+  text = WhyText(facts, kNow);
+  EXPECT_THAT(text, HasSubstr("It should start within 4m, at "));
+  EXPECT_THAT(text, HasSubstr(". Estimated from time limits and progress of running jobs.\n"));
+  EXPECT_EQ(WhyJson(facts, kNow)["estimate_basis"], facts.job.estimate_basis());
+}
+
 TEST(WhyTest, ExplainsJobThatDoesNotFit) {
   WhyFacts facts;
   facts.job = JobIn(v1::QUEUED);

@@ -4,6 +4,7 @@
 #include "cli/context.h"
 #include "cli/duration_option.h"
 #include "cli/exit_code.h"
+#include "cli/find_array.h"
 #include "cli/output/json.h"
 #include "cli/text/job_text.h"
 #include "cli/verb.h"
@@ -55,13 +56,54 @@ int ForEach(Context& context, const std::vector<std::string>& job_ids, const Job
   return exit_code;
 }
 
-absl::StatusOr<v1::Job> Cancel(ClusterClient& client, const std::string& job_id,
-                               const CancelFlags& flags) {
-  v1::CancelJobRequest request;
-  request.set_job_id(job_id);
+template <typename Request>
+void SetGracePeriod(const CancelFlags& flags, Request& request) {
   if (flags.force) *request.mutable_grace_period() = ToProto(absl::ZeroDuration());
   if (flags.grace.has_value()) *request.mutable_grace_period() = ToProto(*flags.grace);
-  return client.CancelJob(request);
+}
+
+void PrintArray(Context& context, const v1::JobArray& array) {
+  if (context.output == Output::kName) {
+    context.console.Out(absl::StrCat(array.array_id(), "\n"));
+  } else if (context.output == Output::kWide) {
+    context.console.Out(JobTable({}, {array}, /*wide=*/true, absl::Now()));
+  } else {
+    context.console.Out(absl::StrCat(array.array_id(), " ", StateWord(array.state()), ", ",
+                                     ArrayProgress(array), "\n"));
+  }
+}
+
+// Cancels a job or an array and prints it, or adds its document to `documents`.
+absl::Status Cancel(Context& context, ClusterClient& client, const std::string& id,
+                    const CancelFlags& flags, std::vector<nlohmann::ordered_json>& documents) {
+  v1::CancelJobRequest request;
+  request.set_job_id(id);
+  SetGracePeriod(flags, request);
+  const absl::StatusOr<v1::Job> job = client.CancelJob(request);
+  if (job.ok()) {
+    context.structured() ? documents.push_back(JobToJson(*job)) : PrintJob(context, *job, "");
+    return absl::OkStatus();
+  }
+  if (!MayBeArray(job.status())) return job.status();
+  v1::CancelArrayRequest array_request;
+  array_request.set_array_id(id);
+  SetGracePeriod(flags, array_request);
+  const absl::StatusOr<v1::JobArray> array = client.CancelArray(array_request);
+  if (!array.ok()) return absl::IsNotFound(array.status()) ? job.status() : array.status();
+  context.structured() ? documents.push_back(ToJson(*array)) : PrintArray(context, *array);
+  return absl::OkStatus();
+}
+
+int CancelAll(Context& context, const CancelFlags& flags) {
+  ClusterClient client(context.client_options());
+  int exit_code = kExitSuccess;
+  std::vector<nlohmann::ordered_json> documents;
+  for (const std::string& id : flags.job_ids) {
+    const absl::Status status = Cancel(context, client, id, flags, documents);
+    if (!status.ok()) exit_code = context.Fail(status);
+  }
+  if (context.structured()) context.PrintOneOrList(std::move(documents), flags.job_ids.size());
+  return exit_code;
 }
 
 // Returns the job as it was.
@@ -80,13 +122,15 @@ void AddCancel(CLI::App& app, Context& context) {
                       "stop_signal, SIGTERM by default; after the grace period, all processes that "
                       "they have started receive SIGKILL. Returns once the coordinator has "
                       "recorded the request; use `muster "
-                      "wait` to wait for the end. Has no effect on a finished job."},
+                      "wait` to wait for the end. Has no effect on a finished job. For an array, "
+                      "cancels its tasks."},
        .examples = {
            {"muster cancel train-x7k2", "cancel with the job's grace period"},
            {"muster cancel train-x7k2 --force", "send SIGKILL at once"},
            {"muster cancel $(muster list -o name --state queued)", "cancel all queued jobs"}}});
   auto flags = std::make_shared<CancelFlags>();
-  verb.add_option("JOB", flags->job_ids, "Job ids or names, or unique prefixes of them")
+  verb.add_option("JOB", flags->job_ids,
+                  "Ids or names of jobs or arrays, or unique prefixes of them")
       ->required();
   CLI::Option* grace =
       AddDurationOption(verb, "--grace", flags->grace,
@@ -94,11 +138,7 @@ void AddCancel(CLI::App& app, Context& context) {
   verb.add_flag("--force", flags->force, "Send SIGKILL at once, without a grace period")
       ->excludes(grace);
   verb.callback([&context, flags] {
-    context.action = [&context, flags] {
-      return ForEach(context, flags->job_ids, [flags](ClusterClient& client, const auto& job_id) {
-        return Cancel(client, job_id, *flags);
-      });
-    };
+    context.action = [&context, flags] { return CancelAll(context, *flags); };
   });
 }
 

@@ -238,8 +238,9 @@ void AddExperimentVerb(CLI::App& app, Context& context) {
        .usage = "FILE [OPTIONS]",
        .paragraphs =
            {"FILE contains a spec and a grid of axes, whose values set fields of the spec. Each "
-            "combination is a job; the jobs run one after another, so that they do not slow each "
-            "other, unless --parallel allows more. Results are written to a "
+            "combination is a job, and all jobs are submitted as one array. They run one after "
+            "another, so that they do not slow each other, unless --parallel allows more. Results "
+            "are written to a "
             "directory (results.json, results.md, results.csv, and plots as SVG), and a table of "
             "them to stdout. docs/reference/experiments.md describes the file format; "
             "deploy/experiments/ has examples.",
@@ -248,8 +249,9 @@ void AddExperimentVerb(CLI::App& app, Context& context) {
             "folder are uploaded as by `muster run`; with --local, commands run in the current "
             "folder as with `muster local`.",
             "All specs are validated before the first job is queued. A failed job is recorded with "
-            "its reason, and the others still run. Run the command again to continue: cells that "
-            "failed or changed are run again. Ctrl-C cancels the running jobs.",
+            "its reason, and the others still run. Ctrl-C cancels the array. If the command ends "
+            "otherwise, the jobs still run. Run it again to collect their results; cells that "
+            "failed or changed are run again.",
             "With --simulate, FILE is a finished pipeline job (`muster run -o json`) or a plan "
             "(`muster spec explain-plan --time -o json`). Its times are used to predict the step "
             "time and bubble ratio of pipelines with other numbers of stages and micro-batches; no "

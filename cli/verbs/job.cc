@@ -4,7 +4,9 @@
 #include "absl/strings/str_cat.h"
 #include "cli/context.h"
 #include "cli/exit_code.h"
+#include "cli/find_array.h"
 #include "cli/output/json.h"
+#include "cli/text/array_text.h"
 #include "cli/text/job_description.h"
 #include "cli/text/job_text.h"
 #include "cli/verb.h"
@@ -16,12 +18,20 @@ namespace {
 
 struct ListFlags {
   bool all = false;
+  bool mine = false;
+  bool tasks = false;
+  std::string owner;
   std::string state;
 };
 
 int ListJobs(Context& context, const ListFlags& flags) {
   v1::ListJobsRequest request;
   request.set_include_finished(flags.all);
+  request.set_mine(flags.mine);
+  request.set_owner(flags.owner);
+  // Only a table shows arrays: other formats list jobs.
+  request.set_collapse_arrays(!flags.tasks && !context.structured() &&
+                              context.output != Output::kName);
   if (!flags.state.empty()) {
     v1::JobState state;
     // Validated when parsed.
@@ -33,16 +43,17 @@ int ListJobs(Context& context, const ListFlags& flags) {
   const absl::StatusOr<v1::ListJobsResponse> response = client.ListJobs(request);
   if (!response.ok()) return context.Fail(response.status());
   const std::vector<v1::Job> jobs(response->jobs().begin(), response->jobs().end());
+  const std::vector<v1::JobArray> arrays(response->arrays().begin(), response->arrays().end());
   if (context.structured()) {
     nlohmann::ordered_json array = nlohmann::ordered_json::array();
     for (const v1::Job& job : jobs) array.push_back(JobToJson(job));
     context.Print(array);
   } else if (context.output == Output::kName) {
     for (const v1::Job& job : jobs) context.console.Out(absl::StrCat(job.job_id(), "\n"));
-  } else if (jobs.empty()) {
+  } else if (jobs.empty() && arrays.empty()) {
     context.console.Note(flags.all ? "no jobs" : "no active jobs; use -a to include finished jobs");
   } else {
-    context.console.Out(JobTable(jobs, context.output == Output::kWide, absl::Now()));
+    context.console.Out(JobTable(jobs, arrays, context.output == Output::kWide, absl::Now()));
   }
   return kExitSuccess;
 }
@@ -59,21 +70,41 @@ int ForEach(Context& context, const std::vector<std::string>& job_ids, Read read
   return exit_code;
 }
 
+const std::string& IdOf(const JobOrArray& one) {
+  const v1::Job* const job = std::get_if<v1::Job>(&one);
+  return job != nullptr ? job->job_id() : std::get<v1::GetArrayResponse>(one).array().array_id();
+}
+
 int GetJobs(Context& context, const std::vector<std::string>& job_ids) {
-  std::vector<v1::Job> jobs;
+  std::vector<JobOrArray> found;
   const int exit_code = ForEach(context, job_ids, [&](ClusterClient& client, const auto& job_id) {
-    absl::StatusOr<v1::Job> job = client.GetJob(job_id);
-    if (job.ok()) jobs.push_back(*std::move(job));
-    return job.status();
+    absl::StatusOr<JobOrArray> one = FindJobOrArray(client, job_id);
+    if (one.ok()) found.push_back(*std::move(one));
+    return one.status();
   });
   if (context.structured()) {
     std::vector<nlohmann::ordered_json> documents;
-    for (const v1::Job& job : jobs) documents.push_back(JobToJson(job));
+    for (const JobOrArray& one : found) {
+      const v1::Job* const job = std::get_if<v1::Job>(&one);
+      documents.push_back(job != nullptr ? JobToJson(*job)
+                                         : ArrayToJson(std::get<v1::GetArrayResponse>(one)));
+    }
     context.PrintOneOrList(std::move(documents), job_ids.size());
-  } else if (context.output == Output::kName) {
-    for (const v1::Job& job : jobs) context.console.Out(absl::StrCat(job.job_id(), "\n"));
-  } else if (!jobs.empty()) {
-    context.console.Out(JobTable(jobs, context.output == Output::kWide, absl::Now()));
+    return exit_code;
+  }
+  std::vector<v1::Job> jobs;
+  std::vector<v1::JobArray> arrays;
+  for (const JobOrArray& one : found) {
+    if (context.output == Output::kName) {
+      context.console.Out(absl::StrCat(IdOf(one), "\n"));
+    } else if (const v1::Job* const job = std::get_if<v1::Job>(&one)) {
+      jobs.push_back(*job);
+    } else {
+      arrays.push_back(std::get<v1::GetArrayResponse>(one).array());
+    }
+  }
+  if (!jobs.empty() || !arrays.empty()) {
+    context.console.Out(JobTable(jobs, arrays, context.output == Output::kWide, absl::Now()));
   }
   return exit_code;
 }
@@ -84,25 +115,27 @@ struct DescribeFlags {
   bool events = false;
 };
 
-struct DescribedJob {
-  v1::Job job;
-  std::vector<v1::JobEvent> events;
+struct Described {
+  JobOrArray what;
+  std::vector<v1::JobEvent> events;  // of a job
 };
 
-absl::StatusOr<DescribedJob> ReadJob(ClusterClient& client, const std::string& job_id,
-                                     bool with_events) {
-  DescribedJob described;
-  ASSIGN_OR_RETURN(described.job, client.GetJob(job_id));
-  if (!with_events) return described;
+absl::StatusOr<Described> Read(ClusterClient& client, const std::string& job_id, bool with_events) {
+  Described described;
+  ASSIGN_OR_RETURN(described.what, FindJobOrArray(client, job_id));
+  if (!with_events || !std::holds_alternative<v1::Job>(described.what)) return described;
   v1::ListEventsRequest request;
-  request.set_job_id(described.job.job_id());
+  request.set_job_id(IdOf(described.what));
   ASSIGN_OR_RETURN(const v1::ListEventsResponse response, client.ListEvents(request));
   described.events.assign(response.events().begin(), response.events().end());
   return described;
 }
 
-nlohmann::ordered_json DescriptionJson(const DescribedJob& described, const DescribeFlags& flags) {
-  nlohmann::ordered_json json = JobToJson(described.job);
+nlohmann::ordered_json DescriptionJson(const Described& described, const DescribeFlags& flags) {
+  if (const auto* const array = std::get_if<v1::GetArrayResponse>(&described.what)) {
+    return ArrayToJson(*array);
+  }
+  nlohmann::ordered_json json = JobToJson(std::get<v1::Job>(described.what));
   if (!flags.ranks) json.erase("ranks");
   if (!flags.events) return json;
   json["events"] = nlohmann::ordered_json::array();
@@ -110,33 +143,35 @@ nlohmann::ordered_json DescriptionJson(const DescribedJob& described, const Desc
   return json;
 }
 
-std::string DescriptionText(const DescribedJob& described, const DescribeFlags& flags, bool wide) {
+std::string DescriptionText(const Described& described, const DescribeFlags& flags, bool wide) {
   const absl::Time now = absl::Now();
-  std::string text = Description(described.job, now);
-  if (flags.ranks) absl::StrAppend(&text, "\n", RankTable(described.job, wide));
-  if (flags.events) {
-    absl::StrAppend(&text, "\n", EventTable(described.job, described.events, now));
+  if (const auto* const array = std::get_if<v1::GetArrayResponse>(&described.what)) {
+    return ArrayDescription(*array, wide, now);
   }
+  const v1::Job& job = std::get<v1::Job>(described.what);
+  std::string text = Description(job, now);
+  if (flags.ranks) absl::StrAppend(&text, "\n", RankTable(job, wide));
+  if (flags.events) absl::StrAppend(&text, "\n", EventTable(job, described.events, now));
   return text;
 }
 
 int DescribeJobs(Context& context, const DescribeFlags& flags) {
-  std::vector<DescribedJob> jobs;
+  std::vector<Described> jobs;
   const int exit_code =
       ForEach(context, flags.job_ids, [&](ClusterClient& client, const auto& job_id) {
-        absl::StatusOr<DescribedJob> job = ReadJob(client, job_id, flags.events);
+        absl::StatusOr<Described> job = Read(client, job_id, flags.events);
         if (job.ok()) jobs.push_back(*std::move(job));
         return job.status();
       });
   if (context.structured()) {
     std::vector<nlohmann::ordered_json> documents;
-    for (const DescribedJob& job : jobs) documents.push_back(DescriptionJson(job, flags));
+    for (const Described& job : jobs) documents.push_back(DescriptionJson(job, flags));
     context.PrintOneOrList(std::move(documents), flags.job_ids.size());
     return exit_code;
   }
   for (size_t i = 0; i < jobs.size(); ++i) {
     if (context.output == Output::kName) {
-      context.console.Out(absl::StrCat(jobs[i].job.job_id(), "\n"));
+      context.console.Out(absl::StrCat(IdOf(jobs[i].what), "\n"));
     } else {
       context.console.Out(absl::StrCat(
           i > 0 ? "\n" : "", DescriptionText(jobs[i], flags, context.output == Output::kWide)));
@@ -163,12 +198,20 @@ void AddJobVerbs(CLI::App& app, Context& context) {
       app, "list", kJobVerbs,
       {.summary = "List jobs, newest first",
        .usage = "[OPTIONS]",
-       .paragraphs = {"Finished jobs are listed only with -a or --state."},
+       .paragraphs = {"Finished jobs are listed only with -a or --state. A table shows an array as "
+                      "one row, such as `sweep-x7k2q[12]`, and --tasks its tasks, which the other "
+                      "formats always list."},
        .examples = {{"muster list", "queued and running jobs"},
+                    {"muster list --mine -a", "all jobs that you have submitted"},
                     {"muster list --state failed -o wide", "failed jobs with reasons"},
                     {"muster list -a -o json | jq '.[].job_id'", "all job ids, from JSON"}}});
   auto list_flags = std::make_shared<ListFlags>();
   list.add_flag("-a,--all", list_flags->all, "Include finished jobs");
+  list.add_flag("--tasks", list_flags->tasks, "List the tasks of arrays in rows of their own");
+  CLI::Option* const mine = list.add_flag("--mine", list_flags->mine, "List only your own jobs");
+  list.add_option("--user", list_flags->owner, "List only jobs of this owner")
+      ->type_name("NAME")
+      ->excludes(mine);
   list.add_option("--state", list_flags->state,
                   "List only jobs in this state: queued, held, starting, running, stopping, "
                   "succeeded, failed, cancelled, timed_out")
@@ -185,7 +228,8 @@ void AddJobVerbs(CLI::App& app, Context& context) {
        .examples = {{"muster get train-x7k2", "the job's line of `muster list`"},
                     {"muster get train-x7k2 -o json | jq -r .state", "one field, from JSON"}}});
   auto job_ids = std::make_shared<std::vector<std::string>>();
-  get.add_option("JOB", *job_ids, "Job ids or names, or unique prefixes of them")->required();
+  get.add_option("JOB", *job_ids, "Ids or names of jobs or arrays, or unique prefixes of them")
+      ->required();
   get.callback([&context, job_ids] {
     context.action = [&context, job_ids] { return GetJobs(context, *job_ids); };
   });
@@ -198,12 +242,17 @@ void AddJobVerbs(CLI::App& app, Context& context) {
            {"Prints the job's state and reason, what it waits for, its command, the names of its "
             "environment variables, its checkpoint, progress and result, and for a failed job the "
             "rank that failed first with the end of its stderr. -o json also has the variables' "
-            "values."},
+            "values.",
+            "For an array: how many tasks are in each state, and a table of the tasks with their "
+            "values, loss, accuracy and duration."},
        .examples = {
            {"muster describe train-x7k2", "state, progress and result"},
+           {"muster describe sweep-9qd3a", "the results of an array"},
            {"muster describe train-x7k2 --ranks --events", "also its ranks and its history"}}});
   auto flags = std::make_shared<DescribeFlags>();
-  describe.add_option("JOB", flags->job_ids, "Job ids or names, or unique prefixes of them")
+  describe
+      .add_option("JOB", flags->job_ids,
+                  "Ids or names of jobs or arrays, or unique prefixes of them")
       ->required();
   describe.add_flag("--ranks", flags->ranks, "Include a table of ranks: node, phase, exit");
   describe.add_flag("--events", flags->events, "Include the job's events");

@@ -3,7 +3,9 @@
 #include "absl/time/clock.h"
 #include "cli/context.h"
 #include "cli/exit_code.h"
+#include "cli/find_array.h"
 #include "cli/follow/signals.h"
+#include "cli/logs/array_logs.h"
 #include "cli/logs/log_reader.h"
 #include "cli/logs/rank_set.h"
 #include "cli/logs/since.h"
@@ -11,6 +13,16 @@
 
 namespace muster::cli {
 namespace {
+
+absl::Status Print(Context& context, ClusterClient& client, const LogOptions& options,
+                   Stopper& stopper) {
+  const absl::Status status = PrintLogs(client, options, stopper, context.console);
+  if (!MayBeArray(status)) return status;
+  const absl::StatusOr<v1::GetArrayResponse> array = client.GetArray(options.job_id);
+  // The error may also concern a rank, a node or a generation of an existing job.
+  if (!array.ok()) return status;
+  return PrintArrayLogs(client, *array, options, stopper, context.console);
+}
 
 int Logs(Context& context, LogOptions options) {
   if (context.structured()) {
@@ -22,7 +34,7 @@ int Logs(Context& context, LogOptions options) {
   Stopper stopper;
   const SignalWatcher watcher([&stopper](int) { stopper.Stop(); });
   ClusterClient client(context.client_options());
-  const absl::Status status = PrintLogs(client, options, stopper, context.console);
+  const absl::Status status = Print(context, client, options, stopper);
   if (stopper.stopped()) {
     context.console.EraseEcho();
     return kExitInterrupted;
@@ -58,6 +70,9 @@ void AddLogsVerb(CLI::App& app, Context& context) {
             "is "
             "printed unmodified; with several ranks or --timestamps, only the last state is "
             "printed.",
+            "For an array, each line is prefixed with the index of its task, as in 3| or, if tasks "
+            "have several ranks, 3/0|. The logs of one task follow those of another, except with "
+            "-f, which accepts at most 64 tasks.",
             "-o json prints one object per line, with time, rank, stream and node; -o wide "
             "prefixes "
             "each line with node and stream; -o name prints the names of the logs."},
@@ -75,7 +90,8 @@ void AddLogsVerb(CLI::App& app, Context& context) {
   auto options = std::make_shared<LogOptions>();
   auto ranks = std::make_shared<std::string>();
   auto since = std::make_shared<std::string>();
-  verb.add_option("JOB", options->job_id, "Job id or name, or a unique prefix of one")->required();
+  verb.add_option("JOB", options->job_id, "Id or name of a job or array, or a unique prefix of one")
+      ->required();
   verb.add_flag("-f,--follow", options->follow, "Print new lines until the job has finished");
   verb.add_option("--rank", *ranks, "Print only these ranks, as in 0,3-5")
       ->type_name("RANKS")

@@ -1,16 +1,27 @@
 // `muster node`.
+#include <functional>
+#include <optional>
+
 #include "CLI/CLI.hpp"
 #include "absl/strings/str_cat.h"
 #include "cli/context.h"
+#include "cli/duration_option.h"
 #include "cli/exit_code.h"
+#include "cli/follow/signals.h"
+#include "cli/follow/stopper.h"
 #include "cli/output/json.h"
 #include "cli/text/node_text.h"
 #include "cli/verb.h"
+#include "common/now.h"
+#include "common/proto_time.h"
 #include "common/status.h"
 #include "nlohmann/json.hpp"
 
 namespace muster::cli {
 namespace {
+
+// Time between two looks at a self-test.
+constexpr absl::Duration kTestPoll = absl::Milliseconds(200);
 
 using NodeCall = std::function<absl::StatusOr<v1::Node>(ClusterClient&, const std::string& name)>;
 
@@ -47,10 +58,10 @@ int DescribeNode(Context& context, const std::string& name) {
   return kExitSuccess;
 }
 
-// Applies `call` to each node, and continues after a failure.
-// `word`: what happened to a node; empty: its state.
+// Applies `call` to each node, and continues after a failure. `sentence`: the line that is printed
+// about a node.
 int ForEach(Context& context, const std::vector<std::string>& names, const NodeCall& call,
-            const std::string& word = "") {
+            const std::function<std::string(const v1::Node&)>& sentence = NodeSentence) {
   ClusterClient client(context.client_options());
   int exit_code = kExitSuccess;
   std::vector<v1::Node> nodes;
@@ -69,8 +80,7 @@ int ForEach(Context& context, const std::vector<std::string>& names, const NodeC
     } else if (context.output == Output::kName) {
       context.console.Out(absl::StrCat(node.name(), "\n"));
     } else if (context.output == Output::kTable) {
-      context.console.Out(word.empty() ? absl::StrCat(NodeSentence(node), "\n")
-                                       : absl::StrCat(node.name(), " ", word, "\n"));
+      context.console.Out(absl::StrCat(sentence(node), "\n"));
     }
   }
   if (context.output == Output::kWide && !nodes.empty()) {
@@ -86,7 +96,7 @@ void AddNodesVerb(
     CLI::App& group, Context& context, const std::string& name, Manual manual, bool with_reason,
     std::function<absl::StatusOr<v1::Node>(ClusterClient&, const std::string&, const std::string&)>
         call,
-    const std::string& word = "") {
+    const std::function<std::string(const v1::Node&)>& sentence = NodeSentence) {
   struct Flags {
     std::vector<std::string> names;
     std::string reason;
@@ -97,13 +107,101 @@ void AddNodesVerb(
   if (with_reason) {
     verb.add_option("--reason", flags->reason, "Reason, shown with the node")->type_name("TEXT");
   }
-  verb.callback([&context, flags, call = std::move(call), word] {
-    context.action = [&context, flags, call, word] {
+  verb.callback([&context, flags, call = std::move(call), sentence] {
+    context.action = [&context, flags, call, sentence] {
       const auto call_for = [flags, &call](ClusterClient& client, const std::string& node) {
         return call(client, node, flags->reason);
       };
-      return ForEach(context, flags->names, call_for, word);
+      return ForEach(context, flags->names, call_for, sentence);
     };
+  });
+}
+
+struct DrainFlags {
+  std::vector<std::string> names;
+  std::string reason;
+  std::optional<absl::Duration> deadline;
+};
+
+void AddDrain(CLI::App& group, Context& context) {
+  Verb& verb = AddVerb(
+      group, "drain", kNodeVerbs,
+      {.summary = "Cordon nodes and requeue their jobs",
+       .usage = "NODE... [OPTIONS]",
+       .paragraphs = {"Every job with ranks on the node is requeued at the head of its priority, "
+                      "as by `muster requeue`. The node is empty once its ranks have stopped, "
+                      "which takes at most their jobs' grace periods, or --deadline if it ends "
+                      "earlier."},
+       .examples = {{"muster node drain gpu-03 --reason 'kernel update'",
+                     "the node is empty once `muster node describe gpu-03` shows only free slots"},
+                    {"muster node drain gpu-03 --deadline 2m",
+                     "kill ranks that still run after 2 minutes"}}});
+  auto flags = std::make_shared<DrainFlags>();
+  verb.add_option("NODE", flags->names, "Names of nodes")->required();
+  verb.add_option("--reason", flags->reason, "Reason, shown with the node")->type_name("TEXT");
+  AddDurationOption(verb, "--deadline", flags->deadline,
+                    "Kill ranks that still run after this time (default: when their grace periods "
+                    "end)");
+  verb.callback([&context, flags] {
+    context.action = [&context, flags] {
+      return ForEach(context, flags->names, [flags](ClusterClient& client, const auto& name) {
+        v1::DrainNodeRequest request;
+        request.set_name(name);
+        request.set_reason(flags->reason);
+        if (flags->deadline.has_value()) *request.mutable_deadline() = ToProto(*flags->deadline);
+        return client.DrainNode(request);
+      });
+    };
+  });
+}
+
+// Starts the self-test of each node and waits until it has ended.
+int TestNodes(Context& context, const std::vector<std::string>& names, absl::Duration timeout) {
+  Stopper stopper;
+  const SignalWatcher watcher([&stopper](int) { stopper.Stop(); });
+  const SteadyTime give_up = Now().steady + timeout;
+  int exit_code = kExitSuccess;
+  const auto test = [&](ClusterClient& client,
+                        const std::string& name) -> absl::StatusOr<v1::Node> {
+    ASSIGN_OR_RETURN(v1::Node node, client.TestNode(name));
+    while (node.self_test().running()) {
+      if (!stopper.SleepFor(kTestPoll)) return absl::CancelledError("interrupted");
+      if (Now().steady > give_up) {
+        return absl::DeadlineExceededError(absl::StrCat(name, ": the self-test did not end within ",
+                                                        absl::FormatDuration(timeout),
+                                                        "; see muster node describe ", name));
+      }
+      ASSIGN_OR_RETURN(node, client.GetNode(name));
+    }
+    if (!SelfTestSucceeded(node)) exit_code = kExitFailure;
+    return node;
+  };
+  const int status = ForEach(context, names, test, SelfTestSentence);
+  return status != kExitSuccess ? status : exit_code;
+}
+
+void AddTest(CLI::App& group, Context& context) {
+  struct Flags {
+    std::vector<std::string> names;
+    absl::Duration timeout = absl::Minutes(2);
+  };
+  Verb& verb =
+      AddVerb(group, "test", kNodeVerbs,
+              {.summary = "Test whether nodes can run ranks",
+               .usage = "NODE... [OPTIONS]",
+               .paragraphs =
+                   {"Runs the self-test that a node also runs when it registers: it writes to the "
+                    "data directory, and allocates and checks memory of the host and of each "
+                    "GPU. A node that the coordinator has cordoned because of failed launches "
+                    "returns when its self-test succeeds."},
+               .exits = {{"0", "All checks of all nodes succeeded"}, {"1", "A check failed"}},
+               .examples = {{"muster node test gpu-03", "after its disk was cleared"}}});
+  auto flags = std::make_shared<Flags>();
+  verb.add_option("NODE", flags->names, "Names of nodes")->required();
+  AddDurationOption(verb, "--timeout", flags->timeout, "Give up after this long, with status 75")
+      ->default_str("2m");
+  verb.callback([&context, flags] {
+    context.action = [&context, flags] { return TestNodes(context, flags->names, flags->timeout); };
   });
 }
 
@@ -119,20 +217,7 @@ void AddChangingVerbs(CLI::App& group, Context& context) {
                [](ClusterClient& client, const std::string& node, const std::string& reason) {
                  return client.CordonNode(node, reason);
                });
-  AddNodesVerb(
-      group, context, "drain",
-      {.summary = "Cordon nodes and requeue their jobs",
-       .usage = "NODE... [OPTIONS]",
-       .paragraphs = {"Every job with ranks on the node is requeued at the head of its priority, "
-                      "as by `muster requeue`. The node is empty once its ranks have stopped, "
-                      "which takes at most their jobs' grace periods."},
-       .examples =
-           {{"muster node drain gpu-03 --reason 'kernel update'",
-             "the node is empty once `muster node describe gpu-03` shows only free slots"}}},
-      /*with_reason=*/true,
-      [](ClusterClient& client, const std::string& node, const std::string& reason) {
-        return client.DrainNode(node, reason);
-      });
+  AddDrain(group, context);
   AddNodesVerb(group, context, "uncordon",
                {.summary = "Allow ranks on nodes again",
                 .usage = "NODE... [OPTIONS]",
@@ -158,14 +243,15 @@ void AddChangingVerbs(CLI::App& group, Context& context) {
         RETURN_IF_ERROR(client.RemoveNode(name));
         return node;
       },
-      "removed");
+      [](const v1::Node& node) { return absl::StrCat(node.name(), " removed"); });
 }
 
 }  // namespace
 
 void AddNodeVerbs(CLI::App& app, Context& context) {
   Verb& group = AddVerb(app, "node", kNodeVerbs,
-                        {.summary = "Manage nodes: list, describe, cordon, drain, uncordon, remove",
+                        {.summary = "Manage nodes: list, describe, test, cordon, drain, uncordon, "
+                                    "remove",
                          .usage = "VERB [OPTIONS]"});
   group.require_subcommand(1);
   AddVerb(group, "list", kNodeVerbs,
@@ -184,6 +270,7 @@ void AddNodeVerbs(CLI::App& app, Context& context) {
   describe.callback([&context, name] {
     context.action = [&context, name] { return DescribeNode(context, *name); };
   });
+  AddTest(group, context);
   AddChangingVerbs(group, context);
 }
 

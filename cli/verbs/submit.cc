@@ -5,10 +5,16 @@
 #include "cli/context.h"
 #include "cli/exit_code.h"
 #include "cli/files/upload.h"
+#include "cli/follow/array_wait.h"
 #include "cli/follow/follow_run.h"
+#include "cli/follow/quiet_observer.h"
+#include "cli/follow/signals.h"
 #include "cli/output/json.h"
 #include "cli/spec/job_options.h"
 #include "cli/spec/spec_file.h"
+#include "cli/text/array_text.h"
+#include "cli/text/forecast_text.h"
+#include "cli/text/job_text.h"
 #include "cli/verb.h"
 #include "common/status.h"
 #include "nlohmann/json.hpp"
@@ -35,7 +41,8 @@ void PrintSpec(Context& context, const v1::JobSpec& spec) {
 }
 
 void PrintSubmitted(Context& context, const v1::SubmitJobResponse& response, bool follow) {
-  const std::string& id = response.job().job_id();
+  const bool is_array = response.has_array();
+  const std::string& id = is_array ? response.array().array_id() : response.job().job_id();
   if (response.already_existed()) context.console.Note(absl::StrCat(id, " was already submitted"));
   if (!response.job().unplaceable().empty()) {
     context.console.Note(absl::StrCat(
@@ -46,14 +53,40 @@ void PrintSubmitted(Context& context, const v1::SubmitJobResponse& response, boo
   } else if (follow) {
     context.console.Note(id);
   } else if (context.structured()) {
-    context.Print(JobToJson(response.job()));
+    context.Print(is_array ? ToJson(response.array()) : JobToJson(response.job()));
   } else {
     context.console.Out(absl::StrCat(id, "\n"));
-    context.console.Note(absl::StrCat("muster logs ", id, " -f   # follow its logs\n",
-                                      "muster wait ", id, "      # wait until it has finished\n",
-                                      "muster describe ", id, " --ranks --events\n",
-                                      "muster cancel ", id));
+    context.console.Note(absl::StrCat(
+        "muster logs ", id, " -f   # follow its logs\n", "muster wait ", id,
+        "      # wait until it has finished\n", "muster describe ", id,
+        is_array ? "  # results of its tasks\n" : " --ranks --events\n", "muster cancel ", id));
   }
+}
+
+// Prints the end of each task of a submitted array, and at the end a table of the results.
+int FollowArray(Context& context, ClusterClient& client, const std::string& array_id) {
+  Stopper stopper;
+  const SignalWatcher watcher([&stopper](int) { stopper.Stop(); });
+  const absl::StatusOr<v1::GetArrayResponse> array = client.GetArray(array_id);
+  if (!array.ok()) return context.Fail(array.status());
+  QuietObserver observer(context.console);
+  const absl::StatusOr<ArrayResult> result = WaitForArray(
+      client, *array, FollowOptions(), stopper, observer, [&context](const v1::Job& task) {
+        context.console.Note(
+            absl::StrCat("task ", task.array_index(), " ", StateWord(task.state())));
+      });
+  if (stopper.stopped()) {
+    context.console.Note(absl::StrCat("detached from ", array_id, "; it keeps running\n",
+                                      "muster wait ", array_id, "\nmuster cancel ", array_id));
+    return kExitInterrupted;
+  }
+  if (!result.ok()) return context.Fail(result.status());
+  if (context.structured()) {
+    context.Print(ArrayToJson(result->array));
+  } else if (context.output != Output::kName) {
+    context.console.Out(ResultsTable(result->array, context.output == Output::kWide, absl::Now()));
+  }
+  return result->exit_code;
 }
 
 // Uploads `files` first.
@@ -76,10 +109,14 @@ int SubmitSpec(Context& context, const SubmitFlags& flags, v1::JobSpec spec,
   }
   if (flags.dry_run) {
     PrintSpec(context, response->job().spec());
+    if (response->has_forecast() && context.output != Output::kName) {
+      context.console.Note(ForecastText(response->forecast(), absl::Now()));
+    }
     return kExitSuccess;
   }
   PrintSubmitted(context, *response, flags.follow);
   if (!flags.follow) return kExitSuccess;
+  if (response->has_array()) return FollowArray(context, client, response->array().array_id());
   Stopper stopper;
   return FollowRun(context, client, response->job(), {.losses = flags.job.losses}, stopper);
 }
@@ -126,6 +163,11 @@ absl::StatusOr<v1::JobSpec> SpecOf(const v1::Job& job, const JobOptions& options
 int Rerun(Context& context, const std::string& job_id, const SubmitFlags& flags) {
   const absl::StatusOr<v1::Job> job = ClusterClient(context.client_options()).GetJob(job_id);
   if (!job.ok()) return context.Fail(job.status());
+  if (job->environment_hidden()) {
+    return context.Fail(absl::PermissionDeniedError(
+        absl::StrCat("job ", job->job_id(), " belongs to ", job->owner(),
+                     ", and its environment is hidden from others; submit a spec of your own")));
+  }
   absl::StatusOr<v1::JobSpec> spec = SpecOf(*job, flags.job);
   if (!spec.ok()) return context.Fail(spec.status(), SpecExitCode(spec.status()));
   return SubmitSpec(context, flags, *std::move(spec), /*files=*/{});
@@ -158,12 +200,14 @@ void AddRerun(CLI::App& app, Context& context) {
 
 void Declare(Verb& verb, Context& context, std::shared_ptr<SubmitFlags> flags) {
   AddJobOptions(verb, flags->job);
+  AddSchedulingOptions(verb, flags->job);
   verb.add_option("--idempotency-key", flags->idempotency_key,
                   "Submit only once: another submission with the same key returns the same job, or "
                   "fails if its spec differs")
       ->type_name("KEY");
   verb.add_flag("--dry-run", flags->dry_run,
-                "Validate the spec and print it with its defaults; queue nothing");
+                "Validate the spec and print it with its defaults, and when and where it would "
+                "start now; queue nothing");
   verb.callback([&context, flags] {
     RequireJob(flags->job, context.trailing);
     context.action = [&context, flags] { return Submit(context, *flags); };
@@ -189,7 +233,9 @@ void AddSubmitVerbs(CLI::App& app, Context& context) {
                      "override two fields of the spec"},
                     {"id=$(muster submit job.yaml -o name)", "print only the id, for a script"},
                     {"muster submit job.yaml --dry-run",
-                     "validate the spec and print it with its defaults"}}});
+                     "validate the spec and print when and where it would start"},
+                    {"muster submit eval.yaml --after train-x7k2",
+                     "start once another job has succeeded"}}});
   Declare(submit, context, submit_flags);
   submit.add_flag("-f,--follow", submit_flags->follow, "Follow the job, as `muster run` does");
 
@@ -205,6 +251,8 @@ void AddSubmitVerbs(CLI::App& app, Context& context) {
             "Ctrl-C asks whether to cancel the job or to detach from it; a second Ctrl-C cancels "
             "it. Without a terminal, SIGINT cancels the job. SIGTERM and SIGHUP detach: the job "
             "keeps running; follow it again with `muster wait` or `muster logs -f`.",
+            "Of an array, prints how each task ended and a table of the results; a signal detaches "
+            "from it.",
             kJobOptionsText, kUploadText},
        .exits = {{"0", "The job succeeded"},
                  {"1 to 255", "Exit code of the first rank that failed; 128+n for signal n"},

@@ -57,8 +57,8 @@ void AddWhyVerb(CLI::App& app, Context& context) {
       app, "why", kJobVerbs,
       {.summary = "Explain why a job is waiting, slow or failed",
        .usage = "JOB [OPTIONS]",
-       .paragraphs = {"For a queued job: its position in the queue, what each node lacks to start "
-                      "it, and when it may start.",
+       .paragraphs = {"For a queued job: its position in the queue, everything that it waits for "
+                      "and what would remove each of these, and when it may start.",
                       "For a starting or running job: the ranks that others wait for, with node, "
                       "pid, phase and time of their last report; and the slowest rank, which is "
                       "the one that has finished the fewest collectives, then the fewest steps, "

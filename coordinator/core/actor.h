@@ -21,12 +21,19 @@ inline std::string DoneBy(absl::string_view what, const Actor& actor) {
   return absl::StrCat(what, " by ", actor.name.empty() ? "user" : actor.name);
 }
 
-// Checks that the actor is the job's owner or an admin. Jobs of older versions, which have no owner,
-// are open to everyone. Errors: PERMISSION_DENIED.
+// Whether the actor may change the job and read its logs, files and environment: its owner and
+// admins may. Jobs of older versions, which have no owner, are open to everyone.
+inline bool MayUse(const v1::Job& job, const Actor& actor) {
+  return actor.is_admin || job.owner().empty() || job.owner() == actor.name;
+}
+
+// Errors: PERMISSION_DENIED unless MayUse.
 inline absl::Status CheckOwner(const v1::Job& job, const Actor& actor) {
-  if (actor.is_admin || job.owner().empty() || job.owner() == actor.name) return absl::OkStatus();
+  if (MayUse(job, actor)) return absl::OkStatus();
   return absl::PermissionDeniedError(
-      absl::StrCat("job ", job.job_id(), " belongs to ", job.owner()));
+      absl::StrCat("job ", job.job_id(), " belongs to ", job.owner(), ", and ",
+                   actor.name.empty() ? "the caller" : actor.name,
+                   " is neither its owner nor an admin"));
 }
 
 }  // namespace muster::core

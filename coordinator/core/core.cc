@@ -6,11 +6,14 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/status.h"
+#include "coordinator/core/admission.h"
 #include "coordinator/core/checkpoints.h"
 #include "coordinator/core/context.h"
 #include "coordinator/core/jobs/job_table.h"
 #include "coordinator/core/life_cycle.h"
 #include "coordinator/core/nodes/node_table.h"
+#include "coordinator/core/owners/secret_table.h"
+#include "coordinator/core/queue_views.h"
 #include "coordinator/core/records.h"
 #include "coordinator/core/recovery/failures.h"
 #include "coordinator/core/recovery/hangs.h"
@@ -19,7 +22,7 @@
 #include "coordinator/core/rendezvous/rendezvous.h"
 #include "coordinator/core/reports.h"
 #include "coordinator/core/requests.h"
-#include "coordinator/core/scheduler/rank_map.h"
+#include "coordinator/core/scheduler/natural_order.h"
 #include "coordinator/core/scheduler/scheduler.h"
 #include "coordinator/core/sessions.h"
 #include "coordinator/core/takeovers.h"
@@ -29,20 +32,24 @@ namespace muster::core {
 
 // The parts of the core in dependency order: each uses only those declared above it.
 struct Core::Parts {
-  explicit Parts(Options options) : context(std::move(options)) {}
+  explicit Parts(Options options) : context(std::move(options)) {
+    scheduler.SetUsage(jobs.owners());
+  }
 
   // ---- State
   Context context;
   NodeTable nodes{context};
   JobTable jobs{context};
-  Scheduler scheduler;
-  Rendezvous rendezvous{jobs, nodes, context};
+  SecretTable secrets{context};
+  Scheduler scheduler{context};
+  Admission admission{jobs, scheduler};
+  Rendezvous rendezvous{jobs, nodes, secrets, context};
   Checkpoints checkpoints{jobs, nodes, context};
   Failures failures{jobs, context};
   Hangs hangs{jobs, nodes, failures, context};
   // ---- Changing that state
-  LifeCycle life_cycle{jobs, nodes, scheduler, rendezvous, failures, hangs, context};
-  Requests requests{jobs, scheduler, checkpoints, life_cycle, context};
+  LifeCycle life_cycle{jobs, nodes, scheduler, admission, rendezvous, failures, hangs, context};
+  Requests requests{jobs, admission, checkpoints, life_cycle, context};
   Removals removals{jobs, nodes, context};
   Reports reports{jobs,     nodes, scheduler,  rendezvous, checkpoints,
                   failures, hangs, life_cycle, context};
@@ -51,6 +58,7 @@ struct Core::Parts {
                     hangs, life_cycle, takeovers, reports,    context};
   // ---- Reading that state
   Views views{jobs, nodes, scheduler, rendezvous, hangs};
+  QueueViews queue_views{jobs, nodes, scheduler, views};
 };
 
 namespace {
@@ -69,7 +77,8 @@ absl::StatusOr<Effects> Core::Load(absl::Span<const store::Record> records, Time
   Parts& p = *parts_;
   p.context.now = now;
   ASSIGN_OR_RETURN(const std::vector<JobId> active,
-                   LoadState(records, p.jobs, p.nodes, p.scheduler, p.context));
+                   LoadState(records, p.jobs, p.nodes, p.admission, p.secrets, p.context));
+  p.scheduler.OnCapacityChanged();
   for (const JobId& id : active) p.life_cycle.Resume(p.jobs.at(id));
   return FinishStep();
 }
@@ -83,6 +92,8 @@ Effects Core::Step(const Event& event, Time now) {
           parts_->requests.Handle(fact);
         } else if constexpr (Handles<Removals, decltype(fact)>) {
           parts_->removals.Handle(fact);
+        } else if constexpr (Handles<SecretTable, decltype(fact)>) {
+          parts_->secrets.Handle(fact);
         } else if constexpr (Handles<Takeovers, decltype(fact)>) {
           parts_->takeovers.Handle(fact);
         } else if constexpr (Handles<Sessions, decltype(fact)>) {
@@ -115,7 +126,10 @@ void Core::OnTick(const Tick& tick) {
 // most once.
 Effects Core::FinishStep() {
   Parts& p = *parts_;
-  p.life_cycle.RunQueue();
+  do {
+    p.life_cycle.SettleDependencies();
+    p.life_cycle.RunQueue();
+  } while (p.jobs.HasEnded());
   p.jobs.WriteChanges();
   p.nodes.WriteChanges();
   p.requests.Reply([&p](const Job& job) { return p.views.Summary(job); });
@@ -145,6 +159,27 @@ std::vector<v1::Job> Core::ListJobs(const v1::ListJobsRequest& request, Time) co
   return jobs;
 }
 
+absl::StatusOr<std::string> Core::ResolveArray(absl::string_view name) const {
+  return parts_->jobs.ResolveArray(name);
+}
+
+absl::StatusOr<v1::GetArrayResponse> Core::GetArray(absl::string_view name) const {
+  ASSIGN_OR_RETURN(const std::string id, ResolveArray(name));
+  const JobArray& array = *parts_->jobs.arrays().Find(id);
+  v1::GetArrayResponse response;
+  *response.mutable_array() = array.View();
+  for (const uint32_t index : array.tasks) {
+    *response.add_tasks() = parts_->views.Summary(parts_->jobs.at(TaskId(id, index)));
+  }
+  return response;
+}
+
+std::vector<v1::JobArray> Core::ListArrays(const v1::ListJobsRequest& request) const {
+  std::vector<v1::JobArray> arrays;
+  for (const JobArray* array : parts_->jobs.ListArrays(request)) arrays.push_back(array->View());
+  return arrays;
+}
+
 absl::StatusOr<std::vector<v1::JobEvent>> Core::ListEvents(const JobId& id, uint64_t after) const {
   ASSIGN_OR_RETURN(const Job* const job, parts_->jobs.Get(id));
   std::vector<v1::JobEvent> events;
@@ -169,6 +204,42 @@ absl::StatusOr<v1::Node> Core::GetNode(const NodeName& name, Time now) const {
 }
 
 std::vector<LiveWait> Core::ListWaits() const { return parts_->rendezvous.ListWaits(); }
+
+v1::GetQueueResponse Core::GetQueue(uint32_t limit, Time now) const {
+  return parts_->queue_views.Queue(limit, now);
+}
+
+v1::Forecast Core::ForecastJob(const v1::JobSpec& spec, const Actor& actor, Time now) const {
+  return parts_->queue_views.ForecastJob(spec, actor, now);
+}
+
+absl::Status Core::CheckSubmit(const v1::JobSpec& spec, const Actor& actor, size_t jobs) const {
+  RETURN_IF_ERROR(parts_->jobs.owners().CheckSubmit(spec, actor, jobs));
+  std::vector<Ended> ended;
+  return parts_->jobs.ResolveDependencies(spec.after(), ended).status();
+}
+
+v1::GetReportResponse Core::GetReport(uint32_t days, Time now) const {
+  std::vector<const v1::Job*> unstarted;
+  for (const Job* const job : parts_->jobs.List({})) {
+    if (!job->status.has_start_time()) unstarted.push_back(&job->status);
+  }
+  SlotCount present;
+  for (const auto& [name, node] : parts_->nodes.all()) {
+    if (node.state == v1::LOST) continue;
+    present.cpu += node.SlotCount("cpu");
+    present.gpu += node.SlotCount("gpu");
+  }
+  return parts_->jobs.owners().Report(days, unstarted, present, now);
+}
+
+std::vector<v1::OwnerUse> Core::ListOwnerUse(Time now) const {
+  return parts_->jobs.owners().Uses(now);
+}
+
+v1::ListSecretsResponse Core::ListSecrets(const Actor& actor) const {
+  return parts_->secrets.List(actor);
+}
 
 namespace {
 
@@ -210,8 +281,7 @@ absl::StatusOr<Core::RankLocation> Core::FindRank(const JobId& id, Generation ge
   }
   if (!node->conflict.empty()) {
     return absl::UnavailableError(absl::StrCat("node ", placement->node(), ", which ran rank ",
-                                               rank.value(), ", is in conflict: ",
-                                               node->conflict));
+                                               rank.value(), ", is in conflict: ", node->conflict));
   }
   const v1::RankRecord& of_rank = placement->ranks(rank.value() - placement->ranks(0).rank());
   return RankLocation{*node->session, node->name(), number,

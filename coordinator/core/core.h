@@ -25,6 +25,7 @@
 #include "absl/types/span.h"
 #include "common/ids.h"
 #include "common/time.h"
+#include "coordinator/core/actor.h"
 #include "coordinator/core/event.h"
 #include "coordinator/core/options.h"
 #include "coordinator/core/stats.h"
@@ -55,17 +56,36 @@ class Core {
 
   // ---- Queries
   // Resolves a job id, the name of one job only, or a unique prefix of an id. Errors: NOT_FOUND,
-  // INVALID_ARGUMENT with the matching jobs when ambiguous.
+  // INVALID_ARGUMENT with the matching jobs when ambiguous, or when the name is that of an array.
   absl::StatusOr<JobId> ResolveJob(absl::string_view name) const;
   // The job, with ranks and waits when `detailed`. Errors: NOT_FOUND.
   absl::StatusOr<v1::Job> GetJob(const JobId& job, bool detailed, Time now) const;
   // The jobs that the request selects, newest first.
   std::vector<v1::Job> ListJobs(const v1::ListJobsRequest& request, Time now) const;
+  // As ResolveJob, for an array.
+  absl::StatusOr<std::string> ResolveArray(absl::string_view name) const;
+  // The array with this id, name or unique prefix, and its tasks by index.
+  absl::StatusOr<v1::GetArrayResponse> GetArray(absl::string_view name) const;
+  // The arrays that the request selects, newest first.
+  std::vector<v1::JobArray> ListArrays(const v1::ListJobsRequest& request) const;
   // The events of the job with a sequence number greater than `after`.
   absl::StatusOr<std::vector<v1::JobEvent>> ListEvents(const JobId& job, uint64_t after) const;
   std::vector<v1::Node> ListNodes(Time now) const;
   absl::StatusOr<v1::Node> GetNode(const NodeName& name, Time now) const;
   std::vector<LiveWait> ListWaits() const;
+  // The first `limit` jobs of the queue (0: limits::kJobsPerList) and the use of the owners.
+  v1::GetQueueResponse GetQueue(uint32_t limit, Time now) const;
+  // What would become of a job that the actor submits now; queues nothing.
+  v1::Forecast ForecastJob(const v1::JobSpec& spec, const Actor& actor, Time now) const;
+  // Checks that the actor may submit `jobs` jobs such as this one, as SubmitJob does. Errors: see
+  // OwnerTable::CheckSubmit and JobTable::ResolveDependencies.
+  absl::Status CheckSubmit(const v1::JobSpec& spec, const Actor& actor, size_t jobs = 1) const;
+  // Use of the cluster by owner on the newest `days` days.
+  v1::GetReportResponse GetReport(uint32_t days, Time now) const;
+  // The owners that have jobs or have used the cluster.
+  std::vector<v1::OwnerUse> ListOwnerUse(Time now) const;
+  // The names of the actor's secrets; those of all owners for an admin.
+  v1::ListSecretsResponse ListSecrets(const Actor& actor) const;
   // The location of a rank of a generation (0: the newest). Errors: NOT_FOUND; UNAVAILABLE when the
   // rank's node has no session.
   struct RankLocation {

@@ -23,6 +23,11 @@ namespace muster::core {
 // ------------------------------------------------------------------------------------------------
 // Events. The service has checked sizes and the spec; the core checks what depends on its state.
 
+// A task of an array.
+struct ArrayTask {
+  v1::JobSpec spec;  // without the array
+  std::vector<v1::ArrayValue> values = {};
+};
 struct SubmitJob {
   RequestId request;
   JobId job_id;  // drawn by the service, which draws again after an ABORTED reply
@@ -30,10 +35,19 @@ struct SubmitJob {
   std::string idempotency_key;
   Actor actor = {};
   std::string spec_digest = {};  // digest of the spec as submitted; empty: not compared
+  // The tasks of spec.array, by index; empty if it has none. The job id is that of the array.
+  std::vector<ArrayTask> tasks = {};
 };
 struct CancelJob {
   RequestId request;
   JobId job_id;
+  std::optional<absl::Duration> grace_period;
+  Actor actor = {};
+};
+// Cancels the tasks of the array that have not ended.
+struct CancelArray {
+  RequestId request;
+  std::string array_id;
   std::optional<absl::Duration> grace_period;
   Actor actor = {};
 };
@@ -63,13 +77,28 @@ struct RemoveJob {
   Actor actor = {};
 };
 
+// Sets a secret of the actor, or removes it if the value is empty.
+struct SetSecret {
+  RequestId request;
+  std::string name;
+  std::string value;
+  Actor actor = {};
+};
+
 // A request of an operator. Unknown nodes are ignored; the service reads the node afterwards.
 struct CordonNode {
   NodeName node;
   std::string reason;
   bool drain = false;  // stop its jobs and queue them again
+  // Ranks that still run after this time are killed; not set: after their grace period.
+  std::optional<absl::Duration> deadline = std::nullopt;
 };
 struct UncordonNode {
+  NodeName node;
+};
+// Starts the node's self-test. Errors: NOT_FOUND, FAILED_PRECONDITION.
+struct TestNode {
+  RequestId request;
   NodeName node;
 };
 struct RemoveNode {
@@ -109,9 +138,10 @@ struct Tick {
   absl::Duration lag;
 };
 
-using Event = std::variant<SubmitJob, CancelJob, HoldJob, ReleaseJob, RequeueJob, CheckpointJob,
-                           RemoveJob, CordonNode, UncordonNode, RemoveNode, RecoverJobs,
-                           SessionOpened, SessionMessage, SessionClosed, Tick>;
+using Event =
+    std::variant<SubmitJob, CancelJob, CancelArray, HoldJob, ReleaseJob, RequeueJob, CheckpointJob,
+                 RemoveJob, SetSecret, CordonNode, UncordonNode, TestNode, RemoveNode, RecoverJobs,
+                 SessionOpened, SessionMessage, SessionClosed, Tick>;
 
 // ------------------------------------------------------------------------------------------------
 // Effects.
@@ -122,8 +152,10 @@ struct Send {
 };
 struct Reply {
   RequestId request;
-  absl::StatusOr<v1::Job> job;  // an empty job answers RemoveNode and RecoverJobs
+  // An empty job answers TestNode, RemoveNode, RecoverJobs and SetSecret.
+  absl::StatusOr<v1::Job> job;
   bool already_existed = false;
+  std::optional<v1::JobArray> array = {};  // of SubmitJob, if the spec has one, and of CancelArray
   v1::RecoverJobsResponse recovered = {};
 };
 // Ends the stream with this status.

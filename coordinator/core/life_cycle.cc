@@ -20,17 +20,39 @@ namespace {
 
 absl::Duration GraceOf(const Job& job) { return FromProto(job.spec().grace_period()); }
 
+uint32_t CountGpuSlots(const Node& node, const v1::NodePlacement& placement) {
+  uint32_t count = 0;
+  for (const v1::RankRecord& rank : placement.ranks()) {
+    count += std::count_if(rank.slots().begin(), rank.slots().end(),
+                           [&node](uint32_t slot) { return node.KindOf(slot) == "gpu"; });
+  }
+  return count;
+}
+
 }  // namespace
 
 // ------------------------------------------------------------------------------------------------
 // placement
 
 void LifeCycle::RunQueue() {
-  if (!scheduler_.TakeCapacityChange(nodes_.version())) return;
-  const auto check = [this](const JobId& id) { return FindUnplaceable(jobs_.at(id)); };
-  for (const JobId& id : scheduler_.CheckShapes(check)) jobs_.MarkChanged(jobs_.at(id));
-  const JobQueue& queue = scheduler_.queue();
-  while (queue.head() != nullptr && TryPlace(jobs_.at(*queue.head()))) {
+  // A decision can be followed by another: a job that cannot run may end, a preempted one may have
+  // no rank left.
+  while (scheduler_.TakeCapacityChange(nodes_)) {
+    const auto check = [this](const JobId& id) { return FindUnplaceable(jobs_.at(id)); };
+    for (const JobId& id : scheduler_.CheckShapes(check)) jobs_.MarkChanged(jobs_.at(id));
+    const Plan& plan =
+        scheduler_.Decide([this](const StartRequest& request) { return TryPlace(request); });
+    const std::vector<Preemption> preemptions = plan.preemptions;
+    for (const Preemption& preemption : preemptions) {
+      for (const JobId& victim : preemption.victims) Preempt(jobs_.at(victim), preemption.job);
+    }
+  }
+  const TimerKey ageing{TimerKey::Kind::kAgeing, ""};
+  const SteadyTime next = scheduler_.NextPromotion();
+  if (next < SteadyTime::Infinite()) {
+    context_.timers.Set(ageing, next);
+  } else {
+    context_.timers.Cancel(ageing);
   }
   for (const JobId& id : std::exchange(restarting_, {})) {
     Job* const job = jobs_.Find(id);
@@ -38,8 +60,20 @@ void LifeCycle::RunQueue() {
   }
 }
 
+void LifeCycle::SettleDependencies() {
+  // The end of a job may be the end of those that depend on it, and so on.
+  while (jobs_.HasEnded()) {
+    for (Admission::Hopeless& hopeless : admission_.SettleDependencies()) {
+      Job& job = jobs_.at(hopeless.job);
+      if (IsTerminal(job.state())) continue;  // two of its dependencies have failed
+      Finish(job, v1::FAILED, reasons::kDependencyFailed, std::move(hopeless.why), /*exit_code=*/1);
+    }
+  }
+}
+
 // See JobQueue::CheckShapes.
 std::optional<std::string> LifeCycle::FindUnplaceable(const Job& job) {
+  if (scheduler_.SurelyFitsVacant(job.id())) return "";
   std::string reason = UnplaceableReason(job.spec().resources(), nodes_.all());
   if (reason.empty()) return reason;
   const SteadyTime all_known =
@@ -49,20 +83,46 @@ std::optional<std::string> LifeCycle::FindUnplaceable(const Job& job) {
   return std::nullopt;
 }
 
-// Returns false when the job has to wait.
-bool LifeCycle::TryPlace(Job& job) {
-  Decision decision = Decide(job.spec().resources(), nodes_.all(), context_.options.lease,
-                             context_.now.steady, NodeToAvoid(job));
+StartResult LifeCycle::TryPlace(const StartRequest& request) {
+  Job& job = jobs_.at(request.job);
+  StartResult result;
+  Decision decision;
+  if (request.narrowed) {
+    decision.placements = Place(request.resources, nodes_.all(), Offers::kNow,
+                                request.resources.share_device(), NodeToAvoid(job));
+  } else {
+    decision = Decide(request.resources, nodes_.all(), context_.options.lease, context_.now.steady,
+                      NodeToAvoid(job));
+  }
   if (!decision.placements.empty()) {
+    result.outcome = StartResult::Outcome::kStarted;
+    for (const v1::NodePlacement& placement : decision.placements) {
+      uint32_t slots = 0;
+      for (const v1::RankRecord& rank : placement.ranks()) slots += rank.slots_size();
+      result.slots.emplace_back(NodeName(placement.node()), slots);
+    }
     Start(job, std::move(decision.placements));
-    return true;
+    scheduler_.Refresh(nodes_);
+    return result;
   }
   if (decision.retry_at.has_value()) {
     context_.timers.Set({TimerKey::Kind::kPlacement, ""}, *decision.retry_at);
   }
-  if (decision.refusal.empty()) return false;
+  if (decision.refusal.empty()) return result;
+  result.outcome = StartResult::Outcome::kGone;
   Finish(job, v1::FAILED, reasons::kDeviceShared, std::move(decision.refusal), /*exit_code=*/1);
-  return true;
+  return result;
+}
+
+void LifeCycle::Preempt(Job& job, const JobId& by) {
+  if (job.state() != v1::STARTING && job.state() != v1::RUNNING) return;
+  const Job& other = jobs_.at(by);
+  std::string message = absl::StrCat("preempted by job ", by.value(), " of class ",
+                                     NameOf(ClassOf(other.spec().priority_class())));
+  job.preempted = true;
+  job.status.set_preemptions(job.status.preemptions() + 1);
+  jobs_.AddEvent(job, events::kPreempted, message);
+  StopAndRequeue(job, reasons::kPreempted, std::move(message));
 }
 
 void LifeCycle::Start(Job& job, std::vector<v1::NodePlacement> placements) {
@@ -72,26 +132,29 @@ void LifeCycle::Start(Job& job, std::vector<v1::NodePlacement> placements) {
   record.set_generation(number.value());
   std::vector<std::string> names;
   uint32_t world_size = 0;
+  uint32_t gpu_slots = 0;
   for (v1::NodePlacement& placement : placements) {
     names.push_back(placement.node());
     world_size += placement.ranks_size();
+    gpu_slots += CountGpuSlots(nodes_.at(NodeName(placement.node())), placement);
     for (const v1::RankRecord& rank : placement.ranks()) {
       nodes_.Occupy(NodeName(placement.node()), {job.id(), number, rank.rank()},
-                    {rank.slots().begin(), rank.slots().end()});
+                    {rank.slots().begin(), rank.slots().end()}, job.spec().resources().exclusive());
     }
     *record.add_nodes() = std::move(placement);
   }
   record.set_world_size(world_size);
+  record.set_gpu_slots(gpu_slots);
   *record.mutable_job_lease() = ToProto(JobLease(job.spec(), context_.options));
 
   context_.stats.OnQueueWait(context_.now.steady - job.state_since);
-  scheduler_.OnPlaced(job.id());
   jobs_.BeginGeneration(job, std::move(record));
   const std::string where =
       absl::StrCat("generation ", number.value(), ": ", world_size,
                    world_size == 1 ? " rank" : " ranks", " on ", absl::StrJoin(names, ", "));
   jobs_.AddEvent(job, events::kPlaced, where);
   jobs_.Transition(job, v1::STARTING, reasons::kRendezvous, where);
+  scheduler_.OnStarted(job);
   rendezvous_.Begin(job);
   ArmTimeLimit(job);
   SyncNodes(job, /*launch=*/true);
@@ -105,10 +168,11 @@ void LifeCycle::Resume(Job& job) {
     for (const v1::RankRecord& rank : placement.ranks()) {
       if (rank.exited() || rank.lost()) continue;
       nodes_.Occupy(NodeName(placement.node()), {job.id(), generation.number(), rank.rank()},
-                    {rank.slots().begin(), rank.slots().end()});
+                    {rank.slots().begin(), rank.slots().end()}, job.spec().resources().exclusive());
     }
   }
   failures_.Recall(job);
+  scheduler_.OnStarted(job);
   ArmTimeLimit(job);
   rendezvous_.Begin(job);
   rendezvous_.RestorePassed(job);
@@ -194,11 +258,12 @@ void LifeCycle::OnTimeLimit(Job& job) {
 }
 
 void LifeCycle::OnTimer(const TimerKey& key) {
-  if (key.kind == TimerKey::Kind::kPlacement) {
+  if (key.kind == TimerKey::Kind::kPlacement || key.kind == TimerKey::Kind::kAgeing) {
     scheduler_.OnCapacityChanged();
     return;
   }
   if (key.kind == TimerKey::Kind::kCoolDown) return nodes_.EndCoolDown(NodeName(key.name));
+  if (key.kind == TimerKey::Kind::kSelfTest) return nodes_.OnSelfTestTimer(NodeName(key.name));
   if (key.kind == TimerKey::Kind::kLease || key.kind == TimerKey::Kind::kJobLease) {
     const Node* const node = nodes_.Find(NodeName(key.name));
     if (node == nullptr || node->state == v1::LOST) return;
@@ -237,10 +302,12 @@ void LifeCycle::OnTimer(const TimerKey& key) {
       OnStopTimer(*job);
       break;
     case TimerKey::Kind::kCoolDown:
+    case TimerKey::Kind::kSelfTest:
     case TimerKey::Kind::kLease:
     case TimerKey::Kind::kJobLease:
     case TimerKey::Kind::kRecovery:  // handled by the core
     case TimerKey::Kind::kPlacement:
+    case TimerKey::Kind::kAgeing:
     case TimerKey::Kind::kDelay:
     case TimerKey::Kind::kRetention:  // handled at the beginning of the step
       break;
@@ -275,6 +342,7 @@ void LifeCycle::Cancel(Job& job, std::optional<absl::Duration> grace, const Acto
         jobs_.MarkJob(job);
         job.generation->grace_end =
             std::min(job.generation->grace_end, context_.now.steady + grace_period);
+        scheduler_.OnStopping(job);
         SyncNodes(job, /*launch=*/false);
       }
       break;
@@ -291,14 +359,14 @@ void LifeCycle::Hold(Job& job, const Actor& actor) {
 }
 
 void LifeCycle::Release(Job& job, const Actor& actor) {
-  scheduler_.Add(job);
   jobs_.AddEvent(job, events::kReleased, DoneBy("released", actor));
   jobs_.Transition(job, v1::QUEUED, reasons::kWaitingForResources,
                    "waiting in the queue for resources");
+  admission_.Enter(job);
 }
 
 void LifeCycle::RemoveFromQueue(Job& job) {
-  scheduler_.Remove(job.id());
+  admission_.Leave(job);
   job.not_before.reset();
   context_.timers.Cancel({TimerKey::Kind::kDelay, job.status.job_id()});
 }

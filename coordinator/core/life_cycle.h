@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "absl/time/time.h"
+#include "coordinator/core/admission.h"
 #include "coordinator/core/context.h"
 #include "coordinator/core/jobs/job_table.h"
 #include "coordinator/core/nodes/node_table.h"
@@ -23,19 +24,24 @@ namespace muster::core {
 
 class LifeCycle {
  public:
-  LifeCycle(JobTable& jobs, NodeTable& nodes, Scheduler& scheduler, Rendezvous& rendezvous,
-            Failures& failures, Hangs& hangs, Context& context)
+  LifeCycle(JobTable& jobs, NodeTable& nodes, Scheduler& scheduler, Admission& admission,
+            Rendezvous& rendezvous, Failures& failures, Hangs& hangs, Context& context)
       : jobs_(jobs),
         nodes_(nodes),
         scheduler_(scheduler),
+        admission_(admission),
         rendezvous_(rendezvous),
         failures_(failures),
         hangs_(hangs),
         context_(context) {}
 
   // ---- Jobs
-  // Places queued jobs if capacity has changed. A restarting job that does not fit is requeued.
+  // Places queued jobs if capacity has changed, and preempts others for them. A restarting job that
+  // does not fit is requeued.
   void RunQueue();
+  // Lets jobs join the queue whose dependencies have ended, and ends those that can no longer
+  // start.
+  void SettleDependencies();
   // Makes the transitions that the ranks' phases, failures and exits call for. Idempotent.
   void Advance(Job& job);
   // Stops the generation, if it is not stopping yet, and queues the job again. This uses up no
@@ -70,13 +76,18 @@ class LifeCycle {
   void LoseAccusedNodes(const Job& job);
   // Stops the jobs with ranks on the node and queues them again.
   void MoveJobsAway(const Node& node, const std::string& why);
+  // Kills the ranks of the stopping jobs on the node at its drain deadline, if that is before the
+  // end of their grace period.
+  void ShortenStops(const Node& node);
   // Aborts the barriers that can never complete, of every job on the node.
   void AbortHopelessBarriers(const NodeName& name);
 
   void OnTimer(const TimerKey& key);
 
  private:
-  bool TryPlace(Job& job);
+  StartResult TryPlace(const StartRequest& request);
+  // Stops the job to make room for `by`, and queues it again. This uses up no restart.
+  void Preempt(Job& job, const JobId& by);
   std::optional<std::string> FindUnplaceable(const Job& job);
   void Start(Job& job, std::vector<v1::NodePlacement> placements);
   void Requeue(Job& job);
@@ -86,6 +97,8 @@ class LifeCycle {
   void Stop(Job& job, Ending ending);
   // Starts the grace period.
   void ArmStop(Job& job);
+  // The earliest drain deadline of the generation's nodes; infinite without one.
+  SteadyTime DrainDeadline(const Job& job) const;
   void SendStop(const Job& job, uint32_t node_rank);
   void OnStopTimer(Job& job);
   void GiveUp(Job& job, RankState& rank, std::string why);
@@ -116,6 +129,7 @@ class LifeCycle {
   JobTable& jobs_;
   NodeTable& nodes_;
   Scheduler& scheduler_;
+  Admission& admission_;
   Rendezvous& rendezvous_;
   Failures& failures_;
   Hangs& hangs_;

@@ -7,6 +7,7 @@
 
 #include "absl/time/time.h"
 #include "common/ids.h"
+#include "coordinator/core/scheduler/options.h"
 
 namespace muster::core {
 
@@ -29,6 +30,7 @@ struct Options {
   // Absolute path of a directory that all nodes share. Each job that is submitted from now on gets
   // a folder in it for its checkpoints. Empty: checkpoints stay on the nodes.
   std::string checkpoint_dir;
+  SchedulerOptions scheduler;
 };
 
 }  // namespace muster::core

@@ -8,6 +8,9 @@ namespace muster::core::reasons {
 // Reasons of job states.
 inline constexpr char kWaitingForResources[] = "WaitingForResources";
 inline constexpr char kHeldByUser[] = "HeldByUser";
+inline constexpr char kDependency[] = "Dependency";  // other jobs have to end first
+inline constexpr char kDependencyFailed[] = "DependencyFailed";
+inline constexpr char kArrayLimit[] = "ArrayLimit";  // other tasks of its array run
 inline constexpr char kRendezvous[] = "Rendezvous";
 inline constexpr char kRunning[] = "Running";
 inline constexpr char kCompleted[] = "Completed";
@@ -18,6 +21,7 @@ inline constexpr char kRecovered[] = "Recovered";
 inline constexpr char kRequeuedByUser[] = "RequeuedByUser";
 // Drained by an operator, or its worker is shutting down.
 inline constexpr char kNodeDrained[] = "NodeDrained";
+inline constexpr char kPreempted[] = "Preempted";  // a job of a higher class takes its place
 inline constexpr char kDeviceShared[] = "DeviceShared";  // ranks would be on the same GPU
 
 // The message of a job that succeeded.
@@ -61,6 +65,7 @@ inline constexpr char kNodeLost[] = "NodeLost";
 inline constexpr char kJobHung[] = "JobHung";
 inline constexpr char kHangEnded[] = "HangEnded";
 inline constexpr char kStopping[] = "Stopping";
+inline constexpr char kPreempted[] = "Preempted";
 inline constexpr char kRequeued[] = "Requeued";
 inline constexpr char kFinished[] = "Finished";
 

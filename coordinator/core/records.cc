@@ -23,6 +23,10 @@ std::string NodeKey(const std::string& node) { return absl::StrCat(kNodePrefix, 
 std::string LogTailKey(const std::string& job, uint64_t generation, uint32_t rank) {
   return absl::StrFormat("%s%s/%010d/%010d", kLogPrefix, job, generation, rank);
 }
+std::string OwnerKey(const std::string& owner) { return absl::StrCat(kOwnerPrefix, owner); }
+std::string SecretKey(const std::string& owner, const std::string& name) {
+  return absl::StrCat(kSecretPrefix, owner, "/", name);
+}
 
 store::Mutation PutSchema() {
   v1::SchemaRecord schema;
@@ -57,6 +61,7 @@ store::Mutation PutGeneration(const v1::GenerationRecord& record) {
   whole.set_world_size(record.world_size());
   whole.set_over(record.over());
   whole.set_node_count(record.nodes_size());
+  whole.set_gpu_slots(record.gpu_slots());
   if (record.has_job_lease()) *whole.mutable_job_lease() = record.job_lease();
   return {GenerationKey(record.job_id(), record.generation()), whole.SerializeAsString()};
 }
@@ -85,6 +90,14 @@ store::Mutation Put(const v1::LogTail& tail) {
   return {LogTailKey(tail.job_id(), tail.generation(), tail.rank()), record.SerializeAsString()};
 }
 
+store::Mutation Put(const v1::OwnerRecord& record) {
+  return {OwnerKey(record.name()), record.SerializeAsString()};
+}
+
+store::Mutation Put(const v1::SecretRecord& record) {
+  return {SecretKey(record.owner(), record.name()), record.SerializeAsString()};
+}
+
 store::Mutation PutForgotten(const JobId& job) {
   v1::JobRecord record;
   record.set_job_id(job.value());
@@ -97,6 +110,10 @@ store::Mutation DeleteEvent(const JobId& job, uint64_t sequence) {
 }
 
 store::Mutation DeleteNode(const NodeName& node) { return {NodeKey(node.value()), std::nullopt}; }
+
+store::Mutation DeleteSecret(const std::string& owner, const std::string& name) {
+  return {SecretKey(owner, name), std::nullopt};
+}
 
 absl::Status ParseRecord(const store::Record& record, google::protobuf::Message& message) {
   if (message.ParseFromString(record.value)) return absl::OkStatus();

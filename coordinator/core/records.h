@@ -24,6 +24,8 @@ inline constexpr char kPlacementPrefix[] = "placement/";
 inline constexpr char kEventPrefix[] = "event/";
 inline constexpr char kNodePrefix[] = "node/";
 inline constexpr char kLogPrefix[] = "log/";
+inline constexpr char kOwnerPrefix[] = "owner/";
+inline constexpr char kSecretPrefix[] = "secret/";
 
 std::string StartKey(uint64_t number);
 std::string JobKey(const std::string& job);
@@ -32,6 +34,8 @@ std::string PlacementKey(const std::string& job, uint64_t generation, uint32_t n
 std::string EventKey(const std::string& job, uint64_t sequence);
 std::string NodeKey(const std::string& node);
 std::string LogTailKey(const std::string& job, uint64_t generation, uint32_t rank);
+std::string OwnerKey(const std::string& owner);
+std::string SecretKey(const std::string& owner, const std::string& name);
 
 store::Mutation PutSchema();
 store::Mutation PutCluster(const std::string& cluster_id);
@@ -44,10 +48,13 @@ store::Mutation PutPlacement(const v1::GenerationRecord& record, uint32_t node_r
 store::Mutation Put(const v1::EventRecord& record);
 store::Mutation Put(const v1::NodeRecord& record);
 store::Mutation Put(const v1::LogTail& tail);
+store::Mutation Put(const v1::OwnerRecord& record);
+store::Mutation Put(const v1::SecretRecord& record);
 // Replaces the job's record while its other records are being deleted.
 store::Mutation PutForgotten(const JobId& job);
 store::Mutation DeleteEvent(const JobId& job, uint64_t sequence);
 store::Mutation DeleteNode(const NodeName& node);
+store::Mutation DeleteSecret(const std::string& owner, const std::string& name);
 
 // Errors: DATA_LOSS, with the key, when the bytes cannot be parsed as this message.
 absl::Status ParseRecord(const store::Record& record, google::protobuf::Message& message);

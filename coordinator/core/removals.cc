@@ -25,6 +25,12 @@ absl::Status Removals::CheckJob(const RemoveJob& event) const {
   if (job == nullptr) return absl::NotFoundError(absl::StrCat("no job ", event.job_id.value()));
   const absl::Status owned = CheckOwner(job->status, event.actor);
   if (!owned.ok()) return owned;
+  const JobArray* const array = jobs_.arrays().Find(job->status.array_id());
+  if (array != nullptr && !array->ended()) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("job ", event.job_id.value(), " is a task of array ", array->id,
+                     ", which has not ended; only its tasks can be cancelled"));
+  }
   if (IsTerminal(job->state())) return absl::OkStatus();
   return absl::FailedPreconditionError(
       absl::StrCat("job ", event.job_id.value(), " is ", v1::JobState_Name(job->state()),

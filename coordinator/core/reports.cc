@@ -116,6 +116,7 @@ void Reports::ApplyReport(Job& job, const v1::RankReport& report, bool inventory
   // An inventory repeats what the worker received from the rank some time ago.
   if (!inventory || report.phase() > rank.phase) rank.last_seen = context_.now.steady;
   if (report.pid() != 0) rank.pid = report.pid();
+  if (report.memory_bytes() != 0) rank.memory_bytes = report.memory_bytes();
   const bool started =
       report.pid() != 0 || (report.phase() >= v1::STARTED && report.phase() < v1::EXITED);
   if (started && !std::exchange(rank.started, true)) NoteStarted(job, rank);

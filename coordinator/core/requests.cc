@@ -13,19 +13,46 @@ void Requests::Handle(const SubmitJob& event) {
     ReplyError(event.request, submitted.status());
     return;
   }
-  if (!submitted->already_existed) scheduler_.Add(*submitted->job);
-  ReplyLater(event.request, submitted->job->id(), submitted->already_existed);
+  Job& job = *submitted->job;
+  if (!submitted->already_existed) {
+    const JobArray* const array = jobs_.arrays().Find(job.status.array_id());
+    if (array == nullptr) {
+      admission_.Enter(job);
+    } else {
+      for (const uint32_t index : array->tasks)
+        admission_.Enter(jobs_.at(TaskId(array->id, index)));
+    }
+  }
+  ReplyLater(event.request, job.id(), submitted->already_existed);
 }
 
 void Requests::Handle(const CancelJob& event) {
-  Job* const job = FindFor(event.request, event.job_id);
+  Job* const job = FindFor(event.request, event.job_id, event.actor);
   if (job == nullptr) return;
   ReplyLater(event.request, event.job_id);
   life_cycle_.Cancel(*job, event.grace_period, event.actor);
 }
 
+void Requests::Handle(const CancelArray& event) {
+  const JobArray* const array = jobs_.arrays().Find(event.array_id);
+  if (array == nullptr) {
+    return ReplyError(event.request,
+                      absl::NotFoundError(absl::StrCat("no array of jobs ", event.array_id)));
+  }
+  // All tasks have the same owner.
+  const JobId first = TaskId(array->id, *array->tasks.begin());
+  absl::Status owned = CheckOwner(jobs_.at(first).status, event.actor);
+  if (!owned.ok()) return ReplyError(event.request, std::move(owned));
+  ReplyLater(event.request, first);
+  // The last ones first, because the first ones would give their places to them.
+  const std::vector<uint32_t> tasks(array->tasks.rbegin(), array->tasks.rend());
+  for (const uint32_t index : tasks) {
+    life_cycle_.Cancel(jobs_.at(TaskId(event.array_id, index)), event.grace_period, event.actor);
+  }
+}
+
 void Requests::Handle(const HoldJob& event) {
-  Job* const job = FindFor(event.request, event.job_id);
+  Job* const job = FindFor(event.request, event.job_id, event.actor);
   if (job == nullptr) return;
   if (job->state() == v1::QUEUED) {
     life_cycle_.Hold(*job, event.actor);
@@ -40,7 +67,7 @@ void Requests::Handle(const HoldJob& event) {
 }
 
 void Requests::Handle(const ReleaseJob& event) {
-  Job* const job = FindFor(event.request, event.job_id);
+  Job* const job = FindFor(event.request, event.job_id, event.actor);
   if (job == nullptr) return;
   if (job->state() == v1::HELD) {
     life_cycle_.Release(*job, event.actor);
@@ -55,7 +82,7 @@ void Requests::Handle(const ReleaseJob& event) {
 }
 
 void Requests::Handle(const RequeueJob& event) {
-  Job* const job = FindFor(event.request, event.job_id);
+  Job* const job = FindFor(event.request, event.job_id, event.actor);
   if (job == nullptr) return;
   const v1::JobState outcome = job->ending.outcome;
   const bool is_ending =
@@ -69,26 +96,29 @@ void Requests::Handle(const RequeueJob& event) {
     return;
   }
   if (job->state() != v1::QUEUED) {
-    life_cycle_.StopAndRequeue(*job, reasons::kRequeuedByUser,
-                               DoneBy("requeued", event.actor));
+    life_cycle_.StopAndRequeue(*job, reasons::kRequeuedByUser, DoneBy("requeued", event.actor));
   }
   ReplyLater(event.request, event.job_id);
 }
 
 void Requests::Handle(const CheckpointJob& event) {
-  Job* const job = FindFor(event.request, event.job_id);
+  Job* const job = FindFor(event.request, event.job_id, event.actor);
   if (job == nullptr) return;
   absl::Status requested = checkpoints_.Request(*job, event.actor);
   if (!requested.ok()) return ReplyError(event.request, std::move(requested));
   ReplyLater(event.request, event.job_id);
 }
 
-Job* Requests::FindFor(RequestId request, const JobId& id) {
+Job* Requests::FindFor(RequestId request, const JobId& id, const Actor& actor) {
   Job* const job = jobs_.Find(id);
   if (job == nullptr) {
     ReplyError(request, absl::NotFoundError(absl::StrCat("no job ", id.value())));
+    return nullptr;
   }
-  return job;
+  absl::Status owned = CheckOwner(job->status, actor);
+  if (owned.ok()) return job;
+  ReplyError(request, std::move(owned));
+  return nullptr;
 }
 
 void Requests::ReplyError(RequestId request, absl::Status status) {
@@ -101,8 +131,10 @@ void Requests::ReplyLater(RequestId request, const JobId& job, bool already_exis
 
 void Requests::Reply(const std::function<v1::Job(const Job&)>& view) {
   for (const PendingReply& reply : std::exchange(pending_, {})) {
-    context_.effects.replies.push_back(
-        {reply.request, view(jobs_.at(reply.job)), reply.already_existed});
+    const Job& job = jobs_.at(reply.job);
+    context_.effects.replies.push_back({reply.request, view(job), reply.already_existed});
+    const JobArray* const array = jobs_.arrays().Find(job.status.array_id());
+    if (array != nullptr) context_.effects.replies.back().array = array->View();
   }
 }
 

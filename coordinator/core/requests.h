@@ -8,27 +8,28 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "coordinator/core/admission.h"
 #include "coordinator/core/checkpoints.h"
 #include "coordinator/core/context.h"
 #include "coordinator/core/event.h"
 #include "coordinator/core/jobs/job_table.h"
 #include "coordinator/core/life_cycle.h"
-#include "coordinator/core/scheduler/scheduler.h"
 
 namespace muster::core {
 
 class Requests {
  public:
-  Requests(JobTable& jobs, Scheduler& scheduler, Checkpoints& checkpoints, LifeCycle& life_cycle,
+  Requests(JobTable& jobs, Admission& admission, Checkpoints& checkpoints, LifeCycle& life_cycle,
            Context& context)
       : jobs_(jobs),
-        scheduler_(scheduler),
+        admission_(admission),
         checkpoints_(checkpoints),
         life_cycle_(life_cycle),
         context_(context) {}
 
   void Handle(const SubmitJob& event);
   void Handle(const CancelJob& event);
+  void Handle(const CancelArray& event);
   void Handle(const HoldJob& event);
   void Handle(const ReleaseJob& event);
   void Handle(const RequeueJob& event);
@@ -44,13 +45,14 @@ class Requests {
     bool already_existed;
   };
 
-  // Returns null after replying NOT_FOUND.
-  Job* FindFor(RequestId request, const JobId& id);
+  // Returns null after replying NOT_FOUND, or PERMISSION_DENIED if the actor may not change the
+  // job.
+  Job* FindFor(RequestId request, const JobId& id, const Actor& actor);
   void ReplyError(RequestId request, absl::Status status);
   void ReplyLater(RequestId request, const JobId& job, bool already_existed = false);
 
   JobTable& jobs_;
-  Scheduler& scheduler_;
+  Admission& admission_;
   Checkpoints& checkpoints_;
   LifeCycle& life_cycle_;
   Context& context_;

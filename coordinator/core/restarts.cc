@@ -40,10 +40,11 @@ void LifeCycle::Restart(Job& job, absl::Duration run_time) {
 
 void LifeCycle::Requeue(Job& job) {
   job.restarting = false;
+  scheduler_.Replace(job);
   const v1::FirstFailure& failure = job.status.first_failure();
   std::vector<std::string> blockers;
   for (const v1::WaitedFor& blocker :
-       Blockers(job, scheduler_.queue(), nodes_.all(), context_.now.wall)) {
+       Blockers(job, scheduler_, nodes_.all(), context_.now)) {
     blockers.push_back(blocker.node().empty()
                            ? blocker.reason()
                            : absl::StrCat(blocker.node(), ": ", blocker.reason()));

@@ -1,6 +1,7 @@
 #include "coordinator/core/sessions.h"
 
 #include <algorithm>
+#include <optional>
 #include <set>
 #include <utility>
 #include <vector>
@@ -99,6 +100,9 @@ void Sessions::Handle(const SessionMessage& event) {
     case v1::WorkerMessage::kJobRecords:
       takeovers_.OnJobRecords(*node, message.job_records(), event.corrections);
       break;
+    case v1::WorkerMessage::kSelfTest:
+      nodes_.OnSelfTest(node->name(), message.self_test());
+      break;
     case v1::WorkerMessage::kLogUnavailable:  // handled by the service
     case v1::WorkerMessage::kTransferUnavailable:
     case v1::WorkerMessage::kHello:  // dropped by the service
@@ -133,14 +137,24 @@ void Sessions::Handle(const CordonNode& event) {
   const Node* const node = nodes_.Find(event.node);
   if (node == nullptr) return;
   nodes_.Cordon(event.node, event.reason);
-  if (event.drain) {
-    life_cycle_.MoveJobsAway(
-        *node,
-        WithReason(absl::StrCat("node ", event.node.value(), " is being drained"), event.reason));
-  }
+  if (!event.drain) return;
+  std::optional<absl::Time> until;
+  if (event.deadline.has_value()) until = context_.now.wall + *event.deadline;
+  nodes_.SetDrainDeadline(event.node, until);
+  life_cycle_.MoveJobsAway(
+      *node,
+      WithReason(absl::StrCat("node ", event.node.value(), " is being drained"), event.reason));
+  if (until.has_value()) life_cycle_.ShortenStops(*node);
 }
 
 void Sessions::Handle(const UncordonNode& event) { nodes_.Uncordon(event.node); }
+
+void Sessions::Handle(const TestNode& event) {
+  const absl::Status started = nodes_.TestNode(event.node);
+  Reply reply{event.request, v1::Job()};
+  if (!started.ok()) reply.job = started;
+  context_.effects.replies.push_back(std::move(reply));
+}
 
 // ------------------------------------------------------------------------------------------------
 // reconciliation

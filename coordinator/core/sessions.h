@@ -40,6 +40,7 @@ class Sessions {
   void Handle(const SessionClosed& event);
   void Handle(const CordonNode& event);
   void Handle(const UncordonNode& event);
+  void Handle(const TestNode& event);
 
  private:
   // Counts the service's corrections of the node's messages, logs some of them, and adds warnings

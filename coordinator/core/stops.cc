@@ -64,13 +64,41 @@ void LifeCycle::StopAndRequeue(Job& job, absl::string_view reason, std::string m
   job.ending.outcome = v1::QUEUED;
   job.ending.reason = std::string(reason);
   job.ending.message = message;
+  scheduler_.OnStopping(job);
   jobs_.SetReason(job, reason, std::move(message));
 }
 
 void LifeCycle::ArmStop(Job& job) {
-  job.generation->grace_end = context_.now.steady + job.ending.grace_period;
+  job.generation->grace_end =
+      std::min(context_.now.steady + job.ending.grace_period, DrainDeadline(job));
+  scheduler_.OnStopping(job);
   context_.timers.Set({TimerKey::Kind::kStop, job.status.job_id()},
                       context_.now.steady + kStopInterval);
+}
+
+SteadyTime LifeCycle::DrainDeadline(const Job& job) const {
+  SteadyTime earliest = SteadyTime::Infinite();
+  const GenerationState& generation = *job.generation;
+  for (int node_rank = 0; node_rank < generation.record.nodes_size(); ++node_rank) {
+    const Node* const node = nodes_.Find(NodeName(generation.placement(node_rank).node()));
+    if (node == nullptr || !node->record.has_drain_until()) continue;
+    if (!generation.HasLiveRanks(node_rank)) continue;
+    const absl::Duration left = FromProto(node->record.drain_until()) - context_.now.wall;
+    earliest = std::min(earliest, context_.now.steady + std::max(left, absl::ZeroDuration()));
+  }
+  return earliest;
+}
+
+void LifeCycle::ShortenStops(const Node& node) {
+  for (const auto& [id, number] : node.PlacedGenerations()) {
+    Job& job = jobs_.at(id);
+    if (job.state() != v1::STOPPING) continue;
+    const SteadyTime deadline = DrainDeadline(job);
+    if (job.generation->grace_end <= deadline) continue;
+    job.generation->grace_end = deadline;
+    scheduler_.OnStopping(job);
+    SyncNodes(job, /*launch=*/false);
+  }
 }
 
 void LifeCycle::SendStop(const Job& job, uint32_t node_rank) {
@@ -159,13 +187,13 @@ void LifeCycle::CheckStopped(Job& job) {
     job.ending.message = reasons::kAllExited;
   }
   const absl::Duration run_time = job.generation->run_time;
+  scheduler_.OnEnded(job, SlotsOf(job));
   const v1::GenerationRecord& record = jobs_.EndGeneration(job);
   const Generation number(record.generation());
   for (const v1::NodePlacement& placement : record.nodes()) {
     const Node& node = nodes_.at(NodeName(placement.node()));
     if (node.leftovers.count({job.id(), number}) == 0) nodes_.SendForget(node, job.id(), number);
   }
-  scheduler_.OnCapacityChanged();
 
   const Ending& ending = job.ending;
   switch (ending.outcome) {

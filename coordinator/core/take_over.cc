@@ -22,7 +22,7 @@ void LifeCycle::TakeOver(Job& job, std::optional<v1::GenerationRecord> record,
   if (!record.has_value()) {
     if (job.state() != v1::QUEUED) return;  // held
     RemoveFromQueue(job);
-    scheduler_.Add(job);
+    admission_.Enter(job);
     return;
   }
   if (job.state() == v1::HELD) {

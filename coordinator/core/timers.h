@@ -26,9 +26,11 @@ struct TimerKey {
     kTimeLimit,   // a job's time limit
     kRetention,   // finished jobs are due to be deleted
     kPlacement,   // the queue has to be examined again
+    kAgeing,      // a waiting job moves up in the queue
     kHang,        // all ranks of a job have been silent for too long, or were inspected
     kDelay,       // a delayed job joins the queue
     kCoolDown,    // a node may have ranks again after failed launches
+    kSelfTest,    // a node's self-test is due again, or its answer is missing
     kStop,        // a stopping job's directives are repeated, or its ranks abandoned
     kRecovery,    // workers have not sent their records
     kWait,        // a long wait for a job's ranks is to be announced

@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/proto_time.h"
+#include "coordinator/core/admission.h"
 #include "coordinator/core/jobs/job_record.h"
 #include "coordinator/core/recovery/restart_policy.h"
 #include "coordinator/core/scheduler/explain.h"
@@ -58,6 +59,7 @@ void AddRanks(const v1::GenerationRecord& record, const GenerationState* living,
       status.set_phase(state.phase);
       status.set_pid(state.pid);
       if (state.progress.has_value()) *status.mutable_progress() = *state.progress;
+      if (!state.gone()) status.set_memory_bytes(state.memory_bytes);
       *status.mutable_last_seen() = ToProto(now.steady - state.last_seen);
     }
   }
@@ -68,7 +70,7 @@ void AddRanks(const v1::GenerationRecord& record, const GenerationState* living,
 v1::Job Views::Summary(const Job& job) const {
   v1::Job view = job.status;
   if (view.state() != v1::SUCCEEDED) view.clear_summary();
-  view.set_queue_position(scheduler_.queue().PositionOf(job.id()));
+  view.set_queue_position(scheduler_.PositionOf(job.id()));
   view.set_unplaceable(scheduler_.queue().UnplaceableReason(job.id()));
   view.clear_past_failures();
   view.clear_warnings();
@@ -82,20 +84,27 @@ v1::Job Views::Details(const Job& job, Time now) const {
   const GenerationState* const living = job.generation.has_value() ? &*job.generation : nullptr;
   const v1::GenerationRecord* const record = job.FindRecord(Generation(view.generation()));
   if (record != nullptr) AddRanks(*record, living, now, view);
+  const std::optional<v1::Wait> admission = AdmissionWait(job, jobs_, now);
   if (job.not_before.has_value()) {
     *view.add_waits() = DelayWait(job, now);
     *view.mutable_estimated_start_time() = ToProto(*job.not_before);
+  } else if (admission.has_value()) {
+    *view.add_waits() = *admission;
   } else if (job.state() == v1::QUEUED) {
-    *view.add_waits() = ResourceWait(Blockers(job, scheduler_.queue(), nodes_.all(), now.wall),
+    *view.add_waits() = ResourceWait(Blockers(job, scheduler_, nodes_.all(), now),
                                      now.steady - job.state_since);
   }
   for (v1::RankInspection& rank : hangs_.Inspections(job.id())) {
     *view.mutable_hang()->add_ranks() = std::move(rank);
   }
   for (v1::Wait& wait : rendezvous_.Waits(job, now)) *view.add_waits() = std::move(wait);
-  if (const std::optional<absl::Duration> start =
-          TimeToStart(job, jobs_, scheduler_.queue(), nodes_.all(), now)) {
-    *view.mutable_estimated_start_time() = ToProto(now.wall + *start);
+  if (job.state() == v1::QUEUED && !job.not_before.has_value() && !admission.has_value()) {
+    const StartEstimate start = EstimateOf(job, jobs_, scheduler_, nodes_.all(), now);
+    if (start.in.has_value()) {
+      *view.mutable_estimated_start_time() =
+          ToProto(now.wall + std::max(*start.in, absl::ZeroDuration()));
+    }
+    view.set_estimate_basis(start.basis);
   }
   return view;
 }

@@ -13,10 +13,13 @@
 #include "common/sha256.h"
 #include "common/status.h"
 #include "common/version.h"
+#include "coordinator/core/owners/visibility.h"
+#include "coordinator/service/array_tasks.h"
 #include "coordinator/service/caller.h"
 #include "coordinator/service/exec_call.h"
 #include "coordinator/service/read_files_call.h"
 #include "coordinator/service/read_log_call.h"
+#include "coordinator/service/unary_call.h"
 #include "coordinator/service/validate.h"
 #include "coordinator/service/watch_job_call.h"
 #include "google/protobuf/io/coded_stream.h"
@@ -29,13 +32,6 @@ namespace {
 
 // With five base-32 characters, one draw in 300 collides when kJobs jobs have the same name.
 constexpr int kIdAttempts = 8;
-
-grpc::ServerUnaryReactor* Finish(grpc::ServerUnaryReactor* reactor, const absl::Status& status) {
-  reactor->Finish(ToGrpcStatus(status));
-  return reactor;
-}
-
-absl::Status ShuttingDown() { return absl::UnavailableError("the coordinator is shutting down"); }
 
 // A stream that only ends with a status.
 template <typename Message>
@@ -55,12 +51,6 @@ std::string DigestOf(const v1::JobSpec& spec) {
     spec.SerializeToCodedStream(&coded);
   }
   return Sha256Hex(bytes);
-}
-
-absl::Status CheckSize(const google::protobuf::Message& response) {
-  if (response.ByteSizeLong() <= limits::kMessageBytes) return absl::OkStatus();
-  return absl::ResourceExhaustedError(absl::StrCat("response has ", response.ByteSizeLong(),
-                                                   " bytes; the limit is ", limits::kMessageBytes));
 }
 
 }  // namespace
@@ -116,6 +106,12 @@ grpc::ServerUnaryReactor* ClusterServiceImpl::ChangeNode(grpc::ServerUnaryReacto
   if (!loop_.Push(std::move(event))) return Finish(reactor, ShuttingDown());
   // The query is queued behind the event, and its answer is released once the event's writes are on
   // disk.
+  return AnswerNode(reactor, node, response);
+}
+
+grpc::ServerUnaryReactor* ClusterServiceImpl::AnswerNode(grpc::ServerUnaryReactor* reactor,
+                                                         const std::string& node,
+                                                         v1::Node* response) {
   return Answer(reactor, [=](core::Core& core, const Time& now) -> absl::Status {
     ASSIGN_OR_RETURN(*response, core.GetNode(NodeName(node), now));
     return absl::OkStatus();
@@ -133,22 +129,38 @@ grpc::ServerUnaryReactor* ClusterServiceImpl::SubmitJob(grpc::CallbackServerCont
                                                         v1::SubmitJobResponse* response) {
   grpc::ServerUnaryReactor* const reactor = context->DefaultReactor();
   v1::JobSpec spec = request->spec();
-  const absl::Status valid = [&] {
+  std::vector<core::ArrayTask> tasks;
+  const absl::Status valid = [&]() -> absl::Status {
     RETURN_IF_ERROR(CheckProtocolVersion(request->protocol_version(), 0, "client"));
     RETURN_IF_ERROR(ValidateSubmit(*request));
     spec::ApplyDefaults(spec);
-    RETURN_IF_ERROR(spec::Validate(spec));
+    if (spec.has_array()) {
+      ASSIGN_OR_RETURN(tasks, ExpandTasks(request->spec()));
+    } else {
+      RETURN_IF_ERROR(spec::Validate(spec));
+    }
     return spec::CheckUploadedFiles(spec);
   }();
   if (!valid.ok()) return Finish(reactor, valid);
-  if (request->validate_only()) {
-    *response->mutable_job()->mutable_spec() = std::move(spec);
-    return Finish(reactor, absl::OkStatus());
-  }
   absl::StatusOr<core::Actor> actor = ActorOf(*context);
   if (!actor.ok()) return Finish(reactor, actor.status());
+  if (request->validate_only()) {
+    return Answer(reactor,
+                  [=, spec = std::move(spec), actor = *std::move(actor)](
+                      core::Core& core, const Time& now) mutable -> absl::Status {
+                    const size_t count = std::max<size_t>(tasks.size(), 1);
+                    RETURN_IF_ERROR(core.CheckSubmit(spec, actor, count));
+                    for (const core::ArrayTask& task : tasks) {
+                      RETURN_IF_ERROR(core.CheckSubmit(task.spec, actor, count));
+                    }
+                    *response->mutable_forecast() = core.ForecastJob(spec, actor, now);
+                    *response->mutable_job()->mutable_spec() = std::move(spec);
+                    return absl::OkStatus();
+                  });
+  }
   core::SubmitJob event;
   event.spec = std::move(spec);
+  event.tasks = std::move(tasks);
   event.idempotency_key = request->idempotency_key();
   event.actor = *std::move(actor);
   event.spec_digest = DigestOf(request->spec());
@@ -176,6 +188,7 @@ void ClusterServiceImpl::Submit(grpc::ServerUnaryReactor* reactor, core::SubmitJ
       return;
     }
     if (reply.job.ok()) *response->mutable_job() = *std::move(reply.job);
+    if (reply.array.has_value()) *response->mutable_array() = *std::move(reply.array);
     response->set_already_existed(reply.already_existed);
     Finish(reactor, reply.job.status());
   });
@@ -189,9 +202,12 @@ grpc::ServerUnaryReactor* ClusterServiceImpl::GetJob(grpc::CallbackServerContext
   grpc::ServerUnaryReactor* const reactor = context->DefaultReactor();
   const absl::Status valid = ValidateJobName(request->job_id());
   if (!valid.ok()) return Finish(reactor, valid);
+  const absl::StatusOr<core::Actor> actor = ActorOf(*context);
+  if (!actor.ok()) return Finish(reactor, actor.status());
   return Answer(reactor, [=](core::Core& core, const Time& now) -> absl::Status {
     ASSIGN_OR_RETURN(const JobId id, core.ResolveJob(request->job_id()));
     ASSIGN_OR_RETURN(*response, core.GetJob(id, /*detailed=*/true, now));
+    core::HidePrivate(*actor, *response);
     return CheckSize(*response);
   });
 }
@@ -199,16 +215,27 @@ grpc::ServerUnaryReactor* ClusterServiceImpl::GetJob(grpc::CallbackServerContext
 grpc::ServerUnaryReactor* ClusterServiceImpl::ListJobs(grpc::CallbackServerContext* context,
                                                        const v1::ListJobsRequest* request,
                                                        v1::ListJobsResponse* response) {
-  return Answer(context->DefaultReactor(), [=](core::Core& core, const Time& now) {
+  grpc::ServerUnaryReactor* const reactor = context->DefaultReactor();
+  const absl::StatusOr<core::Actor> actor = ActorOf(*context);
+  if (!actor.ok()) return Finish(reactor, actor.status());
+  return Answer(reactor, [=](core::Core& core, const Time& now) {
     v1::ListJobsRequest bounded = *request;
+    if (request->mine()) bounded.set_owner(actor->name);
     bounded.set_limit(request->limit() == 0 ? limits::kJobsPerList
                                             : std::min(request->limit(), limits::kJobsPerList));
     size_t bytes = 0;
     for (v1::Job& job : core.ListJobs(bounded, now)) {
+      core::HidePrivate(*actor, job);
       // Jobs come newest first, so the oldest are cut off. 16 bytes exceed any field header.
       bytes += job.ByteSizeLong() + 16;
       if (bytes > limits::kMessageBytes) break;
       *response->add_jobs() = std::move(job);
+    }
+    if (!request->collapse_arrays()) return absl::OkStatus();
+    for (v1::JobArray& array : core.ListArrays(bounded)) {
+      bytes += array.ByteSizeLong() + 16;
+      if (bytes > limits::kMessageBytes) break;
+      *response->add_arrays() = std::move(array);
     }
     return absl::OkStatus();
   });
@@ -317,10 +344,7 @@ grpc::ServerUnaryReactor* ClusterServiceImpl::GetNode(grpc::CallbackServerContex
   grpc::ServerUnaryReactor* const reactor = context->DefaultReactor();
   const absl::Status valid = ValidateNodeName(request->name());
   if (!valid.ok()) return Finish(reactor, valid);
-  return Answer(reactor, [=](core::Core& core, const Time& now) -> absl::Status {
-    ASSIGN_OR_RETURN(*response, core.GetNode(NodeName(request->name()), now));
-    return absl::OkStatus();
-  });
+  return AnswerNode(reactor, request->name(), response);
 }
 
 grpc::ServerUnaryReactor* ClusterServiceImpl::CordonNode(grpc::CallbackServerContext* context,
@@ -347,11 +371,30 @@ grpc::ServerUnaryReactor* ClusterServiceImpl::DrainNode(grpc::CallbackServerCont
                                                         const v1::DrainNodeRequest* request,
                                                         v1::Node* response) {
   grpc::ServerUnaryReactor* const reactor = context->DefaultReactor();
-  const absl::Status valid = ValidateCordon(request->name(), request->reason());
+  const absl::Status valid = ValidateDrain(*request);
   if (!valid.ok()) return Finish(reactor, valid);
-  return ChangeNode(reactor, request->name(),
-                    core::CordonNode{NodeName(request->name()), request->reason(), /*drain=*/true},
-                    response);
+  core::CordonNode drain{NodeName(request->name()), request->reason(), /*drain=*/true};
+  if (request->has_deadline()) drain.deadline = FromProto(request->deadline());
+  return ChangeNode(reactor, request->name(), std::move(drain), response);
+}
+
+grpc::ServerUnaryReactor* ClusterServiceImpl::TestNode(grpc::CallbackServerContext* context,
+                                                       const v1::TestNodeRequest* request,
+                                                       v1::Node* response) {
+  grpc::ServerUnaryReactor* const reactor = context->DefaultReactor();
+  const absl::Status valid = ValidateNodeName(request->name());
+  if (!valid.ok()) return Finish(reactor, valid);
+  const RequestId id = requests_.Add([=, this](core::Reply reply) {
+    if (!reply.job.ok()) {
+      Finish(reactor, reply.job.status());
+    } else {
+      AnswerNode(reactor, request->name(), response);
+    }
+  });
+  if (!loop_.Push(core::TestNode{id, NodeName(request->name())})) {
+    requests_.Complete({id, ShuttingDown(), false});
+  }
+  return reactor;
 }
 
 grpc::ServerUnaryReactor* ClusterServiceImpl::FindMissingFiles(

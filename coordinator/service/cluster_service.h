@@ -78,6 +78,9 @@ class ClusterServiceImpl : public v1::ClusterService::CallbackService {
   grpc::ServerUnaryReactor* DrainNode(grpc::CallbackServerContext* context,
                                       const v1::DrainNodeRequest* request,
                                       v1::Node* response) override;
+  grpc::ServerUnaryReactor* TestNode(grpc::CallbackServerContext* context,
+                                     const v1::TestNodeRequest* request,
+                                     v1::Node* response) override;
   grpc::ServerUnaryReactor* FindMissingFiles(grpc::CallbackServerContext* context,
                                              const v1::FindMissingFilesRequest* request,
                                              v1::FindMissingFilesResponse* response) override;
@@ -96,12 +99,36 @@ class ClusterServiceImpl : public v1::ClusterService::CallbackService {
   grpc::ServerUnaryReactor* RecoverJobs(grpc::CallbackServerContext* context,
                                         const v1::RecoverJobsRequest* request,
                                         v1::RecoverJobsResponse* response) override;
+  // queue_methods.cc
+  grpc::ServerUnaryReactor* GetQueue(grpc::CallbackServerContext* context,
+                                     const v1::GetQueueRequest* request,
+                                     v1::GetQueueResponse* response) override;
+  // array_methods.cc
+  grpc::ServerUnaryReactor* GetArray(grpc::CallbackServerContext* context,
+                                     const v1::GetArrayRequest* request,
+                                     v1::GetArrayResponse* response) override;
+  grpc::ServerUnaryReactor* CancelArray(grpc::CallbackServerContext* context,
+                                        const v1::CancelArrayRequest* request,
+                                        v1::JobArray* response) override;
+  // owner_methods.cc
+  grpc::ServerUnaryReactor* GetReport(grpc::CallbackServerContext* context,
+                                      const v1::GetReportRequest* request,
+                                      v1::GetReportResponse* response) override;
+  grpc::ServerUnaryReactor* SetSecret(grpc::CallbackServerContext* context,
+                                      const v1::SetSecretRequest* request,
+                                      v1::SetSecretResponse* response) override;
+  grpc::ServerUnaryReactor* ListSecrets(grpc::CallbackServerContext* context,
+                                        const v1::ListSecretsRequest* request,
+                                        v1::ListSecretsResponse* response) override;
   grpc::ServerUnaryReactor* GetVersion(grpc::CallbackServerContext* context,
                                        const v1::GetVersionRequest* request,
                                        v1::GetVersionResponse* response) override;
 
  private:
   using Read = absl::AnyInvocable<absl::Status(core::Core&, const Time&)>;
+  // Finishes the call with the node.
+  grpc::ServerUnaryReactor* AnswerNode(grpc::ServerUnaryReactor* reactor, const std::string& node,
+                                       v1::Node* response);
   // Runs `read` on the core thread and finishes the call with its result.
   grpc::ServerUnaryReactor* Answer(grpc::ServerUnaryReactor* reactor, Read read);
   // The user of the call.

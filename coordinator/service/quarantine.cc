@@ -21,6 +21,8 @@ namespace {
 
 // A node has fewer CPUs: more CPU time per second is an error of measurement.
 constexpr double kLargestCpuRatio = 1e6;
+// More than a node has GPUs.
+constexpr size_t kSelfTestChecks = 64;
 // Dropped records of jobs that are named one by one.
 constexpr size_t kNamedRecords = 16;
 
@@ -213,6 +215,16 @@ void CorrectConditions(v1::SlotReport& report, Corrections& corrections) {
   }
 }
 
+void CorrectSelfTest(v1::SelfTestReport& report, Corrections& corrections) {
+  KeepEntries("self_test.checks", kSelfTestChecks, *report.mutable_checks(), corrections);
+  for (v1::SelfTest::Check& check : *report.mutable_checks()) {
+    Truncate("self_test.name", limits::kLabelBytes, *check.mutable_name(), corrections);
+    Truncate("self_test.failure", limits::kSlotReasonBytes, *check.mutable_failure(), corrections);
+  }
+  DropUnlikely(
+      "self_test.duration", report.duration(), [&report] { report.clear_duration(); }, corrections);
+}
+
 // Keeps the first labels in the order of their names.
 void CorrectLabels(google::protobuf::Map<std::string, std::string>& labels,
                    Corrections& corrections) {
@@ -338,6 +350,8 @@ void Correct(v1::WorkerMessage& message, Corrections& corrections) {
       return CheckJob(message.report().job_id(), message, corrections);
     case v1::WorkerMessage::kSlots:
       return CorrectConditions(*message.mutable_slots(), corrections);
+    case v1::WorkerMessage::kSelfTest:
+      return CorrectSelfTest(*message.mutable_self_test(), corrections);
     case v1::WorkerMessage::kInspection:
       CorrectInspection(*message.mutable_inspection(), corrections);
       for (Correction& correction : corrections) {

@@ -323,6 +323,18 @@ class SessionTest : public CoordinatorFixture {
   }
 };
 
+TEST(QuarantineTest, CorrectsSelfTests) {
+  v1::WorkerMessage message;
+  v1::SelfTestReport& report = *message.mutable_self_test();
+  for (int i = 0; i < 100; ++i) report.add_checks()->set_name("disk");
+  report.mutable_checks(0)->set_failure(Beyond(limits::kSlotReasonBytes));
+  report.mutable_duration()->set_seconds(-1);
+  EXPECT_EQ(Quarantine(message).corrections.size(), 3u);
+  EXPECT_EQ(report.checks_size(), 64);
+  EXPECT_LE(report.checks(0).failure().size(), limits::kSlotReasonBytes);
+  EXPECT_FALSE(report.has_duration());
+}
+
 TEST_F(SessionTest, SurvivesAReportOutOfBounds) {
   const auto worker = Connect("node-1");
   const std::string job = Submit("hello");

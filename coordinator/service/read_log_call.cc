@@ -51,6 +51,8 @@ Release ReadLogCall::Locate(core::Core& core, const Time& now) {
   request_.set_job_id(id->value());
   const absl::StatusOr<v1::Job> job = core.GetJob(*id, /*detailed=*/false, now);
   if (!job.ok()) return end(job.status());
+  const absl::Status owned = core::CheckOwner(*job, caller_.actor);
+  if (!owned.ok()) return end(owned);
   if (request_.generation() == 0 && job->generation() <= read_generation_) {
     return WaitForGeneration(*job);
   }

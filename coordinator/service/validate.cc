@@ -14,8 +14,9 @@
 namespace muster::service {
 namespace {
 
-// A job id is a name, a dash and five characters.
-constexpr size_t kJobIdLength = limits::kNameLength + 6;
+// A job id is a name, a dash and five characters; that of a task of an array also a dash and an
+// index.
+constexpr size_t kJobIdLength = limits::kNameLength + 6 + 5;
 // Maximum rows and columns of a terminal; the kernel stores 16 bits.
 constexpr uint32_t kLongestSide = 65535;
 constexpr int kLastSignal = 64;
@@ -30,6 +31,12 @@ absl::Status Invalid(const Words&... words) {
 absl::Status ValidateRankNumber(uint32_t rank) {
   if (rank < limits::kRanksPerJob) return absl::OkStatus();
   return Invalid("rank is ", rank, "; the limit is ", limits::kRanksPerJob - 1);
+}
+
+absl::Status CheckNotNegative(absl::string_view field, const google::protobuf::Duration& duration) {
+  RETURN_IF_ERROR(CheckTime(field, duration));
+  if (duration.seconds() >= 0 && duration.nanos() >= 0) return absl::OkStatus();
+  return Invalid(field, " is negative");
 }
 
 }  // namespace
@@ -57,11 +64,7 @@ absl::Status ValidateJobName(absl::string_view job) {
 
 absl::Status ValidateCancel(const v1::CancelJobRequest& request) {
   RETURN_IF_ERROR(ValidateJobName(request.job_id()));
-  RETURN_IF_ERROR(CheckTime("grace_period", request.grace_period()));
-  if (request.grace_period().seconds() >= 0 && request.grace_period().nanos() >= 0) {
-    return absl::OkStatus();
-  }
-  return Invalid("grace_period is negative");
+  return CheckNotNegative("grace_period", request.grace_period());
 }
 
 absl::Status ValidateNodeName(absl::string_view name) {
@@ -79,6 +82,11 @@ absl::Status ValidateNodeName(absl::string_view name) {
 absl::Status ValidateCordon(absl::string_view node, absl::string_view reason) {
   RETURN_IF_ERROR(ValidateNodeName(node));
   return CheckLength("reason", reason.size(), limits::kCordonReasonBytes);
+}
+
+absl::Status ValidateDrain(const v1::DrainNodeRequest& request) {
+  RETURN_IF_ERROR(ValidateCordon(request.name(), request.reason()));
+  return CheckNotNegative("deadline", request.deadline());
 }
 
 absl::Status ValidateReadLog(const v1::ReadLogRequest& request) {
@@ -122,6 +130,11 @@ absl::Status ValidateExecInput(const v1::ExecInput& input) {
 absl::Status ValidateExecOutput(const v1::ExecOutput& output) {
   RETURN_IF_ERROR(CheckLength("stdout_data", output.stdout_data().size(), limits::kLogChunkBytes));
   return CheckLength("stderr_data", output.stderr_data().size(), limits::kLogChunkBytes);
+}
+
+absl::Status ValidateGetReport(const v1::GetReportRequest& request) {
+  if (request.days() <= limits::kReportedDays) return absl::OkStatus();
+  return Invalid("days is ", request.days(), "; the limit is ", limits::kReportedDays);
 }
 
 absl::Status ValidateReadFiles(const v1::ReadFilesRequest& request) {

@@ -27,6 +27,8 @@ absl::Status ValidateNodeName(absl::string_view name);
 // Checks the node name and reason of a cordon or drain.
 absl::Status ValidateCordon(absl::string_view node, absl::string_view reason);
 
+absl::Status ValidateDrain(const v1::DrainNodeRequest& request);
+
 absl::Status ValidateCancel(const v1::CancelJobRequest& request);
 
 absl::Status ValidateReadLog(const v1::ReadLogRequest& request);
@@ -37,6 +39,8 @@ absl::Status ValidateFindMissingFiles(const v1::FindMissingFilesRequest& request
 absl::Status ValidateExecStart(const v1::ExecInput& input);
 absl::Status ValidateExecInput(const v1::ExecInput& input);
 absl::Status ValidateExecOutput(const v1::ExecOutput& output);
+
+absl::Status ValidateGetReport(const v1::GetReportRequest& request);
 
 absl::Status ValidateReadFiles(const v1::ReadFilesRequest& request);
 

@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "common/grpc_status.h"
+#include "coordinator/core/owners/visibility.h"
 
 namespace muster::service {
 
@@ -45,7 +46,7 @@ Release WatchJobCall::Watch(const std::string& name, core::Core& core, const Tim
 void WatchJobCall::OnJob(std::shared_ptr<const v1::Job> job) {
   absl::MutexLock lock(&mutex_);
   if (ending_) return;
-  newest_ = std::move(job);
+  newest_ = core::VisibleTo(caller_.actor, std::move(job));
   if (IsTerminal(newest_->state())) ending_ = true;
   Proceed();
 }

@@ -27,7 +27,7 @@ def all_verbs():
     """Every command that is not a group of commands, as words."""
     verbs = []
     for verb in candidates(""):
-        below = candidates(verb, "") if verb in ("admin", "node", "spec") else []
+        below = candidates(verb, "") if verb in ("admin", "node", "secret", "spec") else []
         verbs += [(verb, name) for name in below] or [(verb,)]
     return verbs
 
@@ -132,6 +132,8 @@ class FormatsTest(unittest.TestCase):
             grid = cluster.directory / "grid.json"
             grid.write_text(json.dumps({"experiment": {"name": "grid"}, "base": shell_spec("cell", "true"),
                                         "grid": {"nodes": {"field": "resources.nodes", "values": [1, 2]}}}))
+            secret = cluster.directory / "secret"
+            secret.write_text("value\n")
             walks = {
                 ("experiment",): ([grid, "--dry-run"], r"nodes=1\nnodes=2"),
                 ("submit",): ([spec, "--dry-run"], "quick"),
@@ -139,11 +141,18 @@ class FormatsTest(unittest.TestCase):
                 ("get",): ([runs], runs),
                 ("describe",): ([over, "--ranks", "--events"], over),
                 ("why",): ([queued], queued),
+                ("top",): ([], runs),
+                ("queue",): ([], rf"{queued}\n{held}"),
+                ("report",): ([], r"[\w.-]+(\n[\w.-]+)*"),
+                ("secret", "set"): (["wandb", "--file", secret], "wandb"),
+                ("secret", "list"): ([], "wandb"),
+                ("secret", "rm"): (["wandb"], "wandb"),
                 ("hold",): ([held], held),
                 ("release",): ([held], held),
                 ("logs",): ([over], r"generation-1/rank-0000\.stdout\ngeneration-1/rank-0000\.stderr"),
                 ("node", "list"): ([], "node-1"),
                 ("node", "describe"): (["node-1"], "node-1"),
+                ("node", "test"): (["node-1"], "node-1"),
                 ("node", "cordon"): (["node-1"], "node-1"),
                 ("node", "uncordon"): (["node-1"], "node-1"),
                 ("spec", "init"): ([], "fashion-mnist"),
@@ -190,7 +199,7 @@ class HelpTest(unittest.TestCase):
         return usage.ru_utime + usage.ru_stime
 
     def test_every_help_page(self):
-        pages = [(), ("admin",), ("node",), ("spec",), *all_verbs()]
+        pages = [(), ("admin",), ("node",), ("secret",), ("spec",), *all_verbs()]
         self.assertGreater(len(pages), 25)
         for words in pages:
             with self.subTest(words=words):
@@ -203,7 +212,7 @@ class HelpTest(unittest.TestCase):
                 self.assertLess(fastest, 0.05)
                 self.assertIn("Usage: " + " ".join(("muster", *words)), page)
                 self.assertRegex(page.splitlines()[0], r"^[A-Z].{5,}[^ ]$")
-                if words not in (("admin",), ("node",), ("spec",)):
+                if words not in (("admin",), ("node",), ("secret",), ("spec",)):
                     self.assertRegex(page, r"\nExamples:\n  .*muster")
                 self.assertLessEqual(max(map(len, page.splitlines())), 80)
         top = subprocess.run([binary("cli/muster"), "--help"], capture_output=True, text=True, check=True).stdout
@@ -244,7 +253,7 @@ class HelpTest(unittest.TestCase):
                 longest = max(map(len, page.splitlines()))
                 self.assertLessEqual(longest, limit, page)
                 self.assertGreater(longest, limit - 25, page)
-        for words in [(), ("admin",), ("node",), ("spec",), *all_verbs()]:
+        for words in [(), ("admin",), ("node",), ("secret",), ("spec",), *all_verbs()]:
             page = self.muster(*words, "--help", COLUMNS="60")
             self.assertLessEqual(max(map(len, page.splitlines())), 60, page)
         for field in self.muster("spec", "schema", "-o", "name").split():

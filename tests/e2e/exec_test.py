@@ -125,9 +125,9 @@ class ExecTest(unittest.TestCase):
             self.assertEqual(cluster.as_user("alice", "exec", job, "--", "true").returncode, 0)
             self.assertEqual(cluster.muster("exec", job, "--", "true").returncode, 0)  # the local token is an admin
             # Messages name who acted.
-            self.assertEqual(cluster.as_user("bob", "cancel", job, "--force").returncode, 0)
-            self.assertEqual(cluster.wait(job, check=False)["message"], "cancelled by bob")
-            self.assertIn("cancelled by bob", cluster.muster("describe", job, "--events").stdout)
+            self.assertEqual(cluster.as_user("alice", "cancel", job, "--force").returncode, 0)
+            self.assertEqual(cluster.wait(job, check=False)["message"], "cancelled by alice")
+            self.assertIn("cancelled by alice", cluster.muster("describe", job, "--events").stdout)
 
 
 if __name__ == "__main__":

@@ -50,6 +50,9 @@ class Case(unittest.TestCase):
         listed = json.loads(cluster.muster("list", "-a", "-o", "json").stdout)
         return [job["job_id"] for job in listed]
 
+    def job_states(self, cluster):
+        return [cluster.get(job)["state"] for job in self.jobs(cluster)]
+
 
 class TrainTest(Case):
     def test_runs_grid_of_four_cells(self):
@@ -140,13 +143,12 @@ class ParallelTest(Case):
         value = experiment(shell("true"), scripts(one="sleep 1000", two="exec sleep 1000", three="true"))
         with Cluster(nodes=1, slots=2) as cluster:
             process = cluster.popen(*self.arguments(cluster, value, "--parallel", "2"))
-            wait_until(lambda: [cluster.get(job)["state"] for job in self.jobs(cluster)] == ["RUNNING"] * 2, 20,
-                       "two jobs run")
+            wait_until(lambda: sorted(self.job_states(cluster)) == ["QUEUED", "RUNNING", "RUNNING"], 20, "two jobs run")
             process.send_signal(signal.SIGINT)
             _, err = process.communicate(timeout=30)
             self.assertEqual(process.returncode, 130, err)
-            self.assertIn("cancelling the running jobs", err)
-            self.assertEqual([cluster.get(job)["state"] for job in self.jobs(cluster)], ["CANCELLED"] * 2)
+            self.assertIn("cancelling the jobs", err)
+            self.assertEqual(self.job_states(cluster), ["CANCELLED"] * 3)
 
 
 class FailureTest(Case):
@@ -200,17 +202,42 @@ class InterruptionTest(Case):
             process.kill()
             process.communicate()
             self.assertEqual(self.states(cluster), ["succeeded", "pending", "pending"])
-            jobs = self.jobs(cluster)
-            self.assertEqual(len(jobs), 2)
+            jobs = sorted(self.jobs(cluster))
+            self.assertEqual(len(jobs), 3)
             (self.out(cluster) / "go").touch()
             result = self.run_it(cluster, value)
             self.assertIn("2 jobs to run; 1 already succeeded", result.stderr)
-            # The running job is taken over as the second cell's, and no other job was queued for
-            # that cell.
-            self.assertEqual(len(self.jobs(cluster)), 3)
-            self.assertEqual([run["job"]["job_id"] for run in self.results(cluster)["runs"]][:2], sorted(
-                jobs, key=lambda job: int(job.split("-")[1])))
+            # The jobs are taken over, and no others were queued.
+            self.assertEqual(sorted(self.jobs(cluster)), jobs)
+            self.assertEqual([run["job"]["job_id"] for run in self.results(cluster)["runs"]], jobs)
             self.assertEqual(self.states(cluster), ["succeeded"] * 3)
+
+    def test_jobs_run_without_the_process(self):
+        with Cluster(nodes=1) as cluster:
+            value = self.value(cluster)
+            process = self.start(cluster, value)
+            # As a terminal that is closed.
+            process.send_signal(signal.SIGHUP)
+            _, err = process.communicate(timeout=60)
+            self.assertEqual(process.returncode, 130, err)
+            listed = cluster.muster("list").stdout.splitlines()
+            self.assertEqual(len(listed), 2, listed)
+            self.assertRegex(listed[1], r"^trial-\w+\[3\] ")
+            (self.out(cluster) / "go").touch()
+            wait_until(lambda: self.job_states(cluster) == ["SUCCEEDED"] * 3, 60, "all jobs succeed")
+            result = self.run_it(cluster, value)
+            self.assertIn("2 jobs to run; 1 already succeeded", result.stderr)
+            self.assertEqual(self.states(cluster), ["succeeded"] * 3)
+            self.assertEqual(len(self.jobs(cluster)), 3)
+
+    def test_one_cancel_stops_all(self):
+        with Cluster(nodes=1) as cluster:
+            process = self.start(cluster, self.value(cluster))
+            array = cluster.get(self.jobs(cluster)[0])["array_id"]
+            cluster.muster("cancel", array)
+            _, err = process.communicate(timeout=60)
+            self.assertEqual(process.returncode, 1, err)
+            self.assertEqual(self.states(cluster), ["succeeded", "failed", "failed"])
 
     def test_ctrl_c_cancels_job_and_keeps_results(self):
         with Cluster(nodes=1) as cluster:
@@ -222,8 +249,7 @@ class InterruptionTest(Case):
             self.assertIn("interrupted; cancelling", err)
             self.assertRegex(out, r"\nfirst +succeeded ")
             self.assertEqual(self.states(cluster), ["succeeded", "pending", "pending"])
-            states = sorted(cluster.get(job)["state"] for job in self.jobs(cluster))
-            self.assertEqual(states, ["CANCELLED", "SUCCEEDED"])
+            self.assertEqual(sorted(self.job_states(cluster)), ["CANCELLED", "CANCELLED", "SUCCEEDED"])
             (self.out(cluster) / "go").touch()
             self.run_it(cluster, value)
             self.assertEqual(self.states(cluster), ["succeeded"] * 3)

@@ -91,12 +91,11 @@ class DiskTest(unittest.TestCase):
 
             fill(folder)
             late = cluster.submit(shell_spec("late", "true"))
-            wait_until(lambda: "attempt 3 of 10 follows" in cluster.get(late)["message"], 20, "the job to be delayed")
+            wait_until(lambda: self.is_cordoned(cluster.nodes()[0]), 20, "the node to be cordoned")
             failure = cluster.get(late)["first_failure"]
             self.assertEqual((failure["reason"], failure["node"]), ("LaunchFailed", "node-1"))
             self.assertIn("No space left on device", failure["message"])
-            self.assertEqual(cluster.nodes()[0]["failed_launches"], 2)
-            self.assertIn("READY,COOLING_DOWN", cluster.muster("node", "list").stdout)
+            self.assertIn("READY,CORDONED", cluster.muster("node", "list").stdout)
 
             (folder / "filler").unlink()
             for log in folder.glob(f"jobs/{finished['job_id']}/logs/*/*.stdout"):
@@ -105,6 +104,39 @@ class DiskTest(unittest.TestCase):
             self.assertEqual(cluster.wait(late)["state"], "SUCCEEDED")
             self.assertEqual([n["state"] for n in cluster.nodes()], ["READY"])
             worker.stop()
+
+    def is_cordoned(self, node):
+        """Return whether the coordinator has cordoned the node because of its disk; check the reason."""
+        if not node.get("cordoned_by_health"):
+            return False
+        self.assertIn("No space left on device", node["cordon_reason"])
+        self.assertIn(int(node.get("failed_launches", 0)), range(4))
+        return True
+
+    def test_jobs_pass_a_node_with_a_full_disk_until_it_is_cleared(self):
+        """100 jobs succeed; the node is cordoned after at most 3 failed launches and returns by itself."""
+        with Cluster() as cluster:
+            mounts, folder = self.disk(cluster, "node-1", "16m")
+            cluster.start_worker("node-1", slots=1, prefix=mounts.prefix())
+            for name in ("node-2", "node-3"):
+                cluster.start_worker(name, slots=2)
+            cluster.wait_for_nodes(3)
+            fill(folder)
+
+            jobs = [cluster.submit(shell_spec(f"short-{i}", "true")) for i in range(100)]
+            failed = 0
+            for job in jobs:
+                cluster.wait(job)
+                events = json.loads(cluster.muster("describe", job, "--events", "-o", "json").stdout)["events"]
+                failed += sum(event["type"] == "FirstFailure" for event in events)
+            self.assertIn(failed, range(1, 4))
+            nodes = {node["name"]: node for node in cluster.nodes()}
+            self.assertTrue(self.is_cordoned(nodes["node-1"]), nodes["node-1"])
+            self.assertFalse(any(nodes[name].get("cordoned") for name in ("node-2", "node-3")))
+
+            (folder / "filler").unlink()
+            wait_until(lambda: not any(node.get("cordoned") for node in cluster.nodes()), 90, "the node to return")
+            self.assertEqual(cluster.run(shell_spec("wide", "true", nodes=3))["state"], "SUCCEEDED")
 
     def start_training(self, cluster, ranks=1, checkpoint=(), **train):
         """Start a job that writes checkpoints to a small disk. Return it and the disk's folder."""

@@ -112,6 +112,7 @@ void Machine::Work(Holding& holding, Rank& rank) {
     SaveCheckpoint(holding, rank);
   }
   rank.report.mutable_progress()->set_step(10 * holding.launch.generation() + rank.barrier);
+  rank.report.set_memory_bytes((rank.barrier + 1) << 20);
   const bool last = rank.barrier == kBarriers;
   Act(holding, rank, absl::Milliseconds(50), absl::Seconds(3),
       [this, last](Holding& of, Rank& working) {

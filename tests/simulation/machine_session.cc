@@ -176,8 +176,10 @@ void Machine::SendHeartbeat() {
       report.set_generation(key.second);
       for (const auto& [number, rank] : holding.ranks) {
         if (!rank.report.has_progress()) continue;
-        report.add_ranks()->set_rank(number);
-        *report.mutable_ranks(report.ranks_size() - 1)->mutable_progress() = rank.report.progress();
+        v1::RankReport& of_rank = *report.add_ranks();
+        of_rank.set_rank(number);
+        of_rank.set_memory_bytes(rank.report.memory_bytes());
+        *of_rank.mutable_progress() = rank.report.progress();
       }
     }
     SendNow(message);

@@ -1,6 +1,5 @@
 #include "worker/agent/agent.h"
 
-#include <sched.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -27,6 +26,7 @@
 #include "worker/agent/generation/devices.h"
 #include "worker/agent/generation/environment.h"
 #include "worker/agent/generation/generation_table.h"
+#include "worker/agent/host_resources.h"
 #include "worker/agent/lease/leases.h"
 #include "worker/agent/logs/log_server.h"
 #include "worker/agent/machine_id.h"
@@ -35,6 +35,7 @@
 #include "worker/agent/rank/progress_board.h"
 #include "worker/agent/rank/rank_service.h"
 #include "worker/agent/retention.h"
+#include "worker/agent/self_test.h"
 #include "worker/agent/session.h"
 #include "worker/shim/cgroup.h"
 
@@ -46,17 +47,6 @@ constexpr absl::Duration kLongestSweepInterval = absl::Minutes(10);
 // Time for the coordinator to stop ranks after this worker has reported that it is leaving.
 constexpr absl::Duration kLeavePatience = absl::Seconds(2);
 constexpr absl::Duration kStuckAfter = absl::Seconds(10);
-
-uint32_t CpuCount() {
-  cpu_set_t set;
-  if (sched_getaffinity(0, sizeof(set), &set) == 0) return static_cast<uint32_t>(CPU_COUNT(&set));
-  return static_cast<uint32_t>(std::max(1L, sysconf(_SC_NPROCESSORS_ONLN)));
-}
-
-uint64_t MemoryBytes() {
-  return static_cast<uint64_t>(sysconf(_SC_PHYS_PAGES)) *
-         static_cast<uint64_t>(sysconf(_SC_PAGE_SIZE));
-}
 
 class AgentImpl final : public Agent {
  public:
@@ -81,6 +71,8 @@ class AgentImpl final : public Agent {
                                               directory_->Files(), options_.file_cache_bytes));
     table_ = std::make_unique<GenerationTable>(MakeContext());
     sweeper_ = std::make_unique<EventLoop>("sweeper");
+    self_tester_ = std::make_unique<SelfTester>(
+        *loop_, [folder = directory_->path()] { return CheckHost(folder); });
     loop_->RunAndWait([this] {
       table_->Recover();
       // The coordinator counts as lost until the first Welcome.
@@ -90,17 +82,18 @@ class AgentImpl final : public Agent {
     ASSIGN_OR_RETURN(rank_server_, RankServer::Start(directory_->RankSocket(), *loop_, *table_));
     RETURN_IF_ERROR(StartHttp());
     log_server_ = std::make_unique<LogServer>(
-        LogServer::Options{
-            options_.coordinator, options_.security, options_.keep_logs.Text(),
-            options_.rank_log_bytes,
-            [this](uint64_t transfer, const absl::Status& status) { RefuseLog(transfer, status); }},
+        LogServer::Options{options_.coordinator, options_.security, options_.keep_logs.Text(),
+                           options_.rank_log_bytes,
+                           [this](uint64_t transfer, const absl::Status& status) {
+                             Refuse(&v1::WorkerMessage::mutable_log_unavailable, transfer, status);
+                           }},
         *directory_);
     transfer_server_ = std::make_unique<TransferServer>(
-        TransferServer::Options{options_.coordinator, options_.security, options_.name,
-                                options_.shim_binary,
-                                [this](uint64_t transfer, const absl::Status& status) {
-                                  RefuseTransfer(transfer, status);
-                                }},
+        TransferServer::Options{
+            options_.coordinator, options_.security, options_.name, options_.shim_binary,
+            [this](uint64_t transfer, const absl::Status& status) {
+              Refuse(&v1::WorkerMessage::mutable_transfer_unavailable, transfer, status);
+            }},
         *directory_);
     loop_->RunAndWait([this] {
       logs_on_loop_ = log_server_.get();
@@ -139,6 +132,7 @@ class AgentImpl final : public Agent {
     gpu_metrics_.reset();
     loop_->RunAndWait([this] {
       membership_->Flush(Now().steady);
+      self_tester_.reset();
       table_.reset();
       devices_.reset();
     });
@@ -182,6 +176,7 @@ class AgentImpl final : public Agent {
           << "not binding ranks to CPUs: there are fewer CPUs than slots";
     }
     context.rank_log_bytes = options_.rank_log_bytes;
+    context.secrets_dir = options_.secrets_dir;
     context.shim_binary = options_.shim_binary;
     context.rank_binary = options_.rank_binary;
     context.place_files = [this](const v1::JobSpec& spec, std::vector<std::string> directories,
@@ -278,6 +273,7 @@ class AgentImpl final : public Agent {
       *hello.add_inventory() = std::move(report);
     }
     hello.set_machine_id(machine_id_);
+    hello.set_tests_itself(true);
     membership_->Describe(!hello.inventory().empty(), hello);
     return hello;
   }
@@ -368,6 +364,13 @@ class AgentImpl final : public Agent {
       case v1::CoordinatorMessage::kLeaseAnswer:
         if (leases_on_loop_ != nullptr) leases_on_loop_->OnAnswer(message.lease_answer());
         return;
+      case v1::CoordinatorMessage::kSelfTest:
+        return self_tester_->Run(message.self_test().id(), devices_->CheckGpus(),
+                                 [this](v1::SelfTestReport report) {
+                                   v1::WorkerMessage answer;
+                                   *answer.mutable_self_test() = std::move(report);
+                                   Send(std::move(answer));
+                                 });
       case v1::CoordinatorMessage::kSendJobRecords:
       case v1::CoordinatorMessage::kJoinCluster:
       case v1::CoordinatorMessage::kWelcome:
@@ -409,18 +412,12 @@ class AgentImpl final : public Agent {
     });
   }
 
-  void RefuseTransfer(uint64_t transfer, const absl::Status& status) {
+  // Reports that a transfer cannot be opened.
+  template <typename Refusal>
+  void Refuse(Refusal* (v1::WorkerMessage::*mutable_refusal)(), uint64_t transfer,
+              const absl::Status& status) {
     v1::WorkerMessage message;
-    v1::TransferUnavailable& refusal = *message.mutable_transfer_unavailable();
-    refusal.set_transfer(transfer);
-    refusal.set_code(status.raw_code());
-    refusal.set_message(std::string(status.message()));
-    loop_->Post([this, message = std::move(message)] { Send(message); });
-  }
-
-  void RefuseLog(uint64_t transfer, const absl::Status& status) {
-    v1::WorkerMessage message;
-    v1::LogUnavailable& refusal = *message.mutable_log_unavailable();
+    Refusal& refusal = *(message.*mutable_refusal)();
     refusal.set_transfer(transfer);
     refusal.set_code(status.raw_code());
     refusal.set_message(std::string(status.message()));
@@ -466,6 +463,7 @@ class AgentImpl final : public Agent {
   std::unique_ptr<EventLoop> loop_;
   std::unique_ptr<Devices> devices_;
   std::unique_ptr<GenerationTable> table_;
+  std::unique_ptr<SelfTester> self_tester_;
   std::unique_ptr<EventLoop> sweeper_;
   std::unique_ptr<FilePlacer> files_;
   std::unique_ptr<RankServer> rank_server_;

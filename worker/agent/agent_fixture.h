@@ -60,6 +60,7 @@ class AgentTest : public ::testing::Test {
     options.devices.slots = 4;
     options.labels = {{"rack", "r1"}};
     options.security.token = token_;
+    options.secrets_dir = secrets_dir_;
     options.shim_binary =
         std::filesystem::read_symlink("/proc/self/exe").parent_path() / "../muster-shim";
     options.rank_binary = "/no/such/muster-rank";
@@ -151,7 +152,8 @@ class AgentTest : public ::testing::Test {
 
   std::string directory_;
   std::string cookie_;
-  std::string token_;  // token of the worker; empty: none
+  std::string token_;        // token of the worker; empty: none
+  std::string secrets_dir_;  // empty: none
   std::unique_ptr<ScriptedCoordinator> coordinator_;
   std::unique_ptr<Agent> agent_;
   absl::Notification refused_;

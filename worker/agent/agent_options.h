@@ -37,6 +37,7 @@ struct AgentOptions {
   // Limit of each log (stdout, stderr) of each rank, with its index: 0 (none) or at least
   // shim::LogFile::kMinLimitBytes.
   uint64_t rank_log_bytes = uint64_t{1} << 30;
+  std::string secrets_dir;  // folder with files of jobs' secrets, see generation/secrets.h; empty: none
   std::string shim_binary;
   std::string rank_binary;
   // Called by the event loop about twice a second; may be null.

@@ -5,6 +5,7 @@
 //   cluster.pb                              see cluster_identity.h
 //   machine-id                              on machines without an id, see machine_id.h
 //   cache/                                  unpacked datasets, shared by all ranks
+//   self-test                               written and removed by each self-test, see self_test.h
 //   peers                                   addresses of other workers, see lease/leases.h
 //   files/                                  contents of jobs' files, see files/file_cache.h
 //   jobs/JOB/launch.pb                      the newest launch, with the job's directories

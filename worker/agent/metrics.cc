@@ -77,6 +77,10 @@ std::vector<prometheus::MetricFamily> Metrics::Collect() const {
     if (report.has_progress()) {
       AddRank(key.first, absl::StrCat(key.second), report.progress(), out);
     }
+    if (report.memory_bytes() > 0) {
+      out.Add(WorkerFamily("muster_rank_memory_bytes"), {key.first, absl::StrCat(key.second)},
+              static_cast<double>(report.memory_bytes()));
+    }
     const auto it = ranks_by_phase.find(v1::RankPhase_Name(report.phase()));
     if (it != ranks_by_phase.end()) ++it->second;
   }

@@ -26,9 +26,11 @@ class MetricsTest : public ::testing::Test {
     report.set_rank(3);
     report.set_phase(v1::CONNECTED);
     *report.mutable_progress() = progress;
+    report.set_memory_bytes(memory_bytes_);
     board_.Update("job-1", /*generation=*/1, report);
   }
 
+  uint64_t memory_bytes_ = 0;
   ProgressBoard board_;
   WorkerStatus status_;
   const Metrics metrics_{board_, status_, /*slots=*/{{"cpu", 4}, {"gpu", 2}}, [] {
@@ -102,7 +104,14 @@ TEST_F(MetricsTest, TrainJobsExportResultsOnceTheyHaveThem) {
   EXPECT_THAT(Text(), HasSubstr("muster_test_accuracy_ratio{job_id=\"job-1\",rank=\"3\"} 0\n"));
 }
 
+TEST_F(MetricsTest, ExportsTheMemoryOfARank) {
+  memory_bytes_ = 1 << 20;
+  Report(v1::Progress());
+  EXPECT_THAT(Text(), HasSubstr("muster_rank_memory_bytes{job_id=\"job-1\",rank=\"3\"} 1048576\n"));
+}
+
 TEST_F(MetricsTest, ExportsTheFamiliesOfTheTable) {
+  memory_bytes_ = 1 << 20;
   v1::Progress progress;
   progress.set_step(1);
   progress.set_test_loss(0.5);

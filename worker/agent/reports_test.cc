@@ -52,6 +52,22 @@ TEST_F(ReportsTest, OmitsTimeLeftOfAProgramWithoutEnd) {
   EXPECT_TRUE(AllWithinBounds());
 }
 
+TEST_F(ReportsTest, ReportsTheMemoryOfARank) {
+  StartBoth();
+  coordinator_->Send(Launch("exec sleep 600"));
+  WaitForRank(0, IsStarted);
+  v1::RankReport report;
+  ASSERT_TRUE(coordinator_->WaitFor([&report](const v1::WorkerMessage& message) {
+    for (const v1::GenerationReport& progress : message.heartbeat().progress()) {
+      for (const v1::RankReport& rank : progress.ranks()) {
+        if (rank.memory_bytes() > 0) report = rank;
+      }
+    }
+    return report.memory_bytes() > 0;
+  }));
+  EXPECT_LT(report.memory_bytes(), 64u << 20);
+}
+
 TEST_F(ReportsTest, WarnsOnceAboutALineThatIsNotUnderstood) {
   MakeFifo("go");
   StartBoth();

@@ -180,6 +180,15 @@ std::vector<pid_t> Cgroup::Processes() const {
   return pids;
 }
 
+std::optional<uint64_t> Cgroup::MemoryBytes() const {
+  if (path_.empty()) return std::nullopt;
+  const std::optional<std::string> text = ReadFile(path_ + "/memory.current");
+  if (!text.has_value()) return std::nullopt;
+  const uint64_t current = std::strtoull(text->c_str(), nullptr, 10);
+  const uint64_t cache = CounterIn(path_ + "/memory.stat", "inactive_file").value_or(0);
+  return current - std::min(current, cache);
+}
+
 std::optional<uint64_t> Cgroup::OomKills() const {
   if (path_.empty()) return std::nullopt;
   return CounterIn(path_ + "/memory.events", "oom_kill");

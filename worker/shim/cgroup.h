@@ -59,6 +59,8 @@ class Cgroup {
   // call.
   bool Kill() const;
   std::vector<pid_t> Processes() const;
+  // Memory that the group uses, without inactive page cache; nothing without the memory controller.
+  std::optional<uint64_t> MemoryBytes() const;
   // Number of kills by the out-of-memory killer in the group; nothing if the kernel does not count
   // them.
   std::optional<uint64_t> OomKills() const;

@@ -50,6 +50,7 @@ TEST_F(CgroupTest, EmptyPathHasNoEffect) {
   EXPECT_TRUE(none.Kill());
   EXPECT_THAT(none.Processes(), IsEmpty());
   EXPECT_FALSE(none.OomKills().has_value());
+  EXPECT_FALSE(none.MemoryBytes().has_value());
   EXPECT_TRUE(none.Remove());
 }
 
@@ -73,6 +74,15 @@ TEST_F(CgroupTest, UsesTheKernelsFiles) {
   EXPECT_EQ(group.OomKills(), 1u);
   Write("cgroup.procs", "12\n345\n0\n6\n");
   EXPECT_THAT(group.Processes(), ElementsAre(12, 345, 6));
+}
+
+TEST_F(CgroupTest, MemoryDoesNotIncludeInactivePageCache) {
+  const Cgroup group(directory_);
+  EXPECT_FALSE(group.MemoryBytes().has_value());
+  Write("memory.current", "5000000\n");
+  EXPECT_EQ(group.MemoryBytes(), 5000000u);
+  Write("memory.stat", "anon 2000000\nfile 3000000\ninactive_file 1500000\nactive_file 1500000\n");
+  EXPECT_EQ(group.MemoryBytes(), 3500000u);
 }
 
 TEST_F(CgroupTest, ForkedProcessEntersWhereTheKernelCannotForkIntoTheGroup) {

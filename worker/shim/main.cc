@@ -32,6 +32,17 @@ std::optional<Instructions> ReadInstructions(const char* directory) {
   return instructions;
 }
 
+// Moves the rank's secrets from this process's environment to that of the rank.
+void TakeSecrets(Instructions& instructions) {
+  const size_t prefix = std::strlen(kSecretPrefix);
+  for (char** entry = environ; *entry != nullptr; ++entry) {
+    if (std::strncmp(*entry, kSecretPrefix, prefix) != 0) continue;
+    instructions.environment.emplace_back(*entry + prefix);
+    // Otherwise /proc would show it for as long as the shim runs.
+    explicit_bzero(*entry, std::strlen(*entry));
+  }
+}
+
 int RunRank(const char* directory) {
   if (chdir(directory) != 0) {
     std::fprintf(stderr, "muster-shim: %s: %s\n", directory, std::strerror(errno));
@@ -39,6 +50,7 @@ int RunRank(const char* directory) {
   }
   std::optional<Instructions> instructions = ReadInstructions(".");
   if (!instructions.has_value()) return 1;
+  TakeSecrets(*instructions);
   const bool has_worker = fcntl(kControlFd, F_GETFD) >= 0;
   return Shim(*std::move(instructions), has_worker ? kControlFd : -1).Run();
 }

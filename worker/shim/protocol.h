@@ -2,7 +2,7 @@
 // socket.
 //
 // The worker starts `muster-shim DIRECTORY` in its own session, with one end of a socket pair as
-// descriptor 3. The shim reads `instructions`, listens on `shim.sock` for later workers, and writes
+// descriptor 3, and with the rank's secrets in its environment: they are written nowhere. The shim reads `instructions`, listens on `shim.sock` for later workers, and writes
 // `exit` once no process of the rank's tree is left.
 //
 // Lines from the worker: `stop GRACE_MS`, `abort GRACE_MS` (a stop that begins with SIGABRT instead
@@ -12,9 +12,9 @@
 // on each event: `started PID`, `exec-failed ERRNO TEXT`, `exited` (the exit record is on disk),
 // `pong`, `silent MS` (once the rank's silence exceeds a quarter of hang_timeout_ms), `active` (the
 // end of the silence), `inspected` (the answer to `inspect` is in `inspection`; without that file,
-// the inspection failed), `unkillable` (processes of the rank outlive SIGKILL), `log-limit STREAM
-// PART` (the log of stdout or stderr exceeds log_max_bytes, and its oldest or newest output is
-// dropped).
+// the inspection failed), `memory BYTES` (of the rank's processes, when it has changed noticeably),
+// `unkillable` (processes of the rank outlive SIGKILL), `log-limit STREAM PART` (the log of stdout
+// or stderr exceeds log_max_bytes, and its oldest or newest output is dropped).
 #ifndef MUSTER_WORKER_SHIM_PROTOCOL_H_
 #define MUSTER_WORKER_SHIM_PROTOCOL_H_
 
@@ -36,6 +36,8 @@ inline constexpr char kInspectionFile[] = "inspection";
 inline constexpr char kLogFile[] = "shim.log";  // the shim's own stderr
 inline constexpr int kControlFd = 3;
 inline constexpr size_t kMaxNoteBytes = 4096;
+// What the names of variables with the rank's secrets begin with in the shim's own environment.
+inline constexpr char kSecretPrefix[] = "MUSTER_SECRET:";
 
 struct Instructions {
   std::vector<std::string> command;
@@ -52,6 +54,7 @@ struct Instructions {
   int64_t grace_ms = 30'000;          // used when the shim stops its tree by itself
   int64_t kill_patience_ms = 15'000;  // time after SIGKILL until the rank counts as unkillable
   int64_t hang_timeout_ms = 0;        // 0: the rank's silence is not measured
+  int64_t memory_interval_ms = 0;     // between samples of the rank's memory; 0: none
   std::string cgroup;                 // created for the rank and removed after it; empty: none
   CgroupLimits limits;                // limits of that group; the rank does not start without them
   std::vector<int> cpus;              // CPUs for the rank; empty: those of the shim

@@ -69,6 +69,7 @@ Shim::Shim(Instructions instructions, int control_fd)
     : instructions_(std::move(instructions)),
       cgroup_(instructions_.cgroup),
       hang_watch_(instructions_.hang_timeout_ms, MonotonicMs()),
+      memory_watch_(instructions_.memory_interval_ms),
       stderr_tail_(limits::kStderrTailLines, limits::kStderrTailBytes) {
   if (control_fd >= 0) connections_.push_back({control_fd, ""});
 }
@@ -76,7 +77,7 @@ Shim::Shim(Instructions instructions, int control_fd)
 Shim::~Shim() {
   for (const Connection& connection : connections_) close(connection.fd);
   for (const int fd : {epoll_, signals_, listener_, grace_timer_, worker_away_timer_, note_timer_,
-                       hang_timer_, exec_result_, stdout_.fd, stderr_.fd}) {
+                       hang_timer_, memory_timer_, exec_result_, stdout_.fd, stderr_.fd}) {
     if (fd >= 0) close(fd);
   }
 }
@@ -121,13 +122,15 @@ bool Shim::SetUp() {
   note_timer_ = timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK);
   listener_ = ListenOn(kSocketFile);
   hang_timer_ = timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK);
-  for (const int fd :
-       {signals_, grace_timer_, worker_away_timer_, note_timer_, hang_timer_, listener_}) {
+  memory_timer_ = timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK);
+  for (const int fd : {signals_, grace_timer_, worker_away_timer_, note_timer_, hang_timer_,
+                       memory_timer_, listener_}) {
     if (fd < 0 || !Watch(fd)) return false;
   }
   if (!fence_.Open() || !Watch(fence_.fd())) return false;
   fence_.SetDeadline(instructions_.lease_deadline_ms);
   SetTimer(hang_timer_, hang_watch_.interval_ms());
+  SetTimer(memory_timer_, memory_watch_.first_ms());
   AwaitWorker();
   for (const Connection& connection : connections_) {
     fcntl(connection.fd, F_SETFD, FD_CLOEXEC);
@@ -213,7 +216,8 @@ void Shim::Dispatch(int fd) {
   if (fd == stdout_.fd) return ReadOutput(stdout_, false);
   if (fd == stderr_.fd) return ReadOutput(stderr_, false);
   if (fd == fence_.fd()) return OnLeaseDeadline();
-  if (fd == grace_timer_ || fd == worker_away_timer_ || fd == note_timer_ || fd == hang_timer_) {
+  if (fd == grace_timer_ || fd == worker_away_timer_ || fd == note_timer_ || fd == hang_timer_ ||
+      fd == memory_timer_) {
     uint64_t expirations = 0;
     if (read(fd, &expirations, sizeof(expirations)) < 0)
       return;  // the timer was set again meanwhile
@@ -222,6 +226,10 @@ void Shim::Dispatch(int fd) {
     if (fd == hang_timer_) {
       SetTimer(hang_timer_, hang_watch_.interval_ms());
       return Broadcast(hang_watch_.OnTimer(MonotonicMs()));
+    }
+    if (fd == memory_timer_) {
+      SetTimer(memory_timer_, memory_watch_.interval_ms());
+      return Broadcast(memory_watch_.OnTimer(Cgroup(cgroup_made_ ? cgroup_.path() : "")));
     }
     if (kill_sent_) return OnUnkillable();
     grace_over_ = true;
@@ -310,7 +318,7 @@ void Shim::Broadcast(std::string_view line) {
 
 void Shim::SendState(Connection& connection) {
   const std::string line = StateLine() + hang_watch_.StateLine(MonotonicMs()) +
-                           stdout_.LimitLine() + stderr_.LimitLine();
+                           memory_watch_.StateLine() + stdout_.LimitLine() + stderr_.LimitLine();
   if (!line.empty()) send(connection.fd, line.data(), line.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
 }
 

@@ -15,6 +15,7 @@
 #include "worker/shim/fence.h"
 #include "worker/shim/hang_watch.h"
 #include "worker/shim/log_file.h"
+#include "worker/shim/memory_watch.h"
 #include "worker/shim/protocol.h"
 
 namespace muster::shim {
@@ -92,6 +93,7 @@ class Shim {
   const Instructions instructions_;
   const Cgroup cgroup_;
   HangWatch hang_watch_;
+  MemoryWatch memory_watch_;
   Fence fence_;
   int epoll_ = -1;
   int signals_ = -1;
@@ -100,6 +102,7 @@ class Shim {
   int worker_away_timer_ = -1;
   int note_timer_ = -1;
   int hang_timer_ = -1;
+  int memory_timer_ = -1;
   int exec_result_ = -1;
   std::list<Connection> connections_;
   Output stdout_{"stdout"};

@@ -735,6 +735,34 @@ TEST_F(ShimTest, ReportsSilenceAndItsEnd) {
   Send("kill\n");
 }
 
+TEST_F(ShimTest, ReportsMemoryOfTheRank) {
+  MakeFifo("go");
+  Instructions instructions =
+      Shell("read line < go; exec /usr/bin/python3 -c 'import time; a = b\"x\" * (64 << 20); "
+            "time.sleep(600)'");
+  instructions.memory_interval_ms = 50;
+  Start(instructions);
+  ReadStarted();
+  const auto bytes = [this] {
+    const std::string line = ReadLine();
+    EXPECT_THAT(line, StartsWith("memory "));
+    return std::atoll(line.c_str() + 7);
+  };
+  const int64_t first = bytes();
+  EXPECT_GT(first, 0);
+  EXPECT_LT(first, 32 << 20);
+  // A worker that connects later receives it too.
+  Disconnect();
+  Reconnect();
+  ReadStarted();
+  EXPECT_EQ(bytes(), first);
+  std::ofstream(directory_ + "/go") << "x\n";
+  int64_t last = 0;
+  for (int i = 0; i < 50 && last < 64 << 20; ++i) last = bytes();
+  EXPECT_GE(last, 64 << 20);
+  Send("kill\n");
+}
+
 TEST_F(ShimTest, FileInputAndOutputIsNoSilence) {
   MakeFifo("go");
   Instructions instructions = Shell(
@@ -864,6 +892,7 @@ TEST(ProtocolTest, RoundTrips) {
   instructions.failure_timeout_ms = 5;
   instructions.kill_patience_ms = 8;
   instructions.hang_timeout_ms = 7;
+  instructions.memory_interval_ms = 10;
   instructions.stop_signal = SIGUSR1;
   instructions.grace_ms = 6;
   instructions.cgroup = "/g";
@@ -878,6 +907,7 @@ TEST(ProtocolTest, RoundTrips) {
   EXPECT_EQ(decoded->failure_timeout_ms, 5);
   EXPECT_EQ(decoded->kill_patience_ms, 8);
   EXPECT_EQ(decoded->hang_timeout_ms, 7);
+  EXPECT_EQ(decoded->memory_interval_ms, 10);
   EXPECT_EQ(decoded->stop_signal, SIGUSR1);
   EXPECT_EQ(decoded->grace_ms, 6);
   EXPECT_EQ(decoded->checkpoint_dir, "/c");

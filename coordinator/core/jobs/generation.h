@@ -27,6 +27,7 @@ struct RankState {
   bool exited_cleanly = false;  // exited without a failure
   std::optional<v1::FailureReport> failure;
   std::optional<v1::Progress> progress;
+  uint64_t memory_bytes = 0;  // as last reported; 0: unknown
   bool lost = false;  // lost with its node
   SteadyTime last_seen;
   SteadyTime last_progress;  // when it last reported that its work had advanced

@@ -9,7 +9,7 @@ bool IsAllowed(v1::JobState from, v1::JobState to) {
     case v1::QUEUED:
       return to == v1::HELD || to == v1::STARTING || to == v1::CANCELLED || to == v1::FAILED;
     case v1::HELD:
-      return to == v1::QUEUED || to == v1::CANCELLED;
+      return to == v1::QUEUED || to == v1::CANCELLED || to == v1::FAILED;
     case v1::STARTING:
       return to == v1::RUNNING || to == v1::STOPPING;
     case v1::RUNNING:

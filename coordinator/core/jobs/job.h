@@ -8,6 +8,7 @@
 #include <map>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "absl/time/time.h"
 #include "common/ids.h"
@@ -35,12 +36,15 @@ namespace muster::core {
 //  QUEUED, HELD       CANCELLED  cancel
 //  QUEUED             STARTING   placed: the next generation is recorded with its rank map
 //  QUEUED             FAILED     no known nodes could ever run it: see scheduler/placement.h
+//  QUEUED, HELD       FAILED     a job that it depends on did not end as it has to
 //  STARTING           RUNNING    all ranks are connected (command job: started)
-//  STARTING, RUNNING  STOPPING   cancel, time limit, first failure, lost node, requeue, drain
+//  STARTING, RUNNING  STOPPING   cancel, time limit, first failure, lost node, requeue, drain,
+//                                preemption
 //  RUNNING            STOPPING   the last rank exited with code 0
 //  STOPPING           STARTING   no rank is left; restarted at once
-//  STOPPING           QUEUED     no rank is left; to be restarted when capacity allows, requeued or
-//                                drained: at the head of its priority
+//  STOPPING           QUEUED     no rank is left; to be restarted when capacity allows, requeued,
+//                                drained or preempted: before the jobs of its owner that have not
+//                                run
 //  STOPPING           terminal   no rank is left
 bool IsAllowed(v1::JobState from, v1::JobState to);
 bool IsTerminal(v1::JobState state);
@@ -55,6 +59,14 @@ struct Ending {
   std::string message;
   absl::Duration grace_period;
   bool abort = false;
+};
+
+// Ids of the jobs and arrays of spec.after that have not ended yet.
+struct After {
+  std::vector<std::string> ok;
+  std::vector<std::string> failed;
+  std::vector<std::string> any;
+  bool empty() const { return ok.empty() && failed.empty() && any.empty(); }
 };
 
 struct Job {
@@ -82,6 +94,11 @@ struct Job {
   // status.generation: the store was restored from a copy, or the job was recovered from workers'
   // records. Numbers up to it are never used again.
   uint64_t highest_generation = 0;
+  // A job of a higher class has taken its place, and it has not run since.
+  bool preempted = false;
+  uint32_t array_concurrency = 0;  // see ArraySpec
+  // The jobs that have to end before this one joins the scheduler's queue.
+  After after;
   // Skipped steps as of the newest LossScaleLowered event.
   uint64_t reported_skipped_steps = 0;
   // Digest of the spec as submitted; empty in jobs of older stores.
@@ -95,6 +112,8 @@ struct Job {
   // True when the job's generation has just ended and the job is to be placed again at the end of
   // this step.
   bool restarting = false;
+  // Order in which finished jobs are deleted; unset while the job is kept.
+  std::optional<absl::Time> deletion_order;
   std::optional<SteadyTime> failed_at;  // start of the recovery; cleared when the job runs again
 
   JobId id() const { return JobId(status.job_id()); }

@@ -68,6 +68,15 @@ void CopyEvent(const Other& from, Event& to) {
   to.set_message(from.message());
 }
 
+template <typename Values, typename Other>
+void CopyValues(const Other& from, Values& to) {
+  for (const auto& value : from) {
+    auto& copy = *to.Add();
+    copy.set_field(value.field());
+    copy.set_value(value.value());
+  }
+}
+
 // Copies the fields that a job's status and its record have in common.
 template <typename Status, typename Other>
 void CopyStatus(const Other& from, Status& to) {
@@ -128,6 +137,16 @@ v1::JobRecord ToRecord(const Job& job) {
   record.set_highest_generation(job.highest_generation);
   record.set_told_skipped_steps(job.reported_skipped_steps);
   record.set_submitted_digest(job.submitted_digest);
+  record.set_preemptions(job.status.preemptions());
+  record.set_preempted(job.preempted);
+  record.set_array_id(job.status.array_id());
+  record.set_array_index(job.status.array_index());
+  record.set_array_count(job.status.array_count());
+  record.set_array_concurrency(job.array_concurrency);
+  CopyValues(job.status.array_values(), *record.mutable_array_values());
+  record.mutable_after_ok()->Assign(job.after.ok.begin(), job.after.ok.end());
+  record.mutable_after_failed()->Assign(job.after.failed.begin(), job.after.failed.end());
+  record.mutable_after_any()->Assign(job.after.any.begin(), job.after.any.end());
   return record;
 }
 
@@ -165,6 +184,16 @@ absl::StatusOr<Job> FromRecord(const v1::JobRecord& record) {
   job.highest_generation = record.highest_generation();
   job.reported_skipped_steps = record.told_skipped_steps();
   job.submitted_digest = record.submitted_digest();
+  job.status.set_preemptions(record.preemptions());
+  job.preempted = record.preempted();
+  job.status.set_array_id(record.array_id());
+  job.status.set_array_index(record.array_index());
+  job.status.set_array_count(record.array_count());
+  job.array_concurrency = record.array_concurrency();
+  CopyValues(record.array_values(), *job.status.mutable_array_values());
+  job.after.ok.assign(record.after_ok().begin(), record.after_ok().end());
+  job.after.failed.assign(record.after_failed().begin(), record.after_failed().end());
+  job.after.any.assign(record.after_any().begin(), record.after_any().end());
   return job;
 }
 

@@ -22,8 +22,6 @@ namespace {
 constexpr size_t kDeletionsPerStep = 256;
 // Numbers that stay free for a job's generations, whatever number a worker reports.
 constexpr uint64_t kGenerationsLeft = 1'000'000;
-// The most jobs that the error for an ambiguous name lists.
-constexpr size_t kListedMatches = 5;
 
 // Returns the keys of all records of a job, its own first.
 std::vector<std::string> KeysOf(const Job& job) {
@@ -39,40 +37,23 @@ std::vector<std::string> KeysOf(const Job& job) {
   return keys;
 }
 
-// Names the newest of the jobs that `given` matches.
-absl::Status Ambiguous(const std::string& given, std::vector<const Job*> matches) {
-  std::sort(matches.begin(), matches.end(),
-            [](const Job* a, const Job* b) { return a->queue_sequence > b->queue_sequence; });
-  const size_t listed = std::min(matches.size(), kListedMatches);
-  std::vector<std::string> ids;
-  for (size_t i = 0; i < listed; ++i) ids.push_back(matches[i]->id().value());
-  if (matches.size() > listed) ids.push_back(absl::StrCat(matches.size() - listed, " more"));
-  return absl::InvalidArgumentError(absl::StrCat("job ", given, " is ambiguous: it matches ",
-                                                 absl::StrJoin(ids, ", "),
-                                                 "; give more of the id"));
-}
-
-// Checks that a repeated submission has the spec of the job that its idempotency key created. Jobs
-// of older stores have no digest and are not compared.
-absl::Status CheckSameSpec(const Job& job, const SubmitJob& event) {
-  const bool comparable = !job.submitted_digest.empty() && !event.spec_digest.empty();
-  if (!comparable || job.submitted_digest == event.spec_digest) return absl::OkStatus();
-  return absl::AlreadyExistsError(absl::StrCat("idempotency key ", event.idempotency_key,
-                                               " was already used for job ", job.status.job_id(),
-                                               " with another spec; use a new key"));
-}
-
-// Sets the directory that all nodes share for the job's checkpoints, if there is one. It is kept
-// with the job, so that a later change of the coordinator's option does not move checkpoints.
-void SetSharedCheckpointDir(const std::string& of_cluster, v1::Job& job) {
-  const v1::JobSpec& spec = job.spec();
-  std::string dir = spec.checkpoint_dir();
-  if (dir.empty() && spec.train().checkpoint().dir().empty() && !of_cluster.empty()) {
-    dir = absl::StrCat(of_cluster, "/", job.job_id());
+// The slots that the generation's ranks occupy.
+SlotCount SlotsOf(const v1::GenerationRecord& record) {
+  SlotCount slots;
+  for (const v1::NodePlacement& node : record.nodes()) {
+    for (const v1::RankRecord& rank : node.ranks()) slots.cpu += rank.slots_size();
   }
-  if (dir.empty()) return;
-  job.mutable_checkpoint()->set_dir(std::move(dir));
-  job.mutable_checkpoint()->set_shared(true);
+  slots.gpu = std::min(slots.cpu, record.gpu_slots());
+  slots.cpu -= slots.gpu;
+  return slots;
+}
+
+bool IsWaiting(v1::JobState state) { return state == v1::QUEUED || state == v1::HELD; }
+
+// Whether a list includes the jobs and arrays in this state.
+bool IsSelected(const v1::ListJobsRequest& request, v1::JobState state) {
+  if (request.state() != v1::JOB_STATE_UNSPECIFIED) return state == request.state();
+  return request.include_finished() || !IsTerminal(state);
 }
 
 }  // namespace
@@ -103,24 +84,6 @@ bool JobTable::UsesNode(const NodeName& node) const {
   });
 }
 
-absl::StatusOr<JobId> JobTable::Resolve(absl::string_view name) const {
-  const std::string given(name);
-  if (given.empty()) return absl::NotFoundError("job id is empty");
-  if (jobs_.count(JobId(given)) != 0) return JobId(given);
-  std::vector<const Job*> named, begun;
-  for (auto entry = jobs_.lower_bound(JobId(given));
-       entry != jobs_.end() && absl::StartsWith(entry->first.value(), given); ++entry) {
-    begun.push_back(&entry->second);
-    // Ids begin with their job's name.
-    if (entry->second.status.spec().name() == given) named.push_back(&entry->second);
-  }
-  const std::vector<const Job*>& matches = named.empty() ? begun : named;
-  if (matches.size() == 1) return matches.front()->id();
-  if (!matches.empty()) return Ambiguous(given, matches);
-  return absl::NotFoundError(absl::StrCat("no job ", given, " (the coordinator keeps the newest ",
-                                          context_.options.keep_jobs, " finished jobs)"));
-}
-
 absl::StatusOr<const Job*> JobTable::Get(const JobId& id) const {
   const Job* const job = Find(id);
   if (job == nullptr) return absl::NotFoundError(absl::StrCat("no job ", id.value()));
@@ -129,16 +92,34 @@ absl::StatusOr<const Job*> JobTable::Get(const JobId& id) const {
 
 std::vector<const Job*> JobTable::List(const v1::ListJobsRequest& request) const {
   std::vector<const Job*> chosen;
-  for (const auto& [id, job] : jobs_) {
-    if (request.state() != v1::JOB_STATE_UNSPECIFIED) {
-      if (job.state() != request.state()) continue;
-    } else if (IsTerminal(job.state()) && !request.include_finished()) {
-      continue;
-    }
+  const auto consider = [&](const Job& job) {
+    if (!IsSelected(request, job.state())) return;
+    if (!request.owner().empty() && job.status.owner() != request.owner()) return;
+    if (request.collapse_arrays() && !job.status.array_id().empty()) return;
     chosen.push_back(&job);
+  };
+  if (request.array_id().empty()) {
+    for (const auto& [id, job] : jobs_) consider(job);
+  } else if (const JobArray* const array = arrays_.Find(request.array_id())) {
+    for (const uint32_t index : array->tasks) consider(jobs_.at(TaskId(array->id, index)));
   }
   std::sort(chosen.begin(), chosen.end(),
             [](const Job* a, const Job* b) { return a->queue_sequence > b->queue_sequence; });
+  if (request.limit() != 0 && chosen.size() > request.limit()) chosen.resize(request.limit());
+  return chosen;
+}
+
+std::vector<const JobArray*> JobTable::ListArrays(const v1::ListJobsRequest& request) const {
+  std::vector<const JobArray*> chosen;
+  for (const auto& [id, array] : arrays_.all()) {
+    if (!IsSelected(request, array.state())) continue;
+    if (!request.owner().empty() && array.owner != request.owner()) continue;
+    if (!request.array_id().empty() && id != request.array_id()) continue;
+    chosen.push_back(&array);
+  }
+  std::sort(chosen.begin(), chosen.end(), [](const JobArray* a, const JobArray* b) {
+    return a->queue_sequence > b->queue_sequence;
+  });
   if (request.limit() != 0 && chosen.size() > request.limit()) chosen.resize(request.limit());
   return chosen;
 }
@@ -154,62 +135,27 @@ absl::flat_hash_set<std::string> JobTable::Files() const {
 // ------------------------------------------------------------------------------------------------
 // life cycle
 
-absl::StatusOr<JobTable::Submitted> JobTable::Submit(const SubmitJob& event) {
-  if (!event.idempotency_key.empty()) {
-    const auto made = idempotency_keys_.find(event.idempotency_key);
-    if (made != idempotency_keys_.end()) {
-      Job& job = jobs_.at(made->second);
-      RETURN_IF_ERROR(CheckSameSpec(job, event));
-      return Submitted{&job, true};
-    }
-  }
-  if (event.job_id.value().empty()) return absl::InvalidArgumentError("job id is empty");
-  if (event.idempotency_key.size() > limits::kIdempotencyKeyLength) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("idempotency key has ", event.idempotency_key.size(),
-                     " characters; the limit is ", limits::kIdempotencyKeyLength));
-  }
-  if (jobs_.count(event.job_id) != 0 || retention_.IsForgotten(event.job_id)) {
-    return absl::AbortedError(absl::StrCat("job id ", event.job_id.value(), " is taken"));
-  }
-  if (jobs_.size() >= limits::kJobs && retention_.HasFinished()) {
-    Remove(JobId(retention_.OldestFinished()));
-  }
-  if (jobs_.size() >= limits::kJobs) {
-    return absl::ResourceExhaustedError(
-        absl::StrCat("the coordinator has ", limits::kJobs,
-                     " unfinished jobs, the limit; wait for some to finish or cancel some"));
-  }
-  Job& job = jobs_[event.job_id];
-  v1::Job& status = job.status;
-  status.set_job_id(event.job_id.value());
-  *status.mutable_spec() = event.spec;
-  status.set_state(v1::QUEUED);
-  status.set_reason(reasons::kWaitingForResources);
-  status.set_message("waiting in the queue for resources");
-  status.set_idempotency_key(event.idempotency_key);
-  status.set_owner(event.actor.name);
-  SetSharedCheckpointDir(context_.options.checkpoint_dir, status);
-  *status.mutable_submit_time() = ToProto(context_.now.wall);
-  job.queue_sequence = next_queue_sequence_++;
-  job.submitted_digest = event.spec_digest;
-  job.state_since = context_.now.steady;
-  if (!event.idempotency_key.empty()) {
-    idempotency_keys_.emplace(event.idempotency_key, event.job_id);
-  }
-  context_.stats.OnSubmitted();
-  AddEvent(job, events::kSubmitted, absl::StrCat("submitted as ", event.spec.name()));
-  return Submitted{&job, false};
-}
-
 void JobTable::Transition(Job& job, v1::JobState to, absl::string_view reason,
                           std::string message) {
   CHECK(IsAllowed(job.state(), to))
       << job.id() << " cannot go from " << v1::JobState_Name(job.state()) << " to "
       << v1::JobState_Name(to);
+  if (IsWaiting(job.state()) && !IsWaiting(to)) owners_.OnUnqueued(job.status);
+  if (!IsWaiting(job.state()) && IsWaiting(to)) owners_.OnQueued(job.status);
+  const JobArray* const ended_array = arrays_.OnTransition(job, to);
   job.status.set_state(to);
   job.state_since = context_.now.steady;
   SetReason(job, reason, std::move(message));
+  if (!IsTerminal(to)) return;
+  dependents_.Remove(job);
+  job.after = After();
+  ended_.push_back({job.status.job_id(), to});
+  if (job.status.array_id().empty()) {
+    AllowDeletion(job, FromProto(job.status.finish_time()));
+  } else if (ended_array != nullptr) {
+    ended_.push_back({ended_array->id, ended_array->state()});
+    AllowDeletion(*ended_array);
+  }
 }
 
 void JobTable::SetReason(Job& job, absl::string_view reason, std::string message) {
@@ -229,7 +175,9 @@ void JobTable::ReserveGeneration(const JobId& id, uint64_t generation) {
 void JobTable::BeginGeneration(Job& job, v1::GenerationRecord record) {
   v1::Job& status = job.status;
   job.restarting = false;
+  job.preempted = false;
   status.set_generation(record.generation());
+  owners_.OnStart(status, SlotsOf(record), /*first=*/!status.has_start_time());
   if (!status.has_start_time()) *status.mutable_start_time() = ToProto(context_.now.wall);
   status.clear_summary();
   status.clear_progress();
@@ -254,6 +202,7 @@ void JobTable::BeginGeneration(Job& job, v1::GenerationRecord record) {
 
 const v1::GenerationRecord& JobTable::EndGeneration(Job& job) {
   job.generation->record.set_over(true);
+  owners_.OnEnd(job.status, SlotsOf(job.generation->record));
   job.run_time += std::max(context_.now.wall - job.generation_start_time, absl::ZeroDuration());
   MarkGeneration(job);
   MarkJob(job);
@@ -266,9 +215,9 @@ const v1::GenerationRecord& JobTable::EndGeneration(Job& job) {
 void JobTable::Finish(Job& job, v1::JobState state, absl::string_view reason, std::string message,
                       int exit_code) {
   job.restarting = false;
+  owners_.OnFinish(job.status, state);
   job.status.set_exit_code(exit_code);
   *job.status.mutable_finish_time() = ToProto(context_.now.wall);
-  retention_.AddFinished(FromProto(job.status.finish_time()), job.id());
   AddEvent(job, events::kFinished, absl::StrCat(v1::JobState_Name(state), ": ", message));
   Transition(job, state, reason, std::move(message));
   context_.stats.OnFinished(state, std::string(reason));
@@ -328,11 +277,30 @@ Job& JobTable::Restore(Job restored) {
   job.state_since = context_.now.steady;
   next_queue_sequence_ = std::max(next_queue_sequence_, job.queue_sequence + 1);
   if (!job.status.idempotency_key().empty()) {
-    idempotency_keys_.emplace(job.status.idempotency_key(), id);
+    idempotency_keys_.emplace(std::make_pair(job.status.owner(), job.status.idempotency_key()), id);
   }
-  if (IsTerminal(job.state())) retention_.AddFinished(FromProto(job.status.finish_time()), id);
-  if (job.generation.has_value()) active_.insert(id);
+  if (IsTerminal(job.state()) && job.status.array_id().empty()) {
+    AllowDeletion(job, FromProto(job.status.finish_time()));
+  }
+  arrays_.Add(job);
+  dependents_.Add(job);
+  if (IsWaiting(job.state())) owners_.OnQueued(job.status);
+  if (job.generation.has_value()) {
+    active_.insert(id);
+    owners_.RestoreRunning(job.status, SlotsOf(job.generation->record));
+  }
   return job;
+}
+
+void JobTable::FinishRestore() {
+  for (const auto& [id, array] : arrays_.all()) {
+    if (array.ended()) AllowDeletion(array);
+  }
+  // Decided when they ended, unless the store has been edited.
+  for (const std::string& id : dependents_.Targets()) {
+    const v1::JobState state = StateOf(id);
+    if (state == v1::JOB_STATE_UNSPECIFIED || IsTerminal(state)) ended_.push_back({id, state});
+  }
 }
 
 Job& JobTable::AddRecovered(Job recovered) {
@@ -353,6 +321,7 @@ void JobTable::WriteChanges() {
   for (const auto& [id, number, node_rank] : std::exchange(dirty_placements_, {})) {
     writes.push_back(PutPlacement(RecordOf(id, number), node_rank));
   }
+  owners_.WriteChanges();
   context_.effects.changed_jobs.assign(changed_.begin(), changed_.end());
   changed_.clear();
 }
@@ -371,6 +340,21 @@ void JobTable::ForgetDue() {
   }
 }
 
+void JobTable::AllowDeletion(Job& job, absl::Time order) {
+  job.deletion_order = order;
+  retention_.AddFinished(order, job.id());
+}
+
+// The tasks are deleted after the last of them has ended; those that did not succeed last, so that
+// the array shows their state as long as it exists.
+void JobTable::AllowDeletion(const JobArray& array) {
+  const absl::Time end = FromProto(array.finish_time);
+  for (const uint32_t index : array.tasks) {
+    Job& job = jobs_.at(TaskId(array.id, index));
+    AllowDeletion(job, job.state() == v1::SUCCEEDED ? end : end + absl::Nanoseconds(1));
+  }
+}
+
 void JobTable::Remove(const JobId& id) {
   const auto entry = jobs_.find(id);
   const Job& job = entry->second;
@@ -379,9 +363,10 @@ void JobTable::Remove(const JobId& id) {
   std::vector<std::string> keys = KeysOf(job);
   for (std::string& tail : log_tails_.Remove(job)) keys.push_back(std::move(tail));
   retention_.AddForgotten(id, std::move(keys));
-  const auto key = idempotency_keys_.find(job.status.idempotency_key());
+  const auto key = idempotency_keys_.find({job.status.owner(), job.status.idempotency_key()});
   if (key != idempotency_keys_.end() && key->second == id) idempotency_keys_.erase(key);
-  retention_.RemoveFinished(FromProto(job.status.finish_time()), id);
+  if (job.deletion_order.has_value()) retention_.RemoveFinished(*job.deletion_order, id);
+  arrays_.Remove(job);
   jobs_.erase(entry);
 }
 

@@ -23,9 +23,12 @@
 #include "common/ids.h"
 #include "coordinator/core/context.h"
 #include "coordinator/core/event.h"
+#include "coordinator/core/jobs/arrays.h"
+#include "coordinator/core/jobs/dependencies.h"
 #include "coordinator/core/jobs/job.h"
 #include "coordinator/core/jobs/log_tails.h"
 #include "coordinator/core/jobs/retention.h"
+#include "coordinator/core/owners/owner_table.h"
 #include "proto/muster/v1/cluster.pb.h"
 
 namespace muster::core {
@@ -34,6 +37,7 @@ class JobTable {
  public:
   explicit JobTable(Context& context)
       : context_(context),
+        owners_(context),
         log_tails_(context),
         retention_(context.options.keep_jobs, context.options.keep_jobs_for) {}
 
@@ -49,24 +53,37 @@ class JobTable {
   // Returns whether a living generation has, or had, ranks on the node.
   bool UsesNode(const NodeName& node) const;
   // Resolves a job id, the name of one job only, or a unique prefix of an id, in this order.
-  // Errors: NOT_FOUND, INVALID_ARGUMENT with the matching jobs when ambiguous.
+  // Errors: NOT_FOUND, INVALID_ARGUMENT with the matching jobs when ambiguous, or when the name is
+  // that of an array.
   absl::StatusOr<JobId> Resolve(absl::string_view name) const;
+  // As Resolve, for an array.
+  absl::StatusOr<std::string> ResolveArray(absl::string_view name) const;
   // Errors: NOT_FOUND.
   absl::StatusOr<const Job*> Get(const JobId& id) const;
   // The jobs that the request selects, newest first.
   std::vector<const Job*> List(const v1::ListJobsRequest& request) const;
+  // Of a job or an array; JOB_STATE_UNSPECIFIED when unknown.
+  v1::JobState StateOf(const std::string& id) const;
+  const Arrays& arrays() const { return arrays_; }
+  Arrays& arrays() { return arrays_; }
+  // The arrays that the request selects, newest first.
+  std::vector<const JobArray*> ListArrays(const v1::ListJobsRequest& request) const;
   // Digests of the files of all jobs.
   absl::flat_hash_set<std::string> Files() const;
   LogTails& log_tails() { return log_tails_; }
   const LogTails& log_tails() const { return log_tails_; }
+  OwnerTable& owners() { return owners_; }
+  const OwnerTable& owners() const { return owners_; }
 
   // ---- Life cycle
   struct Submitted {
-    Job* job = nullptr;
+    Job* job = nullptr;            // of an array, its first task
     bool already_existed = false;  // an earlier submission had the same idempotency key
   };
-  // Adds a job in state QUEUED. Errors: INVALID_ARGUMENT, ABORTED when the id is taken,
-  // ALREADY_EXISTS when the idempotency key was used with another spec, RESOURCE_EXHAUSTED.
+  // Adds a job, or the tasks of an array, in state QUEUED. Errors: INVALID_ARGUMENT, NOT_FOUND when
+  // a job of spec.after is unknown, ABORTED when the id is taken, ALREADY_EXISTS when the owner
+  // used the idempotency key with another spec, those of OwnerTable::CheckSubmit,
+  // RESOURCE_EXHAUSTED.
   absl::StatusOr<Submitted> Submit(const SubmitJob& event);
   void Transition(Job& job, v1::JobState to, absl::string_view reason, std::string message);
   void SetReason(Job& job, absl::string_view reason, std::string message);
@@ -86,12 +103,25 @@ class JobTable {
   // problem of any rank or as many as it may have.
   void Warn(Job& job, uint32_t rank, const std::string& problem);
 
+  // ---- Dependencies
+  // The jobs and arrays that have ended since the last call, or had when a job was submitted that
+  // depends on them.
+  std::vector<Ended> TakeEnded() { return std::exchange(ended_, {}); }
+  bool HasEnded() const { return !ended_.empty(); }
+  Dependents& dependents() { return dependents_; }
+  // Resolves the names in a spec; adds to `ended` the jobs and arrays that have ended already.
+  // Errors: as Resolve, with the path of the field.
+  absl::StatusOr<After> ResolveDependencies(const v1::Dependencies& given,
+                                            std::vector<Ended>& ended) const;
+
   // ---- Records
   void MarkChanged(const Job& job) { changed_.insert(job.id()); }  // for watchers
   void MarkJob(const Job& job);
   void MarkGeneration(const Job& job);  // the living generation, without its nodes
   void MarkPlacement(const Job& job, uint32_t node_rank);
   Job& Restore(Job job);
+  // Called after the last Restore of a start.
+  void FinishRestore();
   // Adds a job that the store has lost, at the end of the queue's order.
   Job& AddRecovered(Job job);
   void RestoreForgotten(const JobId& id, std::vector<std::string> keys) {
@@ -109,7 +139,25 @@ class JobTable {
   // Sets the timer for the next ForgetDue.
   void ArmRetention();
 
+  // A job or an array that a name stands for.
+  struct Match {
+    std::string id;
+    bool is_array = false;
+    uint64_t queue_sequence = 0;
+  };
+
  private:
+  // The jobs and arrays that may be meant by an id, a name or the beginning of an id.
+  std::vector<Match> MatchesOf(const std::string& given) const;
+  absl::StatusOr<Match> ResolveAny(absl::string_view name) const;
+  absl::Status CheckIds(const SubmitJob& event) const;
+  // Deletes finished jobs until there is room for `count` more.
+  absl::Status MakeRoom(size_t count);
+  Job& AddSubmitted(const SubmitJob& event, const JobId& id, const v1::JobSpec& spec);
+  // Lets the finished job be deleted when it is due.
+  void AllowDeletion(Job& job, absl::Time order);
+  void AllowDeletion(const JobArray& array);
+
   const v1::GenerationRecord& RecordOf(const JobId& id, Generation number) const {
     return *jobs_.at(id).FindRecord(number);
   }
@@ -117,9 +165,13 @@ class JobTable {
   Context& context_;
   std::map<JobId, Job> jobs_;
   std::set<JobId> active_;
-  std::map<std::string, JobId> idempotency_keys_;
+  OwnerTable owners_;
+  std::map<std::pair<std::string, std::string>, JobId> idempotency_keys_;  // by owner and key
   LogTails log_tails_;
   Retention retention_;
+  Arrays arrays_;
+  Dependents dependents_;
+  std::vector<Ended> ended_;
   uint64_t next_queue_sequence_ = 1;
   // Changes of the current step.
   std::set<JobId> changed_;

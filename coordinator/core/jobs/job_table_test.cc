@@ -137,7 +137,8 @@ TEST_F(JobTableTest, StepWritesEachRecordOnce) {
   EXPECT_THAT(
       KeysWritten(),
       ElementsAre("event/one/0000000001", "job/one", "generation/one/0000000001",
-                  "placement/one/0000000001/0000000000", "placement/one/0000000001/0000000001"));
+                  "placement/one/0000000001/0000000000", "placement/one/0000000001/0000000001",
+                  "owner/"));
   EXPECT_THAT(KeysWritten(), IsEmpty());
 }
 

@@ -18,6 +18,7 @@ struct FreeNode {
   std::string address;
   uint64_t incarnation = 0;
   bool last_resort = false;          // used only after all others: its last launch failed
+  bool preferred = false;            // used before all others: the job prefers it
   uint32_t slot_count = 0;           // number of slots of the requested kind
   std::vector<uint32_t> free_slots;  // the free ones among them, ascending
   // The node's slots; owned by the node. Null: all slots are equivalent.

@@ -69,8 +69,9 @@ bool Node::MayHaveLeftoverOn(const std::vector<uint32_t>& slots) const {
   return false;
 }
 
-void Node::Occupy(const RankRef& rank, const std::vector<uint32_t>& slots) {
+void Node::Occupy(const RankRef& rank, const std::vector<uint32_t>& slots, bool exclusive) {
   for (const uint32_t slot : slots) busy.emplace(slot, rank);
+  if (exclusive) exclusive_job = rank.job;
 }
 
 void Node::Vacate(const RankRef& rank) {
@@ -78,6 +79,10 @@ void Node::Vacate(const RankRef& rank) {
     entry = entry->second == rank ? busy.erase(entry) : std::next(entry);
   }
   std::erase_if(unkillable, [&rank](const UnkillableRank& held) { return held.rank == rank; });
+  const bool is_left = std::any_of(busy.begin(), busy.end(), [this](const auto& entry) {
+    return entry.second.job == exclusive_job;
+  });
+  if (!is_left) exclusive_job.reset();
 }
 
 const UnkillableRank* Node::FindUnkillable(uint32_t slot) const {
@@ -203,7 +208,7 @@ std::optional<FreeNode> Node::Offer(absl::string_view kind) const {
     if (busy.count(slot.index()) == 0 && !slot.returning()) free.free_slots.push_back(slot.index());
   }
   std::sort(free.free_slots.begin(), free.free_slots.end());
-  if (MayHaveLeftoverOn({})) free.free_slots.clear();
+  if (MayHaveLeftoverOn({}) || exclusive_job.has_value()) free.free_slots.clear();
   return free;
 }
 
@@ -228,6 +233,19 @@ v1::Node Node::View(const Time& now) const {
   if (IsCoolingDown()) {
     *node.mutable_cool_down() =
         ToProto(std::max(FromProto(record.cool_down_until()) - now.wall, absl::ZeroDuration()));
+  }
+  node.set_launch_failure(record.launch_failure());
+  node.set_cordoned_by_health(record.cordoned_by_health());
+  if (record.has_drain_until() && !busy.empty()) {
+    *node.mutable_drain_deadline() =
+        ToProto(std::max(FromProto(record.drain_until()) - now.wall, absl::ZeroDuration()));
+  }
+  const bool is_tested = !self_test.report.checks().empty();
+  if (self_test.running || is_tested) node.mutable_self_test()->set_running(self_test.running);
+  if (is_tested) {
+    *node.mutable_self_test()->mutable_checks() = self_test.report.checks();
+    *node.mutable_self_test()->mutable_age() = ToProto(now.steady - self_test.answered);
+    *node.mutable_self_test()->mutable_duration() = self_test.report.duration();
   }
   for (const v1::Slot& offered : hello.slots()) {
     v1::Slot& slot = *node.add_slots();

@@ -37,6 +37,15 @@ struct UnkillableRank {
   int64_t pid = 0;  // 0: unknown
 };
 
+// The self-tests of a node's worker.
+struct SelfTestState {
+  uint64_t id = 0;            // of the newest request
+  bool running = false;       // its answer is missing
+  uint32_t failures = 0;      // in a row
+  SteadyTime answered;        // when `report` arrived
+  v1::SelfTestReport report;  // the newest; without checks: none yet
+};
+
 //           hello              stream broke, or lease ended
 //   LOST ──────────▶ READY ──────────────────────────────────▶ SUSPECT
 //     ▲               │  ▲               hello                │ │
@@ -66,10 +75,13 @@ struct Node {
   // The ranks that occupy each slot: ranks of living generations, and leftovers. A slot has two
   // when a returning worker still runs a leftover on the slot of a placed rank.
   std::multimap<uint32_t, RankRef> busy;
+  // The job that has the node for itself.
+  std::optional<JobId> exclusive_job;
   // Ranks that still run but no longer belong to a living generation, or were declared lost. Their
   // slots become free when they have exited.
   std::map<std::pair<JobId, Generation>, std::set<uint32_t>> leftovers;
   std::vector<UnkillableRank> unkillable;  // the leftovers that cannot be killed
+  SelfTestState self_test;
 
   NodeName name() const { return NodeName(record.name()); }
   Incarnation incarnation() const { return Incarnation(record.incarnation()); }
@@ -81,7 +93,8 @@ struct Node {
   bool MayHaveLeftoverOn(const std::vector<uint32_t>& slots) const;
 
   std::vector<uint32_t> SlotsOf(const RankRef& rank) const;
-  void Occupy(const RankRef& rank, const std::vector<uint32_t>& slots);
+  // `exclusive`: no other job may have slots of the node until all ranks of the job are vacated.
+  void Occupy(const RankRef& rank, const std::vector<uint32_t>& slots, bool exclusive = false);
   void Vacate(const RankRef& rank);
   // The unkillable rank that occupies the slot; null when there is none.
   const UnkillableRank* FindUnkillable(uint32_t slot) const;
@@ -100,6 +113,12 @@ struct Node {
   std::set<std::string> Kinds() const;
   uint32_t SlotCount(absl::string_view kind) const;
 
+  // Returns whether the worker can be asked to test itself now.
+  bool CanTestItself() const {
+    return session.has_value() && conflict.empty() && hello.tests_itself();
+  }
+  // Returns whether an operator has cordoned the node; the coordinator never ends such a cordon.
+  bool IsCordonedByOperator() const { return record.cordoned() && !record.cordoned_by_health(); }
   // Returns whether failed launches keep ranks from the node for a while.
   bool IsCoolingDown() const { return record.has_cool_down_until(); }
   // Returns whether placement may use the slot once it is free.

@@ -1,32 +1,78 @@
-// NodeTable: nodes that fail to launch ranks, and slots of ranks that cannot be killed.
+// NodeTable: the health of nodes (failed launches and self-tests), and slots of ranks that cannot
+// be killed.
 #include <algorithm>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "common/limits.h"
 #include "common/proto_time.h"
+#include "common/utf8.h"
 #include "coordinator/core/nodes/node_table.h"
 
 namespace muster::core {
 namespace {
 
-constexpr uint32_t kTolerated = 1;  // failed launches in a row without consequence
-constexpr absl::Duration kFirstCoolDown = absl::Seconds(30);
-constexpr absl::Duration kLongestCoolDown = absl::Minutes(10);
+constexpr uint32_t kTolerated = 1;     // failed launches in a row without consequence
+constexpr uint32_t kMostFailures = 3;  // failed launches in a row that cordon the node
+constexpr absl::Duration kFirstDelay = absl::Seconds(30);
+constexpr absl::Duration kLongestDelay = absl::Minutes(10);
+// A worker answers within a minute.
+constexpr absl::Duration kTestPatience = absl::Seconds(90);
+
+absl::Duration Doubled(uint32_t times) {
+  return std::min(kLongestDelay, kFirstDelay * (int64_t{1} << std::min(times, 16u)));
+}
 
 absl::Duration CoolDownAfter(uint32_t failed_launches) {
   if (failed_launches <= kTolerated) return absl::ZeroDuration();
-  const uint32_t doublings = std::min(failed_launches - kTolerated - 1, 16u);
-  return std::min(kLongestCoolDown, kFirstCoolDown * (int64_t{1} << doublings));
+  return Doubled(failed_launches - kTolerated - 1);
 }
 
 TimerKey CoolDownOf(const Node& node) { return {TimerKey::Kind::kCoolDown, node.record.name()}; }
+TimerKey SelfTestOf(const Node& node) { return {TimerKey::Kind::kSelfTest, node.record.name()}; }
+
+bool IsCoolDownOver(const Node& node, absl::Time now) {
+  return node.IsCoolingDown() && FromProto(node.record.cool_down_until()) <= now;
+}
+
+// The checks that failed: "disk: …"; empty: the node passed. GPUs do not count: no ranks are placed
+// on the slot of an unhealthy one, and the node's other slots remain usable.
+std::string FailureOf(const v1::SelfTestReport& report) {
+  std::vector<std::string> failures;
+  for (const v1::SelfTest::Check& check : report.checks()) {
+    if (check.failure().empty() || absl::StartsWith(check.name(), "gpu ")) continue;
+    failures.push_back(absl::StrCat(check.name(), ": ", check.failure()));
+  }
+  return absl::StrJoin(failures, "; ");
+}
+
+std::string Bounded(std::string text) {
+  KeepFirst(limits::kCordonReasonBytes, text);
+  return text;
+}
 
 }  // namespace
 
+// ------------------------------------------------------------------------------------------------
+// launches
+
 void NodeTable::NoteLaunchFailure(const NodeName& name, const std::string& why) {
   Node& node = nodes_.at(name);
+  changed_.insert(name);
+  node.record.set_launch_failure(Bounded(why));
+  // Launched before the cordon.
+  if (node.record.cordoned_by_health()) return;
   const uint32_t failed = node.record.failed_launches() + 1;
   node.record.set_failed_launches(failed);
-  changed_.insert(name);
+  const bool tests = node.CanTestItself() && !node.IsCordonedByOperator();
+  if (tests && failed >= kMostFailures) {
+    CordonByHealth(node, absl::StrCat(failed, " launches in a row failed: ", why));
+    ScheduleSelfTest(node, Doubled(failed - kMostFailures));
+    return;
+  }
+  // A test that fails cordons the node before more jobs fail on it.
+  if (tests && !node.self_test.running) StartSelfTest(node);
   const absl::Duration cool_down = CoolDownAfter(failed);
   if (cool_down == absl::ZeroDuration()) return;
   *node.record.mutable_cool_down_until() = ToProto(context_.now.wall + cool_down);
@@ -44,8 +90,16 @@ void NodeTable::NoteLaunchSuccess(const NodeName& name) {
 void NodeTable::EndCoolDown(const NodeName& name) {
   const auto entry = nodes_.find(name);
   if (entry == nodes_.end() || !entry->second.IsCoolingDown()) return;
-  entry->second.record.clear_cool_down_until();
-  changed_.insert(name);
+  Node& node = entry->second;
+  if (!node.CanTestItself() || node.IsCordonedByOperator()) return FinishCoolDown(node);
+  if (!node.self_test.running) StartSelfTest(node);  // the node returns if it passes
+}
+
+void NodeTable::FinishCoolDown(Node& node) {
+  if (!node.IsCoolingDown()) return;
+  node.record.clear_cool_down_until();
+  context_.timers.Cancel(CoolDownOf(node));
+  changed_.insert(node.name());
   ++version_;
 }
 
@@ -57,11 +111,125 @@ void NodeTable::ArmCoolDown(const Node& node) {
 bool NodeTable::ForgetFailedLaunches(Node& node) {
   if (node.record.failed_launches() == 0) return false;
   node.record.clear_failed_launches();
+  node.record.clear_launch_failure();
   node.record.clear_cool_down_until();
   context_.timers.Cancel(CoolDownOf(node));
   changed_.insert(node.name());
   return true;
 }
+
+// ------------------------------------------------------------------------------------------------
+// self-tests
+
+void NodeTable::BeginHealth(Node& node) {
+  AbortSelfTest(node);
+  if (!node.conflict.empty()) return;
+  if (node.CanTestItself()) return StartSelfTest(node);
+  // An older worker: no self-test would end the cordon or the cool-down.
+  if (IsCoolDownOver(node, context_.now.wall)) FinishCoolDown(node);
+  if (node.record.cordoned_by_health()) UncordonByHealth(node, "its worker does not test itself");
+}
+
+absl::Status NodeTable::TestNode(const NodeName& name) {
+  const auto entry = nodes_.find(name);
+  if (entry == nodes_.end()) return absl::NotFoundError(absl::StrCat("no node ", name.value()));
+  Node& node = entry->second;
+  if (!node.session.has_value()) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("node ", name.value(), " is not connected; start its worker"));
+  }
+  if (!node.conflict.empty()) {
+    return absl::FailedPreconditionError(absl::StrCat("node ", name.value(),
+                                                      " is in conflict: ", node.conflict,
+                                                      "; muster admin recover ", name.value()));
+  }
+  if (!node.hello.tests_itself()) {
+    return absl::FailedPreconditionError(absl::StrCat("the worker of node ", name.value(),
+                                                      " (Muster ", node.hello.software_version(),
+                                                      ") cannot test itself; upgrade it"));
+  }
+  if (!node.self_test.running) StartSelfTest(node);
+  return absl::OkStatus();
+}
+
+void NodeTable::AbortSelfTest(Node& node) {
+  node.self_test.running = false;
+  context_.timers.Cancel(SelfTestOf(node));
+}
+
+void NodeTable::StartSelfTest(Node& node) {
+  node.self_test.running = true;
+  v1::CoordinatorMessage message;
+  message.mutable_self_test()->set_id(++node.self_test.id);
+  Send(node, std::move(message));
+  ScheduleSelfTest(node, kTestPatience);
+}
+
+void NodeTable::ScheduleSelfTest(const Node& node, absl::Duration delay) {
+  context_.timers.Set(SelfTestOf(node), context_.now.steady + delay);
+}
+
+void NodeTable::OnSelfTestTimer(const NodeName& name) {
+  const auto entry = nodes_.find(name);
+  if (entry == nodes_.end()) return;
+  Node& node = entry->second;
+  if (!node.self_test.running) {
+    if (node.CanTestItself()) StartSelfTest(node);
+    return;
+  }
+  v1::SelfTestReport report;
+  report.set_id(node.self_test.id);
+  v1::SelfTest::Check& check = *report.add_checks();
+  check.set_name("worker");
+  check.set_failure(absl::StrCat("no answer within ", absl::FormatDuration(kTestPatience)));
+  *report.mutable_duration() = ToProto(kTestPatience);
+  OnSelfTest(name, report);
+}
+
+void NodeTable::OnSelfTest(const NodeName& name, const v1::SelfTestReport& report) {
+  Node& node = nodes_.at(name);
+  SelfTestState& test = node.self_test;
+  if (!test.running || report.id() != test.id) return;  // not awaited any more
+  AbortSelfTest(node);
+  test.report = report;
+  test.answered = context_.now.steady;
+  const std::string failure = FailureOf(report);
+  test.failures = failure.empty() ? 0 : test.failures + 1;
+  if (failure.empty() || node.IsCordonedByOperator()) {
+    if (node.record.cordoned_by_health()) UncordonByHealth(node, "it passed its self-test");
+    if (IsCoolDownOver(node, context_.now.wall)) FinishCoolDown(node);
+    return;
+  }
+  CordonByHealth(node, absl::StrCat("self-test: ", failure));
+  ScheduleSelfTest(node, Doubled(test.failures - 1));
+}
+
+void NodeTable::CordonByHealth(Node& node, std::string reason) {
+  AbortSelfTest(node);
+  FinishCoolDown(node);
+  reason = Bounded(std::move(reason));
+  v1::NodeRecord& record = node.record;
+  if (record.cordoned_by_health() && record.cordon_reason() == reason) return;
+  record.set_cordoned(true);
+  record.set_cordoned_by_health(true);
+  record.set_cordon_reason(reason);
+  changed_.insert(node.name());
+  ++version_;
+  context_.Log(
+      absl::StrCat("node ", record.name(), " was cordoned until it passes a self-test: ", reason));
+}
+
+void NodeTable::UncordonByHealth(Node& node, const std::string& why) {
+  node.record.clear_cordoned();
+  node.record.clear_cordoned_by_health();
+  node.record.clear_cordon_reason();
+  changed_.insert(node.name());
+  ++version_;
+  context_.Log(absl::StrCat("node ", node.record.name(), " was uncordoned: ", why));
+}
+
+// ------------------------------------------------------------------------------------------------
+// unkillable ranks
 
 void NodeTable::SetUnkillable(const NodeName& name, const RankRef& rank, int64_t pid) {
   Node& node = nodes_.at(name);

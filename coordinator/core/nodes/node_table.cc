@@ -73,6 +73,7 @@ const Node* NodeTable::Open(const SessionOpened& event,
   Send(*node, std::move(message));
   // The worker did not receive the first one.
   if (!node->conflict.empty() && node->conflict_ended) SendJoinCluster(*node);
+  BeginHealth(*node);
   return node;
 }
 
@@ -175,13 +176,14 @@ bool NodeTable::MakeRoom(const std::function<bool(const NodeName&)>& is_needed) 
   auto oldest = nodes_.end();
   for (auto entry = nodes_.begin(); entry != nodes_.end(); ++entry) {
     const Node& node = entry->second;
-    if (node.state != v1::LOST || node.record.cordoned() || !node.busy.empty()) continue;
+    if (node.state != v1::LOST || node.IsCordonedByOperator() || !node.busy.empty()) continue;
     if (is_needed(node.name())) continue;
     if (oldest == nodes_.end() || node.last_heard < oldest->second.last_heard) oldest = entry;
   }
   if (oldest == nodes_.end()) return false;
   changed_.insert(oldest->first);
   nodes_.erase(oldest);
+  ++version_;
   return true;
 }
 
@@ -217,7 +219,9 @@ const Node* NodeTable::OnSessionClosed(SessionId session) {
   Node& node = nodes_.at(entry->second);
   sessions_.erase(entry);
   node.session.reset();
+  AbortSelfTest(node);
   node.state = v1::SUSPECT;
+  changed_slots_.insert(node.name());
   return &node;
 }
 
@@ -225,7 +229,9 @@ void NodeTable::Reject(const NodeName& name, absl::Status status) {
   Node& node = nodes_.at(name);
   Close(*node.session, std::move(status));
   node.session.reset();
+  AbortSelfTest(node);
   node.state = v1::SUSPECT;
+  changed_slots_.insert(name);
 }
 
 void NodeTable::Lose(const NodeName& name, const std::string& why) {
@@ -237,6 +243,7 @@ void NodeTable::Lose(const NodeName& name, const std::string& why) {
           absl::UnavailableError(absl::StrCat("node ", name.value(), " was lost: ", why)));
     node.session.reset();
   }
+  AbortSelfTest(node);
   node.state = v1::LOST;
   ++version_;
   node.conflict.clear();
@@ -286,11 +293,13 @@ void NodeTable::SendForget(const Node& node, const JobId& job, Generation genera
 // slots
 
 void NodeTable::Occupy(const NodeName& name, const RankRef& rank,
-                       const std::vector<uint32_t>& slots) {
-  nodes_.at(name).Occupy(rank, slots);
+                       const std::vector<uint32_t>& slots, bool exclusive) {
+  changed_slots_.insert(name);
+  nodes_.at(name).Occupy(rank, slots, exclusive);
 }
 
 void NodeTable::Vacate(const NodeName& name, const RankRef& rank) {
+  changed_slots_.insert(name);
   Node& node = nodes_.at(name);
   if (!node.unkillable.empty()) ++version_;
   node.Vacate(rank);
@@ -298,6 +307,7 @@ void NodeTable::Vacate(const NodeName& name, const RankRef& rank) {
 
 void NodeTable::SetLeftovers(const NodeName& name, const JobId& job, Generation generation,
                              std::set<uint32_t> ranks) {
+  changed_slots_.insert(name);
   Node& node = nodes_.at(name);
   if (ranks.empty()) {
     node.leftovers.erase({job, generation});
@@ -307,6 +317,7 @@ void NodeTable::SetLeftovers(const NodeName& name, const JobId& job, Generation 
 }
 
 void NodeTable::ClearLeftovers(const NodeName& name) {
+  changed_slots_.insert(name);
   Node& node = nodes_.at(name);
   if (!node.unkillable.empty()) ++version_;
   for (const auto& [generation, ranks] : std::exchange(node.leftovers, {})) {
@@ -316,6 +327,7 @@ void NodeTable::ClearLeftovers(const NodeName& name) {
 
 std::vector<v1::SlotCondition> NodeTable::SetConditions(const NodeName& name,
                                                         const v1::SlotReport& report) {
+  changed_slots_.insert(name);
   Node& node = nodes_.at(name);
   const auto usable = [&node] {
     std::vector<bool> slots;
@@ -335,12 +347,23 @@ void NodeTable::Cordon(const NodeName& name, const std::string& reason) {
   const auto entry = nodes_.find(name);
   if (entry == nodes_.end()) return;
   v1::NodeRecord& record = entry->second.record;
-  if (record.cordoned() && record.cordon_reason() == reason) return;
+  if (entry->second.IsCordonedByOperator() && record.cordon_reason() == reason) return;
   record.set_cordoned(true);
+  record.clear_cordoned_by_health();
   record.set_cordon_reason(reason);
   changed_.insert(name);
   ++version_;
   context_.Log(WithReason(absl::StrCat("node ", name.value(), " was cordoned"), reason));
+}
+
+void NodeTable::SetDrainDeadline(const NodeName& name, std::optional<absl::Time> until) {
+  const auto entry = nodes_.find(name);
+  if (entry == nodes_.end()) return;
+  v1::NodeRecord& record = entry->second.record;
+  if (!until.has_value() && !record.has_drain_until()) return;
+  record.clear_drain_until();
+  if (until.has_value()) *record.mutable_drain_until() = ToProto(*until);
+  changed_.insert(name);
 }
 
 bool NodeTable::Uncordon(const NodeName& name) {
@@ -350,7 +373,11 @@ bool NodeTable::Uncordon(const NodeName& name) {
   const bool had_failures = ForgetFailedLaunches(node);
   if (!node.record.cordoned() && !had_failures) return false;
   node.record.clear_cordoned();
+  node.record.clear_cordoned_by_health();
   node.record.clear_cordon_reason();
+  node.record.clear_drain_until();
+  node.self_test.failures = 0;
+  AbortSelfTest(node);
   changed_.insert(name);
   ++version_;
   context_.Log(absl::StrCat("node ", name.value(), " was uncordoned"));
@@ -367,7 +394,9 @@ bool NodeTable::SetLeaving(const NodeName& name) {
 void NodeTable::Remove(const NodeName& name) {
   context_.timers.Cancel(LeaseOf(name));
   context_.timers.Cancel(JobLeaseOf(name));
+  AbortSelfTest(nodes_.at(name));
   nodes_.erase(name);
+  ++version_;
   changed_.insert(name);
 }
 
@@ -395,6 +424,7 @@ void NodeTable::Expect(const v1::NodePlacement& placement) {
   }
   if (node.session.has_value()) return;
   node.state = v1::SUSPECT;
+  ++version_;
   node.last_heard = context_.now.steady;
   ArmLease(node);
 }

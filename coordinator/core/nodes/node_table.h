@@ -36,6 +36,9 @@ class NodeTable {
   const NodeMap& all() const { return nodes_; }
   // Changes whenever a node offers other slots than before to a job that runs alone.
   uint64_t version() const { return version_; }
+  // The nodes whose free slots may have changed since the last call, apart from those by which the
+  // version has changed.
+  std::set<NodeName> TakeChangedSlots() { return std::exchange(changed_slots_, {}); }
   const Node* Find(const NodeName& name) const;  // null when unknown
   const Node& at(const NodeName& name) const { return nodes_.at(name); }
 
@@ -75,7 +78,9 @@ class NodeTable {
   void RequestJobRecords(const Node& node);
 
   // ---- Slots
-  void Occupy(const NodeName& name, const RankRef& rank, const std::vector<uint32_t>& slots);
+  // `exclusive`: see Node::Occupy.
+  void Occupy(const NodeName& name, const RankRef& rank, const std::vector<uint32_t>& slots,
+              bool exclusive = false);
   void Vacate(const NodeName& name, const RankRef& rank);
   // Sets the ranks of the generation that still run on the node although they no longer count. An
   // empty set removes the entry.
@@ -88,15 +93,27 @@ class NodeTable {
   // See Node::SetConditions.
   std::vector<v1::SlotCondition> SetConditions(const NodeName& name, const v1::SlotReport& report);
 
-  // ---- Launches; see node_health.cc. After two failed launches in a row, no ranks are placed on a
-  // node for 30 s, then for twice as long after each further one, up to 10 min.
+  // ---- Health; see node_health.cc. After two failed launches in a row, no ranks are placed on a
+  // node for 30 s. If its worker tests itself, the node is then used again if it passes a
+  // self-test. After a self-test that fails, or a third failed launch, the coordinator cordons the
+  // node until it passes one. With other workers, a further failed launch doubles the time, up to
+  // 10 min.
   void NoteLaunchFailure(const NodeName& name, const std::string& why);
   void NoteLaunchSuccess(const NodeName& name);
   void EndCoolDown(const NodeName& name);
+  // Errors: NOT_FOUND, FAILED_PRECONDITION if the worker is not connected or too old.
+  absl::Status TestNode(const NodeName& name);
+  void OnSelfTest(const NodeName& name, const v1::SelfTestReport& report);
+  // A self-test is due, or has not been answered.
+  void OnSelfTestTimer(const NodeName& name);
 
   // ---- Operators, and workers that are shutting down. Unknown nodes are ignored.
+  // Replaces a cordon by the coordinator.
   void Cordon(const NodeName& name, const std::string& reason);
-  // Also forgets failed launches. Returns whether ranks were kept from the node before.
+  // Sets the time at which ranks that still run on the node are killed; nullopt: none.
+  void SetDrainDeadline(const NodeName& name, std::optional<absl::Time> until);
+  // Also forgets failed launches and the drain deadline. Returns whether ranks were kept from the
+  // node before.
   bool Uncordon(const NodeName& name);
   // Returns false if the node was already leaving.
   bool SetLeaving(const NodeName& name);
@@ -121,6 +138,16 @@ class NodeTable {
   void SendJoinCluster(const Node& node);
   void ArmLease(Node& node);
   void ArmCoolDown(const Node& node);
+  // ---- node_health.cc
+  // Tests the node after its worker has connected.
+  void BeginHealth(Node& node);
+  // The running self-test is not awaited any more, and none is due.
+  void AbortSelfTest(Node& node);
+  void StartSelfTest(Node& node);
+  void ScheduleSelfTest(const Node& node, absl::Duration delay);
+  void CordonByHealth(Node& node, std::string reason);
+  void UncordonByHealth(Node& node, const std::string& why);
+  void FinishCoolDown(Node& node);
   // Returns whether the node had any.
   bool ForgetFailedLaunches(Node& node);
   void Close(SessionId session, absl::Status status);
@@ -130,6 +157,7 @@ class NodeTable {
   uint64_t version_ = 1;
   std::map<SessionId, NodeName> sessions_;
   std::set<NodeName> changed_;
+  std::set<NodeName> changed_slots_;
 };
 
 // Returns "<text>: <reason>", or `text` alone when there is no reason.

@@ -1,10 +1,12 @@
 #include "coordinator/core/recovery/load.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "common/status.h"
 #include "common/version.h"
+#include "coordinator/core/reasons.h"
 #include "coordinator/core/records.h"
 #include "coordinator/core/recovery/migration.h"
 #include "coordinator/core/recovery/read_records.h"
@@ -26,8 +28,8 @@ void RecordStart(Context& context) {
 }  // namespace
 
 absl::StatusOr<std::vector<JobId>> LoadState(absl::Span<const store::Record> stored, JobTable& jobs,
-                                             NodeTable& nodes, Scheduler& scheduler,
-                                             Context& context) {
+                                             NodeTable& nodes, Admission& admission,
+                                             SecretTable& secrets, Context& context) {
   ASSIGN_OR_RETURN(Migration migration, Migrate(stored));
   ASSIGN_OR_RETURN(Records records, ReadRecords(migration.records));
   context.effects.writes = std::move(migration.writes);
@@ -44,7 +46,9 @@ absl::StatusOr<std::vector<JobId>> LoadState(absl::Span<const store::Record> sto
   RecordStart(context);
   for (auto& [id, keys] : records.forgotten) jobs.RestoreForgotten(id, std::move(keys));
   for (auto& [name, record] : records.nodes) nodes.Restore(std::move(record));
-  std::vector<JobId> active;
+  for (const v1::OwnerRecord& record : records.owners) jobs.owners().Restore(record);
+  for (v1::SecretRecord& record : records.secrets) secrets.Restore(std::move(record));
+  std::vector<JobId> active, queued;
   for (auto& [id, loaded] : records.jobs) {
     for (v1::JobEvent& event : records.events[id]) loaded.events.push_back(std::move(event));
     for (auto& [number, generation] : records.generations[id]) {
@@ -62,11 +66,20 @@ absl::StatusOr<std::vector<JobId>> LoadState(absl::Span<const store::Record> sto
       context.timers.Set({TimerKey::Kind::kDelay, id.value()},
                          context.now.steady + (*job.not_before - context.now.wall));
     } else if (job.state() == v1::QUEUED) {
-      scheduler.Add(job);
+      queued.push_back(id);
     }
     if (job.generation.has_value()) active.push_back(id);
   }
-  scheduler.OnCapacityChanged();
+  jobs.FinishRestore();
+  // Tasks of an array that held one of its places get it again; then the others, by index.
+  std::sort(queued.begin(), queued.end(), [&jobs](const JobId& a, const JobId& b) {
+    const auto order = [&jobs](const JobId& id) {
+      const Job& job = jobs.at(id);
+      return std::make_pair(job.status.reason() == reasons::kArrayLimit, job.queue_sequence);
+    };
+    return order(a) < order(b);
+  });
+  for (const JobId& id : queued) admission.Enter(jobs.at(id));
   return active;
 }
 

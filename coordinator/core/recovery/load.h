@@ -7,10 +7,11 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
+#include "coordinator/core/admission.h"
 #include "coordinator/core/context.h"
 #include "coordinator/core/jobs/job_table.h"
 #include "coordinator/core/nodes/node_table.h"
-#include "coordinator/core/scheduler/scheduler.h"
+#include "coordinator/core/owners/secret_table.h"
 #include "coordinator/store/store.h"
 
 namespace muster::core {
@@ -19,8 +20,8 @@ namespace muster::core {
 // were active, which the caller has to resume. Errors: DATA_LOSS when records contradict one
 // another, FAILED_PRECONDITION for a newer schema.
 absl::StatusOr<std::vector<JobId>> LoadState(absl::Span<const store::Record> stored, JobTable& jobs,
-                                             NodeTable& nodes, Scheduler& scheduler,
-                                             Context& context);
+                                             NodeTable& nodes, Admission& admission,
+                                             SecretTable& secrets, Context& context);
 
 }  // namespace muster::core
 

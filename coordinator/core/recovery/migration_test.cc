@@ -320,6 +320,7 @@ TEST_F(StoreOfSchema2, KeepsEveryFieldOfAJob) {
     found.clear_ranks();
     found.clear_waits();
     found.clear_estimated_start_time();
+    found.clear_estimate_basis();
     if (expected.state() != v1::SUCCEEDED) expected.clear_summary();
     EXPECT_EQ(found.SerializeAsString(), expected.SerializeAsString()) << found.DebugString();
   }
@@ -417,6 +418,29 @@ TEST_F(StoreOfSchema4, RanksOfItsWorkersContinue) {
   EXPECT_EQ(CountSent(back, SessionId(1), Message::kStop), 0);
   Exit(SessionId(1), "running", 0, ExitWith(0));
   EXPECT_EQ(Get("running").state(), v1::SUCCEEDED);
+  EXPECT_EQ(Get("queued").state(), v1::STARTING);
+}
+
+class StoreOfSchema5 : public OldStore {
+ protected:
+  StoreOfSchema5() : OldStore(5, 1'795'504'422) {}
+};
+
+// Use of the cluster is recorded from now on, that of the running job included.
+TEST_F(StoreOfSchema5, RecordsUseFromNowOn) {
+  Start();
+  EXPECT_EQ(started_.logs.size(), 1u) << "the migration";
+  const std::vector<v1::OwnerUse> uses = core_->ListOwnerUse(now_);
+  ASSERT_EQ(uses.size(), 1u);
+  EXPECT_EQ(uses[0].owner(), "local");
+  EXPECT_EQ(uses[0].running_slots(), 1u);
+  EXPECT_EQ(uses[0].queued_jobs(), 1u);
+  now_ = {now_.steady + absl::Seconds(10), now_.wall + absl::Seconds(10)};
+  EXPECT_DOUBLE_EQ(core_->GetReport(1, now_).total().cpu_slot_seconds(), 10);
+  EXPECT_EQ(core_->GetReport(1, now_).total().jobs_submitted(), 1u) << "the queued job";
+  Return(SessionId(1), "node-1", {{"running", {Harness::MakeReport(0, v1::STARTED)}}});
+  Exit(SessionId(1), "running", 0, ExitWith(0));
+  EXPECT_EQ(core_->GetReport(1, now_).total().jobs_succeeded(), 1u);
   EXPECT_EQ(Get("queued").state(), v1::STARTING);
 }
 

@@ -128,6 +128,14 @@ absl::Status ReadOne(const store::Record& record, Records& result, Placements& p
     RETURN_IF_ERROR(CheckKey(record, LogTailKey(tail.job_id(), tail.generation(), tail.rank())));
     const JobId job(tail.job_id());
     result.log_tails[job].push_back(std::move(tail));
+  } else if (absl::StartsWith(record.key, kOwnerPrefix)) {
+    v1::OwnerRecord& owner = result.owners.emplace_back();
+    RETURN_IF_ERROR(ParseRecord(record, owner));
+    RETURN_IF_ERROR(CheckKey(record, OwnerKey(owner.name())));
+  } else if (absl::StartsWith(record.key, kSecretPrefix)) {
+    v1::SecretRecord& secret = result.secrets.emplace_back();
+    RETURN_IF_ERROR(ParseRecord(record, secret));
+    RETURN_IF_ERROR(CheckKey(record, SecretKey(secret.owner(), secret.name())));
   } else {
     return absl::DataLossError(absl::StrCat("record ", record.key, " has an unknown kind"));
   }

@@ -83,6 +83,9 @@ Job ToJob(const v1::Launch& launch) {
   status.set_job_id(launch.job_id());
   *status.mutable_spec() = launch.spec();
   status.set_owner(launch.owner());
+  status.set_array_id(launch.array_id());
+  status.set_array_index(launch.array_index());
+  status.set_array_count(launch.array_count());
   status.set_state(v1::QUEUED);
   status.set_reason(reasons::kRecovered);
   status.set_restarts(launch.restarts());

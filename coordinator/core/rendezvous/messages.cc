@@ -13,7 +13,7 @@ void SetPlacement(const v1::RankRecord& record, v1::RankPlacement& placement) {
 
 }  // namespace
 
-v1::CoordinatorMessage MakeLaunch(const Job& job, uint32_t node_rank) {
+v1::CoordinatorMessage MakeLaunch(const Job& job, uint32_t node_rank, const SecretTable& secrets) {
   const GenerationState& generation = *job.generation;
   v1::CoordinatorMessage message;
   v1::Launch& launch = *message.mutable_launch();
@@ -30,6 +30,10 @@ v1::CoordinatorMessage MakeLaunch(const Job& job, uint32_t node_rank) {
   if (generation.record.has_job_lease())
     *launch.mutable_job_lease() = generation.record.job_lease();
   launch.set_owner(job.status.owner());
+  secrets.AddTo(job.status, launch);
+  launch.set_array_id(job.status.array_id());
+  launch.set_array_index(job.status.array_index());
+  launch.set_array_count(job.status.array_count());
   if (job.status.checkpoint().shared()) {
     launch.set_checkpoint_dir(job.status.checkpoint().dir());
   }

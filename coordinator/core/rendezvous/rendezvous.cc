@@ -180,7 +180,7 @@ void Rendezvous::SendLaunch(const Job& job, uint32_t node_rank) {
   const GenerationState& generation = *job.generation;
   if (!IsReachable(generation, node_rank) || !generation.HasLiveRanks(node_rank)) return;
   nodes_.Send(nodes_.at(NodeName(generation.placement(node_rank).node())),
-              MakeLaunch(job, node_rank));
+              MakeLaunch(job, node_rank, secrets_));
 }
 
 void Rendezvous::SendWorld(const Job& job, uint32_t node_rank) {

@@ -20,6 +20,7 @@
 #include "coordinator/core/context.h"
 #include "coordinator/core/jobs/job_table.h"
 #include "coordinator/core/nodes/node_table.h"
+#include "coordinator/core/owners/secret_table.h"
 #include "coordinator/core/rendezvous/agreement.h"
 #include "coordinator/core/rendezvous/barriers.h"
 #include "coordinator/core/rendezvous/keys.h"
@@ -29,8 +30,8 @@ namespace muster::core {
 
 class Rendezvous {
  public:
-  Rendezvous(JobTable& jobs, NodeTable& nodes, Context& context)
-      : jobs_(jobs), nodes_(nodes), context_(context) {}
+  Rendezvous(JobTable& jobs, NodeTable& nodes, const SecretTable& secrets, Context& context)
+      : jobs_(jobs), nodes_(nodes), secrets_(secrets), context_(context) {}
 
   // ---- Life cycle of a generation
   // Starts a generation that is new or was loaded from the records.
@@ -128,6 +129,7 @@ class Rendezvous {
 
   JobTable& jobs_;
   NodeTable& nodes_;
+  const SecretTable& secrets_;
   Context& context_;
   std::map<JobId, State> states_;
 };

@@ -74,7 +74,8 @@ class RendezvousTest : public ::testing::Test {
   Context context_ = MakeContext();
   NodeTable nodes_{context_};
   JobTable jobs_{context_};
-  Rendezvous rendezvous_{jobs_, nodes_, context_};
+  SecretTable secrets_{context_};
+  Rendezvous rendezvous_{jobs_, nodes_, secrets_, context_};
   Job* job_ = nullptr;
 };
 

@@ -48,13 +48,16 @@ class QueueSimulation {
   bool TryPlaceOn(const QueuedJob& job, const std::string& kind,
                   std::vector<Forecast::Pool>& pools) {
     std::vector<Forecast::Release> taken;
-    for (size_t node = 0; node < pools.size() && taken.size() < job.shape.max_nodes; ++node) {
-      const std::optional<uint32_t> per_rank =
-          SlotsPerRank(job.shape, pools[node].slots, pools[node].free);
-      if (!per_rank.has_value()) continue;
-      taken.push_back({now_ + job.length, kind, node, *per_rank * job.shape.ranks_per_node});
+    uint64_t ranks = 0;
+    for (size_t node = 0; node < pools.size() && !IsComplete(job.shape, taken.size(), ranks);
+         ++node) {
+      const std::optional<Share> share =
+          ShareOf(job.shape, pools[node].slots, pools[node].free);
+      if (!share.has_value()) continue;
+      taken.push_back({now_ + job.length, kind, node, share->slots()});
+      ranks += share->ranks;
     }
-    if (taken.size() < job.shape.min_nodes) return false;
+    if (!Suffices(job.shape, taken.size(), ranks)) return false;
     for (Forecast::Release& release : taken) {
       pools[release.node].free -= release.slots;
       Add(std::move(release));
@@ -73,13 +76,21 @@ class QueueSimulation {
 std::optional<absl::Duration> EstimateStart(Forecast forecast,
                                             const std::vector<QueuedJob>& queue) {
   if (queue.empty() || queue.size() > kForecastJobs) return std::nullopt;
+  return EstimateStarts(std::move(forecast), queue).back();
+}
+
+std::vector<std::optional<absl::Duration>> EstimateStarts(Forecast forecast,
+                                                          const std::vector<QueuedJob>& queue) {
+  std::vector<std::optional<absl::Duration>> starts(queue.size());
+  if (queue.size() > kForecastJobs) return starts;
   QueueSimulation simulation(std::move(forecast));
-  for (const QueuedJob& job : queue) {
-    while (!simulation.TryPlace(job)) {
-      if (!simulation.Advance()) return std::nullopt;
+  for (size_t i = 0; i < queue.size(); ++i) {
+    while (!simulation.TryPlace(queue[i])) {
+      if (!simulation.Advance()) return starts;
     }
+    starts[i] = simulation.now();
   }
-  return simulation.now();
+  return starts;
 }
 
 }  // namespace muster::core

@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "absl/time/time.h"
-#include "coordinator/core/scheduler/rank_map.h"
+#include "coordinator/core/scheduler/request.h"
 
 namespace muster::core {
 
@@ -45,7 +45,11 @@ struct QueuedJob {
 // jobs or releases than the work limit allows.
 std::optional<absl::Duration> EstimateStart(Forecast forecast, const std::vector<QueuedJob>& queue);
 
-// The longest queue that EstimateStart considers.
+// The same for each job of `queue`; nullopt also for the jobs after one that has no estimate.
+std::vector<std::optional<absl::Duration>> EstimateStarts(Forecast forecast,
+                                                          const std::vector<QueuedJob>& queue);
+
+// The longest queue that these consider.
 inline constexpr size_t kForecastJobs = 256;
 
 }  // namespace muster::core

@@ -7,6 +7,7 @@
 #include "absl/container/flat_hash_set.h"
 #include "absl/strings/str_cat.h"
 #include "coordinator/core/scheduler/rank_map.h"
+#include "coordinator/core/scheduler/request.h"
 
 namespace muster::core {
 namespace {
@@ -38,28 +39,30 @@ std::optional<FreeNode> OfferOf(const Node& node, Offers offers, absl::string_vi
 }
 
 // Maps the ranks to slots of one kind.
-std::vector<v1::NodePlacement> PlaceOn(const std::string& kind, const Shape& shape,
+std::vector<v1::NodePlacement> PlaceOn(const std::string& kind, const Request& request,
                                        const NodeMap& nodes, Offers offers,
-                                       const std::string& excluded) {
+                                       const std::string& avoided) {
   std::vector<FreeNode> offered;
   for (const auto& [name, node] : nodes) {
-    if (name.value() == excluded) continue;
+    if (name.value() == avoided || !WhyUnsuitable(request, node).empty()) continue;
     std::optional<FreeNode> offer = OfferOf(node, offers, kind);
-    if (offer.has_value()) offered.push_back(std::move(*offer));
+    if (!offer.has_value()) continue;
+    Restrict(request, node, /*vacant=*/offers != Offers::kNow, *offer);
+    offered.push_back(std::move(*offer));
   }
-  return MapRanks(shape, std::move(offered));
+  return MapRanks(request.shape, std::move(offered));
 }
 
 }  // namespace
 
 std::vector<v1::NodePlacement> Place(const v1::Resources& resources, const NodeMap& nodes,
                                      Offers offers, bool share_device, const std::string& avoided) {
-  Shape shape = ShapeOf(resources);
-  shape.share_device = share_device;
-  for (const std::string& kind : SlotKinds(resources)) {
-    std::vector<v1::NodePlacement> placements = PlaceOn(kind, shape, nodes, offers, avoided);
+  Request request = RequestOf(resources);
+  request.shape.share_device = share_device;
+  for (const std::string& kind : request.kinds) {
+    std::vector<v1::NodePlacement> placements = PlaceOn(kind, request, nodes, offers, avoided);
     if (placements.empty() && !avoided.empty()) {
-      placements = PlaceOn(kind, shape, nodes, offers, /*excluded=*/"");
+      placements = PlaceOn(kind, request, nodes, offers, /*avoided=*/"");
     }
     if (!placements.empty()) return placements;
   }

@@ -33,7 +33,7 @@ v1::JobSpec MakeSpec(uint32_t nodes, const std::string& device = "cpu", int32_t 
 class PlacementTest : public ::testing::Test {
  protected:
   Decision DecideOn(const v1::JobSpec& spec) {
-    return Decide(spec.resources(), nodes_.all(), context_.options.lease, context_.now.steady);
+    return core::Decide(spec.resources(), nodes_.all(), context_.options.lease, context_.now.steady);
   }
   // A node with one GPU, which all nodes of the machine offer.
   void OpenWithGpu(uint64_t session, const std::string& node) {
@@ -45,7 +45,12 @@ class PlacementTest : public ::testing::Test {
   Context context_ = MakeContext();
   NodeTable nodes_{context_};
   JobTable jobs_{context_};
-  Scheduler scheduler_;
+  Scheduler scheduler_{context_};
+
+  void Decide() {
+    scheduler_.TakeCapacityChange(nodes_);
+    scheduler_.Decide([](const StartRequest&) { return StartResult(); });
+  }
 };
 
 TEST_F(PlacementTest, PlacesJobThatFits) {
@@ -97,26 +102,23 @@ TEST_F(PlacementTest, QueueOrdersByPriorityThenRestartsThenSubmission) {
   for (const char* id : {"third", "again", "second", "urgent", "first"}) {
     scheduler_.Add(jobs_.at(JobId(id)));
   }
-  EXPECT_THAT(scheduler_.queue().First(10),
-              ElementsAre(JobId("urgent"), JobId("again"), JobId("first"), JobId("second"),
-                          JobId("third")));
-  EXPECT_EQ(scheduler_.queue().PositionOf(JobId("first")), 3u);
+  EXPECT_THAT(scheduler_.First(10), ElementsAre(JobId("urgent"), JobId("again"), JobId("first"),
+                                                JobId("second"), JobId("third")));
+  EXPECT_EQ(scheduler_.PositionOf(JobId("first")), 3u);
   scheduler_.Remove(JobId("again"));
-  EXPECT_EQ(scheduler_.queue().PositionOf(JobId("first")), 2u);
-  EXPECT_EQ(scheduler_.queue().PositionOf(JobId("again")), 0u);
+  EXPECT_EQ(scheduler_.PositionOf(JobId("first")), 2u);
+  EXPECT_EQ(scheduler_.PositionOf(JobId("again")), 0u);
 }
 
-TEST_F(PlacementTest, QueueIsExaminedWhenCapacityChanges) {
-  EXPECT_TRUE(scheduler_.TakeCapacityChange(nodes_.version()));
-  EXPECT_FALSE(scheduler_.TakeCapacityChange(nodes_.version()));
+TEST_F(PlacementTest, DecisionIsDueWhenCapacityChanges) {
+  EXPECT_FALSE(scheduler_.TakeCapacityChange(nodes_)) << "no job is queued";
   scheduler_.Add(Submit(jobs_, "one"));
-  EXPECT_TRUE(scheduler_.TakeCapacityChange(nodes_.version()));
-  EXPECT_FALSE(scheduler_.TakeCapacityChange(nodes_.version()));
-  scheduler_.OnPlaced(JobId("one"));
-  EXPECT_FALSE(scheduler_.TakeCapacityChange(nodes_.version()));
-  EXPECT_TRUE(scheduler_.queue().empty());
+  EXPECT_TRUE(scheduler_.TakeCapacityChange(nodes_));
+  EXPECT_FALSE(scheduler_.TakeCapacityChange(nodes_));
   Open(nodes_, MakeSession(1, "a"));
-  EXPECT_TRUE(scheduler_.TakeCapacityChange(nodes_.version()));
+  EXPECT_TRUE(scheduler_.TakeCapacityChange(nodes_));
+  scheduler_.Remove(JobId("one"));
+  EXPECT_FALSE(scheduler_.TakeCapacityChange(nodes_));
 }
 
 // ------------------------------------------------------------------------------------------------
@@ -129,13 +131,14 @@ TEST_F(PlacementTest, BlockersNameEachNodeThatCannotTakeItsShare) {
   nodes_.Cordon(NodeName("b"), "noisy");
   const Job& job = Submit(jobs_, "one", MakeSpec(1));
   scheduler_.Add(job);
-  const std::vector<v1::WaitedFor> blockers =
-      Blockers(job, scheduler_.queue(), nodes_.all(), context_.now.wall);
+  Decide();
+  const std::vector<v1::WaitedFor> blockers = Blockers(job, scheduler_, nodes_.all(), context_.now);
   ASSERT_THAT(blockers, SizeIs(3));
   EXPECT_EQ(blockers[0].reason(), "needs 1 node with 1 free slot; 0 available");
   EXPECT_EQ(blockers[1].reason(), "0 of 1 slots free (job other rank 4)");
   EXPECT_EQ(blockers[2].node(), "b");
   EXPECT_EQ(blockers[2].reason(), "cordoned: noisy");
+  EXPECT_EQ(blockers[2].remedy(), "muster node uncordon b");
 }
 
 TEST_F(PlacementTest, EstimatesStartFromTimeLimitOfRunningJob) {
@@ -149,7 +152,7 @@ TEST_F(PlacementTest, EstimatesStartFromTimeLimitOfRunningJob) {
   scheduler_.Add(waiting);
   Advance(context_, absl::Seconds(100));
   const auto start = [&](const Job& job) {
-    return TimeToStart(job, jobs_, scheduler_.queue(), nodes_.all(), context_.now);
+    return EstimateOf(job, jobs_, scheduler_, nodes_.all(), context_.now).in;
   };
   EXPECT_EQ(start(waiting), absl::Seconds(500));
   EXPECT_EQ(start(running), std::nullopt);

@@ -2,86 +2,400 @@
 
 #include <algorithm>
 #include <iterator>
-#include <utility>
 
 namespace muster::core {
+namespace {
 
-void JobQueue::Add(const Job& job) {
-  const JobId id = job.id();
-  Remove(id);
-  const Place place{-job.spec().priority(), job.status.generation() == 0, job.queue_sequence, id};
-  const auto [shape, added] = shapes_.try_emplace(job.spec().resources().SerializeAsString());
-  if (added) unchecked_.insert(shape->first);
-  std::set<Place>& jobs = shape->second.jobs;
-  if (shape->second.unplaceable.empty()) {
-    if (!jobs.empty()) heads_.erase(*jobs.begin());
-    heads_.insert(jobs.empty() ? place : std::min(place, *jobs.begin()));
+constexpr absl::string_view kTierNames[] = {"low", "normal", "high", "critical", "overdue"};
+constexpr uint32_t kFrontLine = 0;
+
+// Takes an unused index of `items`, or appends an item.
+template <typename Item>
+uint32_t TakeIndex(std::vector<Item>& items, std::vector<uint32_t>& free) {
+  if (free.empty()) {
+    items.emplace_back();
+    return static_cast<uint32_t>(items.size() - 1);
   }
-  jobs.insert(place);
-  order_.insert(place);
-  places_.emplace(id, Entry{place, shape});
+  const uint32_t index = free.back();
+  free.pop_back();
+  return index;
+}
+
+// The number of whole periods, of which no more than kOverdueTier matter.
+int64_t PeriodsOf(absl::Duration waited, absl::Duration ageing) {
+  absl::Duration rest;
+  const int64_t periods = absl::IDivDuration(waited, ageing, &rest);
+  return std::clamp(periods, int64_t{0}, int64_t{kOverdueTier});
+}
+
+}  // namespace
+
+JobClass ClassOf(absl::string_view name) {
+  for (const JobClass job_class : {JobClass::kLow, JobClass::kHigh, JobClass::kCritical}) {
+    if (name == NameOf(job_class)) return job_class;
+  }
+  return JobClass::kNormal;
+}
+
+absl::string_view NameOf(JobClass job_class) { return NameOfTier(static_cast<uint8_t>(job_class)); }
+
+absl::string_view NameOfTier(uint8_t tier) { return kTierNames[tier]; }
+
+uint8_t TierAfter(JobClass job_class, absl::Duration waited, absl::Duration ageing) {
+  const int64_t tier = static_cast<int64_t>(job_class) + PeriodsOf(waited, ageing);
+  return static_cast<uint8_t>(std::min(tier, int64_t{kOverdueTier}));
+}
+
+// ------------------------------------------------------------------------------------------------
+// jobs
+
+uint32_t JobQueue::AddOwner(const std::string& name) {
+  const auto [entry, added] = owner_index_.try_emplace(name, owners_.size());
+  if (added) {
+    owners_.push_back(name);
+    owner_jobs_.push_back(0);
+  }
+  return entry->second;
+}
+
+uint32_t JobQueue::AddShape(const QueueItem& item) {
+  const auto [entry, added] = shape_index_.try_emplace(item.resources.SerializeAsString(), 0);
+  if (!added) return entry->second;
+  const uint32_t index = TakeIndex(shapes_, free_shapes_);
+  shapes_[index] = {next_serial_++, item.resources, item.slots, 0, {}, ""};
+  unchecked_.insert(index);
+  return entry->second = index;
+}
+
+uint32_t JobQueue::AddGroup(const QueueItem& item) {
+  const uint32_t shape = AddShape(item);
+  const auto [entry, added] =
+      group_index_.try_emplace({shape, item.length, item.job_class, item.preempted}, 0);
+  if (!added) return entry->second;
+  const uint32_t index = TakeIndex(groups_, free_groups_);
+  groups_[index] = {shape, item.length, item.job_class, item.preempted, 0};
+  ++shapes_[shape].groups;
+  return entry->second = index;
+}
+
+void JobQueue::Add(const QueueItem& item, SteadyTime now) {
+  // Before the job leaves its old place, so that the verdict on its request is kept.
+  const uint32_t group_index = AddGroup(item);
+  ++groups_[group_index].jobs;
+  Remove(item.id);
+  const uint32_t job = TakeIndex(entries_, free_entries_);
+  index_[item.id.value()] = job;
+  if (restarting_.size() < entries_.size()) restarting_.resize(entries_.size());
+  restarting_[job] = item.restarting;
+  Entry& entry = entries_[job];
+  entry.id = item.id;
+  entry.owner = AddOwner(item.owner);
+  ++owner_jobs_[entry.owner];
+  entry.group = group_index;
+  shapes_[groups_[group_index].shape].jobs.insert(job);
+  entry.queued = true;
+  entry.place = {-item.priority, !item.has_run, item.sequence, job, std::max(1u, item.slots)};
+  entry.waiting_since = item.waiting_since;
+  Enter(job, now);
 }
 
 void JobQueue::Remove(const JobId& id) {
-  const auto entry = places_.find(id);
-  if (entry == places_.end()) return;
-  const auto [place, shape] = entry->second;
-  std::set<Place>& jobs = shape->second.jobs;
-  jobs.erase(place);
-  if (heads_.erase(place) != 0 && !jobs.empty()) heads_.insert(*jobs.begin());
-  order_.erase(place);
-  places_.erase(entry);
-  if (!jobs.empty()) return;
-  unchecked_.erase(shape->first);
-  shapes_.erase(shape);
+  const auto found = index_.find(id.value());
+  if (found == index_.end()) return;
+  const uint32_t job = found->second;
+  Leave(job);
+  LeaveGroup(job);
+  --owner_jobs_[entries_[job].owner];
+  entries_[job].queued = false;
+  free_entries_.push_back(job);
+  index_.erase(found);
 }
 
-uint32_t JobQueue::PositionOf(const JobId& id) const {
-  const auto entry = places_.find(id);
-  if (entry == places_.end()) return 0;
-  return static_cast<uint32_t>(order_.order_of_key(entry->second.place)) + 1;
+void JobQueue::LeaveGroup(uint32_t job) {
+  const uint32_t index = entries_[job].group;
+  Group& group = groups_[index];
+  const uint32_t shape_index = group.shape;
+  Shape& shape = shapes_[shape_index];
+  shape.jobs.erase(job);
+  if (--group.jobs > 0) return;
+  group_index_.erase({shape_index, group.length, group.job_class, group.preempted});
+  free_groups_.push_back(index);
+  if (--shape.groups > 0) return;
+  unchecked_.erase(shape_index);
+  shape_index_.erase(shape.resources.SerializeAsString());
+  shape = Shape();
+  free_shapes_.push_back(shape_index);
 }
 
-std::vector<JobId> JobQueue::First(size_t count) const {
-  std::vector<JobId> ids;
-  for (const Place& place : order_) {
-    if (ids.size() == count) break;
-    ids.push_back(IdOf(place));
+void JobQueue::Enter(uint32_t job, SteadyTime now) {
+  Entry& entry = entries_[job];
+  const absl::Duration waited = now - entry.waiting_since;
+  entry.tier = TierAfter(groups_[entry.group].job_class, waited, ageing_);
+  const bool overdue = entry.tier == kOverdueTier;
+  entry.line = overdue || restarting_[job] ? kFrontLine : 1 + entry.owner;
+  // Restarting jobs, too, are in the order of their submission.
+  if (entry.line == kFrontLine) {
+    entry.place.minus_priority = 0;
+    entry.place.has_not_run = false;
   }
-  return ids;
+  Tier& tier = tiers_[entry.tier];
+  ++tier.jobs;
+  tier.slots[entry.owner] += entry.place.slots;
+  Line& line = tier.lines[entry.line];
+  line.places.insert(entry.place);
+  line.slots += entry.place.slots;
+  std::set<QueuePlace>& group = line.groups[entry.group];
+  if (!group.empty()) line.heads.erase({*group.begin(), entry.group});
+  group.insert(entry.place);
+  line.heads.insert({*group.begin(), entry.group});
+  if (overdue) return;
+  promotions_.insert({entry.waiting_since + ageing_ * (PeriodsOf(waited, ageing_) + 1), job});
 }
+
+void JobQueue::Leave(uint32_t job) {
+  const Entry& entry = entries_[job];
+  Tier& tier = tiers_[entry.tier];
+  --tier.jobs;
+  const auto slots = tier.slots.find(entry.owner);
+  if ((slots->second -= entry.place.slots) == 0) tier.slots.erase(slots);
+  const auto line = tier.lines.find(entry.line);
+  line->second.places.erase(entry.place);
+  line->second.slots -= entry.place.slots;
+  const auto group = line->second.groups.find(entry.group);
+  line->second.heads.erase({*group->second.begin(), entry.group});
+  group->second.erase(entry.place);
+  if (group->second.empty()) {
+    line->second.groups.erase(group);
+  } else {
+    line->second.heads.insert({*group->second.begin(), entry.group});
+  }
+  if (line->second.groups.empty()) tier.lines.erase(line);
+  if (entry.tier == kOverdueTier) return;
+  // The deadline is that of Enter; it follows from the tier.
+  const int periods = entry.tier - static_cast<int>(groups_[entry.group].job_class);
+  promotions_.erase({entry.waiting_since + ageing_ * (periods + 1), job});
+}
+
+void JobQueue::Promote(SteadyTime now) {
+  while (!promotions_.empty() && promotions_.begin()->first <= now) {
+    const uint32_t job = promotions_.begin()->second;
+    Leave(job);
+    Enter(job, now);
+  }
+}
+
+SteadyTime JobQueue::NextPromotion() const {
+  return promotions_.empty() ? SteadyTime::Infinite() : promotions_.begin()->first;
+}
+
+// ------------------------------------------------------------------------------------------------
+// reading
+
+const JobQueue::Entry* JobQueue::Find(const JobId& id) const {
+  const auto found = index_.find(id.value());
+  return found == index_.end() ? nullptr : &entries_[found->second];
+}
+
+uint64_t JobQueue::SlotsBeforeLine(uint32_t owner, uint8_t tier) const {
+  uint64_t slots = 0;
+  for (size_t i = tier; i < kTiers; ++i) {
+    const auto of_owner = tiers_[i].slots.find(owner);
+    if (of_owner != tiers_[i].slots.end()) slots += of_owner->second;
+  }
+  const auto line = tiers_[tier].lines.find(1 + owner);
+  return line == tiers_[tier].lines.end() ? slots : slots - line->second.slots;
+}
+
+uint32_t JobQueue::PositionOf(const JobId& id, Standings standings) const {
+  const Entry* const entry = Find(id);
+  if (entry == nullptr) return 0;
+  size_t position = 1;
+  for (size_t tier = entry->tier + 1; tier < kTiers; ++tier) position += tiers_[tier].jobs;
+  const Lines& lines = tiers_[entry->tier].lines;
+  const PlaceTotals before = lines.at(entry->line).places.Before(entry->place);
+  position += before.jobs;
+  if (entry->line == kFrontLine) return static_cast<uint32_t>(position);
+  const std::string& owner = owners_[entry->owner];
+  const double key =
+      KeyOf(standings(owner), SlotsBeforeLine(entry->owner, entry->tier) + before.slots);
+  for (const auto& [number, line] : lines) {
+    if (number == entry->line) continue;
+    if (number == kFrontLine) {
+      position += line.places.size();
+      continue;
+    }
+    const std::string& other = owners_[number - 1];
+    const Standing standing = standings(other);
+    const uint64_t earlier = SlotsBeforeLine(number - 1, entry->tier);
+    const bool is_first_of_equals = other < owner;
+    position += line.places.CountWhile([&](uint64_t slots) {
+      const double other_key = KeyOf(standing, earlier + slots);
+      return other_key < key || (other_key == key && is_first_of_equals);
+    });
+  }
+  return static_cast<uint32_t>(position);
+}
+
+uint32_t JobQueue::QueuedJobs(const std::string& owner) const {
+  const auto found = owner_index_.find(owner);
+  return found == owner_index_.end() ? 0 : owner_jobs_[found->second];
+}
+
+std::vector<std::string> JobQueue::Owners() const {
+  std::vector<std::string> names;
+  for (size_t i = 0; i < owners_.size(); ++i) {
+    if (owner_jobs_[i] > 0) names.push_back(owners_[i]);
+  }
+  return names;
+}
+
+// ------------------------------------------------------------------------------------------------
+// shapes
 
 std::vector<JobId> JobQueue::CheckShapes(Check check) {
   std::vector<JobId> changed;
-  for (auto key = unchecked_.begin(); key != unchecked_.end();) {
-    Shape& shape = shapes_.at(*key);
-    const std::optional<std::string> reason = check(IdOf(*shape.jobs.begin()));
+  for (auto index = unchecked_.begin(); index != unchecked_.end();) {
+    Shape& shape = shapes_[*index];
+    const std::optional<std::string> reason = check(entries_[*shape.jobs.begin()].id);
     if (reason.value_or("") != shape.unplaceable) {
-      SetUnplaceable(shape, reason.value_or(""));
-      for (const Place& place : shape.jobs) changed.push_back(IdOf(place));
+      shape.unplaceable = reason.value_or("");
+      for (const uint32_t job : shape.jobs) changed.push_back(entries_[job].id);
     }
-    key = reason.has_value() ? unchecked_.erase(key) : std::next(key);
+    index = reason.has_value() ? unchecked_.erase(index) : std::next(index);
   }
   return changed;
 }
 
 void JobQueue::UncheckShapes() {
-  for (const auto& [key, shape] : shapes_) unchecked_.insert(key);
-}
-
-void JobQueue::SetUnplaceable(Shape& shape, std::string reason) {
-  shape.unplaceable = std::move(reason);
-  if (shape.unplaceable.empty()) {
-    heads_.insert(*shape.jobs.begin());
-  } else {
-    heads_.erase(*shape.jobs.begin());
-  }
+  for (const auto& [key, index] : shape_index_) unchecked_.insert(index);
 }
 
 const std::string& JobQueue::UnplaceableReason(const JobId& id) const {
   static const std::string& none = *new std::string;
-  const auto entry = places_.find(id);
-  return entry == places_.end() ? none : entry->second.shape->second.unplaceable;
+  const Entry* const entry = Find(id);
+  return entry == nullptr ? none : ShapeOfGroup(entry->group).unplaceable;
 }
+
+// ------------------------------------------------------------------------------------------------
+// walk
+
+QueueWalk::QueueWalk(const JobQueue& queue, Standings standings)
+    : queue_(queue), skipped_(queue.group_end()), left_(queue.group_count()) {
+  for (uint8_t tier = 0; tier < kTiers; ++tier) {
+    for (const auto& [number, line] : queue.lines(tier)) {
+      if (number == kFrontLine || standings_.count(number) != 0) continue;
+      standings_[number] = standings(queue.owner(number - 1));
+    }
+  }
+}
+
+bool QueueWalk::IsBefore(const Cursor& a, const Cursor& b) const {
+  if ((a.line == kFrontLine) != (b.line == kFrontLine)) return a.line == kFrontLine;
+  if (a.key != b.key) return a.key < b.key;
+  return queue_.owner(a.line - 1) < queue_.owner(b.line - 1);
+}
+
+void QueueWalk::EnterTier() {
+  cursors_.clear();
+  order_.clear();
+  for (const auto& [number, line] : queue_.lines(static_cast<uint8_t>(tier_))) {
+    Cursor& cursor = cursors_.emplace_back();
+    cursor.line = number;
+    if (number != kFrontLine) cursor.standing = standings_[number];
+    UpdateKey(cursor);
+    order_.push_back(cursors_.size() - 1);
+  }
+  std::make_heap(order_.begin(), order_.end(),
+                 [this](size_t a, size_t b) { return IsBefore(cursors_[b], cursors_[a]); });
+}
+
+void QueueWalk::UpdateKey(Cursor& cursor) {
+  const auto started = started_slots_.find(cursor.line);
+  cursor.key = queue_.KeyOf(cursor.standing, started == started_slots_.end() ? 0 : started->second);
+}
+
+bool QueueWalk::Advance(Cursor& cursor) {
+  const auto later = std::greater<std::pair<QueuePlace, uint32_t>>();
+  const JobQueue::Lines& lines = queue_.lines(static_cast<uint8_t>(tier_));
+  const auto line = lines.find(cursor.line);
+  if (line == lines.end()) return false;
+  if (!cursor.open) {
+    cursor.open = true;
+    // The heads are sorted, and therefore a heap.
+    cursor.heads.assign(line->second.heads.begin(), line->second.heads.end());
+  }
+  while (!cursor.heads.empty()) {
+    const auto [place, group] = cursor.heads.front();
+    const bool skipped = group >= skipped_.size() || skipped_[group] ||
+                         std::count(cursor.skipped.begin(), cursor.skipped.end(), group) != 0;
+    const auto places = line->second.groups.find(group);
+    if (!skipped && places != line->second.groups.end() && places->second.count(place) != 0) {
+      return true;
+    }
+    std::pop_heap(cursor.heads.begin(), cursor.heads.end(), later);
+    cursor.heads.pop_back();
+    if (skipped || places == line->second.groups.end()) continue;
+    const auto next = places->second.upper_bound(place);  // `place` has been removed
+    if (next == places->second.end()) continue;
+    cursor.heads.push_back({*next, group});
+    std::push_heap(cursor.heads.begin(), cursor.heads.end(), later);
+  }
+  return false;
+}
+
+const JobQueue::Entry* QueueWalk::Next() {
+  const auto later = [this](size_t a, size_t b) { return IsBefore(cursors_[b], cursors_[a]); };
+  while (left_ > 0) {
+    while (order_.empty()) {
+      if (tier_ == 0) return nullptr;
+      --tier_;
+      EnterTier();
+    }
+    last_ = order_.front();
+    Cursor& cursor = cursors_[last_];
+    if (!Advance(cursor)) {
+      std::pop_heap(order_.begin(), order_.end(), later);
+      order_.pop_back();
+      continue;
+    }
+    // The successor takes the place of the job, which may be removed before the next call.
+    const auto [place, group] = cursor.heads.front();
+    const std::set<QueuePlace>& places =
+        queue_.lines(static_cast<uint8_t>(tier_)).at(cursor.line).groups.at(group);
+    std::pop_heap(cursor.heads.begin(), cursor.heads.end(),
+                  std::greater<std::pair<QueuePlace, uint32_t>>());
+    cursor.heads.pop_back();
+    const auto next = places.upper_bound(place);
+    if (next != places.end()) {
+      cursor.heads.push_back({*next, group});
+      std::push_heap(cursor.heads.begin(), cursor.heads.end(),
+                     std::greater<std::pair<QueuePlace, uint32_t>>());
+    }
+    last_owner_ = queue_.entry(place.job).owner;
+    return &queue_.entry(place.job);
+  }
+  return nullptr;
+}
+
+void QueueWalk::Count(uint32_t slots) {
+  started_slots_[1 + last_owner_] += slots;
+  const auto later = [this](size_t a, size_t b) { return IsBefore(cursors_[b], cursors_[a]); };
+  if (cursors_[last_].line != kFrontLine) {
+    std::pop_heap(order_.begin(), order_.end(), later);
+    UpdateKey(cursors_[last_]);
+    std::push_heap(order_.begin(), order_.end(), later);
+    return;
+  }
+  for (Cursor& cursor : cursors_) UpdateKey(cursor);
+  std::make_heap(order_.begin(), order_.end(), later);
+}
+
+void QueueWalk::SkipGroup(uint32_t group) {
+  if (skipped_[group]) return;
+  skipped_[group] = true;
+  --left_;
+}
+
+void QueueWalk::SkipGroupInLine(uint32_t group) { cursors_[last_].skipped.push_back(group); }
 
 }  // namespace muster::core

@@ -1,6 +1,12 @@
 #include "coordinator/core/scheduler/queue.h"
 
+#include <algorithm>
 #include <ctime>
+#include <map>
+#include <random>
+#include <set>
+#include <string>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
@@ -11,86 +17,250 @@ namespace {
 
 using ::testing::ElementsAre;
 
-Job MakeJob(uint64_t sequence, uint32_t nodes) {
-  Job job;
-  job.status.set_job_id(absl::StrCat("job-", sequence));
-  job.status.mutable_spec()->mutable_resources()->mutable_nodes()->set_min(nodes);
-  job.queue_sequence = sequence;
-  return job;
-}
+constexpr absl::Duration kDay = absl::Hours(24);
+
+SteadyTime At(absl::Duration since_start) { return SteadyTime(since_start); }
 
 JobId Id(uint64_t sequence) { return JobId(absl::StrCat("job-", sequence)); }
 
+QueueItem MakeItem(uint64_t sequence, uint32_t nodes = 1) {
+  QueueItem item;
+  item.id = Id(sequence);
+  item.sequence = sequence;
+  item.slots = nodes;
+  item.resources.mutable_nodes()->set_min(nodes);
+  return item;
+}
+
 class QueueTest : public ::testing::Test {
  protected:
-  void Add(uint64_t sequence, uint32_t nodes) {
-    sizes_[Id(sequence)] = nodes;
-    queue_.Add(MakeJob(sequence, nodes));
+  QueueItem& Item(uint64_t sequence, uint32_t nodes = 1) {
+    items_.push_back(MakeItem(sequence, nodes));
+    return items_.back();
+  }
+  void AddAll(SteadyTime now = SteadyTime()) {
+    for (const QueueItem& item : items_) queue_.Add(item, now);
+    items_.clear();
+  }
+  void Add(uint64_t sequence, uint32_t nodes) { queue_.Add(MakeItem(sequence, nodes), {}); }
+  Standing StandingOf(const std::string& owner) const {
+    const auto standing = standings_.find(owner);
+    return standing == standings_.end() ? Standing() : standing->second;
+  }
+  std::vector<JobId> Order() const {
+    const auto standings = [this](const std::string& owner) { return StandingOf(owner); };
+    std::vector<JobId> order;
+    QueueWalk walk(queue_, standings);
+    while (const JobQueue::Entry* const entry = walk.Next()) {
+      order.push_back(entry->id);
+      walk.Count(entry->place.slots);
+      EXPECT_EQ(queue_.PositionOf(entry->id, standings), order.size()) << entry->id;
+    }
+    return order;
   }
   // Jobs of more than `largest` nodes do not fit. Returns how many jobs were looked at.
   int Check(uint32_t largest) {
     int checked = 0;
     queue_.CheckShapes([&](const JobId& id) -> std::optional<std::string> {
       ++checked;
-      return sizes_.at(id) > largest ? "too large" : "";
+      const JobQueue::Entry& entry = *queue_.Find(id);
+      return queue_.ShapeOfGroup(entry.group).slots > largest ? "too large" : "";
     });
     return checked;
   }
 
-  JobQueue queue_;
-  std::map<JobId, uint32_t> sizes_;
+  JobQueue queue_{kDay, absl::Hours(1)};
+  std::map<std::string, Standing> standings_;
+  std::vector<QueueItem> items_;
 };
 
-TEST_F(QueueTest, UnplaceableJobsArePassedOver) {
+TEST_F(QueueTest, HigherClassIsFirstThenPriorityThenJobsThatRanThenSubmission) {
+  Item(1).job_class = JobClass::kLow;
+  Item(2);
+  Item(3).priority = 5;
+  Item(4).has_run = true;
+  Item(5).job_class = JobClass::kCritical;
+  Item(6).job_class = JobClass::kHigh;
+  Item(7).restarting = true;
+  AddAll();
+  EXPECT_THAT(Order(), ElementsAre(Id(5), Id(6), Id(7), Id(3), Id(4), Id(2), Id(1)));
+}
+
+TEST_F(QueueTest, OwnersTakeTurns) {
+  for (uint64_t i = 1; i <= 3; ++i) Item(i).owner = "alice";
+  for (uint64_t i = 4; i <= 6; ++i) Item(i).owner = "bob";
+  AddAll();
+  EXPECT_THAT(Order(), ElementsAre(Id(1), Id(4), Id(2), Id(5), Id(3), Id(6)));
+  standings_["alice"].usage = 2 * 3600;
+  EXPECT_THAT(Order(), ElementsAre(Id(4), Id(5), Id(1), Id(6), Id(2), Id(3)));
+  standings_["alice"] = {0, 2};
+  EXPECT_THAT(Order(), ElementsAre(Id(1), Id(4), Id(2), Id(3), Id(5), Id(6)))
+      << "with twice the share";
+}
+
+TEST_F(QueueTest, LargeJobCountsMoreThanSmallOne) {
+  Item(1, 4).owner = "alice";
+  Item(2, 4).owner = "alice";
+  for (uint64_t i = 3; i <= 7; ++i) Item(i).owner = "bob";
+  AddAll();
+  EXPECT_THAT(Order(), ElementsAre(Id(1), Id(3), Id(4), Id(5), Id(6), Id(2), Id(7)));
+}
+
+TEST_F(QueueTest, WaitingJobsMoveUpByOneClassEachPeriod) {
+  Item(1).job_class = JobClass::kLow;
+  AddAll();
+  const auto tier = [this] { return NameOfTier(queue_.Find(Id(1))->tier); };
+  EXPECT_EQ(tier(), "low");
+  for (const char* expected : {"normal", "high", "critical", "overdue"}) {
+    const SteadyTime due = queue_.NextPromotion();
+    queue_.Promote(due - absl::Nanoseconds(1));
+    EXPECT_NE(tier(), expected);
+    queue_.Promote(due);
+    EXPECT_EQ(tier(), expected);
+  }
+  EXPECT_EQ(queue_.NextPromotion(), SteadyTime::Infinite());
+  queue_.Remove(Id(1));
+  EXPECT_TRUE(queue_.empty());
+}
+
+TEST_F(QueueTest, OverdueJobsAreFirstInOrderOfSubmission) {
+  Item(1).job_class = JobClass::kLow;
+  Item(2).owner = "alice";
+  Item(3).job_class = JobClass::kCritical;
+  for (QueueItem& item : items_) item.waiting_since = At(-4 * kDay);
+  Item(4).job_class = JobClass::kCritical;
+  items_.back().priority = 100;
+  AddAll();
+  standings_["alice"].usage = 1e9;
+  EXPECT_THAT(Order(), ElementsAre(Id(1), Id(2), Id(3), Id(4)));
+}
+
+TEST_F(QueueTest, TierDoesNotDependOnWhenItIsComputed) {
+  for (int hours = -30; hours < 200; hours += 7) {
+    Item(1).waiting_since = At(absl::Hours(-hours));
+    AddAll(At(absl::ZeroDuration()));
+    const uint8_t added = queue_.Find(Id(1))->tier;
+    Item(1).waiting_since = At(absl::Hours(-hours));
+    AddAll(At(absl::Hours(-250)));
+    queue_.Promote(At(absl::ZeroDuration()));
+    EXPECT_EQ(queue_.Find(Id(1))->tier, added) << hours;
+  }
+}
+
+// Positions and the walk agree, and removing the first job moves all others up.
+TEST_F(QueueTest, PositionsAgreeWithOrder) {
+  std::mt19937 random(1);
+  for (int round = 0; round < 30; ++round) {
+    queue_ = JobQueue(kDay, absl::Hours(1));
+    for (uint64_t i = 1; i <= 60; ++i) {
+      QueueItem& item = Item(i, 1 + random() % 5);
+      item.owner = absl::StrCat("owner-", random() % 5);
+      item.job_class = static_cast<JobClass>(random() % 4);
+      item.priority = static_cast<int32_t>(random() % 3);
+      item.has_run = random() % 4 == 0;
+      item.restarting = random() % 10 == 0;
+      item.waiting_since = At(-(random() % 100) * absl::Hours(1));
+      if (random() % 2 == 0) item.length = absl::Hours(random() % 3);
+    }
+    for (int i = 0; i < 5; ++i) {
+      standings_[absl::StrCat("owner-", i)] = {static_cast<double>(random() % 3 * 3600),
+                                               1.0 + random() % 2};
+    }
+    AddAll();
+    std::vector<JobId> order = Order();
+    EXPECT_EQ(std::set<JobId>(order.begin(), order.end()).size(), 60u);
+    queue_.Promote(At(kDay));
+    EXPECT_EQ(Order().size(), 60u);
+    for (uint64_t i = 1; i <= 30; ++i) queue_.Remove(Id(i));
+    EXPECT_EQ(Order().size(), 30u);
+  }
+}
+
+TEST_F(QueueTest, SkippedGroupsAreNotReturned) {
+  Item(1, 4).owner = "alice";
+  Item(2, 4).owner = "alice";
+  Item(3, 1).owner = "alice";
+  Item(4, 4).owner = "bob";
+  Item(5, 1).owner = "bob";
+  AddAll();
+  QueueWalk walk(queue_, [](const std::string&) { return Standing(); });
+  const uint32_t large = walk.Next()->group;
+  walk.SkipGroupInLine(large);
+  EXPECT_EQ(walk.Next()->id, Id(3)) << "nothing has been counted";
+  EXPECT_EQ(walk.Next()->id, Id(4));
+  walk.SkipGroup(large);
+  EXPECT_EQ(walk.Next()->id, Id(5));
+  EXPECT_EQ(walk.Next(), nullptr);
+}
+
+TEST_F(QueueTest, JobsMayBeRemovedDuringWalk) {
+  for (uint64_t i = 1; i <= 6; ++i) Item(i).owner = i % 2 == 0 ? "alice" : "bob";
+  AddAll();
+  QueueWalk walk(queue_, [](const std::string&) { return Standing(); });
+  EXPECT_EQ(walk.Next()->id, Id(2));
+  queue_.Remove(Id(2));
+  queue_.Remove(Id(4));
+  walk.Count(1);
+  EXPECT_EQ(walk.Next()->id, Id(1));
+  for (const uint64_t left : {1, 3, 5, 6}) queue_.Remove(Id(left));
+  walk.Count(1);
+  EXPECT_EQ(walk.Next(), nullptr);
+}
+
+TEST_F(QueueTest, UnplaceableRequestsAreFoundByShape) {
   Add(1, 5);
   Add(2, 1);
   Add(3, 5);
   Add(4, 1);
-  EXPECT_EQ(*queue_.head(), Id(1)) << "not checked yet";
   EXPECT_EQ(Check(4), 2) << "one job of each size";
   EXPECT_EQ(Check(4), 0);
-  EXPECT_EQ(*queue_.head(), Id(2));
   EXPECT_EQ(queue_.UnplaceableReason(Id(3)), "too large");
   EXPECT_EQ(queue_.UnplaceableReason(Id(2)), "");
-  EXPECT_EQ(queue_.PositionOf(Id(3)), 3u) << "it keeps its place";
-  queue_.Remove(Id(2));
-  EXPECT_EQ(*queue_.head(), Id(4));
-  queue_.Remove(Id(4));
-  EXPECT_EQ(queue_.head(), nullptr);
-  EXPECT_FALSE(queue_.empty());
+  EXPECT_THAT(Order(), ElementsAre(Id(1), Id(2), Id(3), Id(4))) << "they keep their places";
   Add(5, 5);
   EXPECT_EQ(queue_.UnplaceableReason(Id(5)), "too large") << "the verdict holds for its size";
   queue_.UncheckShapes();
-  EXPECT_EQ(Check(5), 1);
-  EXPECT_EQ(*queue_.head(), Id(1));
-  EXPECT_THAT(queue_.First(10), ElementsAre(Id(1), Id(3), Id(5)));
+  EXPECT_EQ(Check(5), 2);
+  EXPECT_EQ(queue_.UnplaceableReason(Id(5)), "");
 }
 
-TEST_F(QueueTest, UnknownVerdictKeepsJobAtHead) {
+TEST_F(QueueTest, VerdictIsKeptWhenJobMoves) {
+  Add(1, 5);
+  Check(4);
+  QueueItem moved = MakeItem(1, 5);
+  moved.restarting = true;
+  queue_.Add(moved, {});
+  EXPECT_EQ(queue_.UnplaceableReason(Id(1)), "too large");
+  EXPECT_EQ(Check(4), 0);
+}
+
+TEST_F(QueueTest, UnknownVerdictIsCheckedAgain) {
   Add(1, 5);
   queue_.CheckShapes([](const JobId&) { return std::nullopt; });
-  EXPECT_EQ(*queue_.head(), Id(1));
-  EXPECT_EQ(Check(4), 1) << "checked again";
-  EXPECT_EQ(queue_.head(), nullptr);
+  EXPECT_EQ(queue_.UnplaceableReason(Id(1)), "");
+  EXPECT_EQ(Check(4), 1);
 }
 
-TEST_F(QueueTest, JobOfHigherPriorityBecomesHeadOfItsSize) {
-  Add(1, 1);
-  Job urgent = MakeJob(2, 1);
-  urgent.status.mutable_spec()->set_priority(3);
-  queue_.Add(urgent);
-  EXPECT_EQ(*queue_.head(), Id(2));
-  queue_.Remove(Id(2));
-  EXPECT_EQ(*queue_.head(), Id(1));
+TEST_F(QueueTest, CountsJobsOfOwners) {
+  Item(1).owner = "alice";
+  Item(2).owner = "alice";
+  Item(3).owner = "bob";
+  AddAll();
+  queue_.Remove(Id(3));
+  EXPECT_EQ(queue_.QueuedJobs("alice"), 2u);
+  EXPECT_EQ(queue_.QueuedJobs("bob"), 0u);
+  EXPECT_THAT(queue_.Owners(), ElementsAre("alice"));
 }
 
 // CPU time of finding the position of each of `count` jobs.
 double ListingSeconds(uint64_t count) {
-  JobQueue queue;
-  for (uint64_t i = 1; i <= count; ++i) queue.Add(MakeJob(i, 1));
+  JobQueue queue(kDay, absl::Hours(1));
+  for (uint64_t i = 1; i <= count; ++i) queue.Add(MakeItem(i), {});
   const std::clock_t start = std::clock();
   uint64_t sum = 0;
-  for (uint64_t i = 1; i <= count; ++i) sum += queue.PositionOf(Id(i));
+  for (uint64_t i = 1; i <= count; ++i) {
+    sum += queue.PositionOf(Id(i), [](const std::string&) { return Standing(); });
+  }
   EXPECT_EQ(sum, count * (count + 1) / 2);
   return static_cast<double>(std::clock() - start) / CLOCKS_PER_SEC;
 }

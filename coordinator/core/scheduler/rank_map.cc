@@ -1,38 +1,17 @@
 #include "coordinator/core/scheduler/rank_map.h"
 
 #include <algorithm>
+#include <optional>
+#include <utility>
 
 #include "absl/container/flat_hash_map.h"
 #include "absl/container/flat_hash_set.h"
-#include "absl/strings/ascii.h"
-#include "absl/strings/numbers.h"
 #include "common/limits.h"
 #include "coordinator/core/scheduler/device_choice.h"
+#include "coordinator/core/scheduler/node_choice.h"
 
 namespace muster::core {
 namespace {
-
-// Removes the leading run of digits (or of non-digits) from `text` and returns it.
-absl::string_view TakeRun(absl::string_view& text) {
-  const bool digits = absl::ascii_isdigit(static_cast<unsigned char>(text.front()));
-  size_t length = 1;
-  while (length < text.size() &&
-         absl::ascii_isdigit(static_cast<unsigned char>(text[length])) == digits) {
-    ++length;
-  }
-  const absl::string_view run = text.substr(0, length);
-  text.remove_prefix(length);
-  return run;
-}
-
-absl::string_view WithoutZeros(absl::string_view digits) {
-  const size_t first = digits.find_first_not_of('0');
-  return first == absl::string_view::npos ? absl::string_view() : digits.substr(first);
-}
-
-bool IsNumber(absl::string_view run) {
-  return absl::ascii_isdigit(static_cast<unsigned char>(run.front()));
-}
 
 // The physical GPUs by UUID: workers of one machine may offer the same GPU.
 class PhysicalDevices {
@@ -93,93 +72,57 @@ class PhysicalDevices {
   absl::flat_hash_set<absl::string_view> taken_;
 };
 
-}  // namespace
+// A node of the job, and the slots that its ranks take.
+struct TakenNode {
+  const FreeNode* node;
+  Share share;
+  std::vector<uint32_t> slots;
+};
 
-Shape ShapeOf(const v1::Resources& resources) {
-  Shape shape;
-  shape.min_nodes = std::max(1u, resources.nodes().min());
-  shape.max_nodes = std::max(shape.min_nodes, resources.nodes().max());
-  shape.ranks_per_node = std::max(1u, resources.ranks_per_node());
-  uint32_t devices = 1;
-  if (resources.devices_per_rank() == "all") {
-    shape.devices_per_rank = std::nullopt;
-  } else if (absl::SimpleAtoi(resources.devices_per_rank(), &devices)) {
-    shape.devices_per_rank = std::max(1u, devices);
-  }
-  shape.share_device = resources.share_device();
-  return shape;
-}
-
-std::vector<std::string> SlotKinds(const v1::Resources& resources) {
-  if (resources.device().empty() || resources.device() == "auto") return {"gpu", "cpu"};
-  return {resources.device()};
-}
-
-bool NaturalLess(absl::string_view a, absl::string_view b) {
-  const absl::string_view whole_a = a;
-  const absl::string_view whole_b = b;
-  while (!a.empty() && !b.empty()) {
-    const absl::string_view run_a = TakeRun(a);
-    const absl::string_view run_b = TakeRun(b);
-    if (IsNumber(run_a) && IsNumber(run_b)) {
-      const absl::string_view digits_a = WithoutZeros(run_a);
-      const absl::string_view digits_b = WithoutZeros(run_b);
-      if (digits_a.size() != digits_b.size()) return digits_a.size() < digits_b.size();
-      if (digits_a != digits_b) return digits_a < digits_b;
-    } else if (run_a != run_b) {
-      return run_a < run_b;
-    }
-  }
-  if (a.empty() != b.empty()) return a.empty();
-  return whole_a < whole_b;  // equal except for leading zeros
-}
-
-bool IsPlacedBefore(const FreeNode& a, const FreeNode& b) {
-  if (a.last_resort != b.last_resort) return b.last_resort;
-  if (a.rack != b.rack) return NaturalLess(a.rack, b.rack);
-  return NaturalLess(a.name, b.name);
-}
-
-std::optional<uint32_t> SlotsPerRank(const Shape& shape, uint32_t slot_count, size_t free) {
-  if (!shape.devices_per_rank.has_value()) {
-    if (free < slot_count || slot_count < shape.ranks_per_node) return std::nullopt;
-    return slot_count / shape.ranks_per_node;
-  }
-  const uint64_t needed = uint64_t{*shape.devices_per_rank} * shape.ranks_per_node;
-  if (free < needed) return std::nullopt;
-  return shape.devices_per_rank;
-}
-
-std::vector<v1::NodePlacement> MapRanks(const Shape& shape, std::vector<FreeNode> nodes) {
-  std::sort(nodes.begin(), nodes.end(), IsPlacedBefore);
-  PhysicalDevices devices(nodes);
-  DeviceChooser chooser;
+std::vector<v1::NodePlacement> NumberRanks(const std::vector<TakenNode>& nodes) {
   std::vector<v1::NodePlacement> placements;
   uint32_t rank = 0;
-  for (const FreeNode& node : nodes) {
-    if (placements.size() == shape.max_nodes) break;
-    if (uint64_t{rank} + shape.ranks_per_node > limits::kRanksPerJob) break;
-    std::vector<uint32_t> slots = shape.share_device ? node.free_slots : devices.Left(node);
-    const std::optional<uint32_t> per_rank = SlotsPerRank(shape, node.slot_count, slots.size());
-    if (!per_rank.has_value()) continue;
-    const size_t count = size_t{*per_rank} * shape.ranks_per_node;
-    if (!shape.share_device) slots = devices.Preferred(node, slots, count);
-    slots = chooser.Choose(node.slots, slots, count);
-    devices.Take(node, slots);
+  for (const TakenNode& taken : nodes) {
     v1::NodePlacement& placement = placements.emplace_back();
-    placement.set_node(node.name);
-    placement.set_incarnation(node.incarnation);
-    placement.set_address(node.address);
-    auto slot = slots.begin();
-    for (uint32_t local_rank = 0; local_rank < shape.ranks_per_node; ++local_rank) {
+    placement.set_node(taken.node->name);
+    placement.set_incarnation(taken.node->incarnation);
+    placement.set_address(taken.node->address);
+    auto slot = taken.slots.begin();
+    for (uint32_t local_rank = 0; local_rank < taken.share.ranks; ++local_rank) {
       v1::RankRecord& record = *placement.add_ranks();
       record.set_rank(rank++);
       record.set_local_rank(local_rank);
-      for (uint32_t i = 0; i < *per_rank; ++i) record.add_slots(*slot++);
+      for (uint32_t i = 0; i < taken.share.slots_per_rank; ++i) record.add_slots(*slot++);
     }
   }
-  if (placements.size() < shape.min_nodes) placements.clear();
   return placements;
+}
+
+}  // namespace
+
+std::vector<v1::NodePlacement> MapRanks(const Shape& shape, std::vector<FreeNode> nodes) {
+  PhysicalDevices devices(nodes);
+  DeviceChooser chooser;
+  std::vector<TakenNode> taken;
+  uint32_t ranks = 0;
+  for (NodeChoice choice(shape, nodes); !choice.IsOver(taken.size(), ranks);) {
+    const FreeNode& node = choice.Next(ranks);
+    std::vector<uint32_t> slots = shape.share_device ? node.free_slots : devices.Left(node);
+    std::optional<Share> share = ShareOf(shape, node.slot_count, slots.size());
+    if (!share.has_value()) continue;
+    if (shape.total_ranks > 0) share->ranks = std::min(share->ranks, shape.total_ranks - ranks);
+    if (uint64_t{ranks} + share->ranks > limits::kRanksPerJob) break;
+    if (!shape.share_device) slots = devices.Preferred(node, slots, share->slots());
+    slots = chooser.Choose(node.slots, slots, share->slots());
+    devices.Take(node, slots);
+    ranks += share->ranks;
+    taken.push_back({&node, *share, std::move(slots)});
+  }
+  if (!Suffices(shape, taken.size(), ranks)) return {};
+  std::sort(taken.begin(), taken.end(), [](const TakenNode& a, const TakenNode& b) {
+    return IsPlacedBefore(*a.node, *b.node);
+  });
+  return NumberRanks(taken);
 }
 
 }  // namespace muster::core

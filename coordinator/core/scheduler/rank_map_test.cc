@@ -33,42 +33,6 @@ std::string Text(const std::vector<v1::NodePlacement>& placements) {
   return text;
 }
 
-TEST(NaturalOrder, ComparesNumbersByValue) {
-  std::vector<std::string> names = {"node-10",  "node-2",  "node-1", "a",
-                                    "node-2-b", "node-02", "node"};
-  std::sort(names.begin(), names.end(), NaturalLess);
-  EXPECT_THAT(names,
-              ElementsAre("a", "node", "node-1", "node-02", "node-2", "node-2-b", "node-10"));
-}
-
-TEST(NaturalOrder, IsStrictWeakOrdering) {
-  const std::vector<std::string> names = {
-      "", "0", "00", "1", "01", "a1", "a01", "a1b", "1a", "b", "18446744073709551616", "2"};
-  for (const std::string& a : names) {
-    EXPECT_FALSE(NaturalLess(a, a));
-    for (const std::string& b : names) {
-      if (a != b) EXPECT_NE(NaturalLess(a, b), NaturalLess(b, a)) << a << " " << b;
-      for (const std::string& c : names) {
-        if (NaturalLess(a, b) && NaturalLess(b, c)) {
-          EXPECT_TRUE(NaturalLess(a, c)) << a << " " << b << " " << c;
-        }
-      }
-    }
-  }
-}
-
-TEST(Shapes, AreDerivedFromSpec) {
-  v1::Resources resources;
-  EXPECT_EQ(ShapeOf(resources).min_nodes, 1u);
-  EXPECT_EQ(ShapeOf(resources).devices_per_rank, 1u);
-  resources.mutable_nodes()->set_min(2);
-  resources.set_devices_per_rank("4");
-  EXPECT_EQ(ShapeOf(resources).max_nodes, 2u);
-  EXPECT_EQ(ShapeOf(resources).devices_per_rank, 4u);
-  resources.set_devices_per_rank("all");
-  EXPECT_EQ(ShapeOf(resources).devices_per_rank, std::nullopt);
-}
-
 TEST(RankMap, NumbersRanksByRackThenName) {
   const std::vector<v1::NodePlacement> placements = MapRanks(
       {3, 3, 2, 1}, {MakeNode("n-10", 2, "r1"), MakeNode("n-2", 2, "r1"), MakeNode("z", 2, "r0")});
@@ -114,7 +78,58 @@ TEST(RankMap, AllDevicesMeansWholeNode) {
   EXPECT_TRUE(MapRanks({1, 1, 1, std::nullopt}, {partly}).empty());
 }
 
-TEST(RankMap, IsIndependentOfArrivalOrderAndMovesFewRanks) {
+TEST(RankMap, UsesOneRackIfItSuffices) {
+  const std::vector<FreeNode> nodes = {
+      MakeNode("a-1", 1, "a"), MakeNode("a-2", 1, "a"), MakeNode("b-1", 1, "b"),
+      MakeNode("b-2", 1, "b"), MakeNode("b-3", 1, "b"), MakeNode("c-1", 1, "c"),
+      MakeNode("c-2", 1, "c"), MakeNode("c-3", 1, "c"), MakeNode("c-4", 1, "c")};
+  // The smallest rack that holds the job, so that larger ones are left to larger jobs.
+  EXPECT_THAT(Names(MapRanks({2, 2, 1, 1}, nodes)), ElementsAre("a-1", "a-2"));
+  EXPECT_THAT(Names(MapRanks({3, 3, 1, 1}, nodes)), ElementsAre("b-1", "b-2", "b-3"));
+  // No rack holds five nodes: the largest one and part of the next.
+  EXPECT_THAT(Names(MapRanks({5, 5, 1, 1}, nodes)),
+              ElementsAre("b-1", "c-1", "c-2", "c-3", "c-4"));
+}
+
+TEST(RankMap, LeavesLargeNodesToLargeJobs) {
+  const std::vector<FreeNode> nodes = {MakeNode("a", 8), MakeNode("b", 2), MakeNode("c", 4)};
+  EXPECT_THAT(Names(MapRanks({1, 1, 2, 1}, nodes)), ElementsAre("b"));
+  EXPECT_THAT(Names(MapRanks({2, 2, 2, 1}, nodes)), ElementsAre("b", "c"));
+}
+
+TEST(RankMap, UsesPreferredNodesFirst) {
+  std::vector<FreeNode> nodes = {MakeNode("a", 1, "r"), MakeNode("b", 1, "r"),
+                                 MakeNode("c", 1, "s")};
+  nodes[1].preferred = true;
+  EXPECT_THAT(Names(MapRanks({1, 1, 1, 1}, nodes)), ElementsAre("b"));
+  nodes[1].preferred = false;
+  nodes[2].preferred = true;
+  EXPECT_THAT(Names(MapRanks({1, 1, 1, 1}, nodes)), ElementsAre("c"));
+}
+
+TEST(RankMap, UsesNodesOfLastResortLast) {
+  std::vector<FreeNode> nodes = {MakeNode("a", 1), MakeNode("b", 1)};
+  nodes[0].last_resort = true;
+  EXPECT_THAT(Names(MapRanks({1, 1, 1, 1}, nodes)), ElementsAre("b"));
+  EXPECT_THAT(Names(MapRanks({2, 2, 1, 1}, nodes)), ElementsAre("b", "a"));
+}
+
+TEST(RankMap, SpreadsTotalNumberOfRanksOverFewNodes) {
+  Shape shape;
+  shape.total_ranks = 10;
+  const std::vector<FreeNode> nodes = {MakeNode("a", 2), MakeNode("b", 8), MakeNode("c", 4),
+                                       MakeNode("d", 3)};
+  const std::vector<v1::NodePlacement> placements = MapRanks(shape, nodes);
+  ASSERT_THAT(Names(placements), ElementsAre("a", "b"));
+  EXPECT_EQ(placements[0].ranks_size(), 2);
+  EXPECT_EQ(placements[1].ranks_size(), 8);
+  EXPECT_EQ(placements[1].ranks(0).rank(), 2u);
+  EXPECT_EQ(placements[1].ranks(0).local_rank(), 0u);
+  shape.total_ranks = 18;
+  EXPECT_TRUE(MapRanks(shape, nodes).empty());
+}
+
+TEST(RankMap, IsIndependentOfArrivalOrder) {
   std::mt19937 random(1);
   for (int round = 0; round < 200; ++round) {
     std::vector<FreeNode> nodes;
@@ -123,20 +138,25 @@ TEST(RankMap, IsIndependentOfArrivalOrderAndMovesFewRanks) {
       nodes.push_back(
           MakeNode(absl::StrCat("node-", i), random() % 4, absl::StrCat("rack-", random() % 3)));
     }
-    const Shape shape{1, 1 + static_cast<uint32_t>(random() % 8),
-                      1 + static_cast<uint32_t>(random() % 2), 1};
-    const std::vector<v1::NodePlacement> placements = MapRanks(shape, nodes);
+    Shape shape{1, 1 + static_cast<uint32_t>(random() % 8), 1 + static_cast<uint32_t>(random() % 2),
+                1};
+    if (random() % 3 == 0) shape.total_ranks = 1 + random() % 12;
+    const std::string placements = Text(MapRanks(shape, nodes));
     std::shuffle(nodes.begin(), nodes.end(), random);
-    EXPECT_EQ(Text(MapRanks(shape, nodes)), Text(placements));
+    EXPECT_EQ(Text(MapRanks(shape, nodes)), placements);
+  }
+}
 
-    if (placements.empty()) continue;
-    // When a node is missing, the nodes before it keep their ranks.
-    const size_t lost = random() % placements.size();
-    nodes.erase(std::find_if(nodes.begin(), nodes.end(), [&](const FreeNode& node) {
-      return node.name == placements[lost].node();
-    }));
+// In a cluster of equal nodes without racks, the nodes before a missing one keep their ranks.
+TEST(RankMap, MovesFewRanksWhenNodeIsMissing) {
+  for (size_t lost = 0; lost < 4; ++lost) {
+    std::vector<FreeNode> nodes;
+    for (int i = 0; i < 6; ++i) nodes.push_back(MakeNode(absl::StrCat("node-", i), 2));
+    const Shape shape{4, 4, 2, 1};
+    const std::vector<v1::NodePlacement> placements = MapRanks(shape, nodes);
+    nodes.erase(nodes.begin() + lost);
     const std::vector<v1::NodePlacement> without = MapRanks(shape, nodes);
-    for (size_t i = 0; i < lost && !without.empty(); ++i) {
+    for (size_t i = 0; i < lost; ++i) {
       EXPECT_EQ(without[i].ShortDebugString(), placements[i].ShortDebugString());
     }
   }

@@ -103,8 +103,8 @@ void Harness::CheckRecords() const {
   for (size_t i = 0; i < expected.size(); ++i) {
     v1::Job of_now = expected[i];
     v1::Job of_record = found[i];
-    of_now.clear_hang();             // detected again
-    of_now.clear_unplaceable();      // known again once the nodes have reconnected
+    of_now.clear_hang();         // detected again
+    of_now.clear_unplaceable();  // known again once the nodes have reconnected
     of_record.clear_unplaceable();
     if (IsActive(of_now.state())) {  // the workers report its progress again
       of_now.clear_progress();
@@ -161,6 +161,37 @@ std::string Harness::Submit(v1::JobSpec spec, const std::string& idempotency_key
   const absl::StatusOr<v1::Job>& reply = replies_.at(request);
   EXPECT_TRUE(reply.ok()) << reply.status();
   return reply.ok() ? reply->job_id() : "";
+}
+
+std::string Harness::SubmitArray(v1::JobSpec spec, uint32_t count, uint32_t concurrency,
+                                 const std::string& idempotency_key) {
+  const uint64_t request = next_request_++;
+  SubmitJob event{RequestId(request), JobId(absl::StrCat("job", next_job_++)), spec,
+                  idempotency_key};
+  event.spec.mutable_array()->set_count(count);
+  event.spec.mutable_array()->set_concurrency(concurrency);
+  for (uint32_t i = 0; i < count; ++i) event.tasks.push_back({spec});
+  Step(event);
+  const absl::StatusOr<v1::Job>& reply = replies_.at(request);
+  EXPECT_TRUE(reply.ok()) << reply.status();
+  return reply.ok() ? reply->array_id() : "";
+}
+
+absl::StatusOr<v1::Job> Harness::TrySubmit(v1::JobSpec spec) {
+  const uint64_t request = next_request_++;
+  Step(SubmitJob{RequestId(request), JobId(absl::StrCat("job", next_job_++)), std::move(spec), ""});
+  return replies_.at(request);
+}
+
+absl::StatusOr<v1::Job> Harness::CancelArray(const std::string& array) {
+  const uint64_t request = next_request_++;
+  Step(core::CancelArray{RequestId(request), array, std::nullopt});
+  return replies_.at(request);
+}
+
+v1::JobArray Harness::GetArray(const std::string& array) const {
+  const absl::StatusOr<v1::GetArrayResponse> response = core_->GetArray(array);
+  return response.ok() ? response->array() : v1::JobArray();
 }
 
 absl::StatusOr<v1::Job> Harness::Cancel(const std::string& job) {

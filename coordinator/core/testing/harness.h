@@ -46,6 +46,13 @@ class Harness {
 
   // ---- Clients
   std::string Submit(v1::JobSpec spec, const std::string& idempotency_key = "");
+  // Submits an array of `count` tasks with the same spec; returns its id.
+  std::string SubmitArray(v1::JobSpec spec, uint32_t count, uint32_t concurrency = 0,
+                          const std::string& idempotency_key = "");
+  absl::StatusOr<v1::Job> TrySubmit(v1::JobSpec spec);
+  absl::StatusOr<v1::Job> CancelArray(const std::string& array);
+  // The array; an empty message when it is unknown.
+  v1::JobArray GetArray(const std::string& array) const;
   absl::StatusOr<v1::Job> Cancel(const std::string& job);
   absl::StatusOr<v1::Job> Hold(const std::string& job);
   absl::StatusOr<v1::Job> Release(const std::string& job);

@@ -33,7 +33,8 @@ TEST(JobTable, HasOnlyTheseTransitions) {
       {v1::STARTING, v1::RUNNING},   {v1::STARTING, v1::STOPPING}, {v1::RUNNING, v1::STOPPING},
       {v1::STOPPING, v1::SUCCEEDED}, {v1::STOPPING, v1::FAILED},   {v1::STOPPING, v1::CANCELLED},
       {v1::STOPPING, v1::TIMED_OUT}, {v1::STOPPING, v1::STARTING}, {v1::STOPPING, v1::QUEUED},
-      {v1::QUEUED, v1::CANCELLED},   {v1::HELD, v1::CANCELLED},    {v1::QUEUED, v1::FAILED}};
+      {v1::QUEUED, v1::CANCELLED},   {v1::HELD, v1::CANCELLED},    {v1::QUEUED, v1::FAILED},
+      {v1::HELD, v1::FAILED}};
   for (const v1::JobState from : kStates) {
     for (const v1::JobState to : kStates) {
       EXPECT_EQ(IsAllowed(from, to), table.count({from, to}) == 1)

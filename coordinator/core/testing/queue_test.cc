@@ -73,7 +73,7 @@ TEST_F(Queue, ThirtyTwoJobsOnFourSlotsRunInOrder) {
   for (const std::string& job : jobs_) EXPECT_EQ(cluster_.State(job), v1::SUCCEEDED);
 }
 
-TEST_F(Queue, RandomSizesAndPrioritiesRunInOrder) {
+TEST_F(Queue, JobsOfRandomSizesAndPrioritiesAllRun) {
   for (uint32_t seed = 1; seed <= 20; ++seed) {
     SCOPED_TRACE(absl::StrCat("seed ", seed));
     cluster_ = Harness();
@@ -84,29 +84,19 @@ TEST_F(Queue, RandomSizesAndPrioritiesRunInOrder) {
     for (uint32_t i = 0; i < nodes; ++i) cluster_.Join(absl::StrCat("node-", i), slots);
     // Uses the whole cluster, so that no job starts while the others are submitted.
     const std::string first = cluster_.Submit(MakeCommandSpec(nodes, slots));
-    std::map<std::string, int32_t> priority;
     for (int i = 0; i < 24; ++i) {
       v1::JobSpec spec = MakeCommandSpec(1 + random() % nodes, 1 + random() % slots);
       if (random() % 6 == 0) spec.mutable_resources()->set_devices_per_rank("all");
       spec.set_priority(static_cast<int32_t>(random() % 2));
       jobs_.push_back(cluster_.Submit(spec));
-      priority[jobs_.back()] = spec.priority();
     }
-    std::vector<std::string> expected = jobs_;
-    std::stable_sort(expected.begin(), expected.end(),
-                     [&](const auto& a, const auto& b) { return priority[a] > priority[b]; });
     cluster_.ExitAll(first, ExitWith(0));
     while (!Active().empty()) {
       CheckSlots();
-      // No job starts before the jobs ahead of it.
-      const std::set<std::string> started = Started();
-      ASSERT_EQ(started,
-                std::set<std::string>(expected.begin(),
-                                      expected.begin() + static_cast<ptrdiff_t>(started.size())));
       const std::vector<std::string> active = Active();
       cluster_.ExitAll(active[random() % active.size()], ExitWith(0));
     }
-    EXPECT_EQ(Started().size(), expected.size()) << "not all jobs ran";
+    EXPECT_EQ(Started().size(), jobs_.size()) << "not all jobs ran";
     for (const std::string& job : jobs_) EXPECT_EQ(cluster_.State(job), v1::SUCCEEDED);
   }
 }

@@ -69,8 +69,8 @@ TEST(Owner, HistoryNamesWhoActed) {
 
   OwnedJob running;
   running.cluster_.BringUp("job");
-  running.cluster_.Step(RequeueJob{kRequest, JobId("job"), kBob});
-  EXPECT_EQ(running.cluster_.Get("job").message(), "requeued by bob");
+  running.cluster_.Step(RequeueJob{kRequest, JobId("job"), kAdmin});
+  EXPECT_EQ(running.cluster_.Get("job").message(), "requeued by root");
 }
 
 TEST(Owner, ActorWithoutNameIsUser) {
@@ -105,7 +105,8 @@ TEST(RemoveJob, OnlyOwnerAndAdminMayRemove) {
   const absl::Status refused =
       StatusOf(owned.cluster_.Step(RemoveJob{kRequest, JobId("job"), kBob}));
   EXPECT_TRUE(absl::IsPermissionDenied(refused));
-  EXPECT_EQ(refused.message(), "job job belongs to alice");
+  EXPECT_EQ(refused.message(),
+            "job job belongs to alice, and bob is neither its owner nor an admin");
   EXPECT_TRUE(StatusOf(owned.cluster_.Step(RemoveJob{kRequest, JobId("job"), kAdmin})).ok());
 }
 

@@ -224,10 +224,12 @@ TEST_F(SharedDevices, FallsBackToOtherKinds) {
 }
 
 TEST_F(SharedDevices, JobWaitsForOccupiedDevices) {
-  Open("a", {0, 1});
+  Open("a", {1, 0});
   Open("b", {0});
-  const std::string other = cluster_.Submit(Spec("gpu"));
-  EXPECT_THAT(SlotsOf(other), ElementsAre(1));
+  v1::JobSpec on_a = Spec("gpu");
+  on_a.mutable_resources()->add_exclude_nodes("b");
+  const std::string other = cluster_.Submit(on_a);
+  EXPECT_THAT(SlotsOf(other), ElementsAre(0));  // GPU 1
   const std::string job = cluster_.Submit(TwoNodes());
   EXPECT_EQ(cluster_.State(job), v1::QUEUED);
   EXPECT_EQ(Blocker(job, 0), "needs 2 nodes with 1 free gpu slot; 2 available");

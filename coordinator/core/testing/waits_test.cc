@@ -169,6 +169,17 @@ TEST_F(Waits, DistinguishesSilentRankFromItsNeighbor) {
   EXPECT_EQ(FromProto(cluster_.Get(job_).ranks(2).last_seen()), absl::Seconds(20));
 }
 
+TEST_F(Waits, ShowTheMemoryOfRanks) {
+  v1::RankReport report = Harness::MakeReport(2, v1::STARTED);
+  report.set_memory_bytes(5 << 20);
+  cluster_.Report("b", job_, report);
+  EXPECT_EQ(cluster_.Get(job_).ranks(2).memory_bytes(), 5u << 20);
+  // A report without it keeps it.
+  cluster_.ReportPhase("b", job_, 2, v1::JOINED);
+  EXPECT_EQ(cluster_.Get(job_).ranks(2).memory_bytes(), 5u << 20);
+  EXPECT_EQ(cluster_.Get(job_).ranks(3).memory_bytes(), 0u);
+}
+
 TEST_F(Waits, NamesCommunicatorSetup) {
   cluster_.ReportPhaseOfAll(job_, v1::STARTED);
   cluster_.ReportPhaseOfAll(job_, v1::JOINED);

@@ -11,7 +11,8 @@ from tests.support.page import blocks
 
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 # Blocks of other formats, by their first key.
-OTHER_FORMATS = {"scrape_configs": "Prometheus' configuration", "experiment": "of muster experiment"}
+OTHER_FORMATS = {"scrape_configs": "Prometheus' configuration", "experiment": "of muster experiment",
+                 "ageing": "of --scheduler-config"}
 # What a fragment lacks.
 TRAIN = {
     "model": {"name": "small_cnn"},
@@ -41,7 +42,7 @@ def is_complete(block):
 
 def completed(fragment):
     """A spec that contains the fragment: of the job or of its `train` section."""
-    job_fields = {"train", "resources"}
+    job_fields = {"train", "resources", "env", "after"}
     top = fragment if set(fragment) <= job_fields else {"train": fragment}
     return {**top, "train": {**TRAIN, **top.get("train", {})}}
 

@@ -263,6 +263,16 @@ std::vector<v1::Slot> Devices::ReportSlots() {
   return slots;
 }
 
+std::vector<v1::SelfTest::Check> Devices::CheckGpus() const {
+  std::vector<v1::SelfTest::Check> checks(gpus_.size());
+  for (size_t i = 0; i < gpus_.size(); ++i)
+    checks[i].set_name(absl::StrCat("gpu ", gpus_[i].index));
+  for (const v1::SlotCondition& condition : Conditions().conditions()) {
+    if (!condition.returning()) checks[condition.index()].set_failure(condition.unavailable());
+  }
+  return checks;
+}
+
 void Devices::ReportIfChanged() {
   v1::SlotReport report = Conditions();
   std::string text = report.SerializeAsString();

@@ -49,6 +49,9 @@ class Devices {
   const std::vector<v1::Slot>& slots() const { return slots_; }
   // The slots with their current condition, which then counts as reported.
   std::vector<v1::Slot> ReportSlots();
+  // Whether each GPU can be used, as checks `gpu INDEX`. Memory that is about to be released is no
+  // failure.
+  std::vector<v1::SelfTest::Check> CheckGpus() const;
   // The CPUs for each slot's rank: of the CPUs that this process may use, those near its GPU, or an
   // even share of all. Empty if there are too few.
   std::vector<std::vector<int>> CpusOfSlots() const;

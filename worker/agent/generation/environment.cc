@@ -102,6 +102,11 @@ void AddMuster(const NodeEnvironment& node, const v1::Launch& launch, const std:
   variables["MUSTER_JOB_ID"] = launch.job_id();
   variables["MUSTER_GENERATION"] = absl::StrCat(launch.generation());
   variables["MUSTER_NODE_NAME"] = node.node_name;
+  if (launch.array_count() > 0) {
+    variables["MUSTER_ARRAY_ID"] = launch.array_id();
+    variables["MUSTER_ARRAY_INDEX"] = absl::StrCat(launch.array_index());
+    variables["MUSTER_ARRAY_COUNT"] = absl::StrCat(launch.array_count());
+  }
   variables["MUSTER_CACHE_DIR"] = node.cache_dir;
   variables["MUSTER_WORKER_SOCKET"] = node.worker_socket;
   variables["MUSTER_RANK_TOKEN"] = token;
@@ -130,6 +135,8 @@ std::vector<std::string> RankVariables(const NodeEnvironment& node, const v1::La
   Variables variables = node.inherited;
   AddDefaults(node, launch, placement, variables);
   for (const auto& entry : launch.spec().env()) variables[entry.first] = entry.second;
+  // The rank's shim adds these; their values are not stored with its instructions.
+  for (const auto& entry : launch.spec().secret_env()) variables.erase(entry.first);
   variables["PWD"] = rank.workdir;
   AddPlace(node, launch, placement, variables);
   AddMuster(node, launch, rank.token, variables);

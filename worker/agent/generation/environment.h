@@ -59,6 +59,10 @@ inline constexpr CommandVariable kCommandVariables[] = {
     {"MUSTER_JOB_ID", false, "Id of the job."},
     {"MUSTER_GENERATION", false, "Generation of the job, from 1; each restart starts a new one."},
     {"MUSTER_NODE_NAME", false, "Name of the node."},
+    {"MUSTER_ARRAY_ID", false,
+     "Id of the array that the job is a task of. Only in tasks of arrays."},
+    {"MUSTER_ARRAY_INDEX", false, "Index of the task, from 0. Only in tasks of arrays."},
+    {"MUSTER_ARRAY_COUNT", false, "Number of tasks of the array. Only in tasks of arrays."},
     {"MUSTER_CHECKPOINT_DIR", false,
      "Directory of the job, kept across its generations; see MUSTER_CHECKPOINT_SHARED."},
     {"MUSTER_CHECKPOINT_SHARED", false,
@@ -142,7 +146,7 @@ Variables InheritedVariables(const char* const* environment, Inherit inherit);
 
 // The environment as NAME=value entries. Later sources override earlier ones: inherited, defaults,
 // the job's `env`, and the rank's placement, which a job cannot override. A command gets the
-// variables that torchrun would set.
+// variables that torchrun would set. Variables of `secret_env` are left out.
 std::vector<std::string> RankVariables(const NodeEnvironment& node, const v1::Launch& launch,
                                        const v1::RankPlacement& placement,
                                        const RankEnvironment& rank);

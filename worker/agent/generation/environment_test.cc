@@ -162,8 +162,19 @@ TEST_F(EnvironmentTest, JobCannotOverridePlacement) {
                     Contains("PYTHONUNBUFFERED=0"), Contains("PYTHONFAULTHANDLER=1")));
 }
 
+TEST_F(EnvironmentTest, TellsTasksOfArraysApart) {
+  launch_.mutable_spec()->add_command("true");
+  EXPECT_THAT(Variables(), Each(Not(StartsWith("MUSTER_ARRAY_"))));
+  launch_.set_array_id("sweep-x7k2q");
+  launch_.set_array_index(0);
+  launch_.set_array_count(12);
+  EXPECT_THAT(Variables(), IsSupersetOf({"MUSTER_ARRAY_ID=sweep-x7k2q", "MUSTER_ARRAY_INDEX=0",
+                                         "MUSTER_ARRAY_COUNT=12"}));
+}
+
 TEST_F(EnvironmentTest, SetsTheVariablesOfTheTable) {
   launch_.mutable_spec()->add_command("true");
+  launch_.set_array_count(1);
   launch_.mutable_spec()->mutable_resources()->set_share_device(true);
   node_.interface = "eth1";
   std::vector<std::string> names;

@@ -43,6 +43,7 @@ std::set<uint32_t> RanksOf(const v1::Launch& launch) {
 Generation::Generation(const GenerationContext& context, v1::Launch launch,
                        std::function<void()> on_settled)
     : context_(context),
+      secrets_(TakeSecrets(launch)),
       launch_(std::move(launch)),
       on_settled_(std::move(on_settled)),
       self_(std::make_shared<Generation*>(this)) {
@@ -196,9 +197,13 @@ void Generation::StartRanks(const absl::StatusOr<MasterEndpoint>& master) {
 }
 
 void Generation::LaunchRanks(const absl::StatusOr<MasterEndpoint>& master) {
+  const absl::StatusOr<std::vector<std::string>> secrets =
+      ResolveSecrets(launch_, std::exchange(secrets_, {}), context_.secrets_dir);
   for (auto& [number, rank] : ranks_) {
     if (rank.report.phase() == v1::EXITED) continue;
-    const absl::Status status = master.ok() ? StartRank(rank, *master) : master.status();
+    const absl::Status status = !master.ok()    ? master.status()
+                                : !secrets.ok() ? secrets.status()
+                                                : StartRank(rank, *master, *secrets);
     if (status.ok()) continue;
     LOG(ERROR) << job_id() << " rank " << number << ": " << status;
     SetExited(rank, LaunchFailure(status));
@@ -206,7 +211,8 @@ void Generation::LaunchRanks(const absl::StatusOr<MasterEndpoint>& master) {
   FinishIfOver();
 }
 
-absl::Status Generation::StartRank(RankState& rank, const MasterEndpoint& master) {
+absl::Status Generation::StartRank(RankState& rank, const MasterEndpoint& master,
+                                   const std::vector<std::string>& secrets) {
   const uint32_t number = rank.placement.rank();
   rank.token = RandomHexId(128);
   const shim::Instructions instructions =
@@ -221,6 +227,7 @@ absl::Status Generation::StartRank(RankState& rank, const MasterEndpoint& master
   context_.devices->Occupy(slots, /*adopted=*/false);
   auto shim =
       ShimProcess::Start(*context_.loop, context_.shim_binary, RankDirectory(number), instructions,
+                         SecretsFor(instructions, secrets),
                          absl::StrCat(kTokenVariable, rank.token), EventsOf(number));
   if (!shim.ok()) {
     context_.devices->Release(slots, [] {});
@@ -312,6 +319,7 @@ void Generation::SetExited(RankState& rank, v1::ExitInfo exit) {
   rank.report.set_phase(v1::EXITED);
   Clamp(rank.report);
   rank.report.clear_unkillable();
+  rank.report.clear_memory_bytes();
   if (started_) {
     // Best effort: on failure, the next worker reads the shim's record.
     const absl::Status persisted = Persist(rank, false);

@@ -20,6 +20,7 @@
 #include "proto/muster/v1/rank.pb.h"
 #include "proto/muster/v1/worker.pb.h"
 #include "worker/agent/generation/generation_context.h"
+#include "worker/agent/generation/secrets.h"
 #include "worker/agent/generation/shim_process.h"
 #include "worker/agent/network/master_endpoint.h"
 #include "worker/agent/rank/progress_file.h"
@@ -127,7 +128,9 @@ class Generation {
   // Places the job's files, then launches the ranks. With an error, reports all ranks as EXITED.
   void StartRanks(const absl::StatusOr<MasterEndpoint>& master);
   void LaunchRanks(const absl::StatusOr<MasterEndpoint>& master);
-  absl::Status StartRank(RankState& rank, const MasterEndpoint& master);
+  // `secrets`: variables as NAME=value.
+  absl::Status StartRank(RankState& rank, const MasterEndpoint& master,
+                         const std::vector<std::string>& secrets);
   // On node rank 0: reserves a port.
   absl::StatusOr<MasterEndpoint> HoldMaster();
   void PublishMaster(const std::string& endpoint);
@@ -148,6 +151,7 @@ class Generation {
   static bool IsActivity(const RankState& rank, const v1::Progress& progress);
   absl::Duration SilenceOf(const RankState& rank) const;
   void OnSilence(RankState& rank, absl::Duration silence);
+  void OnMemory(RankState& rank, uint64_t bytes);
   void OnUnkillable(RankState& rank);
   void OnInspected(const RankState& rank, const std::optional<shim::Inspection>& inspection);
   void OnLogLimit(RankState& rank, const std::string& stream, const std::string& dropped);
@@ -162,7 +166,8 @@ class Generation {
   void FinishIfOver();
 
   const GenerationContext& context_;
-  const v1::Launch launch_;
+  SecretValues secrets_;     // sent with the launch; empty once the ranks have been launched
+  const v1::Launch launch_;  // without secrets, because it is stored
   const std::function<void()> on_settled_;
   std::map<uint32_t, RankState> ranks_;
   std::unique_ptr<Rendezvous> rendezvous_;

@@ -26,6 +26,7 @@ struct GenerationContext {
   ProgressBoard* progress = nullptr;
   NodeEnvironment environment;
   std::string network;          // NetworkIdentity
+  std::string secrets_dir;      // folder with files of secrets; empty: none
   uint64_t rank_log_bytes = 0;  // limit of each log of a rank; 0: none
   // Parent of the ranks' control groups; empty if groups cannot be created.
   std::string cgroup;

@@ -19,6 +19,7 @@ ShimProcess::Events Generation::EventsOf(uint32_t rank) {
     OnEnded(ranks_[rank], record);
   };
   events.on_silence = [this, rank](absl::Duration silence) { OnSilence(ranks_[rank], silence); };
+  events.on_memory = [this, rank](uint64_t bytes) { OnMemory(ranks_[rank], bytes); };
   events.on_unkillable = [this, rank] { OnUnkillable(ranks_[rank]); };
   events.on_inspected = [this, rank](const std::optional<shim::Inspection>& inspection) {
     OnInspected(ranks_[rank], inspection);
@@ -37,6 +38,12 @@ void Generation::OnLogLimit(RankState& rank, const std::string& stream,
                    " (--rank-log-bytes of the worker); its ", dropped, " output is dropped"),
       rank.report);
   if (is_new) Changed(rank);
+}
+
+void Generation::OnMemory(RankState& rank, uint64_t bytes) {
+  rank.report.set_memory_bytes(bytes);
+  // Sent with the next heartbeat.
+  context_.progress->Update(job_id(), number(), rank.report);
 }
 
 void Generation::SendLogTail(const RankState& rank) const {

@@ -3,6 +3,7 @@
 #define MUSTER_WORKER_AGENT_GENERATION_PLACEHOLDERS_H_
 
 #include <cstdint>
+#include <optional>
 #include <string>
 
 #include "absl/strings/string_view.h"
@@ -14,10 +15,12 @@ struct Placeholders {
   uint32_t local_rank = 0;
   uint32_t node_rank = 0;
   std::string node;  // name
+  std::optional<uint32_t> array_index;  // of a task of an array
 };
 
-// `argument` with {rank}, {local_rank}, {node_rank} and {node} replaced. Unchanged: other braces,
-// ${rank}, which a shell expands, and arguments with white space, which are usually programs.
+// `argument` with {rank}, {local_rank}, {node_rank}, {node} and, in a task of an array,
+// {array_index} replaced. Unchanged: other braces, ${rank}, which a shell expands, and arguments
+// with white space, which are usually programs.
 std::string ReplacePlaceholders(absl::string_view argument, const Placeholders& values);
 
 }  // namespace muster::agent

@@ -25,6 +25,12 @@ TEST(PlaceholdersTest, ReplacesPlaceholders) {
   }
 }
 
+TEST(PlaceholdersTest, ReplacesTheIndexOfATask) {
+  EXPECT_EQ(ReplacePlaceholders("--seed={array_index}", {.rank = 5, .array_index = 11}),
+            "--seed=11");
+  EXPECT_EQ(ReplacePlaceholders("--seed={array_index}", {.rank = 5}), "--seed={array_index}");
+}
+
 TEST(PlaceholdersTest, DoesNotReplaceInValues) {
   EXPECT_EQ(ReplacePlaceholders("{node}", {.rank = 5, .node = "{rank}"}), "{rank}");
 }

@@ -1,8 +1,10 @@
 #include "worker/agent/generation/rank_launch.h"
 
+#include <algorithm>
 #include <cstdint>
 #include <vector>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/time/time.h"
@@ -14,6 +16,9 @@
 
 namespace muster::agent {
 namespace {
+
+// As often as the shim samples activity with the default hang_timeout, or less.
+constexpr int64_t kMemoryIntervalMs = 15'000;
 
 // The CPUs of the rank's slots; empty if it may run on all.
 std::vector<int> CpusOf(const GenerationContext& context, const v1::Launch& launch,
@@ -53,8 +58,9 @@ shim::Instructions MakeInstructions(const GenerationContext& context, const v1::
   environment.checkpoint = CommandCheckpoint(context, launch);
 
   shim::Instructions instructions;
-  const Placeholders values = {rank, placement.local_rank(), launch.node_rank(),
-                               context.environment.node_name};
+  Placeholders values = {rank, placement.local_rank(), launch.node_rank(),
+                         context.environment.node_name};
+  if (launch.array_count() > 0) values.array_index = launch.array_index();
   for (const std::string& argument : spec.command()) {
     instructions.command.push_back(ReplacePlaceholders(argument, values));
   }
@@ -72,6 +78,7 @@ shim::Instructions MakeInstructions(const GenerationContext& context, const v1::
   instructions.stop_signal = FindStopSignal(spec.stop_signal()).number;
   instructions.grace_ms = absl::ToInt64Milliseconds(FromProto(spec.grace_period()));
   instructions.hang_timeout_ms = absl::ToInt64Milliseconds(FromProto(spec.hang_timeout()));
+  instructions.memory_interval_ms = kMemoryIntervalMs;
   instructions.cpus = CpusOf(context, launch, placement);
   if (!context.cgroup.empty()) {
     // Workers of one machine may share the parent group: the token makes the name unique.
@@ -82,6 +89,19 @@ shim::Instructions MakeInstructions(const GenerationContext& context, const v1::
     }
   }
   return instructions;
+}
+
+std::vector<std::string> SecretsFor(const shim::Instructions& instructions,
+                                    const std::vector<std::string>& secrets) {
+  std::vector<std::string> added;
+  for (const std::string& secret : secrets) {
+    const std::string name = secret.substr(0, secret.find('=') + 1);
+    const bool is_set = std::any_of(
+        instructions.environment.begin(), instructions.environment.end(),
+        [&name](const std::string& entry) { return absl::StartsWith(entry, name); });
+    if (!is_set) added.push_back(secret);
+  }
+  return added;
 }
 
 std::string UnenforcedLimits(const GenerationContext& context, const v1::Resources& resources) {

@@ -3,6 +3,7 @@
 #define MUSTER_WORKER_AGENT_GENERATION_RANK_LAUNCH_H_
 
 #include <string>
+#include <vector>
 
 #include "common/http/address.h"
 #include "proto/muster/v1/worker.pb.h"
@@ -16,6 +17,11 @@ namespace muster::agent {
 shim::Instructions MakeInstructions(const GenerationContext& context, const v1::Launch& launch,
                                     const v1::RankPlacement& placement, const std::string& token,
                                     const Address& master);
+
+// The secrets, as NAME=value, that may be added to the instructions' environment: without those
+// that the rank's placement sets, which a job cannot override.
+std::vector<std::string> SecretsFor(const shim::Instructions& instructions,
+                                    const std::vector<std::string>& secrets);
 
 // Warning about limits of the spec that this node cannot enforce; empty: it enforces all.
 std::string UnenforcedLimits(const GenerationContext& context, const v1::Resources& resources);

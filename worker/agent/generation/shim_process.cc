@@ -127,7 +127,8 @@ ShimProcess::~ShimProcess() {
 
 absl::StatusOr<std::unique_ptr<ShimProcess>> ShimProcess::Start(
     EventLoop& loop, const std::string& shim_binary, const std::string& directory,
-    const shim::Instructions& instructions, std::string token, Events events) {
+    const shim::Instructions& instructions, const std::vector<std::string>& secrets,
+    std::string token, Events events) {
   const std::string path = absl::StrCat(directory, "/", shim::kInstructionsFile);
   if (!shim::WriteFileAtomically(path, shim::EncodeInstructions(instructions), false)) {
     return ErrnoStatus(errno, absl::StrCat("write ", path));
@@ -136,7 +137,11 @@ absl::StatusOr<std::unique_ptr<ShimProcess>> ShimProcess::Start(
   if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, pair) != 0) {
     return ErrnoStatus(errno, "socketpair");
   }
-  const absl::StatusOr<pid_t> pid = Spawn(shim_binary, directory, pair[1], {token});
+  std::vector<std::string> environment = {token};
+  for (const std::string& secret : secrets) {
+    environment.push_back(absl::StrCat(shim::kSecretPrefix, secret));
+  }
+  const absl::StatusOr<pid_t> pid = Spawn(shim_binary, directory, pair[1], environment);
   close(pair[1]);
   if (!pid.ok()) {
     close(pair[0]);
@@ -239,6 +244,10 @@ void ShimProcess::OnLine(const std::string& line) {
     events_.on_silence(absl::Milliseconds(silence_ms));
   }
   if (line == "active") events_.on_silence(absl::ZeroDuration());
+  uint64_t memory_bytes = 0;
+  if (absl::ConsumePrefix(&rest, "memory ") && absl::SimpleAtoi(rest, &memory_bytes)) {
+    events_.on_memory(memory_bytes);
+  }
   if (line == "inspected") OnInspected();
   if (line == "unkillable") events_.on_unkillable();
   if (absl::ConsumePrefix(&rest, "log-limit ")) {

@@ -35,6 +35,8 @@ class ShimProcess {
     std::function<void(std::optional<shim::ExitRecord> record)> on_ended;
     // The rank has been silent for this long, or, if zero, is active again.
     std::function<void(absl::Duration silence)> on_silence = [](absl::Duration) {};
+    // The memory of the rank's processes has changed noticeably.
+    std::function<void(uint64_t bytes)> on_memory = [](uint64_t) {};
     // Processes of the rank outlive SIGKILL. on_ended follows if they end after all.
     std::function<void()> on_unkillable = [] {};
     // The answer to Inspect; nothing if the inspection failed.
@@ -47,11 +49,12 @@ class ShimProcess {
 
   // Writes the instructions and starts a shim in `directory`, which must exist. `token` is an entry
   // of the rank's environment that no other process has; it is used to find the processes of a lost
-  // shim.
+  // shim. `secrets` are further entries, which are not written.
   static absl::StatusOr<std::unique_ptr<ShimProcess>> Start(EventLoop& loop,
                                                             const std::string& shim_binary,
                                                             const std::string& directory,
                                                             const shim::Instructions& instructions,
+                                                            const std::vector<std::string>& secrets,
                                                             std::string token, Events events);
   // Adopts the shim that an earlier worker started there, whether it is alive, finished or lost.
   static std::unique_ptr<ShimProcess> Adopt(EventLoop& loop, const std::string& directory,

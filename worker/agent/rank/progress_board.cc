@@ -16,6 +16,7 @@ void ProgressBoard::Update(const std::string& job_id, uint64_t generation,
   kept.set_rank(report.rank());
   kept.set_phase(report.phase());
   kept.set_pid(report.pid());
+  kept.set_memory_bytes(report.memory_bytes());
   *kept.mutable_progress() = report.progress();
   state.changed = true;
   state.forget_at = SteadyTime::Infinite();

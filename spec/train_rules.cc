@@ -1,14 +1,10 @@
-#include "spec/rules.h"
-
 #include <algorithm>
 #include <cstdint>
 #include <string>
 #include <utility>
 
 #include "absl/container/flat_hash_set.h"
-#include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
-#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
 #include "absl/strings/strip.h"
@@ -17,115 +13,12 @@
 #include "common/nearest.h"
 #include "common/proto_time.h"
 #include "spec/check_fields.h"
+#include "spec/rules.h"
 #include "spec/schema.h"
 #include "spec/spec.h"
 
 namespace muster::spec {
 namespace {
-
-// ---- the job
-
-bool IsName(absl::string_view name) {
-  if (name.empty() || name.size() > limits::kNameLength) return false;
-  if (name.front() == '-' || name.back() == '-') return false;
-  return std::all_of(name.begin(), name.end(), [](unsigned char c) {
-    return absl::ascii_islower(c) || absl::ascii_isdigit(c) || c == '-';
-  });
-}
-
-// Whether Muster sets the variable for each rank; a job that set it would break its own rendezvous.
-bool IsReserved(absl::string_view variable) {
-  constexpr absl::string_view kReserved[] = {
-      "RANK",        "WORLD_SIZE",  "LOCAL_RANK",           "LOCAL_WORLD_SIZE", "GROUP_RANK",
-      "NODE_RANK",   "ROLE_RANK",   "GROUP_WORLD_SIZE",     "ROLE_NAME",        "ROLE_WORLD_SIZE",
-      "MASTER_ADDR", "MASTER_PORT", "CUDA_VISIBLE_DEVICES",
-  };
-  return absl::StartsWith(variable, "MUSTER_") || absl::StartsWith(variable, "TORCHELASTIC_") ||
-         std::find(std::begin(kReserved), std::end(kReserved), variable) != std::end(kReserved);
-}
-
-void CheckEnvironment(const v1::JobSpec& spec, Problems& problems) {
-  for (const auto& entry : spec.env()) {
-    const std::string path = absl::StrCat("env ", Quoted(entry.first));
-    problems.RequireText(path, entry.first);
-    if (entry.first.empty() || absl::StrContains(entry.first, '=')) {
-      problems.Add(path, "is not a variable name; use a name without '='");
-    } else if (IsReserved(entry.first)) {
-      problems.Add(path, "is set by Muster; choose another name");
-    }
-    problems.RequireText(path, entry.second);
-  }
-}
-
-void CheckFiles(const v1::JobSpec& spec, Problems& problems) {
-  if (spec.files().empty()) return;
-  if (spec.has_train()) problems.Add("files", "are only for command jobs; remove them");
-  if (!spec.workdir().empty()) {
-    problems.Add("files",
-                 "are placed in each rank's own directory, but workdir is set; remove one of them");
-  }
-  for (int i = 0; i < spec.files_size(); ++i) {
-    CheckFields(spec.files(i), absl::StrCat("files[", i, "]"), problems);
-  }
-}
-
-void CheckDevices(const v1::JobSpec& spec, Problems& problems) {
-  const v1::Resources& resources = spec.resources();
-  const std::string path = "resources.devices_per_rank";
-  const std::string& text = resources.devices_per_rank();
-  uint32_t devices = 0;
-  const bool number = absl::SimpleAtoi(text, &devices);
-  problems.Require(
-      text == "all" || (number && devices >= 1 && devices <= limits::kSlotsPerNode), path,
-      absl::StrCat("'all' or from 1 to ", limits::kSlotsPerNode, ", not ", Quoted(text)));
-  if (spec.has_train() && resources.device() == "gpu" &&
-      !DrivesSeveralDevices(spec.train().strategy())) {
-    problems.Require(number && devices == 1, path,
-                     absl::StrCat("1, not ", text,
-                                  ": a rank computes on one GPU, except with strategy dp or "
-                                  "hybrid"));
-  }
-  if (text == "all" && resources.ranks_per_node() > 1) {
-    problems.Add(path, absl::StrCat("is all, which leaves no device for a second rank; set "
-                                    "resources.ranks_per_node to 1, not ",
-                                    resources.ranks_per_node()));
-  }
-}
-
-void CheckResources(const v1::JobSpec& spec, Problems& problems) {
-  const v1::NodeCount& nodes = spec.resources().nodes();
-  if (nodes.max() < nodes.min()) {
-    problems.Add("resources.nodes",
-                 absl::StrCat("max ", nodes.max(), " is below min ", nodes.min()));
-  }
-  if (nodes.max() <= limits::kNodes && MaxWorldSize(spec) > limits::kRanksPerJob) {
-    problems.Add("resources",
-                 absl::StrCat(MaxWorldSize(spec), " ranks; the limit is ", limits::kRanksPerJob));
-  }
-  CheckDevices(spec, problems);
-}
-
-void CheckBackend(const v1::JobSpec& spec, Problems& problems) {
-  const std::string& backend = spec.backend();
-  if (backend == "shm" && spec.resources().nodes().max() > 1) {
-    problems.Add("backend", "shm supports only one node; use gloo or hierarchical between nodes");
-  }
-  if (backend == "nccl" && spec.resources().device() == "cpu") {
-    problems.Add("backend", "nccl requires GPUs; use shm, gloo or hierarchical on CPUs");
-  }
-  if (backend == "loopback" && MaxWorldSize(spec) > 1) {
-    problems.Add("backend",
-                 absl::StrCat("loopback supports only one rank, not ", MaxWorldSize(spec)));
-  }
-}
-
-void CheckRestarts(const v1::JobSpec& spec, Problems& problems) {
-  if (spec.on_hang() == "restart" && spec.restart().has_max() && spec.restart().max() == 0) {
-    problems.Add("restart.max",
-                 "is 0, but on_hang is restart, which needs at least 1; set a larger maximum, or "
-                 "on_hang to report");
-  }
-}
 
 // ---- the model
 
@@ -425,29 +318,6 @@ void CheckPipeline(const v1::JobSpec& spec, Problems& problems) {
 }
 
 }  // namespace
-
-void CheckJobRules(const v1::JobSpec& spec, Problems& problems) {
-  problems.Require(IsName(spec.name()), "name",
-                   absl::StrCat("1 to ", limits::kNameLength,
-                                " lower-case letters, digits and '-', with no '-' at an end, not ",
-                                Quoted(spec.name())));
-  if (spec.has_train() && spec.command_size() > 0) {
-    problems.Add("command", "a job has either train or command; remove one of them");
-  } else if (!spec.has_train() && spec.command().empty()) {
-    problems.AddMissing("train", "is missing; a job needs train or command");
-  }
-  if (spec.command_size() > 0 && spec.command(0).empty()) {
-    problems.Add("command", "the program's name is empty");
-  }
-  if (spec.has_train() && !spec.checkpoint_dir().empty()) {
-    problems.Add("checkpoint_dir", "is only for command jobs; set train.checkpoint.dir");
-  }
-  CheckEnvironment(spec, problems);
-  CheckFiles(spec, problems);
-  CheckResources(spec, problems);
-  CheckBackend(spec, problems);
-  CheckRestarts(spec, problems);
-}
 
 void CheckTrainRules(const v1::JobSpec& spec, Problems& problems) {
   const v1::TrainSpec& train = spec.train();

@@ -1,0 +1,79 @@
+#include "cli/text/queue_text.h"
+
+#include "absl/strings/str_split.h"
+#include "cli/output/words.h"
+#include "common/proto_time.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+namespace muster::cli {
+namespace {
+
+using ::testing::EndsWith;
+using ::testing::HasSubstr;
+using ::testing::StartsWith;
+
+const absl::Time kNow = absl::FromUnixSeconds(1'800'000'000);
+
+v1::GetQueueResponse Queue() {
+  v1::GetQueueResponse queue;
+  v1::QueuedJob& first = *queue.add_jobs();
+  first.mutable_job()->set_job_id("train-x7k2");
+  first.mutable_job()->set_owner("alice");
+  first.mutable_job()->set_queue_position(1);
+  first.mutable_job()->mutable_spec()->set_priority_class("low");
+  first.mutable_job()->mutable_spec()->mutable_resources()->mutable_nodes()->set_min(2);
+  first.mutable_job()->mutable_spec()->mutable_resources()->mutable_nodes()->set_max(2);
+  first.mutable_job()->mutable_spec()->mutable_resources()->set_ranks_per_node(4);
+  first.set_effective_class("normal");
+  first.set_waits_for("resources, which are kept for it");
+  first.add_reserved_nodes("node-1");
+  *first.mutable_reserved_from() = ToProto(kNow + absl::Minutes(3));
+  *first.mutable_estimated_start_time() = ToProto(kNow + absl::Minutes(3));
+  v1::QueuedJob& second = *queue.add_jobs();
+  second.mutable_job()->set_job_id("eval-9qd3");
+  second.mutable_job()->set_owner("bob");
+  second.mutable_job()->mutable_spec()->set_priority_class("high");
+  second.set_effective_class("high");
+  second.set_waits_for("its owner's limit of running slots");
+  queue.set_total(5);
+  v1::OwnerUse& owner = *queue.add_owners();
+  owner.set_owner("alice");
+  owner.set_usage_ratio(0.75);
+  owner.set_share_ratio(0.5);
+  owner.set_running_slots(3);
+  owner.set_running_slots_limit(8);
+  owner.set_queued_jobs(2);
+  *queue.mutable_half_life() = ToProto(absl::Hours(24 * 7));
+  return queue;
+}
+
+TEST(QueueTextTest, ListsJobsInTheOrderOfTheirStart) {
+  const std::string text = QueueTable(Queue(), /*wide=*/false, 200, kNow);
+  EXPECT_THAT(text, StartsWith("POSITION  JOB         OWNER  CLASS"));
+  EXPECT_THAT(text, HasSubstr("1         train-x7k2  alice  low -> normal  2      resources, which "
+                              "are kept for it    in 3m\n"));
+  EXPECT_THAT(text, HasSubstr("\n2         eval-9qd3   bob    high "));
+  EXPECT_THAT(text, HasSubstr("  unknown\n"));
+  EXPECT_THAT(text, EndsWith("and 3 more\n"));
+}
+
+TEST(QueueTextTest, WideTableNamesReservedNodes) {
+  EXPECT_THAT(QueueTable(Queue(), /*wide=*/true, 60, kNow), HasSubstr("node-1 in 3m"));
+}
+
+TEST(QueueTextTest, WrapsToTheTerminal) {
+  for (const auto& line : absl::StrSplit(QueueTable(Queue(), false, 70, kNow), '\n')) {
+    EXPECT_LE(DisplayWidth(line), 70u) << line;
+  }
+}
+
+TEST(QueueTextTest, ShowsUseAndLimitsOfOwners) {
+  EXPECT_EQ(OwnerTable(Queue(), 80),
+            "OWNER  USAGE   SHARE   RUNNING SLOTS  QUEUED JOBS\n"
+            "alice  75.0 %  50.0 %  3 of 8         2\n"
+            "usage halves every 7d\n");
+}
+
+}  // namespace
+}  // namespace muster::cli

@@ -1,0 +1,155 @@
+// `muster secret`.
+#include <fstream>
+#include <iostream>
+
+#include "CLI/CLI.hpp"
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "cli/context.h"
+#include "cli/exit_code.h"
+#include "cli/output/json.h"
+#include "cli/output/table.h"
+#include "cli/verb.h"
+#include "common/limits.h"
+#include "nlohmann/json.hpp"
+
+namespace muster::cli {
+namespace {
+
+struct SetFlags {
+  std::string name;
+  std::string file = "-";
+};
+
+// Reads at most one byte more than a secret may have, so that too long a value is an error of the
+// coordinator and not cut off.
+absl::StatusOr<std::string> ReadValue(Context& context, const std::string& path) {
+  std::ifstream file;
+  if (path != "-") {
+    file.open(path, std::ios::binary);
+    if (!file) return absl::NotFoundError(absl::StrCat(path, ": cannot be read"));
+  } else if (context.console.interactive()) {
+    context.console.Note("enter the value, then Ctrl-D; it is shown while you type");
+  }
+  std::istream& in = path == "-" ? std::cin : file;
+  std::string value(limits::kSecretBytes + 1, '\0');
+  in.read(value.data(), static_cast<std::streamsize>(value.size()));
+  if (in.bad()) return absl::NotFoundError(absl::StrCat(path, ": cannot be read"));
+  value.resize(static_cast<size_t>(in.gcount()));
+  return value;
+}
+
+int SetSecret(Context& context, const SetFlags& flags) {
+  absl::StatusOr<std::string> value = ReadValue(context, flags.file);
+  if (!value.ok()) return context.Fail(value.status(), kExitNoInput);
+  // Editors and `echo` end text with a newline that is not part of the secret.
+  if (absl::EndsWith(*value, "\n")) value->pop_back();
+  if (value->empty()) {
+    return context.Fail(absl::InvalidArgumentError(
+        absl::StrCat("the value of ", flags.name,
+                     " is empty; to remove the secret: muster secret rm ", flags.name)));
+  }
+  ClusterClient client(context.client_options());
+  const absl::Status status = client.SetSecret(flags.name, *value);
+  if (!status.ok()) return context.Fail(status);
+  if (context.structured()) {
+    context.Print({{"name", flags.name}});
+  } else {
+    context.console.Out(
+        absl::StrCat(flags.name, context.output == Output::kName ? "\n" : " is set\n"));
+  }
+  return kExitSuccess;
+}
+
+int ListSecrets(Context& context) {
+  ClusterClient client(context.client_options());
+  const absl::StatusOr<v1::ListSecretsResponse> response = client.ListSecrets();
+  if (!response.ok()) return context.Fail(response.status());
+  if (context.structured()) {
+    nlohmann::ordered_json array = nlohmann::ordered_json::array();
+    for (const auto& secret : response->secrets()) array.push_back(ToJson(secret));
+    context.Print(array);
+  } else if (context.output == Output::kName) {
+    for (const auto& secret : response->secrets()) {
+      context.console.Out(absl::StrCat(secret.name(), "\n"));
+    }
+  } else if (response->secrets().empty()) {
+    context.console.Note("no secrets; `muster secret set NAME` adds one");
+  } else {
+    Table table({"SECRET", "OWNER"});
+    for (const auto& secret : response->secrets()) table.AddRow({secret.name(), secret.owner()});
+    context.console.Out(table.Text());
+  }
+  return kExitSuccess;
+}
+
+int RemoveSecrets(Context& context, const std::vector<std::string>& names) {
+  ClusterClient client(context.client_options());
+  int exit_code = kExitSuccess;
+  std::vector<nlohmann::ordered_json> documents;
+  for (const std::string& name : names) {
+    const absl::Status status = client.SetSecret(name, "");
+    if (!status.ok()) {
+      exit_code = context.Fail(status);
+    } else if (context.structured()) {
+      documents.push_back({{"name", name}});
+    } else {
+      context.console.Out(
+          absl::StrCat(name, context.output == Output::kName ? "\n" : " removed\n"));
+    }
+  }
+  if (context.structured()) context.PrintOneOrList(std::move(documents), names.size());
+  return exit_code;
+}
+
+void AddSet(CLI::App& group, Context& context) {
+  Verb& verb = AddVerb(
+      group, "set", kOtherVerbs,
+      {.summary = "Store a secret, or replace its value",
+       .usage = "NAME [OPTIONS]",
+       .paragraphs = {"Reads the value from a file or from standard input, because arguments are "
+                      "visible to other users of this machine; one newline at its end is left out. "
+                      "A job's spec names it: `env: {TOKEN: {secret: NAME}}`. Only your own jobs "
+                      "receive it, and nobody can read it back through the coordinator."},
+       .exits = {{"66", "The file cannot be read"}},
+       .examples = {
+           {"muster secret set wandb --file ~/.wandb-key", "store the content of a file"},
+           {"pass show wandb | muster secret set wandb", "store the output of a command"}}});
+  auto flags = std::make_shared<SetFlags>();
+  verb.add_option("NAME", flags->name, "Name: letters, digits, '-', '_' and '.'")->required();
+  verb.add_option("--file", flags->file, "File that contains the value; - for standard input")
+      ->type_name("FILE")
+      ->capture_default_str();
+  verb.callback([&context, flags] {
+    context.action = [&context, flags] { return SetSecret(context, *flags); };
+  });
+}
+
+}  // namespace
+
+void AddSecretVerbs(CLI::App& app, Context& context) {
+  Verb& group =
+      AddVerb(app, "secret", kOtherVerbs,
+              {.summary = "Manage secrets of jobs: set, list, rm", .usage = "VERB [OPTIONS]"});
+  group.require_subcommand(1);
+  AddSet(group, context);
+  AddVerb(group, "list", kOtherVerbs,
+          {.summary = "List the names of secrets",
+           .usage = "[OPTIONS]",
+           .paragraphs = {"Lists your own secrets; for an admin, those of all owners."},
+           .examples = {{"muster secret list", "names, never values"}}})
+      .callback([&context] { context.action = [&context] { return ListSecrets(context); }; });
+  Verb& remove = AddVerb(
+      group, "rm", kOtherVerbs,
+      {.summary = "Remove secrets",
+       .usage = "NAME... [OPTIONS]",
+       .paragraphs = {"Jobs that run keep the value. Ranks that start later fail without it."},
+       .examples = {{"muster secret rm wandb", "remove one of your own secrets"}}});
+  auto names = std::make_shared<std::vector<std::string>>();
+  remove.add_option("NAME", *names, "Names of secrets")->required();
+  remove.callback([&context, names] {
+    context.action = [&context, names] { return RemoveSecrets(context, *names); };
+  });
+}
+
+}  // namespace muster::cli

@@ -1,0 +1,118 @@
+// JobTable: finds jobs and arrays by what users call them.
+#include <algorithm>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "common/status.h"
+#include "coordinator/core/jobs/job_table.h"
+
+namespace muster::core {
+namespace {
+
+// The most jobs that the error for an ambiguous name lists.
+constexpr size_t kListedMatches = 5;
+
+// Names the newest of the jobs and arrays that `given` matches.
+absl::Status Ambiguous(absl::string_view given, std::vector<JobTable::Match> matches) {
+  std::sort(matches.begin(), matches.end(),
+            [](const auto& a, const auto& b) { return a.queue_sequence > b.queue_sequence; });
+  const size_t listed = std::min(matches.size(), kListedMatches);
+  std::vector<std::string> ids;
+  for (size_t i = 0; i < listed; ++i) ids.push_back(matches[i].id);
+  if (matches.size() > listed) ids.push_back(absl::StrCat(matches.size() - listed, " more"));
+  return absl::InvalidArgumentError(absl::StrCat("job ", given, " is ambiguous: it matches ",
+                                                 absl::StrJoin(ids, ", "),
+                                                 "; give more of the id"));
+}
+
+}  // namespace
+
+std::vector<JobTable::Match> JobTable::MatchesOf(const std::string& given) const {
+  if (jobs_.count(JobId(given)) != 0) return {{given, false, 0}};
+  const JobArray* const exact = arrays_.Find(given);
+  if (exact != nullptr) return {{given, true, exact->queue_sequence}};
+  std::vector<Match> named, begun;
+  std::set<std::string> seen;  // arrays, which many jobs may belong to
+  // Ids begin with their job's name.
+  for (auto entry = jobs_.lower_bound(JobId(given));
+       entry != jobs_.end() && absl::StartsWith(entry->first.value(), given); ++entry) {
+    const Job& job = entry->second;
+    const std::string& array = job.status.array_id();
+    if (!array.empty() && !seen.insert(array).second) continue;
+    Match match{array.empty() ? entry->first.value() : array, !array.empty(), job.queue_sequence};
+    if (job.spec().name() == given) named.push_back(match);
+    begun.push_back(std::move(match));
+  }
+  return named.empty() ? begun : named;
+}
+
+absl::StatusOr<JobTable::Match> JobTable::ResolveAny(absl::string_view name) const {
+  const std::string given(name);
+  if (given.empty()) return absl::NotFoundError("job id is empty");
+  std::vector<Match> matches = MatchesOf(given);
+  if (matches.size() == 1) return matches.front();
+  if (!matches.empty()) return Ambiguous(given, std::move(matches));
+  return absl::NotFoundError(absl::StrCat("no job ", given, " (the coordinator keeps the newest ",
+                                          context_.options.keep_jobs, " finished jobs)"));
+}
+
+absl::StatusOr<JobId> JobTable::Resolve(absl::string_view name) const {
+  ASSIGN_OR_RETURN(const Match match, ResolveAny(name));
+  if (!match.is_array) return JobId(match.id);
+  const JobArray& array = *arrays_.Find(match.id);
+  return absl::InvalidArgumentError(absl::StrCat(
+      name, " is an array of ", array.count, array.count == 1 ? " task" : " tasks",
+      "; name one of its tasks, as in ", TaskId(array.id, *array.tasks.begin()).value()));
+}
+
+absl::StatusOr<std::string> JobTable::ResolveArray(absl::string_view name) const {
+  const std::string given(name);
+  const auto job = jobs_.find(JobId(given));
+  if (job != jobs_.end()) {
+    const std::string& array = job->second.status.array_id();
+    return absl::InvalidArgumentError(
+        array.empty() ? absl::StrCat(given, " is a job and not an array of jobs")
+                      : absl::StrCat(given, " is a task of array ", array, "; name the array"));
+  }
+  std::vector<Match> matches = given.empty() ? std::vector<Match>() : MatchesOf(given);
+  std::erase_if(matches, [](const Match& match) { return !match.is_array; });
+  if (matches.size() == 1) return matches.front().id;
+  if (!matches.empty()) return Ambiguous(given, std::move(matches));
+  return absl::NotFoundError(absl::StrCat("no array of jobs ", given));
+}
+
+absl::StatusOr<After> JobTable::ResolveDependencies(const v1::Dependencies& given,
+                                                    std::vector<Ended>& ended) const {
+  const auto resolve = [&](absl::string_view path, const auto& names,
+                           std::vector<std::string>& ids) -> absl::Status {
+    for (const std::string& name : names) {
+      const absl::StatusOr<Match> match = ResolveAny(name);
+      if (!match.ok()) {
+        return absl::Status(match.status().code(),
+                            absl::StrCat(path, ": ", match.status().message()));
+      }
+      if (std::find(ids.begin(), ids.end(), match->id) != ids.end()) continue;
+      ids.push_back(match->id);
+      const v1::JobState state = StateOf(match->id);
+      if (IsTerminal(state)) ended.push_back({match->id, state});
+    }
+    return absl::OkStatus();
+  };
+  After after;
+  RETURN_IF_ERROR(resolve("after.ok", given.ok(), after.ok));
+  RETURN_IF_ERROR(resolve("after.failed", given.failed(), after.failed));
+  RETURN_IF_ERROR(resolve("after.any", given.any(), after.any));
+  return after;
+}
+
+v1::JobState JobTable::StateOf(const std::string& id) const {
+  if (const Job* const job = Find(JobId(id))) return job->state();
+  const JobArray* const array = arrays_.Find(id);
+  return array == nullptr ? v1::JOB_STATE_UNSPECIFIED : array->state();
+}
+
+}  // namespace muster::core

@@ -1,0 +1,173 @@
+// Planner: chooses the running jobs that make room for a job of a higher class.
+#include <algorithm>
+#include <set>
+#include <tuple>
+
+#include "coordinator/core/scheduler/plan.h"
+
+namespace muster::core {
+
+bool Planner::MayPreempt(const Candidate& job) const {
+  return options_.preemption && !job.preempted && lowest_running_.has_value() &&
+         *lowest_running_ < job.job_class;
+}
+
+bool Planner::Claim(const Candidate& job, const std::set<uint32_t>& preferred) {
+  for (uint32_t row = 0; row < job.cells->rows.size(); ++row) {
+    if (ClaimRow(job, row, preferred)) return true;
+  }
+  return false;
+}
+
+uint32_t Planner::FreeAfterStops(const Candidate& job, const Cluster::Row& row, uint32_t node,
+                                 const std::vector<bool>& stops) const {
+  const Hold* const hold = HoldOf(node);
+  if (hold != nullptr && !hold->is_claim) return 0;
+  const uint32_t usable = row.supplies[node].usable;
+  if (usable == 0) return 0;
+  uint32_t free = row.supplies[node].free;
+  uint32_t kept = 0;
+  uint32_t freed = 0;
+  for (const Cluster::Use& use : cluster_.node(node).uses) {
+    const bool ends = use.job != Cluster::kNoJob && stops[use.job];
+    if (!ends) kept += use.slots;
+    if (ends) freed += use.slots;
+    if (ends && use.kind == row.kind) free += use.slots;
+  }
+  const auto claimed = claimed_.find({row.kind, node});
+  const uint32_t taken = claimed == claimed_.end() ? 0 : claimed->second;
+  if (job.cells->demand.request.exclusive) return kept == 0 && hold == nullptr ? usable : 0;
+  if (kept == 0 && freed > 0) free = usable;  // also what an exclusive job did not use
+  free = std::min(free, usable);
+  return free - std::min(free, taken);
+}
+
+uint64_t Planner::UnitsAfterStops(const Candidate& job, const Cluster::Row& row,
+                                  const std::vector<bool>& stops) const {
+  const Demand& demand = job.cells->demand;
+  uint64_t units = 0;
+  for (uint32_t node = 0; node < row.supplies.size() && units < demand.units; ++node) {
+    units += ContributionOf(demand, row.supplies[node].usable,
+                            FreeAfterStops(job, row, node, stops), demand.units)
+                 .units;
+  }
+  return units;
+}
+
+// Whether `a` makes room rather than `b`: the lower class, then the one that started last.
+bool Planner::IsCheaper(uint32_t a, uint32_t b) const {
+  const RunningJob& one = cluster_.running(a);
+  const RunningJob& other = cluster_.running(b);
+  return std::tuple(one.job_class, other.started, one.id) <
+         std::tuple(other.job_class, one.started, other.id);
+}
+
+std::vector<uint32_t> Planner::VictimsOn(const Candidate& job, const Cluster::Row& row,
+                                         uint32_t node, const std::vector<bool>& stops) const {
+  std::vector<uint32_t> jobs;
+  for (const Cluster::Use& use : cluster_.node(node).uses) {
+    if (use.job == Cluster::kNoJob || stops[use.job]) continue;
+    const RunningJob& running = cluster_.running(use.job);
+    if (!running.preemptible || running.job_class >= job.job_class) continue;
+    if (std::find(jobs.begin(), jobs.end(), use.job) == jobs.end()) jobs.push_back(use.job);
+  }
+  std::sort(jobs.begin(), jobs.end(), [this](uint32_t a, uint32_t b) { return IsCheaper(a, b); });
+  const Demand& demand = job.cells->demand;
+  const uint32_t usable = row.supplies[node].usable;
+  const auto units = [&](const std::vector<bool>& ended) {
+    return ContributionOf(demand, usable, FreeAfterStops(job, row, node, ended), demand.units)
+        .units;
+  };
+  const uint32_t before = units(stops);
+  std::vector<bool> ended = stops;
+  for (size_t i = 0; i < jobs.size(); ++i) {
+    ended[jobs[i]] = true;
+    if (units(ended) <= before) continue;
+    jobs.resize(i + 1);
+    return jobs;
+  }
+  return {};
+}
+
+// Adds the cheapest node until the job fits, then spares the victims that are not needed after all.
+std::vector<uint32_t> Planner::FindVictims(const Candidate& job, const Cluster::Row& row,
+                                           std::vector<bool> stops) const {
+  const uint32_t units = job.cells->demand.units;
+  // First with the lowest class only, so that no job of a higher class is stopped in place of it.
+  std::vector<uint32_t> victims;
+  while (UnitsAfterStops(job, row, stops) < units) {
+    std::vector<uint32_t> cheapest;
+    std::tuple<JobClass, size_t, absl::Duration> least_cost;
+    for (uint32_t node = 0; node < row.supplies.size(); ++node) {
+      if (row.supplies[node].usable == 0) continue;
+      std::vector<uint32_t> jobs = VictimsOn(job, row, node, stops);
+      if (jobs.empty()) continue;
+      const RunningJob& dearest = cluster_.running(jobs.back());
+      const std::tuple cost(dearest.job_class, jobs.size(), -dearest.started.since_start());
+      if (!cheapest.empty() && least_cost <= cost) continue;
+      cheapest = std::move(jobs);
+      least_cost = cost;
+    }
+    if (cheapest.empty()) return {};
+    for (const uint32_t victim : cheapest) {
+      stops[victim] = true;
+      victims.push_back(victim);
+    }
+  }
+  std::sort(victims.begin(), victims.end(),
+            [this](uint32_t a, uint32_t b) { return IsCheaper(b, a); });
+  std::vector<uint32_t> needed;
+  for (const uint32_t victim : victims) {
+    stops[victim] = false;
+    if (UnitsAfterStops(job, row, stops) >= units) continue;
+    stops[victim] = true;
+    needed.push_back(victim);
+  }
+  std::reverse(needed.begin(), needed.end());
+  return needed;
+}
+
+bool Planner::ClaimRow(const Candidate& job, uint32_t row_index,
+                       const std::set<uint32_t>& preferred) {
+  const Cluster::Row& row = job.cells->rows[row_index];
+  const Demand& demand = job.cells->demand;
+  if (row.usable_units < demand.units) return false;
+  std::vector<uint32_t> victims;
+  if (UnitsAfterStops(job, row, stops_) < demand.units) {
+    victims = FindVictims(job, row, stops_);
+    if (victims.empty()) return false;
+  }
+  for (const uint32_t victim : victims) stops_[victim] = true;
+  Fit fit;
+  fit.row = row_index;
+  fit.from = now_;
+  std::vector<uint32_t> order(preferred.begin(), preferred.end());
+  for (uint32_t node = 0; node < row.supplies.size(); ++node) {
+    if (preferred.count(node) == 0) order.push_back(node);
+  }
+  uint32_t missing = demand.units;
+  for (const uint32_t node : order) {
+    if (missing == 0) break;
+    const uint32_t free = FreeAfterStops(job, row, node, stops_);
+    const Contribution share = ContributionOf(demand, row.supplies[node].usable, free, missing);
+    if (share.units == 0) continue;
+    missing -= share.units;
+    fit.shares.push_back({node, share});
+    fit.spare.push_back(free - share.slots);
+    for (const Cluster::Use& use : cluster_.node(node).uses) {
+      if (use.job == Cluster::kNoJob || !stops_[use.job]) continue;
+      const RunningJob& stopping = cluster_.running(use.job);
+      fit.from = std::max(fit.from, stopping.stopping ? stopping.end : now_ + stopping.grace);
+    }
+    claimed_[{row.kind, node}] += share.slots;
+  }
+  claimed_by_owner_[job.owner] += job.slots;
+  AddHolds(job, fit, /*is_claim=*/true);
+  if (victims.empty()) return true;
+  Preemption& preemption = plan_.preemptions.emplace_back();
+  preemption.job = job.id;
+  for (const uint32_t victim : victims) preemption.victims.push_back(cluster_.running(victim).id);
+  return true;
+}
+
+}  // namespace muster::core

@@ -1,0 +1,80 @@
+// ClusterService: methods about arrays of jobs.
+#include <optional>
+#include <string>
+#include <utility>
+
+#include "common/limits.h"
+#include "common/proto_time.h"
+#include "common/status.h"
+#include "coordinator/core/owners/visibility.h"
+#include "coordinator/service/cluster_service.h"
+#include "coordinator/service/unary_call.h"
+#include "coordinator/service/validate.h"
+
+namespace muster::service {
+namespace {
+
+// Makes the response fit into a message: leaves out the specs of all tasks but the first, their
+// losses by step, and then the last tasks.
+void Shorten(v1::GetArrayResponse& response) {
+  if (response.ByteSizeLong() <= limits::kMessageBytes) return;
+  size_t bytes = 0;
+  int kept = 0;
+  for (v1::Job& task : *response.mutable_tasks()) {
+    if (kept > 0) task.clear_spec();
+    if (task.has_summary()) task.mutable_summary()->clear_losses();
+    bytes += task.ByteSizeLong() + 16;  // exceeds any field header
+    if (bytes > limits::kMessageBytes - limits::kSpecBytes) break;
+    ++kept;
+  }
+  response.mutable_tasks()->DeleteSubrange(kept, response.tasks_size() - kept);
+}
+
+}  // namespace
+
+grpc::ServerUnaryReactor* ClusterServiceImpl::GetArray(grpc::CallbackServerContext* context,
+                                                       const v1::GetArrayRequest* request,
+                                                       v1::GetArrayResponse* response) {
+  grpc::ServerUnaryReactor* const reactor = context->DefaultReactor();
+  const absl::Status valid = ValidateJobName(request->array_id());
+  if (!valid.ok()) return Finish(reactor, valid);
+  const absl::StatusOr<core::Actor> actor = ActorOf(*context);
+  if (!actor.ok()) return Finish(reactor, actor.status());
+  return Answer(reactor, [=](core::Core& core, const Time&) -> absl::Status {
+    ASSIGN_OR_RETURN(*response, core.GetArray(request->array_id()));
+    for (v1::Job& task : *response->mutable_tasks()) core::HidePrivate(*actor, task);
+    Shorten(*response);
+    return CheckSize(*response);
+  });
+}
+
+grpc::ServerUnaryReactor* ClusterServiceImpl::CancelArray(grpc::CallbackServerContext* context,
+                                                          const v1::CancelArrayRequest* request,
+                                                          v1::JobArray* response) {
+  grpc::ServerUnaryReactor* const reactor = context->DefaultReactor();
+  v1::CancelJobRequest as_job;
+  as_job.set_job_id(request->array_id());
+  if (request->has_grace_period()) *as_job.mutable_grace_period() = request->grace_period();
+  const absl::Status valid = ValidateCancel(as_job);
+  if (!valid.ok()) return Finish(reactor, valid);
+  const absl::StatusOr<core::Actor> actor = ActorOf(*context);
+  if (!actor.ok()) return Finish(reactor, actor.status());
+  std::optional<absl::Duration> grace_period;
+  if (request->has_grace_period()) grace_period = FromProto(request->grace_period());
+  const auto complete = [reactor, response](core::Reply reply) {
+    if (reply.array.has_value()) *response = *std::move(reply.array);
+    Finish(reactor, reply.job.status());
+  };
+  const bool queued = loop_.PushQuery([=, this](core::Core& core, const Time&) -> Release {
+    const absl::StatusOr<std::string> id = core.ResolveArray(request->array_id());
+    if (!id.ok()) return [reactor, status = id.status()] { Finish(reactor, status); };
+    const RequestId cancel = requests_.Add(complete);
+    if (!loop_.Push(core::CancelArray{cancel, *id, grace_period, *actor})) {
+      requests_.Complete({cancel, ShuttingDown(), false});
+    }
+    return nullptr;
+  });
+  return queued ? reactor : Finish(reactor, ShuttingDown());
+}
+
+}  // namespace muster::service

@@ -1,0 +1,278 @@
+// Owners over gRPC: what a user may see and do with jobs of others, and secrets.
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <fstream>
+#include <memory>
+#include <string>
+
+#include "absl/strings/str_cat.h"
+#include "common/grpc_channel.h"
+#include "common/security/client_security.h"
+#include "common/version.h"
+#include "coordinator/service/coordinator_fixture.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+namespace muster::service {
+namespace {
+
+using ::testing::HasSubstr;
+using Stub = v1::ClusterService::Stub;
+
+class OwnersTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    tokens_ = absl::StrCat(::testing::TempDir(), "/tokens.", getpid());
+    std::ofstream(tokens_) << "submit alice-token-0123456 alice\n"
+                              "submit bob-token-01234567 bob\n"
+                              "view viewer-token-0123456 viewer\n"
+                              "worker worker-token-012345 nodes\n";
+    chmod(tokens_.c_str(), 0600);
+    CoordinatorOptions options;
+    options.listen = options.http = "127.0.0.1:0";
+    options.access.local_token = "local-token-of-a-test";
+    options.access.tokens_file = tokens_;
+    auto coordinator = Coordinator::Start(options, store_);
+    ASSERT_TRUE(coordinator.ok()) << coordinator.status();
+    coordinator_ = *std::move(coordinator);
+    alice_ = StubOf("alice-token-0123456");
+    bob_ = StubOf("bob-token-01234567");
+    viewer_ = StubOf("viewer-token-0123456");
+    admin_ = StubOf("local-token-of-a-test");
+  }
+  void TearDown() override { std::filesystem::remove(tokens_); }
+
+  std::shared_ptr<grpc::Channel> ChannelOf(const std::string& token) {
+    security::ClientSecurity security;
+    security.token = token;
+    return OpenChannel(coordinator_->grpc_address().ToString(), {}, security);
+  }
+  std::unique_ptr<Stub> StubOf(const std::string& token) {
+    return v1::ClusterService::NewStub(ChannelOf(token));
+  }
+
+  static v1::SubmitJobRequest SubmitRequest(const std::string& name) {
+    v1::SubmitJobRequest request;
+    request.set_protocol_version(kProtocolVersion);
+    request.mutable_spec()->set_name(name);
+    request.mutable_spec()->add_command("true");
+    (*request.mutable_spec()->mutable_env())["KEY"] = "hunter2";
+    return request;
+  }
+  static std::string Submit(Stub& stub, const std::string& name) {
+    v1::SubmitJobResponse response;
+    const grpc::Status status =
+        Call(stub, &Stub::SubmitJob, SubmitRequest(name), &response);
+    EXPECT_TRUE(status.ok()) << status.error_message();
+    return response.job().job_id();
+  }
+  static v1::Job Get(Stub& stub, const std::string& job) {
+    v1::GetJobRequest request;
+    request.set_job_id(job);
+    v1::Job response;
+    EXPECT_TRUE(Call(stub, &Stub::GetJob, request, &response).ok());
+    return response;
+  }
+  static v1::Job Watch(Stub& stub, const std::string& job) {
+    grpc::ClientContext context;
+    context.set_deadline(TestDeadline());
+    v1::WatchJobRequest request;
+    request.set_job_id(job);
+    const auto stream = stub.WatchJob(&context, request);
+    v1::Job seen;
+    EXPECT_TRUE(stream->Read(&seen));
+    context.TryCancel();
+    v1::Job rest;
+    while (stream->Read(&rest)) {
+    }
+    stream->Finish();
+    return seen;
+  }
+  static std::vector<v1::Job> List(Stub& stub, const v1::ListJobsRequest& request) {
+    v1::ListJobsResponse response;
+    EXPECT_TRUE(Call(stub, &Stub::ListJobs, request, &response).ok());
+    return {response.jobs().begin(), response.jobs().end()};
+  }
+  static grpc::Status ReadLog(Stub& stub, const std::string& job) {
+    grpc::ClientContext context;
+    context.set_deadline(TestDeadline());
+    v1::ReadLogRequest request;
+    request.set_job_id(job);
+    request.set_stream(v1::STDOUT);
+    const auto stream = stub.ReadLog(&context, request);
+    v1::LogChunk chunk;
+    while (stream->Read(&chunk)) {
+    }
+    return stream->Finish();
+  }
+  static grpc::Status SetSecret(Stub& stub, const std::string& name, const std::string& value) {
+    v1::SetSecretRequest request;
+    request.set_name(name);
+    request.set_value(value);
+    v1::SetSecretResponse response;
+    return Call(stub, &Stub::SetSecret, request, &response);
+  }
+  static v1::ListSecretsResponse ListSecrets(Stub& stub) {
+    v1::ListSecretsResponse response;
+    EXPECT_TRUE(Call(stub, &Stub::ListSecrets, v1::ListSecretsRequest(), &response).ok());
+    return response;
+  }
+
+  std::string tokens_;
+  store::MemoryStore store_;
+  std::unique_ptr<Coordinator> coordinator_;
+  std::unique_ptr<Stub> alice_, bob_, viewer_, admin_;
+};
+
+TEST_F(OwnersTest, EnvironmentIsHiddenFromOthers) {
+  const std::string job = Submit(*alice_, "job");
+  v1::ListJobsRequest all;
+  for (Stub* const stub : {alice_.get(), admin_.get()}) {
+    for (const v1::Job& seen : {Get(*stub, job), Watch(*stub, job), List(*stub, all)[0]}) {
+      EXPECT_EQ(seen.spec().env().at("KEY"), "hunter2");
+      EXPECT_FALSE(seen.environment_hidden());
+    }
+  }
+  for (Stub* const stub : {bob_.get(), viewer_.get()}) {
+    for (const v1::Job& seen : {Get(*stub, job), Watch(*stub, job), List(*stub, all)[0]}) {
+      EXPECT_EQ(seen.spec().env().at("KEY"), "");
+      EXPECT_TRUE(seen.environment_hidden());
+      EXPECT_EQ(seen.owner(), "alice");
+    }
+  }
+}
+
+TEST_F(OwnersTest, ListsOwnJobs) {
+  const std::string a = Submit(*alice_, "a");
+  const std::string b = Submit(*bob_, "b");
+  v1::ListJobsRequest mine;
+  mine.set_mine(true);
+  ASSERT_EQ(List(*bob_, mine).size(), 1u);
+  EXPECT_EQ(List(*bob_, mine)[0].job_id(), b);
+  v1::ListJobsRequest of_alice;
+  of_alice.set_owner("alice");
+  ASSERT_EQ(List(*bob_, of_alice).size(), 1u);
+  EXPECT_EQ(List(*bob_, of_alice)[0].job_id(), a);
+  EXPECT_EQ(List(*bob_, {}).size(), 2u);
+}
+
+TEST_F(OwnersTest, LogsAreOnlyForOwnerAndAdmins) {
+  const std::string job = Submit(*alice_, "job");
+  for (Stub* const stub : {bob_.get(), viewer_.get()}) {
+    const grpc::Status refused = ReadLog(*stub, job);
+    EXPECT_EQ(refused.error_code(), grpc::StatusCode::PERMISSION_DENIED);
+    EXPECT_THAT(refused.error_message(), HasSubstr(absl::StrCat("job ", job, " belongs to alice")));
+  }
+  // It has no logs yet.
+  EXPECT_EQ(ReadLog(*alice_, job).error_code(), grpc::StatusCode::FAILED_PRECONDITION);
+  EXPECT_EQ(ReadLog(*admin_, job).error_code(), grpc::StatusCode::FAILED_PRECONDITION);
+}
+
+TEST_F(OwnersTest, ChangesAreOnlyForOwnerAndAdmins) {
+  const std::string job = Submit(*alice_, "job");
+  v1::CancelJobRequest request;
+  request.set_job_id(job);
+  v1::Job response;
+  EXPECT_EQ(Call(*bob_, &Stub::CancelJob, request, &response).error_code(),
+            grpc::StatusCode::PERMISSION_DENIED);
+  EXPECT_EQ(Get(*alice_, job).state(), v1::QUEUED);
+  EXPECT_TRUE(Call(*admin_, &Stub::CancelJob, request, &response).ok());
+}
+
+TEST_F(OwnersTest, ValidationRefusesClassAboveRole) {
+  v1::SubmitJobRequest request = SubmitRequest("job");
+  request.set_validate_only(true);
+  request.mutable_spec()->set_priority_class("high");
+  v1::SubmitJobResponse response;
+  const grpc::Status refused = Call(*bob_, &Stub::SubmitJob, request, &response);
+  EXPECT_EQ(refused.error_code(), grpc::StatusCode::PERMISSION_DENIED);
+  EXPECT_THAT(refused.error_message(), HasSubstr("priority_class: high is above normal"));
+  EXPECT_TRUE(Call(*admin_, &Stub::SubmitJob, request, &response).ok());
+  EXPECT_EQ(response.job().spec().priority_class(), "high");
+  EXPECT_TRUE(List(*admin_, {}).empty());
+}
+
+TEST_F(OwnersTest, QueueHidesEnvironmentAndShowsUseOfOwners) {
+  const std::string a = Submit(*alice_, "a");
+  const std::string b = Submit(*bob_, "b");
+  v1::GetQueueResponse queue;
+  ASSERT_TRUE(Call(*bob_, &Stub::GetQueue, v1::GetQueueRequest(), &queue).ok());
+  EXPECT_EQ(queue.total(), 2u);
+  ASSERT_EQ(queue.jobs_size(), 2);
+  EXPECT_EQ(queue.jobs(0).job().job_id(), a);
+  EXPECT_EQ(queue.jobs(0).effective_class(), "normal");
+  EXPECT_TRUE(queue.jobs(0).job().environment_hidden());
+  EXPECT_EQ(queue.jobs(0).job().spec().env().at("KEY"), "");
+  EXPECT_EQ(queue.jobs(1).job().spec().env().at("KEY"), "hunter2");
+  ASSERT_EQ(queue.owners_size(), 2);
+  EXPECT_EQ(queue.owners(1).owner(), "bob");
+  EXPECT_EQ(queue.owners(1).queued_jobs(), 1u);
+
+  v1::GetQueueRequest first;
+  first.set_limit(1);
+  ASSERT_TRUE(Call(*bob_, &Stub::GetQueue, first, &queue).ok());
+  EXPECT_EQ(queue.jobs_size(), 1);
+  EXPECT_EQ(queue.total(), 2u);
+}
+
+TEST_F(OwnersTest, ValidationForecastsStart) {
+  v1::SubmitJobRequest request = SubmitRequest("job");
+  request.set_validate_only(true);
+  v1::SubmitJobResponse response;
+  ASSERT_TRUE(Call(*alice_, &Stub::SubmitJob, request, &response).ok());
+  EXPECT_FALSE(response.forecast().starts_now());
+  EXPECT_EQ(response.forecast().queue_position(), 1u);
+  EXPECT_FALSE(response.forecast().blockers().empty());
+
+  RawWorker worker(ChannelOf("worker-token-012345"));
+  worker.SendHello(RawWorker::HelloOf("node"));
+  worker.Next(v1::CoordinatorMessage::kWelcome);
+  ASSERT_TRUE(Call(*alice_, &Stub::SubmitJob, request, &response).ok());
+  EXPECT_TRUE(response.forecast().starts_now());
+  ASSERT_EQ(response.forecast().nodes_size(), 1);
+  EXPECT_EQ(response.forecast().nodes(0), "node");
+  EXPECT_TRUE(List(*admin_, {}).empty());
+}
+
+TEST_F(OwnersTest, SecretsAreListedByNameAndSentToJobsOfTheirOwner) {
+  EXPECT_TRUE(SetSecret(*alice_, "token", "hunter3").ok());
+  EXPECT_EQ(SetSecret(*alice_, "../token", "x").error_code(), grpc::StatusCode::INVALID_ARGUMENT);
+  EXPECT_EQ(SetSecret(*viewer_, "token", "x").error_code(), grpc::StatusCode::PERMISSION_DENIED);
+  ASSERT_EQ(ListSecrets(*alice_).secrets_size(), 1);
+  EXPECT_EQ(ListSecrets(*alice_).secrets(0).name(), "token");
+  EXPECT_EQ(ListSecrets(*bob_).secrets_size(), 0);
+  ASSERT_EQ(ListSecrets(*admin_).secrets_size(), 1);
+  EXPECT_EQ(ListSecrets(*admin_).secrets(0).owner(), "alice");
+
+  RawWorker worker(ChannelOf("worker-token-012345"));
+  worker.SendHello(RawWorker::HelloOf("node"));
+  worker.Next(v1::CoordinatorMessage::kWelcome);
+  v1::SubmitJobRequest request = SubmitRequest("job");
+  (*request.mutable_spec()->mutable_secret_env())["TOKEN"] = "token";
+  v1::SubmitJobResponse submitted;
+  ASSERT_TRUE(Call(*alice_, &Stub::SubmitJob, request, &submitted).ok());
+  const v1::Launch launch = worker.Next(v1::CoordinatorMessage::kLaunch).launch();
+  EXPECT_EQ(launch.secrets().at("token"), "hunter3");
+  const std::string shown = Get(*alice_, submitted.job().job_id()).SerializeAsString();
+  EXPECT_EQ(shown.find("hunter3"), std::string::npos);
+  EXPECT_NE(shown.find("token"), std::string::npos) << "its name is shown";
+}
+
+TEST_F(OwnersTest, ReportsUse) {
+  Submit(*alice_, "a");
+  v1::GetReportRequest request;
+  v1::GetReportResponse response;
+  ASSERT_TRUE(Call(*viewer_, &Stub::GetReport, request, &response).ok());
+  ASSERT_EQ(response.owners_size(), 1);
+  EXPECT_EQ(response.owners(0).owner(), "alice");
+  EXPECT_EQ(response.owners(0).jobs_submitted(), 1u);
+  request.set_days(91);
+  const grpc::Status refused = Call(*viewer_, &Stub::GetReport, request, &response);
+  EXPECT_EQ(refused.error_code(), grpc::StatusCode::INVALID_ARGUMENT);
+  EXPECT_EQ(refused.error_message(), "days is 91; the limit is 90");
+}
+
+}  // namespace
+}  // namespace muster::service

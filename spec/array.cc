@@ -1,0 +1,199 @@
+#include "spec/array.h"
+
+#include <set>
+
+#include "absl/algorithm/container.h"
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/str_split.h"
+#include "absl/strings/string_view.h"
+#include "common/limits.h"
+#include "common/nearest.h"
+#include "common/status.h"
+#include "spec/overrides.h"
+#include "spec/rules.h"
+#include "spec/spec.h"
+
+namespace muster::spec {
+namespace {
+
+using Values = std::vector<std::pair<std::string, std::string>>;
+
+// The part of the spec that has the values of the task at `index`; empty if tasks have no values.
+std::string PathOf(const v1::ArraySpec& array, uint64_t index) {
+  if (!array.tasks().empty()) return absl::StrCat("array.tasks[", index, "]");
+  return array.matrix().empty() ? "" : "array.matrix";
+}
+
+// The values of the task at `index`. The last axis of a matrix varies fastest.
+Values ValuesOf(const v1::ArraySpec& array, uint64_t index) {
+  Values values;
+  if (!array.tasks().empty()) {
+    for (const v1::ArrayValue& value : array.tasks(static_cast<int>(index)).values()) {
+      values.emplace_back(value.field(), value.value());
+    }
+    return values;
+  }
+  values.resize(array.matrix_size());
+  for (int i = array.matrix_size() - 1; i >= 0; --i) {
+    const v1::ArrayAxis& axis = array.matrix(i);
+    values[i] = {axis.field(), axis.values(index % axis.values_size())};
+    index /= axis.values_size();
+  }
+  return values;
+}
+
+// "train.epochs=1, train.seed=2"
+std::string ValuesText(const Values& values) {
+  return absl::StrJoin(values, ", ", absl::PairFormatter("="));
+}
+
+// Checks that the tasks of an array may differ in the field. False, with a problem added,
+// otherwise.
+bool CheckField(absl::string_view field, const std::string& path, Problems& problems) {
+  constexpr absl::string_view kFixed[] = {"name", "array", "after", "files"};
+  if (field.empty()) {
+    problems.Add(path, "is not a field; use the path of a field");
+    return false;
+  }
+  if (!absl::c_linear_search(kFixed, field.substr(0, field.find('.')))) return true;
+  problems.Add(path, "is the same for all tasks of an array; remove it from the array");
+  return false;
+}
+
+// As CheckField, for a value of the field. `scratch` is a spec whose fields may be overwritten.
+bool CheckValue(const std::string& field, const std::string& value, const std::string& path,
+                v1::JobSpec& scratch, Problems& problems) {
+  const absl::Status set = SetPath(field, value, path, scratch);
+  if (set.ok()) return true;
+  absl::string_view text = set.message();
+  absl::ConsumePrefix(&text, absl::StrCat(path, ": "));
+  problems.Add(path, text);
+  return false;
+}
+
+// Checks the field of an axis and each of its values.
+void CheckAxis(const v1::ArrayAxis& axis, v1::JobSpec& scratch, Problems& problems) {
+  const std::string path = absl::StrCat("array.matrix ", Quoted(axis.field()));
+  if (!CheckField(axis.field(), path, problems)) return;
+  if (axis.values().empty()) return problems.Add(path, "has no values");
+  for (const std::string& value : axis.values()) {
+    // One error is enough for a field that does not exist.
+    if (!CheckValue(axis.field(), value, path, scratch, problems)) return;
+  }
+}
+
+// Checks the values of each task, up to the first task that has problems.
+void CheckTasks(const v1::ArraySpec& array, v1::JobSpec& scratch, Problems& problems) {
+  for (int i = 0; i < array.tasks_size(); ++i) {
+    bool good = true;
+    std::set<absl::string_view> seen;
+    for (const v1::ArrayValue& value : array.tasks(i).values()) {
+      const std::string path = absl::StrCat(PathOf(array, i), " ", Quoted(value.field()));
+      if (!seen.insert(value.field()).second) {
+        problems.Add(path, "is given twice");
+        good = false;
+      } else if (!CheckField(value.field(), path, problems) ||
+                 !CheckValue(value.field(), value.value(), path, scratch, problems)) {
+        good = false;
+      }
+    }
+    if (!good) return;
+  }
+}
+
+// Sets the task's values and defaults in `base` and validates the result. `path` is the part of the
+// spec that has the values; empty if there are none, and `base` has been validated.
+absl::Status ExpandTask(const v1::JobSpec& base, const std::string& path, ArrayTask& task) {
+  task.spec = base;
+  for (const auto& [field, value] : task.values) {
+    RETURN_IF_ERROR(SetPath(field, value, absl::StrCat(path, " ", Quoted(field)), task.spec));
+  }
+  ApplyDefaults(task.spec);
+  if (path.empty()) return absl::OkStatus();
+  const absl::Status valid = ValidateJob(task.spec);
+  if (valid.ok()) return valid;
+  return absl::InvalidArgumentError(absl::StrCat(
+      path, ": the task with ", task.values.empty() ? "no values" : ValuesText(task.values),
+      " is not valid:\n", valid.message()));
+}
+
+// The bytes of the specs of all `count` tasks, or more.
+uint64_t BytesOf(const v1::JobSpec& spec, uint64_t count) {
+  if (spec.array().tasks().empty()) return count * spec.ByteSizeLong();
+  v1::JobSpec base = spec;
+  base.clear_array();
+  return count * base.ByteSizeLong() + spec.array().ByteSizeLong();
+}
+
+}  // namespace
+
+uint64_t CountTasks(const v1::ArraySpec& array) {
+  if (!array.tasks().empty()) return array.tasks_size();
+  if (array.matrix().empty()) return array.count();
+  uint64_t count = 1;
+  for (const v1::ArrayAxis& axis : array.matrix()) {
+    count *= axis.values_size();
+    // A product of more axes could overflow.
+    if (count == 0 || count > limits::kTasksPerArray) return count;
+  }
+  return count;
+}
+
+void CheckArray(const v1::JobSpec& spec, Problems& problems) {
+  const v1::ArraySpec& array = spec.array();
+  const int kinds = (array.count() > 0) + !array.matrix().empty() + !array.tasks().empty();
+  if (kinds == 0) {
+    problems.AddMissing("array", "is empty; set count, matrix or tasks");
+  } else if (kinds > 1) {
+    problems.Add("array", "has more than one of count, matrix and tasks; keep one of them");
+  }
+  const uint64_t count = CountTasks(array);
+  if (!array.matrix().empty() && count > limits::kTasksPerArray) {
+    return problems.Add("array.matrix", absl::StrCat("has more than ", limits::kTasksPerArray,
+                                                     " combinations of values; use fewer values"));
+  }
+  const uint64_t bytes = BytesOf(spec, count);
+  if (bytes > limits::kArrayBytes) {
+    problems.Add("array", absl::StrCat("the specs of its ", count, " tasks have ", bytes,
+                                       " bytes; the limit is ", limits::kArrayBytes));
+  }
+  v1::JobSpec scratch = spec;
+  for (const v1::ArrayAxis& axis : array.matrix()) CheckAxis(axis, scratch, problems);
+  CheckTasks(array, scratch, problems);
+}
+
+void SetFirstValues(v1::JobSpec& spec) {
+  const v1::ArraySpec array = spec.array();
+  const bool none =
+      absl::c_any_of(array.matrix(), [](const auto& a) { return a.values().empty(); });
+  if (none || CountTasks(array) == 0) return;
+  for (const auto& [field, value] : ValuesOf(array, 0)) {
+    v1::JobSpec changed = spec;
+    // Values that cannot be set are reported by CheckArray.
+    if (!SetPath(field, value, "", changed).ok()) continue;
+    *changed.mutable_array() = array;
+    spec = std::move(changed);
+  }
+}
+
+absl::StatusOr<std::vector<ArrayTask>> ExpandArray(const v1::JobSpec& spec) {
+  v1::JobSpec first = spec;
+  SetFirstValues(first);
+  ApplyDefaults(first);
+  RETURN_IF_ERROR(ValidateJob(first));
+  v1::JobSpec named = spec;
+  ApplyDefaults(named);
+  v1::JobSpec base = spec;
+  base.clear_array();
+  base.set_name(named.name());
+  std::vector<ArrayTask> tasks(CountTasks(spec.array()));
+  for (size_t i = 0; i < tasks.size(); ++i) {
+    tasks[i].values = ValuesOf(spec.array(), i);
+    RETURN_IF_ERROR(ExpandTask(base, PathOf(spec.array(), i), tasks[i]));
+  }
+  return tasks;
+}
+
+}  // namespace muster::spec

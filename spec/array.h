@@ -1,0 +1,32 @@
+// The tasks of an array of jobs.
+#ifndef MUSTER_SPEC_ARRAY_H_
+#define MUSTER_SPEC_ARRAY_H_
+
+#include <cstdint>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "proto/muster/v1/job.pb.h"
+
+namespace muster::spec {
+
+struct ArrayTask {
+  v1::JobSpec spec;  // valid, with defaults and without an array
+  // Paths of the fields that the array sets and their values for this task, in the array's order.
+  std::vector<std::pair<std::string, std::string>> values;
+};
+
+// The number of tasks of a valid array.
+uint64_t CountTasks(const v1::ArraySpec& array);
+
+// The tasks of a spec with an array, by index. Defaults are applied to each task after its values
+// are set, so a spec as the user wrote it gives the defaults that fit the values; the name is the
+// same for all tasks. INVALID_ARGUMENT if the spec or one of its tasks is not valid: lists the
+// problems of the spec, or of the first such task with its values.
+absl::StatusOr<std::vector<ArrayTask>> ExpandArray(const v1::JobSpec& spec);
+
+}  // namespace muster::spec
+
+#endif  // MUSTER_SPEC_ARRAY_H_

@@ -1,0 +1,162 @@
+#include "worker/agent/self_test.h"
+
+#include <fcntl.h>
+#include <sys/statvfs.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <thread>
+#include <utility>
+
+#include "absl/cleanup/cleanup.h"
+#include "absl/strings/str_cat.h"
+#include "common/now.h"
+#include "common/proto_time.h"
+#include "common/status.h"
+#include "worker/agent/host_resources.h"
+
+namespace muster::agent {
+namespace {
+
+constexpr size_t kFileBytes = size_t{1} << 20;
+constexpr uint64_t kFreeBytes = uint64_t{64} << 20;
+// A smaller file system needs only this part of its size.
+constexpr uint64_t kFreePart = 8;
+constexpr char kFileName[] = "/self-test";
+
+absl::Status Write(int file, const std::string& path, const std::string& content) {
+  for (size_t written = 0; written < content.size();) {
+    const ssize_t size = write(file, content.data() + written, content.size() - written);
+    if (size < 0 && errno == EINTR) continue;
+    if (size < 0) return ErrnoStatus(errno, absl::StrCat("write ", path));
+    written += static_cast<size_t>(size);
+  }
+  if (fsync(file) != 0) return ErrnoStatus(errno, absl::StrCat("sync ", path));
+  return absl::OkStatus();
+}
+
+absl::Status CheckContent(int file, const std::string& path, const std::string& content) {
+  // Drops the pages, so that they are read from the disk; a file system may ignore this.
+  posix_fadvise(file, 0, 0, POSIX_FADV_DONTNEED);
+  std::string found(content.size(), '\0');
+  for (size_t read = 0; read < found.size();) {
+    const ssize_t size =
+        pread(file, found.data() + read, found.size() - read, static_cast<off_t>(read));
+    if (size < 0 && errno == EINTR) continue;
+    if (size < 0) return ErrnoStatus(errno, absl::StrCat("read ", path));
+    if (size == 0) return absl::DataLossError(absl::StrCat("read ", path, ": the file is short"));
+    read += static_cast<size_t>(size);
+  }
+  if (found == content) return absl::OkStatus();
+  return absl::DataLossError(absl::StrCat("read ", path, ": the contents have changed"));
+}
+
+std::string MebibytesText(uint64_t bytes) { return absl::StrCat(bytes >> 20, " MiB"); }
+
+v1::SelfTest::Check MakeCheck(const std::string& name, const absl::Status& status) {
+  v1::SelfTest::Check check;
+  check.set_name(name);
+  check.set_failure(std::string(status.message()));
+  return check;
+}
+
+}  // namespace
+
+absl::Status CheckDisk(const std::string& folder) {
+  const std::string path = absl::StrCat(folder, kFileName);
+  const int file = open(path.c_str(), O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+  if (file < 0) return ErrnoStatus(errno, absl::StrCat("create ", path));
+  const absl::Cleanup remove = [&] {
+    close(file);
+    unlink(path.c_str());
+  };
+  std::string content(kFileBytes, '\0');
+  for (size_t i = 0; i < content.size(); ++i) content[i] = static_cast<char>(i * 31 + (i >> 8));
+  RETURN_IF_ERROR(Write(file, path, content));
+  RETURN_IF_ERROR(CheckContent(file, path, content));
+  struct statvfs space;
+  if (statvfs(folder.c_str(), &space) != 0) {
+    return ErrnoStatus(errno, absl::StrCat("read the free space of ", folder));
+  }
+  const uint64_t needed = std::min(kFreeBytes, space.f_blocks * space.f_frsize / kFreePart);
+  // The file is not removed yet, but ranks can use its space.
+  const uint64_t free = space.f_bavail * space.f_frsize + kFileBytes;
+  if (free >= needed) return absl::OkStatus();
+  return absl::ResourceExhaustedError(absl::StrCat(folder, " has ", MebibytesText(free),
+                                                   " free; at least ", MebibytesText(needed),
+                                                   " are needed"));
+}
+
+absl::Status CheckMemory(const std::string& meminfo) {
+  const absl::StatusOr<uint64_t> available = AvailableMemoryBytes(meminfo);
+  // Without the file there is no evidence against the node.
+  if (!available.ok() || *available >= kFreeBytes) return absl::OkStatus();
+  return absl::ResourceExhaustedError(absl::StrCat(MebibytesText(*available),
+                                                   " available; at least ",
+                                                   MebibytesText(kFreeBytes), " are needed"));
+}
+
+std::vector<v1::SelfTest::Check> CheckHost(const std::string& data_dir) {
+  return {MakeCheck("disk", CheckDisk(data_dir)), MakeCheck("memory", CheckMemory())};
+}
+
+SelfTester::SelfTester(EventLoop& loop, Checks checks, std::string name, absl::Duration limit)
+    : loop_(loop),
+      checks_(std::move(checks)),
+      name_(std::move(name)),
+      limit_(limit),
+      shared_(std::make_shared<Shared>()) {
+  absl::MutexLock lock(&shared_->mutex);
+  shared_->tester = this;
+}
+
+SelfTester::~SelfTester() {
+  if (request_.has_value()) loop_.Cancel(request_->timeout);
+  absl::MutexLock lock(&shared_->mutex);
+  shared_->tester = nullptr;
+}
+
+void SelfTester::Run(uint64_t id, std::vector<v1::SelfTest::Check> others, Done done) {
+  if (request_.has_value()) loop_.Cancel(request_->timeout);
+  request_ = Request{id, std::move(others), std::move(done), Now().steady,
+                     loop_.RunAfter(limit_, [this] { OnTimeout(); })};
+  if (running_) return;
+  running_ = true;
+  std::thread([shared = shared_, checks = checks_] {
+    std::vector<v1::SelfTest::Check> results = checks();
+    absl::MutexLock lock(&shared->mutex);
+    if (shared->tester == nullptr) return;
+    // The object may be destroyed before the closure runs.
+    shared->tester->loop_.Post([shared, results = std::move(results)] {
+      SelfTester* tester = nullptr;
+      {
+        absl::MutexLock lock(&shared->mutex);
+        tester = shared->tester;
+      }
+      if (tester == nullptr) return;
+      tester->running_ = false;
+      tester->Answer(results);
+    });
+  }).detach();
+}
+
+void SelfTester::OnTimeout() {
+  Answer({MakeCheck(name_, absl::DeadlineExceededError(absl::StrCat(
+                               "the check has not ended after ", absl::FormatDuration(limit_))))});
+}
+
+void SelfTester::Answer(std::vector<v1::SelfTest::Check> checks) {
+  if (!request_.has_value()) return;
+  Request request = *std::move(request_);
+  request_.reset();
+  loop_.Cancel(request.timeout);
+  v1::SelfTestReport report;
+  report.set_id(request.id);
+  for (v1::SelfTest::Check& check : checks) *report.add_checks() = std::move(check);
+  for (v1::SelfTest::Check& check : request.others) *report.add_checks() = std::move(check);
+  *report.mutable_duration() = ToProto(Now().steady - request.start);
+  request.done(std::move(report));
+}
+
+}  // namespace muster::agent
