@@ -7,6 +7,7 @@
 #ifndef MUSTER_KERNELS_BATCH_NORM_H_
 #define MUSTER_KERNELS_BATCH_NORM_H_
 
+#include <cstddef>
 #include <cstdint>
 
 #include "kernels/activation.h"
@@ -100,10 +101,15 @@ using BatchNormPrepare = void(const BatchNormShape& shape, const void* x,
 
 // x -> y [out_pixels, channels] = pool(activation(x * scale + shift + addend)), with scale, shift
 // [channels]. addend is shaped like x, or null; always null with pool. Without pool y may be x or
-// addend. choice uint8 [out_pixels, channels], only with pool, may be null: as in MaxPoolForward
-// with relu, 0 to 3 or kNoChoice.
+// addend. choice may be null. With pool, uint8 [out_pixels, channels]: as in MaxPoolForward with
+// relu, 0 to 3 or kNoChoice. Without pool, BatchNormMaskBytes bytes: BatchNormGradient::mask.
 using BatchNormApply = void(const BatchNormShape& shape, const void* x, const float* scale,
                             const float* shift, const void* addend, void* y, uint8_t* choice);
+
+// Bytes of the activation's mask, in a layout of the kernels, that Apply writes and both backward
+// passes read in place of y. 0: these kernels have no such mask for the shape, and choice is not
+// written without pool.
+using BatchNormMaskBytes = size_t(const BatchNormShape& shape);
 
 // Inputs of both backward passes. dy [out_pixels, channels]; x, scale, shift, choice as in forward;
 // mean, inverse_deviation [channels] = 1 / sqrt(variance + epsilon).
@@ -114,9 +120,10 @@ struct BatchNormGradient {
   // the gradient of another consumer of the output. Shaped like dy; not dz. Null: 0. Always null
   // with pool, and with an activation whose mask is recomputed from x.
   const void* dy_addend = nullptr;
-  // Output of forward, from which the activation's mask is derived; null to recompute the mask from
-  // x, which is impossible with an addend. Not read with pool.
+  // Output of forward, from which the activation's mask is derived, or the mask that forward wrote;
+  // both null to recompute the mask from x, which is impossible with an addend. Not read with pool.
   const void* y = nullptr;
+  const uint8_t* mask = nullptr;
   const uint8_t* choice;
   const float* scale;
   const float* shift;

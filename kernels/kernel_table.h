@@ -30,6 +30,7 @@ struct KernelTable {
   BatchNormFromSums* batch_norm_from_sums;
   BatchNormRunning* batch_norm_running;
   BatchNormPrepare* batch_norm_prepare;
+  BatchNormMaskBytes* batch_norm_mask_bytes;
   BatchNormApply* batch_norm_apply;
   BatchNormBackwardParameters* batch_norm_backward_parameters;
   BatchNormBackwardData* batch_norm_backward_data;

@@ -162,6 +162,8 @@ class Bench {
     const void* const x = Values(type, count);
     const void* const addend = Values(type, count);
     void* const y = Memory(count * SizeOf(type));
+    const size_t mask_bytes = device_.kernels().batch_norm_mask_bytes(shape);
+    auto* const mask = mask_bytes > 0 ? static_cast<uint8_t*>(Memory(mask_bytes)) : nullptr;
     const void* const dy = Values(type, count);
     void* const dx = Memory(count * SizeOf(type));
     void* const dz = Memory(count * SizeOf(type));
@@ -169,22 +171,24 @@ class Bench {
     const auto channels = [arrays](int index) { return arrays + index * kChannels; };
     const double pass = static_cast<double>(count * SizeOf(type));
     const std::string suffix = std::string(" ") + NameOf(type);
+    const double mask_pass = mask != nullptr ? static_cast<double>(mask_bytes) : pass;  // or y
     // Statistics need all of x, which is therefore read twice.
-    Add("batch norm + relu + add forward" + suffix, 4 * pass, 0.85, [=, this] {
+    Add("batch norm + relu + add forward" + suffix, 4 * pass + static_cast<double>(mask_bytes), 0.85, [=, this] {
       const KernelTable& kernels = device_.kernels();
       kernels.batch_norm_statistics(shape, x, channels(0), channels(1));
       kernels.batch_norm_scale({.channels = kChannels}, nullptr, channels(0), channels(1),
                                channels(2), channels(3), nullptr, channels(4), channels(5),
                                channels(6));
-      kernels.batch_norm_apply(shape, x, channels(5), channels(6), addend, y, nullptr);
+      kernels.batch_norm_apply(shape, x, channels(5), channels(6), addend, y, mask);
     });
     // Both sums cover all samples, so x is read twice; the addend's gradient is written once and
-    // replaces dy and y in the second pass.
-    Add("batch norm + relu + add backward" + suffix, 7 * pass, 0.85, [=, this] {
+    // replaces dy and the mask in the second pass.
+    Add("batch norm + relu + add backward" + suffix, 6 * pass + mask_pass, 0.85, [=, this] {
       const KernelTable& kernels = device_.kernels();
       BatchNormGradient gradient{.x = x,
                                  .dy = dy,
-                                 .y = y,
+                                 .y = mask == nullptr ? y : nullptr,
+                                 .mask = mask,
                                  .choice = nullptr,
                                  .scale = channels(5),
                                  .shift = channels(6),
@@ -196,6 +200,7 @@ class Bench {
       rest.activation = Activation::kNone;
       gradient.dy = dz;
       gradient.y = nullptr;
+      gradient.mask = nullptr;
       kernels.batch_norm_backward_data(rest, gradient, channels(2), channels(3), dx);
     });
   }

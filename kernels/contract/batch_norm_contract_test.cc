@@ -115,6 +115,18 @@ struct BatchNormState {
         choice(y.size()) {}
 };
 
+// What both passes of backward write without pooling.
+struct BatchNormBackwardResult {
+  explicit BatchNormBackwardResult(const BatchNormShape& shape)
+      : dgamma(shape.channels),
+        dbeta(shape.channels),
+        dz(shape.type, shape.pixels() * shape.channels),
+        dx(shape.type, shape.pixels() * shape.channels) {}
+
+  TestBuffer dgamma, dbeta;
+  TypedBuffer dz, dx;
+};
+
 class BatchNormContractTest : public KernelContractTest {
  protected:
   void ExpectBackward(const BatchNormShape& shape, const BatchNormGradient& gradient,
@@ -330,6 +342,45 @@ TEST_P(BatchNormContractTest, Backward) {
           state.Gradient(x.data(), dy.data(), from_y ? state.y.data() : nullptr);
       ExpectBackward(shape, gradient, dy);
     }
+  }
+}
+
+// Both passes of backward with the mask that forward wrote give exactly the results of those with y.
+TEST_P(BatchNormContractTest, MaskReplacesOutput) {
+  for (const BatchNormShape& shape : TypedShapes()) {
+    const size_t mask_bytes = kernels().batch_norm_mask_bytes(shape);
+    if (mask_bytes == 0) continue;
+    SCOPED_TRACE(Name(shape));
+    const size_t count = shape.pixels() * shape.channels;
+    const TypedBuffer x(shape.type, count, random_), addend(shape.type, count, random_);
+    const TestBuffer gamma = DrawGamma(shape, random_), beta(shape.channels, random_);
+    const BatchNormState state(shape, x.data(), gamma, beta, addend.data());
+    const TypedBuffer y(shape.type, count), dy(shape.type, count, random_);
+    const TypedBuffer dy_addend(shape.type, count, random_);
+    Bytes mask(mask_bytes);
+    kernels().batch_norm_apply(shape, x.data(), state.scale.data(), state.shift.data(),
+                               addend.data(), y.data(), mask.data());
+    ExpectRounded(y, state.y, "y");
+    const auto backward = [&](const BatchNormGradient& gradient) {
+      BatchNormBackwardResult result(shape);
+      kernels().batch_norm_backward_parameters(shape, gradient, result.dgamma.data(),
+                                               result.dbeta.data(), result.dz.data());
+      BatchNormGradient only_dy = gradient;
+      only_dy.dy_addend = nullptr;
+      kernels().batch_norm_backward_data(shape, only_dy, result.dgamma.data(),
+                                         result.dbeta.data(), result.dx.data());
+      return result;
+    };
+    BatchNormGradient gradient = state.Gradient(x.data(), dy.data(), y.data());
+    gradient.dy_addend = dy_addend.data();
+    const BatchNormBackwardResult expected = backward(gradient);
+    gradient.y = nullptr;
+    gradient.mask = mask.data();
+    const BatchNormBackwardResult actual = backward(gradient);
+    ExpectClose(actual.dgamma, expected.dgamma, "dgamma", /*tolerance=*/0);
+    ExpectClose(actual.dbeta, expected.dbeta, "dbeta", /*tolerance=*/0);
+    ExpectSame(actual.dz, expected.dz, "dz");
+    ExpectSame(actual.dx, expected.dx, "dx");
   }
 }
 

@@ -47,6 +47,12 @@ std::vector<double> UnpooledGradient(const BatchNormShape& shape,
   }
   for (size_t i = 0; i < dy.size(); ++i) {
     const int64_t c = static_cast<int64_t>(i) % shape.channels;
+    if (gradient.mask != nullptr) {
+      if ((gradient.mask[i / 8] >> i % 8 & 1) != 0) {
+        dy[i] = GradientAt(shape, gradient, static_cast<int64_t>(i));
+      }
+      continue;
+    }
     const double value = gradient.y != nullptr
                              ? LoadElement(shape.type, gradient.y, i)
                              : LoadElement(shape.type, gradient.x, i) * double{gradient.scale[c]} +
@@ -141,6 +147,12 @@ void BatchNormPrepare(const BatchNormShape& shape, const void* x,
   PrepareInSteps<BatchNormStatistics, BatchNormRunning, BatchNormScale>(shape, x, training);
 }
 
+// One bit per element.
+size_t BatchNormMaskBytes(const BatchNormShape& shape) {
+  if (shape.pool || shape.activation == Activation::kNone) return 0;
+  return static_cast<size_t>(shape.pixels() * shape.channels + 7) / 8;
+}
+
 void BatchNormApply(const BatchNormShape& shape, const void* x, const float* scale,
                     const float* shift, const void* addend, void* y, uint8_t* choice) {
   const auto activated = [&](int64_t i) {
@@ -152,6 +164,11 @@ void BatchNormApply(const BatchNormShape& shape, const void* x, const float* sca
   for (int64_t out = 0; out < shape.out_pixels() * shape.channels; ++out) {
     if (!shape.pool) {
       StoreElement(shape.type, activated(out), y, out);
+      if (choice != nullptr && shape.activation != Activation::kNone) {
+        if (out % 8 == 0) choice[out / 8] = 0;
+        const bool passes = GradientPasses(shape.activation, LoadElement(shape.type, y, out));
+        choice[out / 8] |= static_cast<uint8_t>((passes ? 1 : 0) << out % 8);
+      }
       continue;
     }
     int largest = 0;

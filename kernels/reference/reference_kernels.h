@@ -13,6 +13,7 @@ kernels::BatchNormToSums BatchNormToSums;
 kernels::BatchNormFromSums BatchNormFromSums;
 kernels::BatchNormRunning BatchNormRunning;
 kernels::BatchNormPrepare BatchNormPrepare;
+kernels::BatchNormMaskBytes BatchNormMaskBytes;
 kernels::BatchNormApply BatchNormApply;
 kernels::BatchNormBackwardParameters BatchNormBackwardParameters;
 kernels::BatchNormBackwardData BatchNormBackwardData;

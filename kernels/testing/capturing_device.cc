@@ -72,8 +72,8 @@ class CallCapture {
   }
   bool Reaches(const BatchNormGradient& gradient) const {
     return Reaches(gradient.x) && Reaches(gradient.dy) && Reaches(gradient.dy_addend) &&
-           Reaches(gradient.y) && Reaches(gradient.choice) && Reaches(gradient.scale) &&
-           Reaches(gradient.shift) && Reaches(gradient.mean) &&
+           Reaches(gradient.y) && Reaches(gradient.mask) && Reaches(gradient.choice) &&
+           Reaches(gradient.scale) && Reaches(gradient.shift) && Reaches(gradient.mean) &&
            Reaches(gradient.inverse_deviation) && Reaches(gradient.shared_pixels);
   }
   bool Reaches(const BatchNormTraining& training) const {

@@ -14,6 +14,8 @@ kernels::BatchNormScale BatchNormScale;
 kernels::BatchNormToSums BatchNormToSums;
 kernels::BatchNormFromSums BatchNormFromSums;
 kernels::BatchNormRunning BatchNormRunning;
+// 0: deriving the mask from y costs little, because y is in the cache.
+kernels::BatchNormMaskBytes BatchNormMaskBytes;
 kernels::Dropout Dropout;
 kernels::DrawBlocks DrawBlocks;
 kernels::BeginUpdate BeginUpdate;

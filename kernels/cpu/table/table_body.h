@@ -73,6 +73,7 @@ const KernelTable kKernels = {
     .batch_norm_from_sums = cpu::BatchNormFromSums,
     .batch_norm_running = cpu::BatchNormRunning,
     .batch_norm_prepare = BatchNormPrepare,
+    .batch_norm_mask_bytes = cpu::BatchNormMaskBytes,
     .batch_norm_apply = BatchNormApply,
     .batch_norm_backward_parameters = BackwardParametersOfSum,
     .batch_norm_backward_data = BatchNormBackwardData,

@@ -155,6 +155,7 @@ struct ApplyPixels {
   const float* shift;
   const Storage* addend;  // or null
   Storage* y;
+  uint8_t* mask;  // or null
 
   struct Values {
     AlignedVector<Storage, kWidth> x;
@@ -174,14 +175,23 @@ struct ApplyPixels {
       return values;
     }
     MUSTER_HOST_DEVICE void Use(int64_t pixel, const Values& read) const {
-      Floats<kWidth> values = Widened(read.x);
+      const int64_t at = pixel * all.channels + channel;
+      const Floats<kWidth> values = Widened(read.x);
       Floats<kWidth> added = {};
       if (all.addend != nullptr) added = Widened(read.addend);
+      AlignedVector<Storage, kWidth> stored;
       for (int i = 0; i < kWidth; ++i) {
         const float sum = AffineFunctor<float>{scale[i], shift[i]}(values[i]) + added[i];
-        values[i] = Activate(all.activation, sum);
+        Narrow(Activate(all.activation, sum), stored.values[i]);
       }
-      Store<kWidth>(all.y + pixel * all.channels + channel, values);
+      *reinterpret_cast<AlignedVector<Storage, kWidth>*>(all.y + at) = stored;
+      if (all.mask == nullptr) return;
+      uint32_t bits = 0;
+      for (int i = 0; i < kWidth; ++i) {
+        const float passed = ActivationGradient(all.activation, Widen(stored.values[i]), 1);
+        bits |= (passed != 0 ? 1u : 0u) << i;
+      }
+      all.mask[at / kWidth] = static_cast<uint8_t>(bits);
     }
   };
   MUSTER_HOST_DEVICE PerThread operator()(int64_t channel) const {
@@ -307,12 +317,20 @@ void BatchNormPrepare(const BatchNormShape& shape, const void* x,
   });
 }
 
+size_t BatchNormMaskBytes(const BatchNormShape& shape) {
+  if (shape.pool || shape.activation == Activation::kNone) return 0;
+  return static_cast<size_t>(MaskBytes(shape));
+}
+
 void BatchNormApply(const BatchNormShape& shape, const void* x, const float* scale,
                     const float* shift, const void* addend, void* y, uint8_t* choice) {
   const int64_t inputs = shape.pixels() * shape.channels;
   const int64_t outputs = shape.out_pixels() * shape.channels;
-  StateWork(ArrayBytes(shape.type, inputs * (addend != nullptr ? 2 : 1) + outputs) +
-            (choice != nullptr ? ArrayBytes(DataType::kUint8, outputs) : 0));
+  uint8_t* const mask = BatchNormMaskBytes(shape) > 0 ? choice : nullptr;
+  double choices = 0;
+  if (shape.pool && choice != nullptr) choices = ArrayBytes(DataType::kUint8, outputs);
+  if (mask != nullptr) choices = MaskBytes(shape);
+  StateWork(ArrayBytes(shape.type, inputs * (addend != nullptr ? 2 : 1) + outputs) + choices);
   const auto arrays = {x, addend, static_cast<const void*>(y), static_cast<const void*>(choice)};
   DispatchWidth(shape.type, shape.channels, arrays, [&](auto element, auto width) {
     using Storage = decltype(element);
@@ -326,7 +344,7 @@ void BatchNormApply(const BatchNormShape& shape, const void* x, const float* sca
       ForEachPixel<width>(
           shape.pixels(), shape.channels,
           ApplyPixels<Storage, width>{shape.channels, shape.activation, from, scale, shift,
-                                      static_cast<const Storage*>(addend), to});
+                                      static_cast<const Storage*>(addend), to, mask});
     }
   });
 }

@@ -17,6 +17,19 @@ MUSTER_HOST_DEVICE Floats<kWidth> Channels(const float* array, int64_t channel) 
   return values;
 }
 
+// Elements whose bits share a byte of a mask: those of a vector of 16 bytes, which a thread
+// processes, or one where channels are no multiple of them. Arrays are aligned, so that
+// DispatchWidth chooses the same width.
+inline int64_t ElementsPerMaskByte(const BatchNormShape& shape) {
+  const int64_t width = 16 / static_cast<int64_t>(SizeOf(shape.type));
+  return shape.channels % width == 0 ? width : 1;
+}
+
+inline double MaskBytes(const BatchNormShape& shape) {
+  return ArrayBytes(DataType::kUint8,
+                    shape.pixels() * shape.channels / ElementsPerMaskByte(shape));
+}
+
 // The windows of 2x2 max pooling with stride 2; an odd last row or column is in no window. The four
 // pixels of a window are its corners, numbered row by row from 0.
 struct NonOverlapping2x2 {

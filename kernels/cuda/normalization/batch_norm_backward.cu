@@ -11,11 +11,12 @@ struct GradientValues {
   Vector dy;
   Vector dy_addend;  // addend of BatchNormGradient, if it has one
   Vector y;          // if the mask is derived from it
+  uint8_t mask;      // if forward wrote it
 };
 
 // Where the activation's mask is derived from; kNone without an activation. Variants, so that none
 // needs the registers of all.
-enum class MaskFrom { kNone, kInput, kOutput };
+enum class MaskFrom { kNone, kInput, kOutput, kForward };
 
 // Pixels whose loads are in flight in a thread, of two arrays or three.
 constexpr int PixelsInFlight(MaskFrom from) { return from == MaskFrom::kOutput ? 1 : 2; }
@@ -32,6 +33,7 @@ struct GradientReader {
   const Storage* dy;
   const Storage* dy_addend;  // or null; always null with kInput
   const Storage* y;          // with kOutput
+  const uint8_t* mask;       // with kForward
   Floats<kWidth> scale;      // with kInput
   Floats<kWidth> shift;
 
@@ -43,7 +45,8 @@ struct GradientReader {
         x(static_cast<const Storage*>(gradient.x)),
         dy(static_cast<const Storage*>(gradient.dy)),
         dy_addend(static_cast<const Storage*>(gradient.dy_addend)),
-        y(static_cast<const Storage*>(gradient.y)) {
+        y(static_cast<const Storage*>(gradient.y)),
+        mask(gradient.mask) {
     if constexpr (kFrom == MaskFrom::kInput) {
       scale = Channels<kWidth>(gradient.scale, channel);
       shift = Channels<kWidth>(gradient.shift, channel);
@@ -61,6 +64,7 @@ struct GradientReader {
       if (dy_addend != nullptr) values.dy_addend = LoadStored<kWidth>(dy_addend + at);
     }
     if constexpr (kFrom == MaskFrom::kOutput) values.y = LoadStored<kWidth>(y + at);
+    if constexpr (kFrom == MaskFrom::kForward) values.mask = mask[at / kWidth];
     return values;
   }
 
@@ -77,6 +81,7 @@ struct GradientReader {
       gradient = Widen(sum);
     }
     if constexpr (kFrom == MaskFrom::kNone) return gradient;
+    if constexpr (kFrom == MaskFrom::kForward) return (values.mask >> i & 1) != 0 ? gradient : 0.0f;
     return ActivationGradient(activation, Widen(values.y.values[i]), gradient);
   }
 };
@@ -251,9 +256,15 @@ struct Pool2x2Data {
 double GradientBytes(const BatchNormShape& shape, const BatchNormGradient& gradient) {
   const int64_t inputs = shape.pixels() * shape.channels;
   const int64_t outputs = shape.out_pixels() * shape.channels;
-  const bool reads_y = shape.activation != Activation::kNone && gradient.y != nullptr;
-  return ArrayBytes(shape.type, inputs * (reads_y ? 2 : 1) + outputs) +
-         (shape.pool ? ArrayBytes(DataType::kUint8, outputs) : 0);
+  double masks = 0;
+  if (shape.pool) {
+    masks = ArrayBytes(DataType::kUint8, outputs);
+  } else if (shape.activation != Activation::kNone && gradient.mask != nullptr) {
+    masks = MaskBytes(shape);
+  } else if (shape.activation != Activation::kNone && gradient.y != nullptr) {
+    masks = ArrayBytes(shape.type, outputs);
+  }
+  return ArrayBytes(shape.type, inputs + outputs) + masks;
 }
 
 // Calls visit(element, width, mask): see DispatchWidth; `mask` is a std::integral_constant of
@@ -267,6 +278,8 @@ void DispatchGradient(const BatchNormShape& shape, const BatchNormGradient& grad
                 [&](auto element, auto width) {
                   if (shape.activation == Activation::kNone) {
                     visit(element, width, std::integral_constant<MaskFrom, MaskFrom::kNone>());
+                  } else if (gradient.mask != nullptr) {
+                    visit(element, width, std::integral_constant<MaskFrom, MaskFrom::kForward>());
                   } else if (gradient.y == nullptr) {
                     visit(element, width, std::integral_constant<MaskFrom, MaskFrom::kInput>());
                   } else {

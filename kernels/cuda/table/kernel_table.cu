@@ -14,6 +14,7 @@ const KernelTable kKernels = {
     .batch_norm_from_sums = BatchNormFromSums,
     .batch_norm_running = BatchNormRunning,
     .batch_norm_prepare = BatchNormPrepare,
+    .batch_norm_mask_bytes = BatchNormMaskBytes,
     .batch_norm_apply = BatchNormApply,
     .batch_norm_backward_parameters = BatchNormBackwardParameters,
     .batch_norm_backward_data = BatchNormBackwardData,

@@ -16,6 +16,7 @@ kernels::BatchNormToSums BatchNormToSums;
 kernels::BatchNormFromSums BatchNormFromSums;
 kernels::BatchNormRunning BatchNormRunning;
 kernels::BatchNormPrepare BatchNormPrepare;
+kernels::BatchNormMaskBytes BatchNormMaskBytes;
 kernels::BatchNormApply BatchNormApply;
 
 // normalization/batch_norm_backward.cu

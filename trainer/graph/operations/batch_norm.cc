@@ -126,20 +126,19 @@ class BatchNormOperation : public NormalizingOperation {
   }
   std::vector<std::string> recomputed() const override {
     std::vector<std::string> values = {"normalised values"};
-    if (parts_.activation != Activation::kNone && !MasksByOutput() && !parts_.pool) {
+    if (parts_.activation != Activation::kNone && !MasksSum() && !parts_.pool) {
       values.push_back("activation mask");
     }
     if (parts_.pool) values.push_back("values before the pool");
     return values;
   }
   Memory memory(uint32_t max_samples) const override {
-    const size_t choice = parts_.pool ? max_samples * output()->elements() : 0;
-    return {.saved_bytes = ChannelBytes() + SumsBytes() + choice,
+    return {.saved_bytes = ChannelBytes() + SumsBytes() + ChoiceBytes(max_samples),
             .workspace_bytes = 2 * Channels() * sizeof(float),  // gradients summed over ranks
             .input_in_backward = true,
-            .output_in_backward = MasksByOutput(),
+            .output_in_backward = MasksSum() && ChoiceBytes(max_samples) == 0,
             .gradient_over_input = true,
-            .activation_in_backward = MasksByOutput()};
+            .activation_in_backward = MasksSum()};
   }
 
   void Forward(const Call& call) override {
@@ -182,14 +181,17 @@ class BatchNormOperation : public NormalizingOperation {
       return;
     }
     kernels::BatchNormGradient gradient = Gradient(call);
-    if (MasksByOutput()) gradient.y = output()->data;
+    if (MasksSum()) {
+      gradient.mask = choice(call.samples);
+      if (gradient.mask == nullptr) gradient.y = output()->data;
+    }
     gradient.dy_addend = output()->gradient_addend;
     const float* const factor = Factor(call);
     // BackwardData needs them without the factor, which is already in the scale.
     float* const plain_dgamma = factor == nullptr ? dgamma : ChannelArray(kDgamma);
     float* const plain_dbeta = factor == nullptr ? dbeta : ChannelArray(kDbeta);
     kernels_.batch_norm_backward_parameters(Shape(call), gradient, plain_dgamma, plain_dbeta,
-                                            MasksByOutput() ? output()->gradient : nullptr);
+                                            MasksSum() ? output()->gradient : nullptr);
     if (factor == nullptr) return;
     const auto multiply = [&](const float* from, float* to) {
       kernels_.scaled_copy(kernels::DataType::kFloat32, Channels(), factor, from, to);
@@ -200,7 +202,7 @@ class BatchNormOperation : public NormalizingOperation {
 
   bool reads_parameter_gradients() const override { return true; }
   // Where BackwardParameters writes the sum's gradient anyway.
-  bool TakesGradientAddend() const override { return MasksByOutput() && parts_.block == nullptr; }
+  bool TakesGradientAddend() const override { return MasksSum() && parts_.block == nullptr; }
 
   void BackwardData(const Call& call, size_t, void* dx) override {
     if (Dropped(call)) {
@@ -220,7 +222,7 @@ class BatchNormOperation : public NormalizingOperation {
     }
     if (call.samples == 0) return;
     kernels::BatchNormShape shape = Shape(call);
-    if (MasksByOutput()) shape.activation = Activation::kNone;  // done in BackwardParameters
+    if (MasksSum()) shape.activation = Activation::kNone;  // done in BackwardParameters
     kernels_.batch_norm_backward_data(shape, Gradient(call), dgamma, dbeta, dx);
   }
   // Only the addend's gradient.
@@ -230,11 +232,13 @@ class BatchNormOperation : public NormalizingOperation {
   void Apply(const Call& call) const {
     kernels_.batch_norm_apply(
         Shape(call), input()->data, ChannelArray(kScale), ChannelArray(kShift),
-        parts_.addend != nullptr ? parts_.addend->data : nullptr, output()->data, choice());
+        parts_.addend != nullptr ? parts_.addend->data : nullptr, output()->data,
+        call.training ? choice(call.samples) : nullptr);
   }
 
-  // The mask of an activation after a sum can only be derived from the output.
-  bool MasksByOutput() const {
+  // Whether the activation follows a sum, so that its mask cannot be recomputed from the input:
+  // forward writes it or, where the kernels have no such mask, backward reads the output.
+  bool MasksSum() const {
     return parts_.addend != nullptr && parts_.activation != Activation::kNone;
   }
   bool Dropped(const Call& call) const {
@@ -248,12 +252,21 @@ class BatchNormOperation : public NormalizingOperation {
   const float* Active() const {
     return parts_.block == nullptr ? active() : &parts_.block->state->active;
   }
-  uint8_t* choice() const {
-    return parts_.pool ? static_cast<uint8_t*>(saved()) + ChannelBytes() + SumsBytes() : nullptr;
+  // Bytes that forward writes about the pooling or the activation for backward. Not with a block,
+  // whose mask is also needed if it is dropped.
+  size_t ChoiceBytes(uint32_t samples) const {
+    if (parts_.pool) return samples * static_cast<size_t>(output()->elements());
+    if (!MasksSum() || parts_.block != nullptr) return 0;
+    return kernels_.batch_norm_mask_bytes(Shape(samples));
+  }
+  uint8_t* choice(uint32_t samples) const {
+    if (ChoiceBytes(samples) == 0) return nullptr;
+    return static_cast<uint8_t*>(saved()) + ChannelBytes() + SumsBytes();
   }
 
-  kernels::BatchNormShape Shape(const Call& call) const {
-    return {.samples = call.samples,
+  kernels::BatchNormShape Shape(const Call& call) const { return Shape(call.samples); }
+  kernels::BatchNormShape Shape(uint32_t samples) const {
+    return {.samples = samples,
             .height = input()->shape.height,
             .width = input()->shape.width,
             .channels = input()->shape.channels,
@@ -265,7 +278,7 @@ class BatchNormOperation : public NormalizingOperation {
   kernels::BatchNormGradient Gradient(const Call& call) const {
     return {.x = input()->data,
             .dy = output()->gradient,
-            .choice = choice(),
+            .choice = parts_.pool ? choice(call.samples) : nullptr,
             .scale = ChannelArray(kScale),
             .shift = ChannelArray(kShift),
             .mean = ChannelArray(kMean),
