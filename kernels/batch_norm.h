@@ -99,12 +99,21 @@ struct BatchNormTraining {
 using BatchNormPrepare = void(const BatchNormShape& shape, const void* x,
                               const BatchNormTraining& training);
 
+// What Apply adds, shaped like x: data * scale + shift with scale, shift [channels], which are the
+// values of another batch norm; without a scale, data. Null data: 0.
+struct BatchNormAddend {
+  const void* data = nullptr;
+  const float* scale = nullptr;
+  const float* shift = nullptr;
+};
+
 // x -> y [out_pixels, channels] = pool(activation(x * scale + shift + addend)), with scale, shift
-// [channels]. addend is shaped like x, or null; always null with pool. Without pool y may be x or
-// addend. choice may be null. With pool, uint8 [out_pixels, channels]: as in MaxPoolForward with
-// relu, 0 to 3 or kNoChoice. Without pool, BatchNormMaskBytes bytes: BatchNormGradient::mask.
+// [channels]. There is no addend with pool. Without pool y may be x or the addend's data. choice
+// may be null. With pool, uint8 [out_pixels, channels]: as in MaxPoolForward with relu, 0 to 3 or
+// kNoChoice. Without pool, BatchNormMaskBytes bytes: BatchNormGradient::mask.
 using BatchNormApply = void(const BatchNormShape& shape, const void* x, const float* scale,
-                            const float* shift, const void* addend, void* y, uint8_t* choice);
+                            const float* shift, const BatchNormAddend& addend, void* y,
+                            uint8_t* choice);
 
 // Bytes of the activation's mask, in a layout of the kernels, that Apply writes and both backward
 // passes read in place of y. 0: these kernels have no such mask for the shape, and choice is not

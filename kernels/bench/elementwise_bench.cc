@@ -15,8 +15,8 @@
 #include <string>
 #include <vector>
 
-#include "kernels/half.h"
 #include "kernels/cpu/table/instruction_set.h"
+#include "kernels/half.h"
 #include "kernels/kernel_table.h"
 
 namespace muster::kernels {
@@ -125,10 +125,10 @@ class Bench {
     Report("batch norm statistics" + name, array,
            [&] { kernels_.batch_norm_statistics(shape, X(), mean.floats(), variance.floats()); });
     Report("batch norm apply relu" + name, 2 * array, [&] {
-      kernels_.batch_norm_apply(shape, X(), scale.floats(), shift.floats(), nullptr, Z(), nullptr);
+      kernels_.batch_norm_apply(shape, X(), scale.floats(), shift.floats(), {}, Z(), nullptr);
     });
     Report("batch norm apply add relu" + name, 3 * array, [&] {
-      kernels_.batch_norm_apply(shape, X(), scale.floats(), shift.floats(), Y(), Z(), nullptr);
+      kernels_.batch_norm_apply(shape, X(), scale.floats(), shift.floats(), {Y()}, Z(), nullptr);
     });
     const auto gradient = [&] {
       return BatchNormGradient{.x = X(),

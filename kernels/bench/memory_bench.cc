@@ -173,13 +173,14 @@ class Bench {
     const std::string suffix = std::string(" ") + NameOf(type);
     const double mask_pass = mask != nullptr ? static_cast<double>(mask_bytes) : pass;  // or y
     // Statistics need all of x, which is therefore read twice.
-    Add("batch norm + relu + add forward" + suffix, 4 * pass + static_cast<double>(mask_bytes), 0.85, [=, this] {
+    const double forward_bytes = 4 * pass + static_cast<double>(mask_bytes);
+    Add("batch norm + relu + add forward" + suffix, forward_bytes, 0.85, [=, this] {
       const KernelTable& kernels = device_.kernels();
       kernels.batch_norm_statistics(shape, x, channels(0), channels(1));
       kernels.batch_norm_scale({.channels = kChannels}, nullptr, channels(0), channels(1),
                                channels(2), channels(3), nullptr, channels(4), channels(5),
                                channels(6));
-      kernels.batch_norm_apply(shape, x, channels(5), channels(6), addend, y, mask);
+      kernels.batch_norm_apply(shape, x, channels(5), channels(6), {addend}, y, mask);
     });
     // Both sums cover all samples, so x is read twice; the addend's gradient is written once and
     // replaces dy and the mask in the second pass.

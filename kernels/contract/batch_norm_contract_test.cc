@@ -77,7 +77,7 @@ struct BatchNormState {
       scale[c] = gamma[c] * inverse_deviation[c];
       shift[c] = beta[c] - mean[c] * scale[c];
     }
-    table.batch_norm_apply(shape, x, scale.data(), shift.data(), addend, y.data(), choice.data());
+    table.batch_norm_apply(shape, x, scale.data(), shift.data(), {addend}, y.data(), choice.data());
   }
 
   // For the slice `shape` of a batch with the statistics of `whole`.
@@ -88,7 +88,7 @@ struct BatchNormState {
     inverse_deviation = Moved(whole.inverse_deviation, whole.mean, 0);
     scale = Moved(whole.scale, whole.mean, 0);
     shift = Moved(whole.shift, whole.mean, 0);
-    ReferenceKernels().batch_norm_apply(shape, x, scale.data(), shift.data(), nullptr, y.data(),
+    ReferenceKernels().batch_norm_apply(shape, x, scale.data(), shift.data(), {}, y.data(),
                                         choice.data());
   }
 
@@ -307,7 +307,7 @@ TEST_P(BatchNormContractTest, Forward) {
       const TypedBuffer y(shape.type, state.y.size());
       Bytes choice(y.size());
       const auto apply = [&](const void* from, const void* with, void* to) {
-        kernels().batch_norm_apply(shape, from, state.scale.data(), state.shift.data(), with, to,
+        kernels().batch_norm_apply(shape, from, state.scale.data(), state.shift.data(), {with}, to,
                                    choice.data());
       };
       apply(x.data(), sum, y.data());
@@ -324,6 +324,30 @@ TEST_P(BatchNormContractTest, Forward) {
       apply(x.data(), over_addend.data(), over_addend.data());
       ExpectSame(over_addend, y, "y overwriting the addend");
     }
+  }
+}
+
+// The addend of another batch norm, whose values are not rounded before the sum.
+TEST_P(BatchNormContractTest, ForwardWithNormalizedAddend) {
+  for (const BatchNormShape& shape : TypedShapes()) {
+    if (shape.pool) continue;
+    SCOPED_TRACE(Name(shape));
+    const size_t count = shape.pixels() * shape.channels;
+    const TypedBuffer x(shape.type, count, random_), addend(shape.type, count, random_);
+    std::vector<TestBuffer> arrays;
+    for (int i = 0; i < 4; ++i) arrays.emplace_back(shape.channels, random_);
+    const auto apply = [&](const KernelTable& table, const TypedBuffer& with,
+                           const TypedBuffer& to) {
+      table.batch_norm_apply(shape, x.data(), arrays[0].data(), arrays[1].data(),
+                             {with.data(), arrays[2].data(), arrays[3].data()}, to.data(), nullptr);
+    };
+    const TypedBuffer y(shape.type, count), expected(shape.type, count);
+    apply(kernels(), addend, y);
+    apply(reference(), addend, expected);
+    ExpectRounded(y, expected, "y");
+    const TypedBuffer over_addend = addend;
+    apply(kernels(), over_addend, over_addend);
+    ExpectSame(over_addend, y, "y overwriting the addend");
   }
 }
 
@@ -345,7 +369,8 @@ TEST_P(BatchNormContractTest, Backward) {
   }
 }
 
-// Both passes of backward with the mask that forward wrote give exactly the results of those with y.
+// Both passes of backward with the mask that forward wrote give exactly the results of those with
+// y.
 TEST_P(BatchNormContractTest, MaskReplacesOutput) {
   for (const BatchNormShape& shape : TypedShapes()) {
     const size_t mask_bytes = kernels().batch_norm_mask_bytes(shape);
@@ -359,7 +384,7 @@ TEST_P(BatchNormContractTest, MaskReplacesOutput) {
     const TypedBuffer dy_addend(shape.type, count, random_);
     Bytes mask(mask_bytes);
     kernels().batch_norm_apply(shape, x.data(), state.scale.data(), state.shift.data(),
-                               addend.data(), y.data(), mask.data());
+                               {addend.data()}, y.data(), mask.data());
     ExpectRounded(y, state.y, "y");
     const auto backward = [&](const BatchNormGradient& gradient) {
       BatchNormBackwardResult result(shape);
@@ -367,8 +392,8 @@ TEST_P(BatchNormContractTest, MaskReplacesOutput) {
                                                result.dbeta.data(), result.dz.data());
       BatchNormGradient only_dy = gradient;
       only_dy.dy_addend = nullptr;
-      kernels().batch_norm_backward_data(shape, only_dy, result.dgamma.data(),
-                                         result.dbeta.data(), result.dx.data());
+      kernels().batch_norm_backward_data(shape, only_dy, result.dgamma.data(), result.dbeta.data(),
+                                         result.dx.data());
       return result;
     };
     BatchNormGradient gradient = state.Gradient(x.data(), dy.data(), y.data());
@@ -450,8 +475,7 @@ TEST_P(BatchNormContractTest, PropagatesNan) {
         std::fill_n(ones.data(), ones.size(), 1.0f);
         TypedBuffer y(type, shape.out_pixels() * shape.channels);
         for (const int i : {2, 18}) x.Set(i, std::numeric_limits<float>::quiet_NaN());
-        table->batch_norm_apply(shape, x.data(), ones.data(), ones.data(), nullptr, y.data(),
-                                nullptr);
+        table->batch_norm_apply(shape, x.data(), ones.data(), ones.data(), {}, y.data(), nullptr);
         EXPECT_TRUE(std::isnan(y[2]));
         EXPECT_TRUE(std::isnan(y[18]));
         EXPECT_FALSE(std::isnan(y[17]));

@@ -154,10 +154,11 @@ size_t BatchNormMaskBytes(const BatchNormShape& shape) {
 }
 
 void BatchNormApply(const BatchNormShape& shape, const void* x, const float* scale,
-                    const float* shift, const void* addend, void* y, uint8_t* choice) {
+                    const float* shift, const BatchNormAddend& addend, void* y, uint8_t* choice) {
   const auto activated = [&](int64_t i) {
     const int64_t c = i % shape.channels;
-    const double sum = addend != nullptr ? LoadElement(shape.type, addend, i) : 0.0;
+    double sum = addend.data != nullptr ? LoadElement(shape.type, addend.data, i) : 0.0;
+    if (addend.scale != nullptr) sum = sum * double{addend.scale[c]} + double{addend.shift[c]};
     const double scaled = LoadElement(shape.type, x, i) * double{scale[c]} + double{shift[c]};
     return Activated(shape.activation, scaled + sum);
   };

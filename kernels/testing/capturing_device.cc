@@ -76,6 +76,9 @@ class CallCapture {
            Reaches(gradient.scale) && Reaches(gradient.shift) && Reaches(gradient.mean) &&
            Reaches(gradient.inverse_deviation) && Reaches(gradient.shared_pixels);
   }
+  bool Reaches(const BatchNormAddend& addend) const {
+    return Reaches(addend.data) && Reaches(addend.scale) && Reaches(addend.shift);
+  }
   bool Reaches(const BatchNormTraining& training) const {
     return Reaches(training.factor) && Reaches(training.active) && Reaches(training.gamma) &&
            Reaches(training.beta) && Reaches(training.mean) &&

@@ -55,6 +55,21 @@ NodeId Fusions::BatchNormBefore(NodeId add) const {
   return Is<BatchNorm2d>(end) && AfterBatchNorm(end).add == add ? end : kNone;
 }
 
+NodeId Fusions::ShortcutBatchNorm(NodeId add) const {
+  const NodeId branch = graph_.nodes[add].inputs[0];
+  const NodeId shortcut = graph_.nodes[add].inputs[1];
+  const bool whole_branch = BatchNormBefore(add) == branch;  // without stochastic depth
+  return whole_branch && Is<BatchNorm2d>(shortcut) && Next<Add>(shortcut) == add &&
+                 FoldsInto(shortcut) != kNone
+             ? shortcut
+             : kNone;
+}
+
+NodeId Fusions::AppliedBySum(NodeId batch_norm) const {
+  const NodeId add = Next<Add>(batch_norm);
+  return add != kNone && ShortcutBatchNorm(add) == batch_norm ? add : kNone;
+}
+
 NodeId Fusions::LastOf(NodeId node) const {
   if (Is<Conv2d>(node) || Is<Linear>(node)) return AfterConvolution(node).last;
   if (Is<BatchNorm2d>(node)) return AfterBatchNorm(node).last;

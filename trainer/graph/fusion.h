@@ -41,6 +41,11 @@ class Fusions {
 
   // The batch norm that ends the branch of a sum, or kNone.
   NodeId BatchNormBefore(NodeId add) const;
+  // The batch norm of a shortcut whose values the sum's operation, itself a batch norm, computes in
+  // training, or kNone. Its input is a convolution's, which is kept for backward.
+  NodeId ShortcutBatchNorm(NodeId add) const;
+  // The sum that computes a batch norm's values in training, or kNone.
+  NodeId AppliedBySum(NodeId batch_norm) const;
   Activated AfterAdd(NodeId add) const { return Activate(add); }
 
   // The convolution into which evaluation folds a batch norm, or kNone.

@@ -33,10 +33,28 @@ TEST(FusionTest, FusesTheSumIntoTheBatchNormOfTheBranch) {
   // Only one of the two: the shortcut's batch norm is not fused.
   EXPECT_EQ(fusions.AfterBatchNorm(block.down_bn).add, Fusions::kNone);
   EXPECT_EQ(fusions.AfterBatchNorm(block.down_bn).last, block.down_bn);
+  // A branch that may be dropped leaves the shortcut's values to be added alone.
+  EXPECT_EQ(fusions.ShortcutBatchNorm(block.add), Fusions::kNone);
   // In evaluation both are folded into their convolutions.
   EXPECT_EQ(fusions.FoldedBatchNorm(block.conv), block.bn);
   EXPECT_EQ(fusions.FoldsInto(block.bn), block.conv);
   EXPECT_EQ(fusions.FoldedBatchNorm(block.down), block.down_bn);
+}
+
+TEST(FusionTest, AppliesTheBatchNormOfAShortcutInTheSum) {
+  Graph graph{{6, 6, 4}, {}};
+  const NodeId conv = graph.Add("conv", Conv2d{4}, {kInput});
+  const NodeId bn = graph.Add("bn", BatchNorm2d{}, {conv});
+  const NodeId down = graph.Add("down", Conv2d{4}, {kInput});
+  const NodeId down_bn = graph.Add("down_bn", BatchNorm2d{}, {down});
+  const NodeId add = graph.Add("add", Add{}, {bn, down_bn});
+  EXPECT_EQ(Fusions(graph).ShortcutBatchNorm(add), down_bn);
+  EXPECT_EQ(Fusions(graph).AppliedBySum(down_bn), add);
+  EXPECT_EQ(Fusions(graph).AppliedBySum(bn), Fusions::kNone);
+  // Another consumer needs the values.
+  graph.Add("relu", Relu{}, {down_bn});
+  EXPECT_EQ(Fusions(graph).ShortcutBatchNorm(add), Fusions::kNone);
+  EXPECT_EQ(Fusions(graph).AppliedBySum(down_bn), Fusions::kNone);
 }
 
 TEST(FusionTest, DoesNotFuseValuesWithOtherConsumers) {

@@ -248,6 +248,10 @@ class Lowering {
     BatchNorm& norm = batch_norms_.at(node);
     norm.parts.activation = after.activation;
     norm.parts.pool = after.pool;
+    const NodeId sum = options_.training ? fusions_.AppliedBySum(node) : kNone;
+    if (sum != kNone && builder_.TypeOf(node) == builder_.TypeOf(fusions_.AfterAdd(sum).last)) {
+      norm.parts.applied_by = BatchNormParts::AppliedBy::kSum;
+    }
     const NodeId convolution = fusions_.FoldsInto(node);
     FoldedConvolution folded;
     if (convolution != kNone) folded = folded_.at(convolution);

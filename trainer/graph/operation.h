@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "kernels/batch_norm.h"
 #include "kernels/data_type.h"
 #include "kernels/dropout.h"
 #include "trainer/graph/graph.h"
@@ -23,6 +24,9 @@ struct Tensor {
   kernels::DataType type = kernels::DataType::kFloat32;  // type of data and gradient
   bool needs_gradient = false;  // a parameter that it depends on is trained
   void* data = nullptr;
+  // During forward of a training pass: the producer, a batch norm, has not written data, because
+  // its consumer computes the values from these. No data otherwise.
+  kernels::BatchNormAddend normalized;
   void* gradient = nullptr;  // null where no gradient is needed
   // During backward: a contribution that its producer, which takes it, has yet to add to the
   // gradient. See Operation::TakesGradientAddend.

@@ -68,17 +68,22 @@ inline void BatchNormStatistics(const BatchNormShape& shape, const void* x, floa
   });
 }
 
-template <Activation kActivation, bool kAdd, typename Storage>
+// What ApplyBody adds: see BatchNormAddend.
+enum class Summand { kNone, kPlain, kNormalized };
+
+template <Activation kActivation, Summand kSummand, typename Storage>
 struct ApplyBody {
   const Storage* x;
   const ColumnValues& scales;
   const ColumnValues& shifts;
   const Storage* addend;
+  const ColumnValues& addend_scales;  // with kNormalized
+  const ColumnValues& addend_shifts;
   Storage* y;
 
   template <int kVectors>
   void Prefetch(int64_t at) const {
-    if constexpr (!kAdd) return;  // the hardware prefetcher handles one input
+    if constexpr (kSummand == Summand::kNone) return;  // the hardware prefetcher handles one input
     PrefetchVectors<kVectors>(x + at);
     PrefetchVectors<kVectors>(addend + at);
   }
@@ -87,31 +92,40 @@ struct ApplyBody {
   void Run(int64_t column, int64_t at) const {
     const AffineFunctor<T> affine{scales.Load<T>(column), shifts.Load<T>(column)};
     T value = affine(Element<T>::Load(x + at));
-    if constexpr (kAdd) value = value + Element<T>::Load(addend + at);
+    if constexpr (kSummand == Summand::kPlain) value = value + Element<T>::Load(addend + at);
+    if constexpr (kSummand == Summand::kNormalized) {
+      const AffineFunctor<T> summand{addend_scales.Load<T>(column), addend_shifts.Load<T>(column)};
+      value = value + summand(Element<T>::Load(addend + at));
+    }
     Element<T>::Store(y + at, Activate<kActivation>(value));
   }
 };
 
 inline void BatchNormApply(const BatchNormShape& shape, const void* x, const float* scale,
-                           const float* shift, const void* addend, void* y, uint8_t* choice) {
+                           const float* shift, const BatchNormAddend& addend, void* y,
+                           uint8_t* choice) {
   if (shape.pool) return PooledApply(shape, x, scale, shift, y, choice);
   ForEachColumnBlock(PixelsOf(shape), shape.channels, [&](const ColumnBlock& block) {
-    ColumnValues scales, shifts;
+    ColumnValues scales, shifts, addend_scales, addend_shifts;
     scales.Fill(block, scale);
     shifts.Fill(block, shift);
+    if (addend.scale != nullptr) {
+      addend_scales.Fill(block, addend.scale);
+      addend_shifts.Fill(block, addend.shift);
+    }
     DispatchType(shape.type, [&](auto element) {
       using Storage = decltype(element);
       const auto* from = static_cast<const Storage*>(x);
-      const auto* sum = static_cast<const Storage*>(addend);
+      const auto* sum = static_cast<const Storage*>(addend.data);
       auto* to = static_cast<Storage*>(y);
       DispatchActivation(shape.activation, [&]<Activation kActivation>() {
-        if (sum != nullptr) {
-          ForEachInRows(block,
-                        ApplyBody<kActivation, true, Storage>{from, scales, shifts, sum, to});
-        } else {
-          ForEachInRows(block,
-                        ApplyBody<kActivation, false, Storage>{from, scales, shifts, sum, to});
-        }
+        const auto apply = [&]<Summand kSummand>() {
+          ForEachInRows(block, ApplyBody<kActivation, kSummand, Storage>{
+                                   from, scales, shifts, sum, addend_scales, addend_shifts, to});
+        };
+        if (sum == nullptr) return apply.template operator()<Summand::kNone>();
+        if (addend.scale == nullptr) return apply.template operator()<Summand::kPlain>();
+        apply.template operator()<Summand::kNormalized>();
       });
     });
   });

@@ -146,14 +146,37 @@ struct FromSumsBody {
   }
 };
 
-template <typename Storage, int kWidth>
+// The summands of BatchNormAddend for a thread's channels, from the values that it read, and the
+// number of pixels for whose loads a thread then has registers.
+template <int kWidth>
+struct PlainAddend {
+  static constexpr int kPixelsInFlight = 2;
+  MUSTER_HOST_DEVICE PlainAddend(const BatchNormAddend&, int64_t) {}
+  MUSTER_HOST_DEVICE float operator()(int, float value) const { return value; }
+};
+template <int kWidth>
+struct NormalizedAddend {
+  static constexpr int kPixelsInFlight = 1;
+  Floats<kWidth> scale;
+  Floats<kWidth> shift;
+  MUSTER_HOST_DEVICE NormalizedAddend(const BatchNormAddend& addend, int64_t channel)
+      : scale(Channels<kWidth>(addend.scale, channel)),
+        shift(Channels<kWidth>(addend.shift, channel)) {}
+  MUSTER_HOST_DEVICE float operator()(int i, float value) const {
+    return AffineFunctor<float>{scale[i], shift[i]}(value);
+  }
+};
+
+template <typename Storage, int kWidth, typename Addend>
 struct ApplyPixels {
+  static constexpr int kBlocksPerMultiprocessor = 3;
+
   int64_t channels;
   Activation activation;
   const Storage* x;
   const float* scale;
   const float* shift;
-  const Storage* addend;  // or null
+  BatchNormAddend addend;
   Storage* y;
   uint8_t* mask;  // or null
 
@@ -162,24 +185,32 @@ struct ApplyPixels {
     AlignedVector<Storage, kWidth> addend;
   };
   struct PerThread {
-    static constexpr int kInFlight = 2;
+    static constexpr int kInFlight = Addend::kPixelsInFlight;
     ApplyPixels all;
     int64_t channel;
     Floats<kWidth> scale;
     Floats<kWidth> shift;
+    Addend summand;
+    MUSTER_HOST_DEVICE const Storage* addend() const {
+      return static_cast<const Storage*>(all.addend.data);
+    }
     MUSTER_HOST_DEVICE Values Read(int64_t pixel) const {
       const int64_t at = pixel * all.channels + channel;
       Values values = {};  // all of it, because compilers convert also what is not read
       values.x = LoadStored<kWidth>(all.x + at);
-      if (all.addend != nullptr) values.addend = LoadStored<kWidth>(all.addend + at);
+      if (addend() != nullptr) values.addend = LoadStored<kWidth>(addend() + at);
       return values;
     }
     MUSTER_HOST_DEVICE void Use(int64_t pixel, const Values& read) const {
       const int64_t at = pixel * all.channels + channel;
       const Floats<kWidth> values = Widened(read.x);
       Floats<kWidth> added = {};
-      if (all.addend != nullptr) added = Widened(read.addend);
+      if (addend() != nullptr) {
+#pragma unroll
+        for (int i = 0; i < kWidth; ++i) added[i] = summand(i, Widen(read.addend.values[i]));
+      }
       AlignedVector<Storage, kWidth> stored;
+#pragma unroll
       for (int i = 0; i < kWidth; ++i) {
         const float sum = AffineFunctor<float>{scale[i], shift[i]}(values[i]) + added[i];
         Narrow(Activate(all.activation, sum), stored.values[i]);
@@ -187,6 +218,7 @@ struct ApplyPixels {
       *reinterpret_cast<AlignedVector<Storage, kWidth>*>(all.y + at) = stored;
       if (all.mask == nullptr) return;
       uint32_t bits = 0;
+#pragma unroll
       for (int i = 0; i < kWidth; ++i) {
         const float passed = ActivationGradient(all.activation, Widen(stored.values[i]), 1);
         bits |= (passed != 0 ? 1u : 0u) << i;
@@ -195,7 +227,8 @@ struct ApplyPixels {
     }
   };
   MUSTER_HOST_DEVICE PerThread operator()(int64_t channel) const {
-    return {*this, channel, Channels<kWidth>(scale, channel), Channels<kWidth>(shift, channel)};
+    return {*this, channel, Channels<kWidth>(scale, channel), Channels<kWidth>(shift, channel),
+            Addend(addend, channel)};
   }
 };
 
@@ -323,15 +356,16 @@ size_t BatchNormMaskBytes(const BatchNormShape& shape) {
 }
 
 void BatchNormApply(const BatchNormShape& shape, const void* x, const float* scale,
-                    const float* shift, const void* addend, void* y, uint8_t* choice) {
+                    const float* shift, const BatchNormAddend& addend, void* y, uint8_t* choice) {
   const int64_t inputs = shape.pixels() * shape.channels;
   const int64_t outputs = shape.out_pixels() * shape.channels;
   uint8_t* const mask = BatchNormMaskBytes(shape) > 0 ? choice : nullptr;
   double choices = 0;
   if (shape.pool && choice != nullptr) choices = ArrayBytes(DataType::kUint8, outputs);
   if (mask != nullptr) choices = MaskBytes(shape);
-  StateWork(ArrayBytes(shape.type, inputs * (addend != nullptr ? 2 : 1) + outputs) + choices);
-  const auto arrays = {x, addend, static_cast<const void*>(y), static_cast<const void*>(choice)};
+  StateWork(ArrayBytes(shape.type, inputs * (addend.data != nullptr ? 2 : 1) + outputs) + choices);
+  const auto arrays = {x, addend.data, static_cast<const void*>(y),
+                       static_cast<const void*>(choice)};
   DispatchWidth(shape.type, shape.channels, arrays, [&](auto element, auto width) {
     using Storage = decltype(element);
     const auto* from = static_cast<const Storage*>(x);
@@ -340,11 +374,16 @@ void BatchNormApply(const BatchNormShape& shape, const void* x, const float* sca
       ForEachPixel<width>(shape.out_pixels(), shape.channels,
                           ApplyPool2x2<Storage, width>{shape.channels, NonOverlapping2x2(shape),
                                                        from, scale, shift, to, choice});
+    } else if (addend.scale != nullptr) {
+      ForEachPixel<width>(
+          shape.pixels(), shape.channels,
+          ApplyPixels<Storage, width, NormalizedAddend<width>>{
+              shape.channels, shape.activation, from, scale, shift, addend, to, mask});
     } else {
       ForEachPixel<width>(
           shape.pixels(), shape.channels,
-          ApplyPixels<Storage, width>{shape.channels, shape.activation, from, scale, shift,
-                                      static_cast<const Storage*>(addend), to, mask});
+          ApplyPixels<Storage, width, PlainAddend<width>>{shape.channels, shape.activation, from,
+                                                          scale, shift, addend, to, mask});
     }
   });
 }

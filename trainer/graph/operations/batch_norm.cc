@@ -119,7 +119,9 @@ class BatchNormOperation : public NormalizingOperation {
   using NormalizingOperation::NormalizingOperation;
 
   std::string kind() const override { return NormKind(); }
-  std::string description() const override { return kernels_.name; }
+  std::string description() const override {
+    return absl::StrCat(kernels_.name, AppliedBySum() ? ", applied by the sum" : "");
+  }
   std::string folds() const override { return folded_.name; }
   bool reads_cast_parameters() const override {
     return folded_.parts != nullptr && folded_.parts->reads_cast_weights();
@@ -142,6 +144,7 @@ class BatchNormOperation : public NormalizingOperation {
   }
 
   void Forward(const Call& call) override {
+    output()->normalized = {};
     if (!call.training && folded_.parts != nullptr) return ForwardFolded(call);
     if (Dropped(call)) {
       kernels_.add_forward(output()->type, OutputCount(call), nullptr, nullptr, parts_.addend->data,
@@ -159,11 +162,17 @@ class BatchNormOperation : public NormalizingOperation {
       }
       ComputeScaleAndShift(call, Factor(call), /*bias=*/nullptr);
     }
-    Apply(call);
+    if (call.training && AppliedBySum()) {
+      output()->normalized = {input()->data, ChannelArray(kScale), ChannelArray(kShift)};
+    } else {
+      Apply(call);
+    }
   }
 
   // Not with an addend, which is not kept.
-  bool Recomputes() const override { return parts_.addend == nullptr && !parts_.pool; }
+  bool Recomputes() const override {
+    return parts_.addend == nullptr && !parts_.pool && !AppliedBySum();
+  }
   void Recompute(const Call& call) override { Apply(call); }
 
   // The addend's gradient is the sum's. BackwardParameters computes it in the same pass as the
@@ -230,10 +239,16 @@ class BatchNormOperation : public NormalizingOperation {
 
  private:
   void Apply(const Call& call) const {
-    kernels_.batch_norm_apply(
-        Shape(call), input()->data, ChannelArray(kScale), ChannelArray(kShift),
-        parts_.addend != nullptr ? parts_.addend->data : nullptr, output()->data,
-        call.training ? choice(call.samples) : nullptr);
+    kernels_.batch_norm_apply(Shape(call), input()->data, ChannelArray(kScale),
+                              ChannelArray(kShift), Addend(), output()->data,
+                              call.training ? choice(call.samples) : nullptr);
+  }
+
+  bool AppliedBySum() const { return parts_.applied_by == BatchNormParts::AppliedBy::kSum; }
+  kernels::BatchNormAddend Addend() const {
+    if (parts_.addend == nullptr) return {};
+    if (parts_.addend->normalized.data != nullptr) return parts_.addend->normalized;
+    return {parts_.addend->data};
   }
 
   // Whether the activation follows a sum, so that its mask cannot be recomputed from the input:

@@ -24,6 +24,10 @@ struct BatchNormParts {
   const StochasticBlock* block = nullptr;  // may drop the normalised values; requires an addend
   kernels::Activation activation = kernels::Activation::kNone;
   bool pool = false;  // requires kRelu and no addend
+  // The operation that computes the output's values in training: this one, or the batch norm of
+  // which the output is the addend. kSum requires none of the above.
+  enum class AppliedBy { kItself, kSum };
+  AppliedBy applied_by = AppliedBy::kItself;
   size_t weight_offset = 0;
   size_t bias_offset = 0;
   size_t running_mean_offset = 0;  // in the buffers

@@ -80,7 +80,7 @@ class DirectEngine final : public ConvolutionEngine {
                                  .type = kType},
                                 y, epilogue.scale != nullptr ? epilogue.scale : ones_.data(),
                                 epilogue.shift != nullptr ? epilogue.shift : zeros_.data(),
-                                epilogue.addend, y, nullptr);
+                                {epilogue.addend}, y, nullptr);
     } else if (epilogue.addend != nullptr) {
       kernels_.add_forward(kType, pixels * shape_.out_channels, y, nullptr, epilogue.addend,
                            epilogue.activation, y);
