@@ -23,6 +23,10 @@ class Instruction:
         """Whether this loads from global memory."""
         return self.opcode.startswith("LDG")
 
+    def loads_wide(self):
+        """Whether this loads 16 bytes from global memory."""
+        return self.loads() and ".128" in self.opcode
+
     def loaded(self):
         """Registers that a load writes."""
         first = re.match(r"(?:P\d, )?R(\d+)", self.operands)
@@ -53,11 +57,15 @@ class Kernel:
         return bool(re.search(r"\b(float, 4|Bfloat16, 8|Float16, 8)\b", self.name))
 
     def loads_wide(self):
-        return any(i.loads() and ".128" in i.opcode for i in self.code)
+        return any(map(Instruction.loads_wide, self.code))
 
     def loads_in_flight(self):
-        """The maximum number of loads before the first use of a loaded value, over all innermost loops that load."""
-        return max((_in_flight(loop) for loop in self._innermost_loops()), default=0)
+        """The maximum number of loads before the first use of a loaded value, over all innermost loops that load. In a
+        kernel of wide vectors, other loops only add up partial sums, and do not count."""
+        loops = self._innermost_loops()
+        if self.processes_wide_vectors():
+            loops = [loop for loop in loops if any(map(Instruction.loads_wide, loop))]
+        return max(map(_in_flight, loops), default=0)
 
     def _innermost_loops(self):
         """Bodies of the loops that contain loads but no other such loop."""

@@ -26,7 +26,8 @@ HEADER = f"""\
 #   registers        of a thread; the limit is {MOST_REGISTERS}
 #   stack            bytes of stack and local memory per thread; the limit is 0
 #   wide_loads       0: a kernel of vectors of 16 bytes that loads none of them at once
-#   loads_in_flight  in the innermost loop of a reduction; at least {LEAST_LOADS_IN_FLIGHT}
+#   loads_in_flight  in the innermost loop of a reduction, of loads of 16 bytes where its vectors have them; at least
+#                    {LEAST_LOADS_IN_FLIGHT}
 #   calls            call sites of helpers: divisions of 64-bit integers or doubles, and square roots of doubles
 """
 

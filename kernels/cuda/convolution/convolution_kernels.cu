@@ -11,11 +11,16 @@ struct ColumnTerms {
   int64_t columns;
 
   struct PerThread {
+    static constexpr int kInFlight = 4;
     const Storage* x;  // null without rows
     int64_t columns;
     int64_t column;
-    MUSTER_HOST_DEVICE void Add(int64_t row, Floats<kWidth>* sums) const {
-      const Floats<kWidth> values = Load<kWidth>(x + row * columns + column);
+    MUSTER_HOST_DEVICE AlignedVector<Storage, kWidth> Read(int64_t row) const {
+      return LoadStored<kWidth>(x + row * columns + column);
+    }
+    MUSTER_HOST_DEVICE void Add(int64_t, const AlignedVector<Storage, kWidth>& stored,
+                                Floats<kWidth>* sums) const {
+      const Floats<kWidth> values = Widened(stored);
       for (int i = 0; i < kWidth; ++i) sums[0][i] += values[i];
     }
   };
