@@ -45,6 +45,7 @@ absl::StatusOr<pid_t> Spawn(const std::string& program, const PlanRequest& reque
   const std::string device = absl::StrCat("--device=", request.device);
   std::vector<const char*> argv = {program.c_str(), "--explain-plan", ranks.c_str()};
   if (request.time) argv.push_back("--time");
+  if (request.kernels) argv.push_back("--kernels");
   if (!request.device.empty()) argv.push_back(device.c_str());
   argv.push_back(nullptr);
   posix_spawn_file_actions_t actions;

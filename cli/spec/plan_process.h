@@ -16,6 +16,7 @@ struct PlanRequest {
   v1::JobSpec spec;  // complete and valid
   uint32_t ranks = 1;
   bool time = false;
+  bool kernels = false;
   std::string device;  // cpu, cuda, or empty for muster-rank's default
 };
 

@@ -50,6 +50,7 @@ TEST(RequestPlanTest, SendsTheSpecAndReturnsTheReport) {
   request.spec.set_name(std::string(200'000, 'x'));  // more than a pipe holds
   request.ranks = 3;
   request.time = true;
+  request.kernels = true;
   request.device = "cuda";
   const auto report = RequestPlan(script.path(), request);
   ASSERT_TRUE(report.ok()) << report.status();
@@ -60,7 +61,7 @@ TEST(RequestPlanTest, SendsTheSpecAndReturnsTheReport) {
   EXPECT_EQ(read.name().size(), 200'000u);
   std::ifstream flags(script.file("flags"));
   const std::string line{std::istreambuf_iterator<char>(flags), {}};
-  EXPECT_EQ(line, "--explain-plan --ranks=3 --time --device=cuda\n");
+  EXPECT_EQ(line, "--explain-plan --ranks=3 --time --kernels --device=cuda\n");
 }
 
 TEST(RequestPlanTest, ErrorsKeepMessageAndExitCode) {

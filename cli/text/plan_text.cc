@@ -150,6 +150,26 @@ std::string PlanTable(const v1::PlanReport& report, bool wide) {
   return table.Text();
 }
 
+std::string PlanKernelTable(const v1::PlanReport& report) {
+  Table table({"LAYER", "PHASE", "KERNEL", "BYTES", "FLOPS", "US*"});
+  const auto add = [&](const std::string& layer, const char* phase, const v1::PlanPhaseWork& work) {
+    for (const v1::PlanKernel& kernel : work.kernels()) {
+      table.AddRow({layer, phase, kernel.name(), Grouped(kernel.bytes()), Grouped(kernel.flops()),
+                    Microseconds(kernel.us())});
+    }
+  };
+  for (const v1::PlanOperation& operation : report.operations()) {
+    add(operation.name(), "forward", operation.forward_work());
+  }
+  add("(objective)", "", report.work().objective());
+  for (int i = report.operations_size(); i-- > 0;) {
+    add(report.operations(i).name(), "backward", report.operations(i).backward_work());
+  }
+  add("(model)", "", report.work().other());
+  add("(optimizer)", "", report.work().optimizer());
+  return table.Text();
+}
+
 std::string PlanTotals(const v1::PlanReport& report) {
   std::string out = absl::StrCat(
       Grouped(report.parameters()), " parameters; for each image ",

@@ -119,6 +119,32 @@ TEST(PlanTableTest, PrintsWork) {
                         "10,000 images/s\n"));
 }
 
+// In the order of a step: backward begins with the last operation.
+TEST(PlanTableTest, PrintsKernels) {
+  v1::PlanReport report = Report();
+  const auto phase = [](const char* name, double us) {
+    v1::PlanPhaseWork work;
+    v1::PlanKernel& kernel = *work.add_kernels();
+    kernel.set_name(name);
+    kernel.set_bytes(6'422'528);
+    kernel.set_flops(28'901'376);
+    kernel.set_us(us);
+    return work;
+  };
+  for (v1::PlanOperation& operation : *report.mutable_operations()) {
+    *operation.mutable_forward_work() = phase("cudnn forward", 12.34);
+    *operation.mutable_backward_work() = phase("cudnn backward data", 20);
+  }
+  *report.mutable_work()->mutable_optimizer() = phase("ItemKernel<SgdBody>", 1);
+  EXPECT_EQ(PlanKernelTable(report),
+            "LAYER        PHASE     KERNEL               BYTES      FLOPS       US*\n"
+            "0            forward   cudnn forward        6,422,528  28,901,376  12.3\n"
+            "add          forward   cudnn forward        6,422,528  28,901,376  12.3\n"
+            "add          backward  cudnn backward data  6,422,528  28,901,376  20.0\n"
+            "0            backward  cudnn backward data  6,422,528  28,901,376  20.0\n"
+            "(optimizer)  -         ItemKernel<SgdBody>  6,422,528  28,901,376  1.0\n");
+}
+
 TEST(PlanTotalsTest, DescribesTotals) {
   v1::PlanReport report = Report();
   EXPECT_EQ(PlanTotals(report),

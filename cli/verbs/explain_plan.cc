@@ -25,11 +25,12 @@ struct ExplainPlanFlags {
   std::vector<std::string> overrides;
   uint32_t ranks = 0;  // 0: the spec's number of ranks
   bool time = false;
+  bool kernels = false;
   std::string device;
   std::string rank_binary;
 };
 
-void PrintReport(Context& context, const v1::PlanReport& report) {
+void PrintReport(Context& context, const ExplainPlanFlags& flags, const v1::PlanReport& report) {
   if (context.structured()) {
     context.Print(ToJson(report));
   } else if (context.output == Output::kName) {
@@ -37,8 +38,9 @@ void PrintReport(Context& context, const v1::PlanReport& report) {
       context.console.Out(absl::StrCat(operation.name(), "\n"));
     }
   } else {
-    context.console.Out(
-        absl::StrCat(PlanTable(report, context.output == Output::kWide), "\n", PlanTotals(report)));
+    const std::string table = flags.kernels ? PlanKernelTable(report)
+                                            : PlanTable(report, context.output == Output::kWide);
+    context.console.Out(absl::StrCat(table, "\n", PlanTotals(report)));
   }
 }
 
@@ -59,11 +61,12 @@ int ExplainPlan(Context& context, const ExplainPlanFlags& flags) {
   PlanRequest request;
   request.ranks = flags.ranks > 0 ? flags.ranks : spec::MaxWorldSize(*spec);
   request.time = flags.time;
+  request.kernels = flags.kernels;
   request.device = flags.device;
   request.spec = *std::move(spec);
   const absl::StatusOr<v1::PlanReport> report = RequestPlan(*program, request);
   if (!report.ok()) return context.Fail(report.status(), PlanExitCode(report.status()));
-  PrintReport(context, *report);
+  PrintReport(context, flags, *report);
   return kExitSuccess;
 }
 
@@ -89,6 +92,11 @@ void AddExplainPlanVerb(CLI::App& group, Context& context) {
             "the kernels need at 90 % of the GPU's published rates, each limited by its memory "
             "traffic or by its arithmetic. A call of cuDNN or cuBLASLt counts as one node. Rows "
             "for work outside the operations have no backward pass.",
+            "With --kernels, the table has one row per node instead, in the order of a step, with "
+            "the kernel's name as a profiler prints it, but without namespaces, and its bytes, "
+            "FLOPs and microseconds, to be compared with a profile line by line. The time of an "
+            "operation that takes several nodes is that of the first. With -o json, the work of "
+            "each operation lists its kernels.",
             "Neither a coordinator nor data is needed, except the folder of an image_folder, whose "
             "classes are counted."},
        .exits = {{"0", "The plan is on stdout"},
@@ -100,11 +108,15 @@ void AddExplainPlanVerb(CLI::App& group, Context& context) {
                      "measure a step with a quarter of the batch"},
                     {"muster spec explain-plan job.yaml --device h200",
                      "predict a step on an H200, without a GPU"},
+                    {"muster spec explain-plan job.yaml --device h200 --kernels",
+                     "the same, kernel by kernel"},
                     {"muster spec explain-plan job.yaml --set train.model.name=resnet50 -o json",
                      "another model, as JSON"}}});
   auto flags = std::make_shared<ExplainPlanFlags>();
   AddSpecOptions(verb, flags->path, flags->overrides, /*required=*/true);
   verb.add_flag("--time", flags->time, "Run steps on random data and print times");
+  verb.add_flag("--kernels", flags->kernels,
+                "Print one row per kernel; with --device h100 or h200, or on such a GPU");
   verb.add_option("--ranks", flags->ranks,
                   "Number of ranks that share the batch (default: the spec's)")
       ->type_name("N")

@@ -3,7 +3,10 @@
 #include "trainer/graph/launch_counter.h"
 
 #include <memory>
+#include <string>
+#include <vector>
 
+#include "absl/strings/match.h"
 #include "gtest/gtest.h"
 #include "kernels/cuda/counting/counting_device.h"
 #include "kernels/cuda/testing/on_host_device.h"
@@ -53,6 +56,17 @@ using kernels::HasFakeLibraries;
 
 int64_t LibraryRuns() { return GetFakeCudnn().runs + GetFakeCublasLt().runs; }
 
+// Names of the kernels, copies and memsets that NVIDIA's libraries do not launch.
+std::vector<std::string> OwnKernels(const LaunchCounter::Launches& launches) {
+  std::vector<std::string> names;
+  for (const kernels::Launch& launch : launches) {
+    const bool library =
+        absl::StartsWith(launch.kernel, "cudnn ") || absl::StartsWith(launch.kernel, "cublaslt ");
+    if (!library) names.push_back(launch.kernel);
+  }
+  return names;
+}
+
 class LaunchCounterTest : public ::testing::TestWithParam<TestGraph> {};
 
 INSTANTIATE_TEST_SUITE_P(Graphs, LaunchCounterTest, ::testing::ValuesIn(TestGraphs()),
@@ -83,9 +97,9 @@ TEST_P(LaunchCounterTest, CountingDeviceStatesWhatKernelsLaunch) {
     EXPECT_EQ(stated_counter.objective().size(), counter.objective().size());
     for (size_t i = 0; i < counter.forward().size(); ++i) {
       const Operation& operation = *real.plan()->operations()[i];
-      EXPECT_GE(stated_counter.forward()[i].size(), counter.forward()[i].size())
+      EXPECT_EQ(OwnKernels(stated_counter.forward()[i]), OwnKernels(counter.forward()[i]))
           << operation.name();
-      EXPECT_GE(stated_counter.backward()[i].size(), counter.backward()[i].size())
+      EXPECT_EQ(OwnKernels(stated_counter.backward()[i]), OwnKernels(counter.backward()[i]))
           << operation.name();
     }
   }

@@ -42,6 +42,17 @@ void AddPhase(const v1::PlanPhaseWork& phase, v1::PlanPhaseWork& total) {
   total.set_us(total.us() + phase.us());
 }
 
+void AddKernels(const LaunchCounter::Launches& launches, const kernels::GpuModel* model,
+                kernels::DataType compute, v1::PlanPhaseWork& phase) {
+  for (const kernels::Launch& launch : launches) {
+    v1::PlanKernel& kernel = *phase.add_kernels();
+    kernel.set_name(launch.kernel);
+    kernel.set_bytes(static_cast<uint64_t>(launch.bytes));
+    kernel.set_flops(static_cast<uint64_t>(launch.flops));
+    if (model != nullptr) kernel.set_us(model->Microseconds({&launch, 1}, compute));
+  }
+}
+
 }  // namespace
 
 v1::PlanReport DescribePlan(const CompiledPlan& plan, const PlanUse& use) {
@@ -114,7 +125,7 @@ void AddTimes(const PlanTimer& timer, v1::PlanReport& report) {
 }
 
 void AddWork(const LaunchCounter& counter, const kernels::GpuModel* model,
-             kernels::DataType compute, v1::PlanReport& report) {
+             kernels::DataType compute, WorkDetail detail, v1::PlanReport& report) {
   v1::PlanWork& work = *report.mutable_work();
   const auto add = [&](const LaunchCounter::Launches& launches, v1::PlanPhaseWork& phase) {
     double bytes = 0, flops = 0;
@@ -122,6 +133,7 @@ void AddWork(const LaunchCounter& counter, const kernels::GpuModel* model,
       bytes += launch.bytes;
       flops += launch.flops;
     }
+    if (detail == WorkDetail::kKernels) AddKernels(launches, model, compute, phase);
     phase.set_nodes(launches.size());
     phase.set_bytes(static_cast<uint64_t>(bytes));
     phase.set_flops(static_cast<uint64_t>(flops));

@@ -26,11 +26,14 @@ v1::PlanReport DescribePlan(const CompiledPlan& plan, const PlanUse& use);
 // other phases of a step. At least one step must have ended.
 void AddTimes(const PlanTimer& timer, v1::PlanReport& report);
 
+// Whether AddWork adds sums per phase only, or also each kernel.
+enum class WorkDetail { kPhases, kKernels };
+
 // Adds the launches of one step, which `counter` recorded, for a plan with the operations of
 // `report`. `model` gives the rates for their times; null: no times. `compute` is the type of the
 // products.
 void AddWork(const LaunchCounter& counter, const kernels::GpuModel* model,
-             kernels::DataType compute, v1::PlanReport& report);
+             kernels::DataType compute, WorkDetail detail, v1::PlanReport& report);
 
 }  // namespace muster::nn
 

@@ -220,7 +220,8 @@ absl::Status CountLaunches(const v1::JobSpec& spec, const ExplainPlanOptions& op
   ASSIGN_OR_RETURN(const StepRunner runner, StepRunner::Create(&step, spec.train().seed()));
   nn::LaunchCounter counter(step.plan.get());
   RETURN_IF_ERROR(runner.Run(/*number=*/0, counter));
-  nn::AddWork(counter, &model, compute, report);
+  nn::AddWork(counter, &model, compute,
+              options.kernels ? nn::WorkDetail::kKernels : nn::WorkDetail::kPhases, report);
   return absl::OkStatus();
 }
 
@@ -264,6 +265,8 @@ absl::StatusOr<Flags> ParseFlags(const std::vector<std::string>& flags) {
     absl::string_view value = flag;
     if (flag == "--time") {
       options.time = true;
+    } else if (flag == "--kernels") {
+      options.kernels = true;
     } else if (absl::ConsumePrefix(&value, "--device=") && IsDevice(value)) {
       parsed.device = std::string(value);
     } else if (!absl::ConsumePrefix(&value, "--ranks=") ||
@@ -303,6 +306,10 @@ absl::StatusOr<v1::PlanReport> Answer(const std::vector<std::string>& flags, std
   } else {
     ASSIGN_OR_RETURN(device, ChooseGpu(parsed.device, spec));
     if (device != nullptr) parsed.options.gpu_model = kernels::FindGpuModel(device->name());
+  }
+  if (parsed.options.kernels && parsed.options.gpu_model == nullptr) {
+    return absl::InvalidArgumentError(
+        "--kernels needs a GPU with known rates: use --device=h100 or --device=h200");
   }
   if (device != nullptr) parsed.options.device = device.get();
   return ExplainPlan(spec, parsed.options);

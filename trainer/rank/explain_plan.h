@@ -19,8 +19,9 @@
 namespace muster::rank {
 
 struct ExplainPlanOptions {
-  uint32_t ranks = 1;  // number of ranks that the batch is divided among
-  bool time = false;   // also time steps on random data
+  uint32_t ranks = 1;    // number of ranks that the batch is divided among
+  bool time = false;     // also time steps on random data
+  bool kernels = false;  // also list the kernels of each phase; needs gpu_model
   // Time limit for timed steps; at least a few and at most some tens of steps are run.
   absl::Duration time_budget = absl::Seconds(3);
   kernels::Device* device = &kernels::CpuDevice();

@@ -110,7 +110,7 @@ TEST(ExplainPlanTest, CountsWorkOfResNet50OnH200) {
   const v1::PlanWork& work = report->work();
   EXPECT_EQ(work.gpu(), "h200");
   EXPECT_LE(work.total().nodes(), 420u);
-  EXPECT_LE(work.bytes_per_convolution_output(), 15.39);
+  EXPECT_LE(work.bytes_per_convolution_output(), 15.4);
   // Three products per weight and position, except for the first layer's input.
   EXPECT_NEAR(static_cast<double>(work.total().flops()),
               256.0 * static_cast<double>(report->training_flops_per_image()),
@@ -129,6 +129,41 @@ TEST(ExplainPlanTest, CountsWorkOfResNet50OnH200) {
   EXPECT_EQ(work.total().nodes(), sum.nodes());
   EXPECT_NEAR(work.total().us(), sum.us(), 1e-6 * sum.us());
   EXPECT_NEAR(work.images_per_second(), 256e6 / sum.us(), 1);
+}
+
+TEST(ExplainPlanTest, ListsKernelsThatAddUpToTheirPhase) {
+  const kernels::GpuModel* const model = kernels::FindGpuModel("h200");
+  const auto device = kernels::MakeCountingDevice(*model);
+  const auto report =
+      ExplainPlan(ResNet50Spec(), {.kernels = true, .device = device.get(), .gpu_model = model});
+  ASSERT_TRUE(report.ok()) << report.status();
+  const auto expect_sum = [](const v1::PlanPhaseWork& phase, const std::string& what) {
+    SCOPED_TRACE(what);
+    ASSERT_EQ(phase.kernels_size(), static_cast<int>(phase.nodes()));
+    double bytes = 0, flops = 0, us = 0;
+    for (const v1::PlanKernel& kernel : phase.kernels()) {
+      EXPECT_NE(kernel.name(), "");
+      bytes += static_cast<double>(kernel.bytes());
+      flops += static_cast<double>(kernel.flops());
+      us += kernel.us();
+    }
+    EXPECT_NEAR(bytes, static_cast<double>(phase.bytes()), phase.kernels_size());
+    EXPECT_NEAR(flops, static_cast<double>(phase.flops()), phase.kernels_size());
+    EXPECT_NEAR(us, phase.us(), 1e-6 * us);
+  };
+  for (const v1::PlanOperation& operation : report->operations()) {
+    expect_sum(operation.forward_work(), operation.name() + " forward");
+    expect_sum(operation.backward_work(), operation.name() + " backward");
+  }
+  expect_sum(report->work().objective(), "objective");
+  expect_sum(report->work().optimizer(), "optimizer");
+  expect_sum(report->work().other(), "other");
+  const v1::PlanOperation& conv1 = report->operations(0);
+  ASSERT_EQ(conv1.name(), "conv1");
+  EXPECT_EQ(conv1.forward_work().kernels().rbegin()->name(), "cudnn forward");
+  EXPECT_EQ(report->operations(1).forward_work().kernels(0).name(),
+            "BlockKernel<PixelSumsBody<StatisticsTerms<Bfloat16, 8>, PrepareFinish<Bfloat16>, 8, "
+            "2>>");
 }
 
 TEST(ExplainPlanTest, ReturnsExhaustionOfDeviceMemory) {
@@ -184,6 +219,9 @@ TEST(RunExplainPlanTest, WritesAnswerInEveryCase) {
   EXPECT_EQ(run({}, on_gpu.SerializeAsString(), 0).report().device(), "cpu");
   EXPECT_EQ(run({"--device=h100"}, spec, 0).report().work().gpu(), "h100");
   EXPECT_THAT(run({"--device=h100", "--time"}, spec, 1).error(), HasSubstr("needs a GPU"));
+  const v1::PlanReport with_kernels = run({"--device=h100", "--kernels"}, spec, 0).report();
+  EXPECT_GT(with_kernels.operations(0).forward_work().kernels_size(), 0);
+  EXPECT_THAT(run({"--device=cpu", "--kernels"}, spec, 1).error(), HasSubstr("--device=h100"));
   EXPECT_THAT(run({"--device=tpu"}, spec, 1).error(), HasSubstr("unknown flag --device=tpu"));
   EXPECT_THAT(run({"--ranks=0"}, spec, 1).error(), HasSubstr("unknown flag --ranks=0"));
   EXPECT_THAT(run({"--ranks=x"}, spec, 1).error(), HasSubstr("unknown flag"));

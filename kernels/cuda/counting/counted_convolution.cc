@@ -46,9 +46,10 @@ class CountedConvolution final : public Convolution {
       Cast(DataType::kFloat32, linear_ ? written : options_.compute_type, shape_.out_channels);
     }
     const bool addend = fused && epilogue.addend != nullptr;
-    Product(samples, Bytes(options_.compute_type, shape_.weights()) +
-                         Bytes(options_.compute_type, samples * InputsRead()) +
-                         Bytes(written, outputs) * (addend ? 2 : 1));
+    Product(linear_ ? "cublaslt forward" : "cudnn forward", samples,
+            Bytes(options_.compute_type, shape_.weights()) +
+                Bytes(options_.compute_type, samples * InputsRead()) +
+                Bytes(written, outputs) * (addend ? 2 : 1));
     if (fused || (direct && empty)) return;
     CountedConvolutionKernels().apply_epilogue(outputs / shape_.out_channels, shape_.out_channels,
                                                written, y, epilogue, options_.y_type, y);
@@ -59,9 +60,10 @@ class CountedConvolution final : public Convolution {
     const int64_t inputs = samples * shape_.input_elements();
     CastOperand(options_.y_type, samples * shape_.output_elements());
     const DataType written = WrittenAs(options_.x_type);
-    Product(samples, Bytes(options_.compute_type, shape_.weights()) +
-                         Bytes(options_.compute_type, samples * shape_.output_elements()) +
-                         Bytes(written, inputs));
+    Product(linear_ ? "cublaslt backward data" : "cudnn backward data", samples,
+            Bytes(options_.compute_type, shape_.weights()) +
+                Bytes(options_.compute_type, samples * shape_.output_elements()) +
+                Bytes(written, inputs));
     Cast(written, options_.x_type, inputs);
   }
 
@@ -71,9 +73,9 @@ class CountedConvolution final : public Convolution {
     const int64_t outputs = samples * shape_.output_elements();
     CastOperand(options_.x_type, samples * shape_.input_elements());
     CastOperand(options_.y_type, outputs);
-    Product(samples, Bytes(options_.compute_type, samples * InputsRead()) +
-                         Bytes(options_.compute_type, outputs) +
-                         Bytes(dweights_type(), shape_.weights()));
+    Product(linear_ ? "cublaslt backward weights" : "cudnn backward weights", samples,
+            Bytes(options_.compute_type, samples * InputsRead()) +
+                Bytes(options_.compute_type, outputs) + Bytes(dweights_type(), shape_.weights()));
     if (dbias == nullptr || linear_) return;  // cuBLASLt computes dbias with the product
     CountedConvolutionKernels().column_sums(options_.compute_type, outputs / shape_.out_channels,
                                             shape_.out_channels, dy, dbias);
@@ -103,11 +105,11 @@ class CountedConvolution final : public Convolution {
   void CastOperand(DataType type, int64_t elements) const {
     Cast(type, options_.compute_type, elements);
   }
-  void Product(int64_t samples, double bytes) const {
+  void Product(const char* call, int64_t samples, double bytes) const {
     const auto products = static_cast<double>(samples * shape_.output_elements());
     LaunchLog::State(
         {.bytes = bytes, .flops = 2 * products * static_cast<double>(shape_.fan_in())});
-    LaunchLog::Record();
+    LaunchLog::Record(call);
   }
 
   const ConvolutionShape shape_;

@@ -13,10 +13,10 @@
 namespace muster::kernels {
 namespace {
 
-void RecordTransfer(size_t bytes, int arrays) {
+void RecordTransfer(const char* kind, size_t bytes, int arrays) {
   if (bytes == 0) return;
   LaunchLog::State({.bytes = arrays * static_cast<double>(bytes)});
-  LaunchLog::Record();
+  LaunchLog::Record(kind);
 }
 
 class CountingDevice final : public Device {
@@ -32,8 +32,8 @@ class CountingDevice final : public Device {
   }
   void CopyToDevice(void*, const void*, size_t) override {}
   void CopyToHost(void*, const void*, size_t) override {}
-  void Copy(void*, const void*, size_t bytes) override { RecordTransfer(bytes, 2); }
-  void Zero(void*, size_t bytes) override { RecordTransfer(bytes, 1); }
+  void Copy(void*, const void*, size_t bytes) override { RecordTransfer("memcpy", bytes, 2); }
+  void Zero(void*, size_t bytes) override { RecordTransfer("memset", bytes, 1); }
   absl::Status Synchronize() override { return absl::OkStatus(); }
   // Plans make the same calls in every step, as those of a GPU do.
   bool supports_graph_capture() const override { return true; }

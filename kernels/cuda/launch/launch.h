@@ -108,7 +108,9 @@ inline double ArrayBytes(DataType type, int64_t elements) {
 #ifdef __CUDACC__
 inline void StateWork(double /*bytes*/, double /*flops*/ = 0) {}
 #else
-inline void StateWork(double bytes, double flops = 0) { LaunchLog::State({bytes, flops}); }
+inline void StateWork(double bytes, double flops = 0) {
+  LaunchLog::State({.bytes = bytes, .flops = flops});
+}
 #endif
 
 #ifdef __CUDACC__
@@ -185,12 +187,12 @@ T* Scratch(int64_t count) {
 
 template <typename Body>
 void ForEachItem(int64_t items, const Body&, int /*waves*/ = 1) {
-  if (items > 0) LaunchLog::Record();
+  if (items > 0) LaunchLog::Record("ItemKernel", TypeText<Body>());
 }
 
 template <typename Body>
 void ForEachBlock(int64_t blocks, const Body&) {
-  if (blocks > 0) LaunchLog::Record();
+  if (blocks > 0) LaunchLog::Record("BlockKernel", TypeText<Body>());
 }
 
 template <typename Body>
@@ -210,7 +212,7 @@ T* Scratch(int64_t) {
 
 template <typename Body>
 void ForEachItem(int64_t items, const Body& body, int /*waves*/ = 1) {
-  if (items > 0) LaunchLog::Record();
+  if (items > 0) LaunchLog::Record("ItemKernel", TypeText<Body>());
   for (int64_t i = 0; i < items; ++i) body(i);
 }
 
@@ -218,7 +220,7 @@ void ForEachItem(int64_t items, const Body& body, int /*waves*/ = 1) {
 // phase. Shared memory and states are filled with NaN, to expose reads of uninitialised memory.
 template <typename Body>
 void ForEachBlock(int64_t blocks, const Body& body) {
-  if (blocks > 0) LaunchLog::Record();
+  if (blocks > 0) LaunchLog::Record("BlockKernel", TypeText<Body>());
   const auto shared = std::make_unique<typename Body::Shared>();
   std::vector<StateOf<Body>> states(kThreads);
   for (int64_t block = 0; block < blocks; ++block) {

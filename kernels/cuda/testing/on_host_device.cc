@@ -63,11 +63,11 @@ class CudaOnHostDevice final : public HostMemoryDevice {
     HostMemoryDevice::Copy(host, from, bytes);
   }
   void Copy(void* to, const void* from, size_t bytes) override {
-    if (bytes > 0) LaunchLog::Record();
+    if (bytes > 0) LaunchLog::Record("memcpy");
     HostMemoryDevice::Copy(to, from, bytes);
   }
   void Zero(void* to, size_t bytes) override {
-    if (bytes > 0) LaunchLog::Record();
+    if (bytes > 0) LaunchLog::Record("memset");
     HostMemoryDevice::Zero(to, bytes);
   }
   absl::Status Synchronize() override { return error_; }
