@@ -98,6 +98,12 @@ TEST(FormsTest, BitOperations) {
   EXPECT_EQ(Evaluate("bfe.u32", {0xabcd, 4, 8}), 0xbcu);
   EXPECT_EQ(Evaluate("bfe.s32", {0xabcd, 4, 8}), 0xffffffbcu);
   EXPECT_EQ(Evaluate("bfe.u32", {0xabcd, 4, 0}), 0u);
+  EXPECT_EQ(Evaluate("bfi.b32", {0x3f, 0xffff0000, 4, 4}), 0xffff00f0u);
+  EXPECT_EQ(Evaluate("bfi.b32", {0, 0xffffffff, 31, 8}), 0x7fffffffu);
+  EXPECT_EQ(Evaluate("bfi.b32", {0x12345678, 0, 0, 32}), 0x12345678u);
+  EXPECT_EQ(Evaluate("bfi.b32", {0xff, 0xabcd, 4, 0}), 0xabcdu);
+  EXPECT_EQ(Evaluate("bfi.b32", {0xff, 0xabcd, 40, 8}), 0xabcdu);
+  EXPECT_EQ(Evaluate("bfi.b64", {1, 0, 63, 1}), uint64_t{1} << 63);
   EXPECT_EQ(Evaluate("not.pred", {1}), 0u);
   EXPECT_EQ(Evaluate("selp.b32", {7, 9, 0}), 9u);
 }

@@ -187,6 +187,17 @@ struct ReverseBits {
     return reversed;
   }
 };
+// b with the lowest bits of a at a position; bits beyond the width are dropped.
+struct InsertField {
+  template <typename T>
+  static T Of(T a, T b, uint32_t position, uint32_t length) {
+    position &= 0xff;
+    length &= 0xff;
+    const T ones = static_cast<T>(ShiftLeft::Of<T>(1, length) - 1);
+    const T mask = ShiftLeft::Of<T>(ones, position);
+    return static_cast<T>((b & ~mask) | (ShiftLeft::Of<T>(a, position) & mask));
+  }
+};
 struct ExtractField {
   template <typename T>
   static T Of(T a, uint32_t position, uint32_t length) {
@@ -279,6 +290,7 @@ void AddIntegerForms(FormTable& forms) {
   AddBitForms<CountLeadingZeros, uint32_t, uint64_t>(forms, "clz");
   AddBitForms<ReverseBits, uint32_t, uint64_t>(forms, "brev");
   AddForms<ExtractField, int32_t, uint32_t, int64_t, uint64_t>(forms, "bfe");
+  AddBitForms<InsertField, uint32_t, uint64_t>(forms, "bfi");
   forms["prmt.b32"] = FormOf<&Permute>();
   forms["lop3.b32"] = FormOf<&Lookup3>();
   forms["shf.l.wrap.b32"] = FormOf<&FunnelLeftWrap>();
