@@ -61,10 +61,11 @@ tests/support/setup_venv.sh || exit 1
 # waits for a compiler.
 bazel/build.sh "${targets[@]}" || { echo "the build failed" >&2; exit 1; }
 
-# Results of an earlier run must not be reused. Tests that start a cluster are tagged `exclusive` if
-# they measure time.
+# Results of an earlier run must not be reused. Tests that start a cluster mostly wait, so two run per core, except for
+# those that measure time, which are tagged `exclusive`.
+jobs=$((2 * $(nproc)))
 bazel test --test_tag_filters="$filter" "${test_env[@]}" --nocache_test_results --build_tests_only --test_summary=short \
-  --build_event_json_file=bazel-events.json "${targets[@]}"
+  --jobs="$jobs" --local_test_jobs="$jobs" --local_cpu_resources="$jobs" --build_event_json_file=bazel-events.json "${targets[@]}"
 bazel_status=$?
 
 # The quickstart of the README. Outside Bazel, because it calls Bazel.
