@@ -483,8 +483,9 @@ TEST_F(TrainerTest, TrainsInEveryPrecision) {
       }
       EXPECT_LT(std::abs(difference), 0.1 * sum);
       EXPECT_GT(mixed.kernel_seconds(), 0);
-      EXPECT_LT(mixed.kernel_seconds() + mixed.exposed_communication_seconds(),
-                1.1 * mixed.median_step_seconds());
+      // Each is a part of every step; the sum of their medians can exceed the median of the steps.
+      EXPECT_LE(mixed.kernel_seconds(), mixed.median_step_seconds());
+      EXPECT_LE(mixed.exposed_communication_seconds(), mixed.median_step_seconds());
     }
   }
 }
