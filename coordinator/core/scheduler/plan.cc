@@ -211,7 +211,7 @@ bool Planner::EndsBefore(const Candidate& job, const Hold& hold) {
 }
 
 bool Planner::MayUse(const Candidate& job, const Cluster::Row& row, const Hold& hold) const {
-  if (EndsBefore(job, hold)) return true;
+  if (EndsBefore(job, hold) || hold.job == job.id) return true;
   const Demand& demand = job.cells->demand;
   if (hold.kind != row.kind && !hold.exclusive && !demand.request.exclusive) return true;
   if (hold.exclusive || demand.request.exclusive) return false;

@@ -115,6 +115,7 @@ class Planner {
     uint32_t spare = 0;      // slots that may be used beyond `from`
     bool exclusive = false;  // of all kinds
     bool is_claim = false;
+    JobId job;  // empty: several
   };
   struct Candidate {
     JobId id;

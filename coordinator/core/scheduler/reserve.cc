@@ -123,7 +123,8 @@ void Planner::AddHolds(const Candidate& job, const Fit& fit, bool is_claim) {
     if (hold_of_[node] == kNone) {
       hold_of_[node] = static_cast<uint32_t>(holds_.size());
       holds_.push_back(
-          {node, row.kind, fit.from, fit.spare[i], job.cells->demand.request.exclusive, is_claim});
+          {node, row.kind, fit.from, fit.spare[i], job.cells->demand.request.exclusive, is_claim,
+           job.id});
       continue;
     }
     // Another claim: the stricter of both.
@@ -131,6 +132,7 @@ void Planner::AddHolds(const Candidate& job, const Fit& fit, bool is_claim) {
     hold.exclusive |= job.cells->demand.request.exclusive || hold.kind != row.kind;
     hold.from = std::min(hold.from, fit.from);
     hold.spare = std::min(hold.spare, fit.spare[i]);
+    hold.job = JobId();
   }
 }
 
