@@ -54,7 +54,7 @@ class OwnersTest(unittest.TestCase):
 
     def test_environment_and_ends_of_logs_are_hidden_from_others(self):
         with UsersCluster(nodes=1, slots=1) as cluster:
-            spec = shell_spec("fails", "echo private-text >&2; exit 3")
+            spec = shell_spec("fails", "echo private-$((40 + 2)) >&2; exit 3")
             spec["env"] = {"KEY": VALUE}
             job = self.submit(cluster, "alice", spec)
             cluster.wait(job, check=False)
@@ -65,14 +65,14 @@ class OwnersTest(unittest.TestCase):
                     result = cluster.as_user(user, *verb)
                     if user == "bob":
                         self.assertNotIn(VALUE, result.stdout + result.stderr, verb)
-                        self.assertNotIn("private-text", result.stdout + result.stderr, verb)
+                        self.assertNotIn("private-42", result.stdout + result.stderr, verb)
             shown = json.loads(self.allowed(cluster, "get", job, "-o", "json"))
             self.assertEqual(shown["spec"]["env"]["KEY"], VALUE)
             hidden = json.loads(self.allowed(cluster, "get", job, "-o", "json", user="bob"))
             self.assertEqual(hidden["spec"]["env"]["KEY"], "")
             self.assertTrue(hidden["environment_hidden"])
             self.assertEqual(hidden["first_failure"]["exit"]["exit_code"], 3)
-            self.assertIn("private-text", self.allowed(cluster, "describe", job))
+            self.assertIn("private-42", self.allowed(cluster, "describe", job))
             rerun = cluster.as_user("bob", "rerun", job)
             self.assertEqual(rerun.returncode, NOT_ALLOWED, rerun.stderr)
             self.assertIn(f"job {job} belongs to alice, and its environment is hidden", rerun.stderr)
