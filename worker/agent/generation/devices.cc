@@ -267,7 +267,8 @@ std::vector<v1::SelfTest::Check> Devices::CheckGpus() const {
   std::vector<v1::SelfTest::Check> checks(gpus_.size());
   for (size_t i = 0; i < gpus_.size(); ++i)
     checks[i].set_name(absl::StrCat("gpu ", gpus_[i].index));
-  for (const v1::SlotCondition& condition : Conditions().conditions()) {
+  const v1::SlotReport report = Conditions();
+  for (const v1::SlotCondition& condition : report.conditions()) {
     if (!condition.returning()) checks[condition.index()].set_failure(condition.unavailable());
   }
   return checks;
