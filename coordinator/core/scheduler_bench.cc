@@ -162,7 +162,8 @@ void MeasureLoad() {
   std::map<std::string, std::string> stored;
   {
     Core core{Options()};
-    for (const store::Mutation& write : core.Load({}, Now())->writes) {
+    const Effects effects = *core.Load({}, Now());
+    for (const store::Mutation& write : effects.writes) {
       stored[write.key] = write.value.value_or("");
     }
   }
