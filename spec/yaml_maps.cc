@@ -16,7 +16,7 @@ using google::protobuf::Reflection;
 
 constexpr char kSecretForm[] = "a string or {secret: NAME}";
 
-// Bytes that each task of an array counts towards the size limit, besides its values.
+// The size of each task of an array, without its values, for the limit on the size of a spec.
 constexpr size_t kTaskBytes = 16;
 
 const FieldDescriptor& SecretEnv() {

@@ -35,7 +35,7 @@ namespace {
 constexpr absl::Duration kProgressInterval = absl::Seconds(30);
 
 constexpr size_t kMaxTasks = limits::kTasksPerArray;
-// Bytes of a task in a serialized array besides its values, at most.
+// An upper bound on the serialized size of a task without its values.
 constexpr size_t kTaskOverhead = 8;
 
 // Prints one line for a running job: "[3/8] precision=O2: step 120/500  loss 0.42 …".

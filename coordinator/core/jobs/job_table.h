@@ -139,7 +139,7 @@ class JobTable {
   // Sets the timer for the next ForgetDue.
   void ArmRetention();
 
-  // A job or an array that a name stands for.
+  // The job or array that a name refers to.
   struct Match {
     std::string id;
     bool is_array = false;

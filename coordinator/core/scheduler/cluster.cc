@@ -9,7 +9,7 @@
 namespace muster::core {
 namespace {
 
-// What one node contributes to a job of which nothing else is placed.
+// The units that one node contributes to a job before any of its ranks is placed.
 uint32_t UnitsOf(const Demand& demand, uint32_t usable, uint32_t free) {
   return ContributionOf(demand, usable, free, demand.most_units).units;
 }
