@@ -13,10 +13,11 @@ def _impl(ctx):
     arguments.add_all(programs, before_each = "--program")
     arguments.add_all(ctx.files.plugins, before_each = "--plugin")
     arguments.add_all(ctx.files._documents, before_each = "--document")
+    arguments.add_all(ctx.files._archives, before_each = "--archive")
     ctx.actions.run(
         outputs = [ctx.outputs.out],
         # The package database represents the system's libraries, which are not declared as inputs.
-        inputs = programs + ctx.files.plugins + ctx.files._documents +
+        inputs = programs + ctx.files.plugins + ctx.files._documents + ctx.files._archives +
                  [ctx.file._maker, ctx.file._launcher] + ctx.files._packages,
         executable = "/usr/bin/python3",
         arguments = [arguments],
@@ -32,6 +33,7 @@ bundle = rule(
         "out": attr.output(mandatory = True, doc = "NAME.tar.xz; contains one folder with that NAME."),
         "programs": attr.label_list(doc = "Binaries, available under their names in bin/."),
         "plugins": attr.label_list(allow_files = True, doc = "Shared libraries that the programs open by name."),
+        "_archives": attr.label(default = "@system//:archives", doc = "Libraries that the programs contain."),
         "_documents": attr.label_list(
             default = ["//:LICENSE", "//:THIRD_PARTY_NOTICES.md"],
             allow_files = True,

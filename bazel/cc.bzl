@@ -1,4 +1,4 @@
-"""cc_library, cc_binary and cc_test as this tree uses them: with Abseil and the precompiled headers of //bazel/prelude."""
+"""cc_library, cc_binary, cc_program and cc_test as this tree uses them: with Abseil and the precompiled headers of //bazel/prelude."""
 
 load("@rules_cc//cc:defs.bzl", _cc_binary = "cc_binary", _cc_library = "cc_library", _cc_test = "cc_test")
 
@@ -27,6 +27,19 @@ def cc_library(**kwargs):
 
 def cc_binary(**kwargs):
     _cc_binary(**_with_prelude("prelude", kwargs))
+
+def cc_program(linkopts = [], **kwargs):
+    """cc_binary for a program that users or daemons start; contains its libraries as far as @system//:archives has them.
+
+    Args:
+      linkopts: of the native rule.
+      **kwargs: of the native rule.
+    """
+    cc_binary(
+        additional_linker_inputs = ["@system//:archives"],
+        linkopts = ["-Lexternal/system/archives"] + linkopts,
+        **kwargs
+    )
 
 def cc_test(main = False, **kwargs):
     """cc_test of GoogleTest; `size` is "small" by default.

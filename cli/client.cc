@@ -14,6 +14,7 @@
 #include "common/status.h"
 #include "common/time.h"
 #include "common/version.h"
+#include "grpc/grpc.h"
 #include "grpcpp/grpcpp.h"
 #include "proto/muster/v1/cluster.grpc.pb.h"
 
@@ -40,6 +41,9 @@ int Milliseconds(absl::Duration duration) {
 }
 
 std::shared_ptr<grpc::Channel> MakeChannel(const ClusterClient::Options& options) {
+  // Keeps gRPC's threads until the process ends: stopping them takes longer than a call.
+  static const bool initialized = (grpc_init(), true);
+  (void)initialized;
   grpc::ChannelArguments arguments;
   arguments.SetInt(GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, Milliseconds(kFirstPause));
   arguments.SetInt(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, Milliseconds(kLongestPause));
@@ -98,12 +102,17 @@ class ClusterClient::Impl {
     }
   }
 
+  // Returns whether there is a connection, after at most `patience`.
+  bool Connect(absl::Duration patience) {
+    return channel_->WaitForConnected(absl::ToChronoTime(absl::Now() + patience));
+  }
+
   bool Pause(absl::Duration pause, Stopper& stopper) {
     // gRPC connects only while a thread waits for the channel, otherwise with delays of 5 s.
     if (channel_->GetState(/*try_to_connect=*/true) == GRPC_CHANNEL_READY) {
       return stopper.SleepFor(pause);
     }
-    channel_->WaitForConnected(absl::ToChronoTime(absl::Now() + pause));
+    Connect(pause);
     return !stopper.stopped();
   }
 
@@ -169,8 +178,10 @@ absl::StatusOr<v1::SubmitJobResponse> ClusterClient::SubmitJob(v1::SubmitJobRequ
   request.set_protocol_version(kOldestProtocolVersion);
   if (request.idempotency_key().empty()) request.set_idempotency_key(NewIdempotencyKey());
   // If there is no connection, nothing was submitted: fail early.
-  const absl::StatusOr<v1::GetVersionResponse> version = GetVersion();
-  if (!version.ok()) return version.status();
+  if (!impl_->Connect(kFirstPause)) {
+    const absl::StatusOr<v1::GetVersionResponse> version = GetVersion();
+    if (!version.ok()) return version.status();
+  }
   return impl_->Call(&v1::ClusterService::Stub::SubmitJob, request,
                      std::max(kSubmitPatience, impl_->options().patience));
 }

@@ -1,6 +1,7 @@
 // Entry point of the `muster` command line. Data goes to stdout, everything else to stderr; exit
 // codes are in exit_code.h.
 #include <algorithm>
+#include <cstdlib>
 #include <iostream>
 #include <string>
 #include <vector>
@@ -122,4 +123,10 @@ int Main(int argc, char** argv) {
 }  // namespace
 }  // namespace muster::cli
 
-int main(int argc, char** argv) { return muster::cli::Main(argc, argv); }
+int main(int argc, char** argv) {
+  const int exit_code = muster::cli::Main(argc, argv);
+  std::cout.flush();
+  std::cerr.flush();
+  // Destructors of static objects would only take time, several milliseconds with gRPC.
+  std::_Exit(exit_code);
+}

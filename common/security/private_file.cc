@@ -17,6 +17,7 @@ namespace muster::security {
 namespace {
 
 constexpr size_t kFileBytes = 1 << 20;
+constexpr size_t kUsualBytes = 4096;
 
 bool IsOurs(const struct stat& info) { return info.st_uid == geteuid() || info.st_uid == 0; }
 
@@ -54,9 +55,10 @@ absl::StatusOr<OwnedFd> OpenPrivateFile(const std::string& path) {
 }
 
 absl::StatusOr<std::string> ReadFrom(const OwnedFd& file, const std::string& path) {
-  std::string text(kFileBytes + 1, '\0');
+  std::string text(kUsualBytes, '\0');
   size_t size = 0;
-  while (size < text.size()) {
+  while (size <= kFileBytes) {
+    if (size == text.size()) text.resize(kFileBytes + 1);
     const ssize_t n = pread(file.get(), text.data() + size, text.size() - size, size);
     if (n < 0 && errno == EINTR) continue;
     if (n < 0) return ErrnoStatus(errno, absl::StrCat("read ", path));

@@ -4,8 +4,8 @@ NAME/bin/        the launcher under each program's name (one file, hard-linked)
 NAME/libexec/    the programs, which find lib/ relative to their own path ($ORIGIN)
 NAME/lib/        the plug-ins and the libraries that programs and plug-ins need, unmodified, by soname
 NAME/lib/glibc/  the loader, the C library and all other shared objects of its package, for hosts with an older glibc
-NAME/share/doc/  the documents (--document), such as LICENSE; PACKAGES, the source packages of the libraries; each
-                 package's copyright file and common licences
+NAME/share/doc/  the documents (--document), such as LICENSE; PACKAGES, the source packages of the libraries, also of
+                 those that the programs contain (--archive); each package's copyright file and common licences
 
 Dependencies are found from the files' DT_NEEDED entries, as this machine's loader resolves them. Libraries that must
 match the host's driver or network are excluded, together with their own dependencies: the NVIDIA driver's, CUDA's with
@@ -151,7 +151,7 @@ class Tarball:
         return entry
 
 
-def make(tarball, launcher, programs, plugins, documents):
+def make(tarball, launcher, programs, plugins, documents, archives):
     with tempfile.TemporaryDirectory() as scratch:
         scratch = pathlib.Path(scratch)
         for program in programs:
@@ -163,7 +163,8 @@ def make(tarball, launcher, programs, plugins, documents):
         tarball.add(f"share/doc/{document.name}", document.read_bytes())
 
     libraries = closure([*programs, *plugins])
-    packages = owners(libraries.values())
+    contained = sorted({os.path.realpath(archive) for archive in archives})
+    packages = owners([*libraries.values(), *contained])
     libc = libraries[LIBC]
     carried = collections.defaultdict(list)  # package: sonames
     for name, path in shared_objects(packages[libc], os.path.dirname(libc)).items():
@@ -177,6 +178,8 @@ def make(tarball, launcher, programs, plugins, documents):
             sys.exit(f"{path} has a RUNPATH, so its dependencies would not be found in the bundle")
         tarball.add(f"lib/{name}", pathlib.Path(path).read_bytes())
         carried[packages[path]].append(name)
+    for path in contained:
+        carried[packages[path]].append(os.path.basename(path))
 
     lines = []
     for package, names in sorted(carried.items()):
@@ -198,9 +201,10 @@ def main():
     parser.add_argument("--program", type=pathlib.Path, action="append", default=[])
     parser.add_argument("--plugin", type=pathlib.Path, action="append", default=[])
     parser.add_argument("--document", type=pathlib.Path, action="append", default=[])
+    parser.add_argument("--archive", type=pathlib.Path, action="append", default=[])
     options = parser.parse_args()
     tarball = Tarball(options.out.name.split(".")[0])
-    make(tarball, options.launcher, options.program, options.plugin, options.document)
+    make(tarball, options.launcher, options.program, options.plugin, options.document, options.archive)
     tarball.write(options.out)
 
 
