@@ -7,9 +7,9 @@
 
 Both systems run on loopback with the same number of nodes and slots, one after the other in every round. A job is
 /bin/true on one slot, without output. Jobs are submitted by one process of the command line each (sbatch, muster
-submit), four at a time. `submit` is the median time of one such process while nothing else runs; `jobs/s` the number of
-jobs divided by the time from the first submission to the end of the last job. Slurm's settings are in
-tests/support/slurm.py: those of its guide to high throughput that apply here.
+submit), four at a time, and then once more as the tasks of one array. `submit` is the median time of one such process
+while nothing else runs; `jobs/s` and `tasks/s` the number of jobs divided by the time from the first submission to the end
+of the last job. Slurm's settings are in tests/support/slurm.py: those of its guide to high throughput that apply here.
 """
 
 import argparse
@@ -36,6 +36,7 @@ class Slurm:
     def __init__(self, nodes, slots):
         self.cluster = SlurmCluster(nodes, slots)
         self.submit = ["sbatch", "-Q", "-n", "1", "-o", "/dev/null", "--wrap", "exec /bin/true"]
+        self.array_option = lambda tasks: [f"--array=0-{tasks - 1}"]
 
     def __enter__(self):
         self.cluster.__enter__()
@@ -57,6 +58,7 @@ class Muster:
         self.cluster.__enter__()
         self.env = self.cluster.client_env()
         self.submit = self.cluster.command("submit", "-o", "name", "--", "/bin/true")
+        self.array_option = lambda tasks: [f"--array={tasks}"]
         return self
 
     def __exit__(self, *error):
@@ -66,9 +68,11 @@ class Muster:
         return len(json.loads(self.cluster.muster("list", "-o", "json").stdout))
 
 
-def run_once(system):
+def run_once(system, *options):
+    """`options` come before the job's program."""
     start = time.monotonic()
-    subprocess.run(system.submit, env=system.env, check=True, stdout=subprocess.DEVNULL)
+    subprocess.run([*system.submit[:2], *options, *system.submit[2:]], env=system.env, check=True,
+                   stdout=subprocess.DEVNULL)
     return time.monotonic() - start
 
 
@@ -82,7 +86,12 @@ def measure(make, args):
         submitted = time.monotonic() - start
         wait_until(lambda: system.unfinished() == 0, 1200, "all jobs to end")
         finished = time.monotonic() - start
-    return {"submit_seconds": alone, "all_submitted_seconds": submitted, "jobs_per_second": args.jobs / finished}
+        start = time.monotonic()
+        run_once(system, *system.array_option(args.jobs))
+        wait_until(lambda: system.unfinished() == 0, 1200, "all tasks to end")
+        array = time.monotonic() - start
+    return {"submit_seconds": alone, "all_submitted_seconds": submitted, "jobs_per_second": args.jobs / finished,
+            "tasks_per_second": args.jobs / array}
 
 
 def main():
@@ -102,9 +111,11 @@ def main():
     medians = {name: {key: statistics.median(row[key] for row in rows) for key in rows[0]}
                for name, rows in results.items()}
     for name, row in medians.items():
-        print(f"{name:8} submit {row['submit_seconds'] * 1000:6.1f} ms   {row['jobs_per_second']:7.1f} jobs/s")
+        print(f"{name:8} submit {row['submit_seconds'] * 1000:6.1f} ms   {row['jobs_per_second']:7.1f} jobs/s   "
+              f"{row['tasks_per_second']:7.1f} tasks/s")
     print(f"jobs/s, Muster / Slurm: {medians['muster']['jobs_per_second'] / medians['slurm']['jobs_per_second']:.2f} "
           "(target >= 3)")
+    print(f"tasks/s, Muster / Slurm: {medians['muster']['tasks_per_second'] / medians['slurm']['tasks_per_second']:.2f}")
     print(f"submit, Muster / Slurm: {medians['muster']['submit_seconds'] / medians['slurm']['submit_seconds']:.2f} "
           "(target <= 1)")
 

@@ -121,6 +121,7 @@ class ContentTest(unittest.TestCase):
         arguments = [f"--program={binary(path)}" for path in reversed(BINARIES)]
         arguments += [f"--plugin={path}" for path in pathlib.Path("kernels/cuda").glob("*.so")]
         arguments += [f"--document={name}" for name in DOCUMENTS]
+        arguments += [f"--archive={path}" for path in pathlib.Path("../system/archives").glob("*.a")]
         arguments += [f"--out={again}", f"--launcher={binary('deploy/bundle/launcher')}"]
         run(sys.executable, "-B", make_bundle.__file__, *arguments, preexec_fn=lambda: os.umask(0o77))
         self.assertTrue(again.read_bytes() == BUNDLE.read_bytes())

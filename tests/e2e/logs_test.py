@@ -134,7 +134,7 @@ for line in range(rank, {LINES}, 2):
 PROGRESS_BAR = """
 import os, sys, time
 step = 0
-print("begins", flush=True)
+print("begins", file=sys.stderr, flush=True)
 while not os.path.exists(os.environ["GO"]):
     step += 1
     sys.stderr.write(f"\\r{step} steps |###   |")

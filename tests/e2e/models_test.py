@@ -67,9 +67,9 @@ class ResumeTest(unittest.TestCase):
                                                                   "weight_decay": 0.01})
 
         def training(cluster, name, shape):
-            return training_spec(name, global_batch=64, max_steps=240, restart={"max": 2},
+            return training_spec(name, global_batch=32, max_steps=150, restart={"max": 2},
                                  resources={"nodes": shape[0], "ranks_per_node": shape[1]},
-                                 checkpoint={"dir": str(cluster.directory / name), "every_steps": 50}, **spec)
+                                 checkpoint={"dir": str(cluster.directory / name), "every_steps": 30}, **spec)
 
         for shape in (2, 1), (1, 2):
             with self.subTest(nodes=shape[0], ranks_per_node=shape[1]), Cluster(nodes=2, slots=2) as cluster:
@@ -78,16 +78,16 @@ class ResumeTest(unittest.TestCase):
     def check_killed_rank(self, cluster, training):
         whole = cluster.run(training("whole"))
         job = cluster.submit(training("killed"))
-        cluster.wait_for_step(job, 70)
+        cluster.wait_for_step(job, 40)
         os.kill(cluster.rank_pids()[0], signal.SIGKILL)
         killed = cluster.wait(job)
         self.assertEqual(killed["state"], "SUCCEEDED")
         self.assertEqual(int(killed["generation"]), 2)
-        self.assertGreaterEqual(int(killed["summary"]["resumed_from_step"]), 50)
+        self.assertGreaterEqual(int(killed["summary"]["resumed_from_step"]), 30)
         self.assertEqual(killed["summary"]["weights_digest"], whole["summary"]["weights_digest"])
         for file in ("model.safetensors", "optimizer.safetensors", "ema.safetensors"):
             digests = [hashlib.sha256((cluster.directory / name / folder / file).read_bytes()).hexdigest()
-                       for name, folder in (("whole", "step-00000240.g1"), ("killed", "step-00000240.g2"))]
+                       for name, folder in (("whole", "step-00000150.g1"), ("killed", "step-00000150.g2"))]
             self.assertEqual(digests[0], digests[1], file)
 
 

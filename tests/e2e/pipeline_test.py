@@ -44,7 +44,7 @@ class PipelineTest(unittest.TestCase):
                             for schedule in SCHEDULES]
             for schedule, summary in zip(SCHEDULES, of_schedules):
                 self.assert_same_curve(summary, alone, 1e-4, schedule)
-                self.assertAlmostEqual(summary["test_accuracy"], alone["test_accuracy"], places=3)
+                self.assertAlmostEqual(summary["test_accuracy"], alone["test_accuracy"], delta=0.0011)  # one of 1,000 images
                 self.assertEqual(summary["parameters"], alone["parameters"])
             # Gradients are summed in the same order in every schedule.
             self.assertEqual(len({summary["weights_digest"] for summary in of_schedules}), 1)

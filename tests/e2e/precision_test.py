@@ -33,7 +33,7 @@ class PrecisionTest(unittest.TestCase):
         for shape, resources in SHAPES.items():
             with self.subTest(shape):
                 job = self.cluster.run(training_spec(
-                    f"float16-{shape.replace(' ', '-')}", max_steps=60, precision="O2",
+                    f"float16-{shape.replace(' ', '-')}", max_steps=60, global_batch=128, precision="O2",
                     mixed_precision=FLOAT16_TOO_LARGE, resources=resources), "--losses")
                 self.assertEqual(job["state"], "SUCCEEDED")
                 summary = job["summary"]

@@ -94,9 +94,9 @@ class HangTest(Programs):
         self.cancel(job)
 
     def test_slow_programs_do_not_hang(self):
-        self.start()
-        for kind in SLOW:
-            job = self.submit(kind, 1, 4, seconds=8)
+        self.start(jobs_at_once=len(SLOW))
+        jobs = {kind: self.submit(kind, 1, 4, seconds=8) for kind in SLOW}
+        for kind, job in jobs.items():
             self.assertEqual(self.cluster.wait(job)["state"], "SUCCEEDED", kind)
             self.assertNotIn("JobHung", [event["type"] for event in self.events(job)], kind)
 

@@ -10,7 +10,7 @@ import urllib.request
 
 from tests.support.cluster import Cluster, training_spec, wait_until
 
-STEPS = 400
+STEPS = 1000
 
 
 def fault_spec(cluster, name):

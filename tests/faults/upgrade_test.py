@@ -49,7 +49,7 @@ class HandOverTest(unittest.TestCase):
 
     def test_training_job_loses_no_step(self):
         with Cluster(nodes=2) as cluster:
-            job = cluster.submit(training_spec("rolling", max_steps=700, resources={"nodes": 2, "ranks_per_node": 1},
+            job = cluster.submit(training_spec("rolling", max_steps=2500, resources={"nodes": 2, "ranks_per_node": 1},
                                                restart={"max": 0}, failure_timeout="20s"), "--set", "train.seed=1")
             cluster.wait_for_step(job, 50)
             ranks = sorted(cluster.rank_pids())
@@ -60,7 +60,7 @@ class HandOverTest(unittest.TestCase):
             self.assertEqual(sorted(cluster.rank_pids()), ranks)
             finished = cluster.wait(job)
             self.assertEqual((finished["state"], int(finished["generation"])), ("SUCCEEDED", 1))
-            self.assertEqual(int(finished["summary"]["steps"]), 700)
+            self.assertEqual(int(finished["summary"]["steps"]), 2500)
             self.assertEqual(int(finished["summary"].get("resumed_from_step", 0)), 0)
 
 
@@ -120,7 +120,7 @@ class MixedVersionsLongTest(unittest.TestCase):
             for name in ["node-1", "node-2"]:
                 cluster.start_worker(name, program=self.old("worker/muster-worker"))
             cluster.wait_for_nodes(2)
-            job = cluster.submit(training_spec("upgraded", max_steps=700, restart={"max": 0}, failure_timeout="20s",
+            job = cluster.submit(training_spec("upgraded", max_steps=2500, restart={"max": 0}, failure_timeout="20s",
                                                resources={"nodes": 2, "ranks_per_node": 1}))
             cluster.wait_for_step(job, 50)
             ranks = sorted(cluster.rank_pids())
@@ -135,7 +135,7 @@ class MixedVersionsLongTest(unittest.TestCase):
             self.assertEqual(sorted(cluster.rank_pids()), ranks)
             finished = cluster.wait(job, timeout=300)
             self.assertEqual((finished["state"], int(finished["generation"])), ("SUCCEEDED", 1))
-            self.assertEqual(int(finished["summary"]["steps"]), 700)
+            self.assertEqual(int(finished["summary"]["steps"]), 2500)
 
     def test_rolling_upgrade_coordinator_first(self):
         self.check_rolling_upgrade("coordinator", "node-1", "node-2")

@@ -225,6 +225,12 @@ def parse_time(text):
     return datetime.datetime.fromisoformat(text).timestamp()
 
 
+def fashion_mnist():
+    """Folder of the data set; under Bazel with a shortened test set (small_test_set.py)."""
+    short = pathlib.Path.cwd() / "tests/support/fashion_mnist"
+    return str(short) if short.is_dir() else "/usr/share/datasets/fashion-mnist"
+
+
 def training_spec(name, **train):
     """Spec of a small small_cnn job on Fashion-MNIST."""
     resources = train.pop("resources", {"nodes": 1, "ranks_per_node": 1})
@@ -234,8 +240,8 @@ def training_spec(name, **train):
         "name": name,
         "train": {
             "model": {"name": "small_cnn"},
-            "dataset": {"name": "fashion_mnist", "path": "/usr/share/datasets/fashion-mnist"},
-            "global_batch": 128,
+            "dataset": {"name": "fashion_mnist", "path": fashion_mnist()},
+            "global_batch": 32,
             "max_steps": 50,
             "optimizer": {"name": "sgd", "learning_rate": 0.05, "momentum": 0.9},
             **train,

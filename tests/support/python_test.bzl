@@ -19,7 +19,7 @@ def muster_python_test(name, src, cases = [], binaries = BINARIES, data = [], ta
         size = size,
         srcs = ["//tests/support:python_test.sh"],
         args = ["$(location {})".format(src)] + cases,
-        data = binaries + data + [src, "//tests/support:support"],
+        data = binaries + data + [src, "//tests/support:support"] + (["//tests/support:fashion_mnist"] if binaries else []),
         tags = tags + (["exclusive"] if exclusive else []),
     )
 
