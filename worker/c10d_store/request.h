@@ -1,4 +1,4 @@
-// The requests of PyTorch's TCPStore clients.
+// The requests of PyTorch's TCPStore clients, and those of workers.
 #ifndef MUSTER_WORKER_C10D_STORE_REQUEST_H_
 #define MUSTER_WORKER_C10D_STORE_REQUEST_H_
 
@@ -73,6 +73,15 @@ struct Barrier {  // one byte, 0, once `world_size` requests for the key have ar
 using Request =
     std::variant<Ping, Set, CompareSet, Get, Add, Check, Wait, CancelWait, CountKeys, ListKeys,
                  DeleteKey, Append, MultiGet, MultiSet, QueuePush, QueuePop, QueueLength, Barrier>;
+
+// Requests of a worker of another node; see worker_link.h.
+struct Introduce {};
+// The rank that has connected from the worker's address and this port.
+struct NameRank {
+  uint16_t port = 0;
+  uint32_t rank = 0;
+};
+using WorkerRequest = std::variant<Introduce, NameRank>;
 
 }  // namespace muster::c10d_store
 

@@ -5,6 +5,8 @@
 #include <utility>
 #include <vector>
 
+#include "worker/c10d_store/worker_link.h"
+
 namespace muster::c10d_store {
 namespace {
 
@@ -168,6 +170,13 @@ constexpr Reader kWithGreeting[] = {
     ReadBarrier,      // 18
 };
 
+WorkerRequest ReadWorkerRequest(uint8_t type, Fields& fields) {
+  if (type == kIntroduceType) return Introduce{};
+  NameRank name{fields.ReadNumber<uint16_t>(), 0};
+  name.rank = fields.ReadNumber<uint32_t>();
+  return name;
+}
+
 template <size_t size>
 Reader Find(const Reader (&readers)[size], uint8_t type) {
   return type < size ? readers[type] : nullptr;
@@ -202,13 +211,28 @@ bool RequestDecoder::ReadVersion() {
   return true;
 }
 
-std::variant<Incomplete, Refused, Request> RequestDecoder::Next() {
+std::variant<Incomplete, Refused, Request, WorkerRequest> RequestDecoder::Next() {
   if (version_ == Version::kUnknown && !ReadVersion()) return Incomplete{};
   const std::string_view input = std::string_view(input_).substr(consumed_);
   if (input.size() < needed_) return Incomplete{};
 
   const auto type = static_cast<uint8_t>(input[0]);
   const bool greeted = version_ == Version::kWithGreeting;
+  Fields fields(input.substr(1));
+  const auto finish =
+      [&](auto request) -> std::variant<Incomplete, Refused, Request, WorkerRequest> {
+    if (!fields.violation().empty()) return Refused{fields.violation()};
+    if (!fields.ok()) {
+      needed_ = 1 + fields.needed();
+      return Incomplete{};
+    }
+    consumed_ += 1 + fields.position();
+    needed_ = 1;
+    return request;
+  };
+  if (greeted && (type == kIntroduceType || type == kNameRankType)) {
+    return finish(ReadWorkerRequest(type, fields));
+  }
   const Reader reader = greeted ? Find(kWithGreeting, type) : Find(kWithoutGreeting, type);
   if (reader == nullptr) {
     return Refused{"it sent a request of type " + std::to_string(type) +
@@ -216,16 +240,7 @@ std::variant<Incomplete, Refused, Request> RequestDecoder::Next() {
                    " the greeting of PyTorch 2; supported are the protocols of PyTorch 1.13 and "
                    "2.15"};
   }
-  Fields fields(input.substr(1));
-  Request request = reader(fields);
-  if (!fields.violation().empty()) return Refused{fields.violation()};
-  if (!fields.ok()) {
-    needed_ = 1 + fields.needed();
-    return Incomplete{};
-  }
-  consumed_ += 1 + fields.position();
-  needed_ = 1;
-  return request;
+  return finish(reader(fields));
 }
 
 }  // namespace muster::c10d_store

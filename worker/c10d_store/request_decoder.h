@@ -33,7 +33,7 @@ class RequestDecoder {
  public:
   void Append(std::string_view bytes);
   // The next request. Call it until it returns Incomplete.
-  std::variant<Incomplete, Refused, Request> Next();
+  std::variant<Incomplete, Refused, Request, WorkerRequest> Next();
 
  private:
   enum class Version : uint8_t { kUnknown, kWithoutGreeting, kWithGreeting };

@@ -6,6 +6,7 @@
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "worker/c10d_store/worker_link.h"
 
 namespace muster::c10d_store {
 namespace {
@@ -100,6 +101,22 @@ TEST(RequestDecoderTest, DecodesProtocolWithoutGreeting) {
   Next<CountKeys>(decoder);
   EXPECT_EQ(Next<DeleteKey>(decoder).key, "/a");
   EXPECT_TRUE(IsIncomplete(decoder));
+}
+
+TEST(RequestDecoderTest, DecodesRequestsOfWorkers) {
+  RequestDecoder decoder;
+  decoder.Append(std::string(kIntroduction) + EncodeNameRank(4711, 3).substr(0, 4));
+  auto next = decoder.Next();
+  ASSERT_TRUE(std::holds_alternative<WorkerRequest>(next));
+  EXPECT_TRUE(std::holds_alternative<Introduce>(std::get<WorkerRequest>(next)));
+  EXPECT_TRUE(IsIncomplete(decoder));
+  decoder.Append(EncodeNameRank(4711, 3).substr(4));
+  next = decoder.Next();
+  ASSERT_TRUE(std::holds_alternative<WorkerRequest>(next));
+  const auto* const name = std::get_if<NameRank>(&std::get<WorkerRequest>(next));
+  ASSERT_NE(name, nullptr);
+  EXPECT_EQ(name->port, 4711);
+  EXPECT_EQ(name->rank, 3u);
 }
 
 TEST(RequestDecoderTest, SetMayBeTheFirstRequestWithoutGreeting) {

@@ -133,6 +133,10 @@ void Server::HandleRequests(ConnectionId id) {
     auto next = connection.decoder.Next();
     if (std::holds_alternative<Incomplete>(next)) return;
     if (const auto* const refused = std::get_if<Refused>(&next)) return Refuse(id, refused->reason);
+    if (const auto* const of_worker = std::get_if<WorkerRequest>(&next)) {
+      OnWorkerRequest(id, *of_worker);
+      continue;
+    }
     auto& request = std::get<Request>(next);
     const auto* const set = std::get_if<Set>(&request);
     if (set != nullptr && !roster_.RankOf(id).has_value()) {
@@ -140,6 +144,31 @@ void Server::HandleRequests(ConnectionId id) {
     }
     const std::optional<std::string> reason = store_.Handle(id, std::move(request), shim::BootMs());
     if (reason.has_value()) return Refuse(id, *reason);
+  }
+}
+
+void Server::OnWorkerRequest(ConnectionId id, const WorkerRequest& request) {
+  if (std::holds_alternative<Introduce>(request)) {
+    workers_.insert(id);
+    roster_.Close(id);  // not a client
+    identify_at_ms_ = shim::BootMs();
+    return;
+  }
+  const auto& name = std::get<NameRank>(request);
+  const Endpoint client = {connections_.at(id).peer.address, name.port};
+  if (workers_.count(id) == 0) return;
+  for (const ConnectionId unknown : roster_.Unknown()) {
+    if (connections_.at(unknown).peer == client) roster_.SetRank(unknown, name.rank);
+  }
+}
+
+void Server::AskWorkers() {
+  for (const ConnectionId worker : workers_) {
+    for (const ConnectionId unknown : roster_.Unknown()) {
+      const Endpoint& client = connections_.at(unknown).peer;
+      if (client.address != connections_.at(worker).peer.address) continue;
+      Send(worker, std::string(reinterpret_cast<const char*>(&client.port), sizeof(client.port)));
+    }
   }
 }
 
@@ -182,15 +211,18 @@ void Server::Close(ConnectionId id) {
   connections_.erase(it);
   store_.OnClose(id);
   roster_.Close(id);
+  workers_.erase(id);
   SetAccepting(true);
 }
 
 void Server::Refuse(ConnectionId id, const std::string& reason) {
   Identify();
   ClientProblem problem;
-  problem.text = roster_.NameOf(id) + " was disconnected from the c10d store: " + reason;
+  problem.client = roster_.NameOf(id);
+  problem.text = "disconnected from the c10d store: " + reason;
   problem.rank = roster_.RankOf(id);
-  std::fprintf(stderr, "muster-c10d-store: %s\n", problem.text.c_str());
+  std::fprintf(stderr, "muster-c10d-store: %s was %s\n", problem.client.c_str(),
+               problem.text.c_str());
   if (status_.problems.size() < kMostProblems) {
     status_.problems.push_back(std::move(problem));
     WriteStatus();
@@ -213,6 +245,7 @@ void Server::Tick(int64_t now_ms) {
   SetAccepting(true);
   if (roster_.HasUnknown() && now_ms >= identify_at_ms_) {
     Identify();
+    AskWorkers();
     identify_interval_ms_ = std::min(2 * identify_interval_ms_, kLastIdentifyMs);
     identify_at_ms_ = now_ms + identify_interval_ms_;
   }

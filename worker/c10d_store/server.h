@@ -6,6 +6,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -56,6 +57,7 @@ class Server {
   // Handles the requests that have been read, until there is output that cannot be sent.
   void HandleRequests(ConnectionId id);
   void Send(ConnectionId id, const std::string& bytes);
+  void OnWorkerRequest(ConnectionId id, const WorkerRequest& request);
   // Sends the output that the socket accepts. False if the connection is broken.
   bool Flush(ConnectionId id);
   void Close(ConnectionId id);
@@ -64,7 +66,10 @@ class Server {
   // Time until the next tick; -1: none is needed.
   int TickDelayMs(int64_t now_ms) const;
   void Tick(int64_t now_ms);
+  // Searches for the ranks of unknown clients.
   void Identify();
+  // Asks the workers of other nodes for those of the unknown clients.
+  void AskWorkers();
   void WriteStatus();
   void SetAccepting(bool accepting);
 
@@ -74,6 +79,7 @@ class Server {
   Roster roster_;
   Connections connections_;
   std::vector<ConnectionId> broken_;  // to be closed
+  std::set<ConnectionId> workers_;    // connections of workers of other nodes
   Status status_;                     // as written
   bool accepting_ = true;             // false while the process has no descriptors left
   int64_t ticked_ms_ = 0;

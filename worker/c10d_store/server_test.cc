@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <cstdlib>
+#include <cstring>
 #include <filesystem>
 #include <memory>
 #include <string>
@@ -12,6 +13,7 @@
 #include "common/http/address.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "worker/c10d_store/worker_link.h"
 #include "worker/shim/fields.h"
 
 namespace muster::c10d_store {
@@ -119,10 +121,30 @@ TEST_F(ServerTest, DisconnectsAndReportsClientsOfOtherProtocols) {
   EXPECT_EQ(Receive(other, 1), "");
   ASSERT_EQ(ReadStatus().problems.size(), 1u);
   EXPECT_THAT(ReadStatus().problems[0].text,
-              HasSubstr("was disconnected from the c10d store: it sent a request of type 71"));
+              HasSubstr("disconnected from the c10d store: it sent a request of type 71"));
+  EXPECT_THAT(ReadStatus().problems[0].client, HasSubstr("the process at 127.0.0.1:"));
   const int client = Connect();
   Send(client, kGreeting + Type(7));
   EXPECT_EQ(Receive(client, 8), N<int64_t>(0));
+}
+
+TEST_F(ServerTest, AsksWorkersForRanks) {
+  const int client = Connect();
+  Send(client, kGreeting + Type(6) + N<uint64_t>(1) + T("/a"));
+  const int worker = Connect();
+  Send(worker, std::string(kIntroduction));
+  uint16_t port = 0;
+  const std::string question = Receive(worker, sizeof(port));
+  ASSERT_EQ(question.size(), sizeof(port));
+  std::memcpy(&port, question.data(), sizeof(port));
+  sockaddr_in address = {};
+  socklen_t size = sizeof(address);
+  ASSERT_EQ(getsockname(client, reinterpret_cast<sockaddr*>(&address), &size), 0);
+  EXPECT_EQ(port, ntohs(address.sin_port));
+  Send(worker, EncodeNameRank(port, 1));
+  while (ReadStatus().waits.empty()) server_->Poll(100);
+  EXPECT_THAT(ReadStatus().waits[0].what, HasSubstr("awaited by rank 1"));
+  EXPECT_EQ(ReadStatus().waits[0].missing, std::vector<uint32_t>{0});
 }
 
 TEST_F(ServerTest, SendsMoreThanASocketAccepts) {

@@ -13,6 +13,7 @@ constexpr char kSince[] = "since_boot_ms";
 constexpr char kMissing[] = "missing";
 constexpr char kReason[] = "reason";
 constexpr char kProblem[] = "problem";
+constexpr char kClient[] = "client";
 constexpr char kProblemRank[] = "problem_rank";
 
 template <typename Number>
@@ -41,6 +42,7 @@ std::string EncodeStatus(const Status& status) {
   }
   for (const ClientProblem& problem : status.problems) {
     fields.emplace_back(kProblem, problem.text);
+    fields.emplace_back(kClient, problem.client);
     if (problem.rank.has_value()) {
       fields.emplace_back(kProblemRank, std::to_string(*problem.rank));
     }
@@ -57,6 +59,9 @@ std::optional<Status> DecodeStatus(const std::string& text) {
       status.waits.emplace_back().what = value;
     } else if (name == kProblem) {
       status.problems.emplace_back().text = value;
+    } else if (name == kClient) {
+      if (status.problems.empty()) return std::nullopt;
+      status.problems.back().client = value;
     } else if (name == kProblemRank) {
       if (status.problems.empty()) return std::nullopt;
       if (!Parse(value, status.problems.back().rank.emplace())) return std::nullopt;

@@ -25,9 +25,10 @@ struct WaitReport {
   friend bool operator==(const WaitReport&, const WaitReport&) = default;
 };
 
-// A problem with a client.
+// A client that was disconnected.
 struct ClientProblem {
-  std::string text;
+  std::string client;            // "rank 3", or its address
+  std::string text;              // "disconnected from the c10d store: ..."
   std::optional<uint32_t> rank;  // the client's, if it is known
 
   friend bool operator==(const ClientProblem&, const ClientProblem&) = default;

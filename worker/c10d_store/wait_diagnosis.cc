@@ -23,6 +23,7 @@ constexpr std::string_view kLastWorker = ":last_worker";
 struct Waiters {
   std::set<ConnectionId> clients;
   int64_t since_ms = INT64_MAX;
+  size_t other_keys = 0;  // that the same rank must set
 
   void Add(ConnectionId client, int64_t since) {
     clients.insert(client);
@@ -53,6 +54,8 @@ class Diagnosis {
       : store_(store), roster_(roster), waiting_(std::move(waiting)) {}
 
   WaitReport OfKey(const std::string& key, const Waiters& waiters) const;
+  // Merges the waits for keys that the same rank must set; the oldest one represents them.
+  std::map<std::string, Waiters> Merge(std::map<std::string, Waiters> keys) const;
   // `expected`: number of arrivals that complete the barrier.
   WaitReport OfBarrier(const std::string& key, const Waiters& waiters, int64_t expected) const;
 
@@ -140,6 +143,28 @@ std::optional<Diagnosis::Series> Diagnosis::SeriesOf(const std::string& key) con
   return series;
 }
 
+std::map<std::string, Waiters> Diagnosis::Merge(std::map<std::string, Waiters> keys) const {
+  std::map<uint32_t, std::string> oldest;  // key by the rank that must set it
+  for (const auto& [key, waiters] : keys) {
+    const std::optional<Series> series = SeriesOf(key);
+    if (!series.has_value()) continue;
+    const auto [it, is_new] = oldest.emplace(series->rank, key);
+    if (!is_new && waiters.since_ms < keys.at(it->second).since_ms) it->second = key;
+  }
+  for (auto it = keys.begin(); it != keys.end();) {
+    const std::optional<Series> series = SeriesOf(it->first);
+    if (!series.has_value() || oldest.at(series->rank) == it->first) {
+      ++it;
+      continue;
+    }
+    Waiters& merged = keys.at(oldest.at(series->rank));
+    merged.clients.insert(it->second.clients.begin(), it->second.clients.end());
+    ++merged.other_keys;
+    it = keys.erase(it);
+  }
+  return keys;
+}
+
 WaitReport Diagnosis::OfBarrier(const std::string& key, const Waiters& waiters,
                                 int64_t expected) const {
   WaitReport report;
@@ -160,8 +185,12 @@ WaitReport Diagnosis::OfKey(const std::string& key, const Waiters& waiters) cons
   WaitReport report;
   report.since_boot_ms = waiters.since_ms;
   const auto finish = [&](const std::string& evidence, const std::set<uint32_t>& missing) {
-    report.what = "c10d key " + Quoted(key) + " (awaited by " + NamesOf(waiters.clients) +
-                  (evidence.empty() ? ")" : "; " + evidence + ")");
+    report.what = "c10d key " + Quoted(key);
+    if (waiters.other_keys > 0) {
+      report.what += " and " + std::to_string(waiters.other_keys) + " more";
+    }
+    report.what += " (awaited by " + NamesOf(waiters.clients) +
+                   (evidence.empty() ? ")" : "; " + evidence + ")");
     report.missing.assign(missing.begin(), missing.end());
     return report;
   };
@@ -221,7 +250,9 @@ std::vector<WaitReport> DiagnoseWaits(const Store& store, const Roster& roster, 
   }
   const Diagnosis diagnosis(store, roster, std::move(waiting));
   std::vector<WaitReport> reports;
-  for (const auto& [key, waiters] : keys) reports.push_back(diagnosis.OfKey(key, waiters));
+  for (const auto& [key, waiters] : diagnosis.Merge(std::move(keys))) {
+    reports.push_back(diagnosis.OfKey(key, waiters));
+  }
   for (const auto& [key, waiters] : counters) {
     const auto size = expected.find(key);
     reports.push_back(diagnosis.OfBarrier(

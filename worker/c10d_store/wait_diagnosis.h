@@ -16,8 +16,8 @@ inline constexpr int64_t kReportedWaitMs = 1000;
 // The oldest waits are reported; the others are left out.
 inline constexpr size_t kMaxReportedWaits = 8;
 
-// One report per key or barrier, oldest first. The store does not know which rank will set a key,
-// so the missing ranks are, in order of preference:
+// One report per key or barrier, oldest first; one for all keys that the same rank must set. The
+// store does not know which rank will set a key, so the missing ranks are, in order of preference:
 // - at a barrier or a counter: those that have not arrived;
 // - for a key such as "a/3": rank 3, if the ranks M that have set their "a/M" are the ranks M;
 // - ranks that have not connected to the store;

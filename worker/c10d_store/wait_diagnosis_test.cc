@@ -57,6 +57,19 @@ TEST_F(WaitDiagnosisTest, NamesTheRankWhoseKeyOfASeriesIsMissing) {
   EXPECT_THAT(report.missing, ElementsAre(2));
 }
 
+TEST_F(WaitDiagnosisTest, MergesWaitsForKeysOfOneRank) {
+  Connect(4);
+  Ask(0, Wait{{"/default_pg/0/0/2"}}, 2);
+  Ask(1, Wait{{"/default_pg/0/0/rank_2"}}, 1);
+  Ask(3, Wait{{"/default_pg/0/0/1"}}, 3);
+  const std::vector<WaitReport> reports = Diagnose();
+  ASSERT_EQ(reports.size(), 2u);
+  EXPECT_EQ(reports[0].what,
+            "c10d key \"default_pg/0/0/rank_2\" and 1 more (awaited by ranks 0 and 1)");
+  EXPECT_THAT(reports[0].missing, ElementsAre(2));
+  EXPECT_THAT(reports[1].missing, ElementsAre(1));
+}
+
 TEST_F(WaitDiagnosisTest, NumbersNeedNotBeRanks) {
   Connect(4);
   for (const char* key : {"/batch/0", "/batch/1"}) Ask(0, Set{key, "x"});
