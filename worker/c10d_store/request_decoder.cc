@@ -14,6 +14,7 @@ constexpr uint32_t kGreeting = 0x3C85F7CE;
 constexpr size_t kGreetingBytes = 1 + sizeof(kGreeting);
 // Requests are erased from the input once they amount to this.
 constexpr size_t kCompactBytes = 64 << 10;
+constexpr size_t kMaxIdleBytes = 1 << 20;
 
 // Reads the fields of one request. After a failure, which is either a lack of bytes or a violated
 // limit, all reads return empty values.
@@ -188,6 +189,8 @@ void RequestDecoder::Append(std::string_view bytes) {
   if (consumed_ == input_.size() || consumed_ >= kCompactBytes) {
     input_.erase(0, consumed_);
     consumed_ = 0;
+    // The memory of a large request.
+    if (input_.capacity() > kMaxIdleBytes && input_.size() < kCompactBytes) input_.shrink_to_fit();
   }
   input_.append(bytes);
 }

@@ -444,6 +444,7 @@ void Generation::Changed(const RankState& rank) {
 void Generation::ResendChanged() {
   changed_.insert(changed_since_hello_.begin(), changed_since_hello_.end());
   if (!changed_.empty()) SendChanged();
+  if (store_ != nullptr) SendStoreWaits();
   // Tails of ranks that exited without a session were not sent.
   for (const auto& [number, rank] : ranks_) SendLogTail(rank);
 }

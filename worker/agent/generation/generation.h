@@ -165,6 +165,7 @@ class Generation {
   void LocateRanksFor(const Address& master);
   // Sends the waits in the store, and adds its problems to the reports of the ranks.
   void ReportStore();
+  void SendStoreWaits();
   // Adds the problem to the rank's warnings and to its log, once.
   void WarnOfStore(RankState& rank, const std::string& problem);
   void TakeProgress(RankState& rank, const v1::Progress& progress);

@@ -86,6 +86,10 @@ void Generation::ReportStore() {
       WarnOfStore(ranks_.begin()->second, absl::StrCat(problem.client, " was ", problem.text));
     }
   }
+  SendStoreWaits();
+}
+
+void Generation::SendStoreWaits() {
   v1::WorkerMessage message;
   v1::GenerationReport& report = *message.mutable_report();
   report.set_job_id(job_id());
