@@ -60,6 +60,9 @@ inline constexpr size_t kSessionQueueBytes = 64 << 20;  // waiting to be written
 inline constexpr uint32_t kJobsPerList = 10000;         // in one response
 inline constexpr size_t kReportedTextBytes = 8 << 10;   // a message in a rank's report
 inline constexpr size_t kWarningBytes = 512;
+// Reported waits in the hosted c10d store of a generation.
+inline constexpr size_t kStoreWaits = 8;
+inline constexpr size_t kStoreWaitBytes = 1024;
 inline constexpr int kWarningsPerRank = 8;
 inline constexpr int kWarningsPerJob = 32;
 inline constexpr size_t kGenerationsPerNode =

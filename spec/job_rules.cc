@@ -12,6 +12,7 @@
 #include "common/limits.h"
 #include "common/nearest.h"
 #include "spec/check_fields.h"
+#include "spec/hosted_store.h"
 #include "spec/rules.h"
 #include "spec/schema.h"
 #include "spec/spec.h"
@@ -47,9 +48,20 @@ void CheckVariable(const std::string& variable, const std::string& path, Problem
   }
 }
 
+// The only reserved variable that a job may set.
+void CheckHostedStore(const v1::JobSpec& spec, const std::string& value, const std::string& path,
+                      Problems& problems) {
+  if (spec.has_train()) problems.Add(path, "is only for command jobs; remove it");
+  problems.Require(value == "0" || value == "1", path, absl::StrCat("0 or 1, not ", Quoted(value)));
+}
+
 void CheckEnvironment(const v1::JobSpec& spec, Problems& problems) {
   for (const auto& entry : spec.env()) {
     const std::string path = absl::StrCat("env ", Quoted(entry.first));
+    if (entry.first == kHostedStoreVariable) {
+      CheckHostedStore(spec, entry.second, path, problems);
+      continue;
+    }
     CheckVariable(entry.first, path, problems);
     problems.RequireText(path, entry.second);
   }

@@ -56,6 +56,8 @@ TEST(ValidateSharedTest, ReportsProblemsOfCommands) {
       {"env.TOKEN={secret: ..}", "env 'TOKEN'.secret: must be 1 to 63 letters"},
       {"env.RANK={secret: a}", "env 'RANK': is set by Muster; choose another name"},
       {"env.MUSTER_X={secret: a}", "env 'MUSTER_X': is set by Muster; choose another name"},
+      {"env.MUSTER_HOSTED_STORE=1", ""},
+      {"env.MUSTER_HOSTED_STORE=yes", "env 'MUSTER_HOSTED_STORE': must be 0 or 1, not 'yes'"},
       {"secret_env={A: a}", "env 'A': has both a value and a secret; remove one of them"},
       {"resources={select: {gpu: h100, rack: a}, exclude_nodes: [n1], prefer_nodes: [n2]}", ""},
       {"resources={exclude_nodes: [n1], prefer_nodes: [n1]}",

@@ -163,6 +163,7 @@ TEST(ValidateTest, ReportsEachProblemWithItsPath) {
       {"env.RANK=1", "env 'RANK': is set by Muster"},
       {"env.MUSTER_X=1", "env 'MUSTER_X': is set by Muster"},
       {"env.A=1", ""},
+      {"env.MUSTER_HOSTED_STORE=1", "env 'MUSTER_HOSTED_STORE': is only for command jobs"},
       {"workdir=here", "workdir: must be an absolute path on the node, not 'here'"},
       {"files=[a]", "files: are only for command jobs; remove them"},
       {"checkpoint_dir=/c", "checkpoint_dir: is only for command jobs; set train.checkpoint.dir"},

@@ -85,6 +85,9 @@ void Reports::OnReport(const Node& node, const v1::GenerationReport& report, boo
       exited |= ran && generation.ranks[rank.rank()].phase == v1::EXITED;
     }
   }
+  if (report.has_store_waits() && node_rank == 0) {
+    rendezvous_.SetStoreWaits(*job, report.store_waits());
+  }
   for (const v1::BarrierId& passed : report.passed_barriers()) {
     rendezvous_.MarkPassed(*job, passed);
   }

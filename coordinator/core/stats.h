@@ -44,7 +44,8 @@ struct Stats {
 // A rendezvous, communicator setup or barrier in progress.
 struct LiveWait {
   JobId job;
-  std::string what;  // rendezvous, communicators or barrier <group>: few distinct values per job
+  // rendezvous, communicators, barrier <group> or c10d store: few distinct values per job
+  std::string what;
   SteadyTime since;  // start of the oldest barrier when a group has several
   uint32_t missing = 0;  // number of ranks
 };

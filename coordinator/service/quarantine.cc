@@ -55,6 +55,19 @@ bool IsGeneration(uint64_t number) { return number >= 1 && number <= limits::kLa
 // ------------------------------------------------------------------------------------------------
 // ranks
 
+void CorrectStoreWaits(v1::StoreWaits& waits, Corrections& corrections) {
+  KeepEntries("store_waits", limits::kStoreWaits, *waits.mutable_waits(), corrections);
+  for (v1::StoreWait& wait : *waits.mutable_waits()) {
+    Truncate("store_waits.what", limits::kStoreWaitBytes, *wait.mutable_what(), corrections);
+    Truncate("store_waits.reason", limits::kLabelBytes, *wait.mutable_reason(), corrections);
+    DropUnlikely(
+        "store_waits.since", wait.since(), [&wait] { wait.clear_since(); }, corrections);
+    if (wait.missing_size() <= static_cast<int>(limits::kRanksPerJob)) continue;
+    Note("store_waits.missing", "has more ranks than a job; dropped", corrections);
+    wait.clear_missing();
+  }
+}
+
 void CorrectReport(v1::GenerationReport& report, Corrections& corrections) {
   Corrections of_lists;
   KeepEntries("ranks", limits::kSlotsPerNode, *report.mutable_ranks(), of_lists);
@@ -65,6 +78,7 @@ void CorrectReport(v1::GenerationReport& report, Corrections& corrections) {
       *report.mutable_passed_barriers(),
       [](const v1::BarrierId& barrier) { return barrier.group().size() > limits::kKeyBytes; },
       of_lists);
+  if (report.has_store_waits()) CorrectStoreWaits(*report.mutable_store_waits(), of_lists);
   for (v1::RankReport& rank : *report.mutable_ranks()) {
     const Corrections of_rank = Clamp(rank);
     corrections.insert(corrections.end(), of_rank.begin(), of_rank.end());

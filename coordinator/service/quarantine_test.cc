@@ -200,6 +200,26 @@ TEST(QuarantineTest, CorrectsReportsAndWarns) {
             message.report().SerializeAsString());
 }
 
+TEST(QuarantineTest, CorrectsStoreWaits) {
+  v1::WorkerMessage message = ReportOf([](v1::GenerationReport& report) {
+    for (size_t i = 0; i <= limits::kStoreWaits; ++i) report.mutable_store_waits()->add_waits();
+    v1::StoreWait& wait = *report.mutable_store_waits()->mutable_waits(0);
+    wait.set_what(Beyond(limits::kStoreWaitBytes));
+    wait.set_reason(Beyond(limits::kLabelBytes));
+    wait.mutable_since()->set_seconds(-1);
+    for (size_t i = 0; i <= limits::kRanksPerJob; ++i) wait.add_missing(0);
+  });
+  EXPECT_THAT(FieldsOf(Quarantine(message).corrections),
+              ElementsAre("store_waits", "store_waits.what", "store_waits.reason",
+                          "store_waits.since", "store_waits.missing"));
+  const v1::StoreWaits& waits = message.report().store_waits();
+  ASSERT_EQ(waits.waits_size(), static_cast<int>(limits::kStoreWaits));
+  EXPECT_EQ(waits.waits(0).what().size(), limits::kStoreWaitBytes);
+  EXPECT_EQ(waits.waits(0).reason().size(), limits::kLabelBytes);
+  EXPECT_FALSE(waits.waits(0).has_since());
+  EXPECT_EQ(waits.waits(0).missing_size(), 0);
+}
+
 TEST(QuarantineTest, DropsMessagesOfWhichNothingCanBeUsed) {
   std::vector<std::pair<v1::WorkerMessage, std::string>> cases(8);
   cases[0].second = "kind";

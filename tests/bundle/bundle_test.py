@@ -19,8 +19,8 @@ from tests.support.cluster import Cluster, binary, command_spec, training_spec
 MAX_BYTES = 30_000_000
 DOCUMENTS = ("LICENSE", "THIRD_PARTY_NOTICES.md")
 BUNDLE = pathlib.Path("deploy/muster.tar.xz").absolute()
-BINARIES = ("cli/muster", "coordinator/muster-coordinator", "trainer/muster-rank", "worker/muster-shim",
-            "worker/muster-worker")
+BINARIES = ("cli/muster", "coordinator/muster-coordinator", "trainer/muster-rank",
+            "worker/muster-c10d-store", "worker/muster-shim", "worker/muster-worker")
 # Set by the user; must be passed unchanged to the user's command.
 USERS_LIBRARIES = "/users/own/libraries"
 # Prints a command's view of its environment; a minimal Python has no json.

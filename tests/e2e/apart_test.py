@@ -45,6 +45,14 @@ dist.barrier()
 print("equal on", world, "ranks", flush=True)
 """
 
+# Waits for the key "a" in the protocol of PyTorch 1.13.
+WAIT_IN_STORE = """
+import os, socket, struct
+with socket.create_connection((os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"]))) as store:
+    store.sendall(struct.pack("<BQQ2s", 5, 1, 2, b"/a"))
+    store.recv(1)
+"""
+
 
 def heartbeat_age(cluster, name):
     node = next(n for n in cluster.nodes() if n["name"] == name)
@@ -91,6 +99,16 @@ class ApartTest(unittest.TestCase):
             self.assertIn("1| node-2", logs)
             for machine in machines[1:]:
                 self.assertEqual(list(machine.path("/dev/shm").iterdir()), [])
+
+    def test_hosted_store_names_ranks_of_other_machines(self):
+        """A rank that has sent nothing but the request in which it waits."""
+        with ApartCluster(nodes=2, slots=2) as cluster:
+            job = cluster.submit(command_spec("store", "/usr/bin/python3", "-c", WAIT_IN_STORE, nodes=2,
+                                              env={"MUSTER_HOSTED_STORE": "1"}))
+            wait_until(lambda: any(wait["what"] == 'c10d key "a" (awaited by ranks 0 and 1)'
+                                   for wait in cluster.get(job).get("waits", [])), 20, "both ranks to be named")
+            cluster.muster("cancel", job)
+            self.assertEqual(cluster.wait(job, check=False)["state"], "CANCELLED")
 
     def test_fails_when_nodes_cannot_reach_each_other(self):
         with ApartCluster(nodes=2, slots=2) as cluster:

@@ -4,6 +4,7 @@ BINARIES = [
     "//cli:muster",
     "//coordinator:muster-coordinator",
     "//trainer:muster-rank",
+    "//worker:muster-c10d-store",
     "//worker:muster-shim",
     "//worker:muster-worker",
 ]

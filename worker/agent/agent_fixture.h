@@ -64,6 +64,8 @@ class AgentTest : public ::testing::Test {
     options.shim_binary =
         std::filesystem::read_symlink("/proc/self/exe").parent_path() / "../muster-shim";
     options.rank_binary = "/no/such/muster-rank";
+    options.store_binary =
+        std::filesystem::read_symlink("/proc/self/exe").parent_path() / "../muster-c10d-store";
     return options;
   }
 

@@ -40,6 +40,7 @@ struct AgentOptions {
   std::string secrets_dir;  // folder with files of jobs' secrets, see generation/secrets.h; empty: none
   std::string shim_binary;
   std::string rank_binary;
+  std::string store_binary;
   // Called by the event loop about twice a second; may be null.
   std::function<void()> on_tick;
 };

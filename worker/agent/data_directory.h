@@ -14,6 +14,8 @@
 //                                           that its ranks have put, barriers that they have passed
 //   jobs/JOB/generation-K/rank-0007/        one shim: instructions, shim.sock, report.pb, exit; for
 //                                           a command job also error.json and progress
+//   jobs/JOB/generation-K/c10d-store/       on node rank 0 of a job with a hosted c10d store: the
+//                                           files of its shim, and status
 //   jobs/JOB/logs/generation-K/rank-0007.stderr and .stdout, each with .times: the times of its
 //   lines jobs/JOB/work/rank-0007/                working directory, unless the job sets one
 //   jobs/JOB/checkpoint/                    for the job's checkpoints

@@ -77,6 +77,8 @@ class Rendezvous {
   void AbortHopelessBarriers(const Job& job);
 
   // ---- Waits
+  // Replaces the waits in the job's hosted c10d store, as its node has reported them.
+  void SetStoreWaits(const Job& job, const v1::StoreWaits& waits);
   // The waits of a job's ranks, for the job's view.
   std::vector<v1::Wait> Waits(const Job& job, Time now) const;
   // The waits of all active jobs, for metrics: the oldest of each job and name.
@@ -85,6 +87,21 @@ class Rendezvous {
   void OnWaitTimer(const Job& job);
 
  private:
+  // A wait in the hosted c10d store.
+  struct StoreWait {
+    std::string what;
+    SteadyTime since;
+    std::vector<uint32_t> missing;
+    std::string reason;  // what it waits for, if no rank is known to be missing
+  };
+  struct OpenWait {
+    std::string what;
+    SteadyTime since;
+    uint32_t missing = 0;
+    std::optional<v1::BarrierId> barrier;  // no value: the rendezvous or the communicators
+    std::vector<uint32_t> named;           // the ranks to describe; empty: all that are missing
+    std::optional<StoreWait> store = std::nullopt;  // replaces `barrier` and `named`
+  };
   struct State {
     explicit State(uint32_t world_size) : barriers(world_size), joins(world_size) {}
 
@@ -97,13 +114,7 @@ class Rendezvous {
     v1::RankPhase awaited = v1::STARTED;
     SteadyTime awaited_since;
     SteadyTime noticed_until;  // notices due by this time have been sent
-  };
-  struct OpenWait {
-    std::string what;
-    SteadyTime since;
-    uint32_t missing = 0;
-    std::optional<v1::BarrierId> barrier;  // no value: the rendezvous or the communicators
-    std::vector<uint32_t> named;           // the ranks to describe; empty: all that are missing
+    std::vector<StoreWait> store_waits;
   };
 
   // Returns the job if its living generation is `number`, has ranks on the node and is not

@@ -27,6 +27,8 @@ constexpr absl::Duration kShownStandstill = absl::Seconds(5);
 // Distinct wait names per job, which are metric labels. Limited because users name barrier groups.
 constexpr size_t kMaxLabelsPerJob = 16;
 constexpr char kOtherBarriers[] = "barrier (others)";
+// Name of all waits in a hosted c10d store: their texts contain the keys of programs.
+constexpr char kStoreLabel[] = "c10d store";
 
 constexpr absl::Duration kFirstNotice = absl::Seconds(2);
 constexpr absl::Duration kNoticeInterval = absl::Seconds(5);
@@ -86,7 +88,31 @@ std::vector<Rendezvous::OpenWait> Rendezvous::OpenWaits(const Job& job) const {
                      open.barrier,
                      {}});
   }
+  for (const StoreWait& store : state.store_waits) {
+    waits.push_back({store.what,
+                     store.since,
+                     static_cast<uint32_t>(store.missing.size()),
+                     std::nullopt,
+                     {},
+                     store});
+  }
   return waits;
+}
+
+void Rendezvous::SetStoreWaits(const Job& job, const v1::StoreWaits& waits) {
+  State& state = states_.at(job.id());
+  const size_t world_size = job.generation->ranks.size();
+  state.store_waits.clear();
+  for (const v1::StoreWait& reported : waits.waits()) {
+    StoreWait& wait = state.store_waits.emplace_back();
+    wait.what = reported.what();
+    wait.since = context_.now.steady - FromProto(reported.since());
+    for (const uint32_t rank : reported.missing()) {
+      if (rank < world_size) wait.missing.push_back(rank);
+    }
+    wait.reason = reported.reason();
+  }
+  if (!state.store_waits.empty()) ArmWaitTimer(job);
 }
 
 v1::Wait Rendezvous::DescribeWait(const Job& job, const OpenWait& open, size_t most,
@@ -96,6 +122,11 @@ v1::Wait Rendezvous::DescribeWait(const Job& job, const OpenWait& open, size_t m
   v1::Wait wait;
   wait.set_what(open.what);
   *wait.mutable_since() = ToProto(now.steady - open.since);
+  if (open.store.has_value()) {
+    DescribeRanks(job, open.store->missing, most, now, wait);
+    if (wait.missing().empty()) wait.add_missing()->set_reason(open.store->reason);
+    return wait;
+  }
   std::vector<uint32_t> ranks = open.named;
   if (ranks.empty()) {
     ranks = open.barrier.has_value() ? state.barriers.Missing(*open.barrier)
@@ -110,8 +141,8 @@ std::vector<LiveWait> Rendezvous::ListWaits() const {
   for (const JobId& id : jobs_.active()) {
     std::map<std::string, LiveWait> by_name;
     for (const OpenWait& open : OpenWaits(jobs_.at(id))) {
-      std::string what =
-          open.barrier.has_value() ? absl::StrCat("barrier ", open.barrier->group()) : open.what;
+      std::string what = open.store.has_value() ? kStoreLabel : open.what;
+      if (open.barrier.has_value()) what = absl::StrCat("barrier ", open.barrier->group());
       if (by_name.count(what) == 0 && by_name.size() >= kMaxLabelsPerJob) what = kOtherBarriers;
       const LiveWait wait{id, what, open.since, open.missing};
       const auto [entry, first] = by_name.emplace(what, wait);

@@ -169,6 +169,55 @@ TEST_F(Waits, DistinguishesSilentRankFromItsNeighbor) {
   EXPECT_EQ(FromProto(cluster_.Get(job_).ranks(2).last_seen()), absl::Seconds(20));
 }
 
+// The worker of node rank 0 reports what clients of the job's hosted c10d store wait for.
+TEST_F(Waits, NameRanksThatHostedStoreWaitsFor) {
+  for (const char* node : {"c", "d"}) cluster_.Join(node, 1);
+  const std::string job = cluster_.Submit(testing::MakeCommandSpec(2, 1));
+  cluster_.ReportPhaseOfAll(job, v1::STARTED);
+  const auto report = [&](const std::string& node, const std::vector<v1::StoreWait>& waits) {
+    v1::WorkerMessage message;
+    *message.mutable_report() = cluster_.MakeInventory(job, {});
+    message.mutable_report()->mutable_store_waits();
+    for (const v1::StoreWait& wait : waits) {
+      *message.mutable_report()->mutable_store_waits()->add_waits() = wait;
+    }
+    return cluster_.SendMessage(node, message);
+  };
+  v1::StoreWait key;
+  key.set_what("c10d key \"a\" (awaited by rank 0)");
+  *key.mutable_since() = ToProto(absl::Seconds(1));
+  key.add_missing(1);
+  key.add_missing(2);  // not a rank of this job
+  v1::StoreWait unknown;
+  unknown.set_what("c10d key \"b\" (awaited by rank 1)");
+  unknown.set_reason("any rank to set it");
+  const std::string first = cluster_.Get(job).ranks(0).node();
+  const std::string second = first == "c" ? "d" : "c";
+  report(second, {key});
+  EXPECT_THAT(cluster_.Get(job).waits(), IsEmpty()) << "it does not host the store";
+  report(first, {key, unknown});
+  const v1::Job view = cluster_.Get(job);
+  ASSERT_THAT(view.waits(), SizeIs(2));
+  EXPECT_EQ(view.waits(0).what(), key.what());
+  EXPECT_EQ(FromProto(view.waits(0).since()), absl::Seconds(1));
+  EXPECT_THAT(Missing(view.waits(0)), ElementsAre(1));
+  EXPECT_EQ(view.waits(0).missing(0).node(), second);
+  ASSERT_THAT(view.waits(1).missing(), SizeIs(1));
+  EXPECT_EQ(view.waits(1).missing(0).reason(), "any rank to set it");
+
+  const Effects effects = cluster_.Run(absl::Seconds(2), {"a", "b", "c", "d"});
+  std::vector<std::string> noticed;
+  for (const v1::WaitNotice& notice : NoticesTo(effects, second)) {
+    if (notice.job_id() == job) noticed.push_back(notice.wait().what());
+  }
+  EXPECT_THAT(noticed, ElementsAre(key.what(), unknown.what()));
+
+  report(first, {unknown});
+  EXPECT_THAT(cluster_.Get(job).waits(), SizeIs(1));
+  report(first, {});
+  EXPECT_THAT(cluster_.Get(job).waits(), IsEmpty());
+}
+
 TEST_F(Waits, ShowTheMemoryOfRanks) {
   v1::RankReport report = Harness::MakeReport(2, v1::STARTED);
   report.set_memory_bytes(5 << 20);

@@ -92,8 +92,10 @@ void AddTorch(const v1::Launch& launch, const v1::RankPlacement& placement,
   variables["TORCHELASTIC_RESTART_COUNT"] = absl::StrCat(launch.restarts());
   variables["TORCHELASTIC_MAX_RESTARTS"] = absl::StrCat(launch.spec().restart().max());
   variables["TORCHELASTIC_ERROR_FILE"] = rank.error_file;
-  // Rank 0 itself must listen on MASTER_PORT; there is no agent store.
-  variables["TORCHELASTIC_USE_AGENT_STORE"] = "False";
+  // Without a hosted store, rank 0 itself must listen on MASTER_PORT.
+  const bool hosted = spec::RequestsHostedStore(launch.spec());
+  variables["TORCHELASTIC_USE_AGENT_STORE"] = hosted ? "True" : "False";
+  variables[spec::kHostedStoreVariable] = hosted ? "1" : "0";
   variables["MUSTER_PROGRESS"] = rank.progress_file;
 }
 

@@ -12,6 +12,7 @@
 #include "proto/muster/v1/job.pb.h"
 #include "proto/muster/v1/node.pb.h"
 #include "proto/muster/v1/worker.pb.h"
+#include "spec/hosted_store.h"
 
 namespace muster::agent {
 
@@ -44,7 +45,12 @@ inline constexpr CommandVariable kCommandVariables[] = {
     {"TORCHELASTIC_ERROR_FILE", false,
      "File to which PyTorch's `@record` writes an exception; its message becomes that of the "
      "failure."},
-    {"TORCHELASTIC_USE_AGENT_STORE", false, "`False`: rank 0 serves the store."},
+    {"TORCHELASTIC_USE_AGENT_STORE", false,
+     "`True` with a hosted store: all ranks are its clients. Otherwise `False`: rank 0 serves the "
+     "store."},
+    {spec::kHostedStoreVariable, false,
+     "`1` if the worker of rank 0's node serves PyTorch's store at MASTER_ADDR:MASTER_PORT, which "
+     "the job's `env` requests with the same value; otherwise `0`."},
     {"CUDA_VISIBLE_DEVICES", false, "UUIDs of the rank's GPUs; empty on CPU slots."},
     {"NCCL_HOSTID", true,
      "Id unique to the rank, so that NCCL accepts ranks that share a GPU. Set only with "

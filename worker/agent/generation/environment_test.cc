@@ -191,6 +191,15 @@ TEST_F(EnvironmentTest, SetsTheVariablesOfTheTable) {
   }
 }
 
+TEST_F(EnvironmentTest, AnnouncesHostedStore) {
+  launch_.mutable_spec()->add_command("true");
+  EXPECT_THAT(Variables(),
+              IsSupersetOf({"MUSTER_HOSTED_STORE=0", "TORCHELASTIC_USE_AGENT_STORE=False"}));
+  (*launch_.mutable_spec()->mutable_env())["MUSTER_HOSTED_STORE"] = "1";
+  EXPECT_THAT(Variables(),
+              IsSupersetOf({"MUSTER_HOSTED_STORE=1", "TORCHELASTIC_USE_AGENT_STORE=True"}));
+}
+
 TEST_F(EnvironmentTest, SetsThreadsOfACommandIfUnset) {
   launch_.mutable_spec()->add_command("true");
   EXPECT_THAT(Variables(), Contains("OMP_NUM_THREADS=5"));

@@ -13,6 +13,7 @@
 #include "common/status.h"
 #include "common/wait_text.h"
 #include "glog/logging.h"
+#include "spec/hosted_store.h"
 #include "worker/agent/generation/exit_info.h"
 #include "worker/agent/generation/rank_launch.h"
 #include "worker/agent/generation/rank_token.h"
@@ -101,6 +102,7 @@ v1::GenerationReport Generation::Inventory() {
   for (v1::BarrierId& barrier : rendezvous_->PassedBarriers()) {
     *report.add_passed_barriers() = std::move(barrier);
   }
+  if (store_ != nullptr) *report.mutable_store_waits() = store_->Waits();
   return report;
 }
 
@@ -128,8 +130,11 @@ void Generation::Start() {
   const absl::Status made = MakeFiles();
   if (!made.ok()) return StartRanks(made);
   if (launch_.spec().has_train()) return StartRanks(MasterEndpoint());
-  if (launch_.node_rank() == 0) return StartRanks(HoldMaster());
-  AwaitMaster();
+  if (launch_.node_rank() != 0) return AwaitMaster();
+  const absl::StatusOr<MasterEndpoint> master = HoldMaster();
+  if (master.ok() && spec::RequestsHostedStore(launch_.spec())) return StartStore(*master);
+  if (master.ok()) PublishMaster(EncodeMasterEndpoint(*master));
+  StartRanks(master);
 }
 
 absl::StatusOr<MasterEndpoint> Generation::HoldMaster() {
@@ -141,7 +146,6 @@ absl::StatusOr<MasterEndpoint> Generation::HoldMaster() {
   if (!shim::WriteFileAtomically(File(kMasterFile), text, false)) {
     return ErrnoStatus(errno, absl::StrCat("write ", File(kMasterFile)));
   }
-  PublishMaster(text);
   return endpoint;
 }
 
@@ -159,7 +163,9 @@ void Generation::AwaitMaster() {
                    [this, self = self_](const absl::StatusOr<std::string>& text) {
                      // The generation was stopped or destroyed meanwhile.
                      if (*self == nullptr || directive_.has_value()) return;
-                     StartRanks(MasterAt(text));
+                     const absl::StatusOr<MasterEndpoint> master = MasterAt(text);
+                     if (master.ok()) LocateRanksFor(master->address);
+                     StartRanks(master);
                    });
 }
 
@@ -225,10 +231,9 @@ absl::Status Generation::StartRank(RankState& rank, const MasterEndpoint& master
   }
   const std::vector<uint32_t> slots = SlotsOf(rank.placement);
   context_.devices->Occupy(slots, /*adopted=*/false);
-  auto shim =
-      ShimProcess::Start(*context_.loop, context_.shim_binary, RankDirectory(number), instructions,
-                         SecretsFor(instructions, secrets),
-                         absl::StrCat(kTokenVariable, rank.token), EventsOf(number));
+  auto shim = ShimProcess::Start(*context_.loop, context_.shim_binary, RankDirectory(number),
+                                 instructions, SecretsFor(instructions, secrets),
+                                 absl::StrCat(kTokenVariable, rank.token), EventsOf(number));
   if (!shim.ok()) {
     context_.devices->Release(slots, [] {});
     return shim.status();
@@ -267,10 +272,12 @@ void Generation::Adopt() {
       rank.progress = std::make_unique<ProgressFile>(
           context_.directory->ProgressFile(job_id(), this->number(), number));
     }
+    if (locator_ == nullptr) LocateRanksFor(MasterIn(*instructions));
     context_.devices->Occupy(SlotsOf(rank.placement), /*adopted=*/true);
     rank.shim = ShimProcess::Adopt(*context_.loop, RankDirectory(number), *instructions,
                                    absl::StrCat(kTokenVariable, rank.token), EventsOf(number));
   }
+  if (launch_.node_rank() == 0) store_ = HostedStore::Adopt(context_, launch_, StoreEvents());
   if (!over() && launch_.node_rank() == 0) HoldMasterAgain();
   FinishIfOver();
 }
@@ -284,6 +291,8 @@ void Generation::OnStarted(RankState& rank, int64_t pid) {
 void Generation::OnEnded(RankState& rank, const std::optional<shim::ExitRecord>& record) {
   rank.shim.reset();
   rank.ended = true;
+  // The store may have disconnected the rank only just now.
+  TickStore();
   if (record.has_value() && record->lost_log_bytes > 0) {
     LOG(WARNING) << job_id() << " rank " << rank.report.rank() << ": " << record->lost_log_bytes
                  << " bytes of its logs could not be written";
@@ -339,6 +348,7 @@ void Generation::FinishIfOver() {
   auto watchers = std::move(watchers_);
   watchers_.clear();
   for (auto& [id, watcher] : watchers) watcher.done(absl::OkStatus());
+  EndStoreIfOver();
   on_settled_();
 }
 
@@ -434,6 +444,7 @@ void Generation::Changed(const RankState& rank) {
 void Generation::ResendChanged() {
   changed_.insert(changed_since_hello_.begin(), changed_since_hello_.end());
   if (!changed_.empty()) SendChanged();
+  if (store_ != nullptr) SendStoreWaits();
   // Tails of ranks that exited without a session were not sent.
   for (const auto& [number, rank] : ranks_) SendLogTail(rank);
 }

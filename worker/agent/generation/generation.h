@@ -20,6 +20,8 @@
 #include "proto/muster/v1/rank.pb.h"
 #include "proto/muster/v1/worker.pb.h"
 #include "worker/agent/generation/generation_context.h"
+#include "worker/agent/generation/hosted_store.h"
+#include "worker/agent/generation/rank_locator.h"
 #include "worker/agent/generation/secrets.h"
 #include "worker/agent/generation/shim_process.h"
 #include "worker/agent/network/master_endpoint.h"
@@ -39,6 +41,10 @@ namespace muster::agent {
 // The ranks of a command job start once their master endpoint is known: the worker of node rank 0
 // reserves a port and publishes it under a key of the generation; the other workers wait for it.
 //
+// With a hosted c10d store, that worker also starts the store, before it publishes the endpoint.
+// The store ends with the ranks of all nodes: the generation may be over here and still have its
+// store.
+//
 // State that a later worker needs (the launch, the world, each rank's report) is written to disk
 // before it is acted upon or acknowledged. A rank's exit is in its shim's record.
 class Generation {
@@ -55,7 +61,8 @@ class Generation {
   const v1::Launch& launch() const { return launch_; }
   bool started() const { return started_; }
   bool over() const;
-  bool settled() const;  // every rank has exited or is unkillable
+  // Every rank has exited or is unkillable, and the hosted store has ended.
+  bool settled() const;
   bool RankIsLive(uint32_t rank) const;
   // Slots of running ranks.
   std::vector<uint32_t> SlotsInUse() const;
@@ -71,6 +78,12 @@ class Generation {
   void Adopt();
   // Sends the directive to the ranks, then stops their shims. Idempotent.
   void Stop(const v1::StopGeneration& stop);
+  // The same for a stop that the coordinator did not request, so that it may not end the generation
+  // afterwards.
+  void StopByWorker(const v1::StopGeneration& stop);
+  // The coordinator has ended the generation, which must be over: stops what is left. Returns
+  // whether nothing was left; otherwise on_settled follows.
+  bool Close();
   // Zero without a lease.
   absl::Duration job_lease() const { return FromProto(launch_.job_lease()); }
   // Replaces the lease deadline of the ranks that run; see worker/shim/fence.h.
@@ -78,9 +91,12 @@ class Generation {
     for (auto& [number, rank] : ranks_) {
       if (rank.shim != nullptr) rank.shim->SetLeaseDeadline(boot_ms);
     }
+    if (store_ != nullptr && !over()) store_->SetLeaseDeadline(boot_ms);
   }
   // Reads the progress files of commands.
   void ReadProgress();
+  // Reads what the hosted store of this node reports, and keeps the connection to that of another.
+  void TickStore();
   // Inspects the running ranks, and sends each result to the coordinator.
   void Inspect();
   // Sends rank 0 the directive to write a checkpoint. Without effect if it does not watch for
@@ -139,6 +155,19 @@ class Generation {
   // The published endpoint, if the ranks of this node can reach it.
   absl::StatusOr<MasterEndpoint> MasterAt(const absl::StatusOr<std::string>& text) const;
   void HoldMasterAgain();
+  HostedStore::Events StoreEvents();
+  // Starts the hosted store; then publishes the endpoint and starts the ranks.
+  void StartStore(const MasterEndpoint& master);
+  void OnStoreReady(const absl::Status& status);
+  void EndStoreIfOver();
+  // On other nodes: connects to the hosted store, if there is one, so that it learns the ranks of
+  // this node.
+  void LocateRanksFor(const Address& master);
+  // Sends the waits in the store, and adds its problems to the reports of the ranks.
+  void ReportStore();
+  void SendStoreWaits();
+  // Adds the problem to the rank's warnings and to its log, once.
+  void WarnOfStore(RankState& rank, const std::string& problem);
   void TakeProgress(RankState& rank, const v1::Progress& progress);
   ShimProcess::Events EventsOf(uint32_t rank);
   void OnStarted(RankState& rank, int64_t pid);
@@ -172,6 +201,10 @@ class Generation {
   std::map<uint32_t, RankState> ranks_;
   std::unique_ptr<Rendezvous> rendezvous_;
   std::unique_ptr<HeldPort> master_port_;
+  MasterEndpoint master_;                 // while the hosted store is being started
+  std::unique_ptr<HostedStore> store_;    // null: none has been started
+  std::unique_ptr<RankLocator> locator_;  // while the store of another node is in use
+  bool ends_by_itself_ = false;           // see StopByWorker
   std::optional<v1::World> world_;
   std::optional<v1::Directive> directive_;  // to abort or stop, for later Watch calls
   std::map<CallId, Watcher> watchers_;

@@ -36,6 +36,7 @@ struct GenerationContext {
   std::vector<std::vector<int>> cpus_of_slots;
   std::string shim_binary;
   std::string rank_binary;
+  std::string store_binary;
   // Places the files of a spec in the directories, then calls `done` on the loop.
   std::function<void(const v1::JobSpec& spec, std::vector<std::string> directories,
                      std::function<void(const absl::Status&)> done)>

@@ -12,7 +12,7 @@
 namespace muster::agent {
 
 void Generation::Stop(const v1::StopGeneration& stop) {
-  if (over()) return;
+  if (over()) return EndStoreIfOver();
   const bool aborts =
       stop.abort() || (directive_.has_value() && directive_->kind() == v1::Directive::ABORT);
   v1::Directive directive;
@@ -65,6 +65,7 @@ void Generation::OnUnkillable(RankState& rank) {
 }
 
 bool Generation::settled() const {
+  if (store_ != nullptr && store_->running()) return false;
   return std::all_of(ranks_.begin(), ranks_.end(), [](const auto& entry) {
     return entry.second.report.phase() == v1::EXITED || entry.second.report.unkillable();
   });

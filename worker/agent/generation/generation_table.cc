@@ -105,7 +105,7 @@ void GenerationTable::OnLaunch(const v1::Launch& launch) {
   Add(launch);
   for (const auto& [key, generation] : generations_) {
     if (key.first == launch.job_id() && key.second < launch.generation()) {
-      generation->Stop(
+      generation->StopByWorker(
           StopOf(*generation, "Superseded", "replaced by a newer generation of the job"));
     }
   }
@@ -147,6 +147,7 @@ void GenerationTable::StartIfFree(const std::string& job_id) {
 void GenerationTable::OnSettled(const std::string& job_id) {
   // Deferred, because the caller is inside a method of the generation.
   context_.loop->Post([this, job_id] {
+    for (const v1::ForgetGeneration& message : std::exchange(forgotten_, {})) OnForget(message);
     CountSlots();
     StartIfFree(job_id);
     CheckAllStopped();
@@ -223,6 +224,10 @@ void GenerationTable::OnForget(const v1::ForgetGeneration& message) {
                << message.generation() << ", which is still running";
     return;
   }
+  if (!it->second->Close()) {
+    forgotten_.push_back(message);
+    return;
+  }
   generations_.erase(it);
   const auto next = generations_.lower_bound({message.job_id(), 0});
   if (next == generations_.end() || next->first.first != message.job_id()) {
@@ -296,7 +301,7 @@ void GenerationTable::OnCoordinatorLost() {
         context_.loop->RunAfter(FromProto(policy.stop_after()), [this, key = key] {
           Generation* const affected = Find(key.first, key.second);
           if (affected == nullptr) return;
-          affected->Stop(
+          affected->StopByWorker(
               StopOf(*affected, "CoordinatorLost",
                      "the coordinator was unreachable for longer than on_lost_coordinator allows"));
         }));
@@ -313,7 +318,10 @@ void GenerationTable::OnCoordinatorConnected(const std::string& address,
 }
 
 void GenerationTable::Tick() {
-  for (const auto& [key, generation] : generations_) generation->ReadProgress();
+  for (const auto& [key, generation] : generations_) {
+    generation->ReadProgress();
+    generation->TickStore();
+  }
 }
 
 void GenerationTable::AwaitEnd(absl::Duration patience, std::function<void()> done) {
@@ -332,7 +340,7 @@ void GenerationTable::StopAll(std::optional<absl::Duration> grace, std::function
   for (const auto& [key, generation] : generations_) {
     v1::StopGeneration stop = StopOf(*generation, "WorkerStopped", "the worker is shutting down");
     if (grace.has_value()) *stop.mutable_grace_period() = ToProto(*grace);
-    generation->Stop(stop);
+    generation->StopByWorker(stop);
   }
   context_.loop->Post([this] { CheckAllStopped(); });
 }
@@ -352,7 +360,7 @@ void GenerationTable::End(const std::string& job_id, uint64_t generation, absl::
   v1::StopGeneration stop = StopOf(*ended, reason, message);
   *stop.mutable_grace_period() = ToProto(absl::ZeroDuration());
   stop.set_abort(true);
-  ended->Stop(stop);
+  ended->StopByWorker(stop);
 }
 
 absl::StatusOr<Generation*> GenerationTable::Authenticate(const v1::RankIdentity& identity) {

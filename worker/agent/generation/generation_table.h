@@ -62,7 +62,7 @@ class GenerationTable {
   // `address` is the address at which other nodes reach this one, `interface` its network
   // interface; may be empty.
   void OnCoordinatorConnected(const std::string& address, const std::string& interface);
-  // Periodic work: reads the progress files of commands.
+  // Periodic work: reads the progress files of commands, and what hosted stores report.
   void Tick();
 
   // Stops all ranks with their jobs' grace periods or the given one; calls `done` when none is
@@ -102,6 +102,7 @@ class GenerationTable {
 
   GenerationContext context_;
   std::map<Key, std::unique_ptr<Generation>> generations_;
+  std::vector<v1::ForgetGeneration> forgotten_;  // to be forgotten once they are closed
   // The newest launched generation of each job, to detect late launches.
   std::map<std::string, uint64_t> newest_;
   std::vector<EventLoop::TimerId> away_timers_;

@@ -5,8 +5,10 @@
 #include <vector>
 
 #include "absl/strings/match.h"
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "absl/strings/strip.h"
 #include "absl/time/time.h"
 #include "common/proto_time.h"
 #include "common/stop_signal.h"
@@ -91,14 +93,27 @@ shim::Instructions MakeInstructions(const GenerationContext& context, const v1::
   return instructions;
 }
 
+Address MasterIn(const shim::Instructions& instructions) {
+  Address master;
+  for (absl::string_view entry : instructions.environment) {
+    if (absl::ConsumePrefix(&entry, "MASTER_ADDR=")) {
+      master.host = std::string(entry);
+    } else if (uint32_t port = 0; absl::ConsumePrefix(&entry, "MASTER_PORT=") &&
+                                  absl::SimpleAtoi(entry, &port) && port <= UINT16_MAX) {
+      master.port = static_cast<uint16_t>(port);
+    }
+  }
+  return master;
+}
+
 std::vector<std::string> SecretsFor(const shim::Instructions& instructions,
                                     const std::vector<std::string>& secrets) {
   std::vector<std::string> added;
   for (const std::string& secret : secrets) {
     const std::string name = secret.substr(0, secret.find('=') + 1);
-    const bool is_set = std::any_of(
-        instructions.environment.begin(), instructions.environment.end(),
-        [&name](const std::string& entry) { return absl::StartsWith(entry, name); });
+    const bool is_set =
+        std::any_of(instructions.environment.begin(), instructions.environment.end(),
+                    [&name](const std::string& entry) { return absl::StartsWith(entry, name); });
     if (!is_set) added.push_back(secret);
   }
   return added;

@@ -18,6 +18,9 @@ shim::Instructions MakeInstructions(const GenerationContext& context, const v1::
                                     const v1::RankPlacement& placement, const std::string& token,
                                     const Address& master);
 
+// The rendezvous address in the instructions of a command; empty if there is none.
+Address MasterIn(const shim::Instructions& instructions);
+
 // The secrets, as NAME=value, that may be added to the instructions' environment: without those
 // that the rank's placement sets, which a job cannot override.
 std::vector<std::string> SecretsFor(const shim::Instructions& instructions,
