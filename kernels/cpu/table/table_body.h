@@ -74,6 +74,7 @@ const KernelTable kKernels = {
     .batch_norm_running = cpu::BatchNormRunning,
     .batch_norm_prepare = BatchNormPrepare,
     .batch_norm_mask_bytes = cpu::BatchNormMaskBytes,
+    .batch_norm_pool_bytes = cpu::BatchNormPoolBytes,
     .batch_norm_apply = BatchNormApply,
     .batch_norm_backward_parameters = BackwardParametersOfSum,
     .batch_norm_backward_data = BatchNormBackwardData,

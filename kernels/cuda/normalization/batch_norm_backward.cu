@@ -161,32 +161,6 @@ struct ParametersFinish {
   }
 };
 
-// Per channel: dx = scale * dy + slope * x + offset.
-template <int kWidth>
-struct DataCoefficients {
-  BatchNormBackwardFunctor<float> functors[kWidth];
-
-  MUSTER_HOST_DEVICE DataCoefficients(const BatchNormGradient& gradient, const float* dgamma,
-                                      const float* dbeta, int64_t channel) {
-    const double pixels =
-        gradient.shared_pixels != nullptr ? *gradient.shared_pixels : gradient.pixels;
-    const double share = 1 / pixels;
-    for (int i = 0; i < kWidth; ++i) {
-      const int64_t c = channel + i;
-      const double scale = gradient.scale[c];
-      const double slope = -scale * dgamma[c] * share * gradient.inverse_deviation[c];
-      const double offset = -scale * dbeta[c] * share - slope * gradient.mean[c];
-      functors[i] = {gradient.scale[c], static_cast<float>(slope), static_cast<float>(offset)};
-    }
-  }
-  MUSTER_HOST_DEVICE Floats<kWidth> operator()(const Floats<kWidth>& x,
-                                               const Floats<kWidth>& dy) const {
-    Floats<kWidth> dx;
-    for (int i = 0; i < kWidth; ++i) dx[i] = functors[i](x[i], dy[i]);
-    return dx;
-  }
-};
-
 template <typename Storage, int kWidth, MaskFrom kFrom>
 struct PixelData {
   static constexpr int kBlocksPerMultiprocessor = 3;
@@ -292,6 +266,15 @@ void DispatchGradient(const BatchNormShape& shape, const BatchNormGradient& grad
 
 void BatchNormBackwardParameters(const BatchNormShape& shape, const BatchNormGradient& gradient,
                                  float* dgamma, float* dbeta, void* dz) {
+  if (shape.pool && !shape.pools_2x2()) {
+    // That of a batch norm of the values at the maxima.
+    const PoolChoice choice(shape, gradient.choice);
+    BatchNormGradient maxima = gradient;
+    maxima.x = choice.x;
+    maxima.y = nullptr;
+    maxima.mask = choice.mask;
+    return BatchNormBackwardParameters(WithoutPool(shape), maxima, dgamma, dbeta, dz);
+  }
   const int64_t elements = shape.pixels() * shape.channels;
   const int more = (gradient.dy_addend != nullptr ? 1 : 0) + (dz != nullptr ? 1 : 0);
   StateWork(GradientBytes(shape, gradient) + more * ArrayBytes(shape.type, elements));
@@ -311,6 +294,9 @@ void BatchNormBackwardParameters(const BatchNormShape& shape, const BatchNormGra
 
 void BatchNormBackwardData(const BatchNormShape& shape, const BatchNormGradient& gradient,
                            const float* dgamma, const float* dbeta, void* dx) {
+  if (shape.pool && !shape.pools_2x2()) {
+    return BackwardDataOfPool(shape, gradient, dgamma, dbeta, dx);
+  }
   StateWork(GradientBytes(shape, gradient) +
             ArrayBytes(shape.type, shape.pixels() * shape.channels));
   DispatchGradient(shape, gradient, dx, [&](auto element, auto width, auto mask) {
