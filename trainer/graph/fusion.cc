@@ -29,7 +29,7 @@ Fusions::Activated Fusions::AfterConvolution(NodeId convolution) const {
   return activated;
 }
 
-Fusions::Normalized Fusions::AfterBatchNorm(NodeId batch_norm) const {
+Fusions::Normalized Fusions::AfterBatchNorm(NodeId batch_norm, Pools pools) const {
   NodeId end = batch_norm;
   if (const NodeId depth = Next<StochasticDepth>(end); depth != kNone) end = depth;
   const NodeId add = Next<Add>(end);
@@ -41,8 +41,9 @@ Fusions::Normalized Fusions::AfterBatchNorm(NodeId batch_norm) const {
   Normalized normalized = {.activation = activated.activation, .last = activated.last};
   if (activated.activation == Activation::kRelu) {
     const NodeId pool = PoolAfter(activated.last);
-    if (pool != kNone && Is2x2(std::get<MaxPool2d>(graph_.nodes[pool].layer))) {
-      normalized.pool = true;
+    if (pool != kNone &&
+        (pools == Pools::kAll || Is2x2(std::get<MaxPool2d>(graph_.nodes[pool].layer)))) {
+      normalized.pool = pool;
       normalized.last = pool;
     }
   }
@@ -81,7 +82,8 @@ NodeId Fusions::LastOf(NodeId node) const {
 NodeId Fusions::FoldsInto(NodeId batch_norm) const {
   const NodeId from = graph_.nodes[batch_norm].inputs[0];
   // A pool needs a separate pass anyway, which also normalises.
-  return Is<Conv2d>(from) && consumers_[from].size() == 1 && !AfterBatchNorm(batch_norm).pool
+  return Is<Conv2d>(from) && consumers_[from].size() == 1 &&
+                 AfterBatchNorm(batch_norm).pool == kNone
              ? from
              : kNone;
 }

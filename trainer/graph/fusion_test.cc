@@ -27,7 +27,7 @@ TEST(FusionTest, FusesTheSumIntoTheBatchNormOfTheBranch) {
   const Fusions::Normalized after = fusions.AfterBatchNorm(block.bn);
   EXPECT_EQ(after.add, block.add);
   EXPECT_EQ(after.activation, Activation::kRelu6);
-  EXPECT_FALSE(after.pool);
+  EXPECT_EQ(after.pool, Fusions::kNone);
   EXPECT_EQ(after.last, block.relu);
   EXPECT_EQ(fusions.BatchNormBefore(block.add), block.bn);
   // Only one of the two: the shortcut's batch norm is not fused.
@@ -88,11 +88,13 @@ TEST(FusionTest, FusesReluIntoThePoolAfterIt) {
         EXPECT_EQ(fusions.AfterConvolution(conv).last, conv);
         continue;
       }
-      // Only the 2x2 pooling is fused into the batch norm, which then remains a separate pass in
-      // evaluation.
+      // On every device only the 2x2 pooling is fused into the batch norm, which then remains a
+      // separate pass in evaluation.
       const Fusions::Normalized after = fusions.AfterBatchNorm(bn);
       EXPECT_EQ(after.activation, Activation::kRelu);
-      EXPECT_EQ(after.pool, kernel == 2);
+      EXPECT_EQ(after.pool, kernel == 2 ? pool : Fusions::kNone);
+      EXPECT_EQ(fusions.AfterBatchNorm(bn, Fusions::Pools::kAll).pool, pool);
+      EXPECT_EQ(fusions.AfterBatchNorm(bn, Fusions::Pools::kAll).last, pool);
       EXPECT_EQ(after.last, kernel == 2 ? pool : relu);
       EXPECT_EQ(fusions.FoldedBatchNorm(conv), kernel == 2 ? Fusions::kNone : bn);
     }

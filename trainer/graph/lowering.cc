@@ -136,10 +136,32 @@ class Lowering {
     norm.parts.layer = layer;
     norm.range = AddParameters(graph_.nodes[node].name, shapes_[node].image.channels, norm.parts,
                                builder_.parameters(), builder_.buffers());
-    const Fusions::Normalized after = fusions_.AfterBatchNorm(node);
+    const Fusions::Normalized after = AfterBatchNorm(node);
     if (after.add != kNone) return node;
     LowerBatchNorm(node, after);
     return after.last;
+  }
+
+  // With the max pooling that the device's kernels fuse. In evaluation the batch norm is folded
+  // into a convolution instead.
+  Fusions::Normalized AfterBatchNorm(NodeId node) const {
+    const Fusions::Normalized pooled = fusions_.AfterBatchNorm(node, Fusions::Pools::kAll);
+    if (pooled.pool != kNone && options_.training) {
+      const auto& pool = std::get<MaxPool2d>(graph_.nodes[pooled.pool].layer);
+      const ImageShape& in = shapes_[node].image;
+      const size_t bytes = kernels_.batch_norm_pool_bytes({.samples = options_.max_batch,
+                                                           .height = in.height,
+                                                           .width = in.width,
+                                                           .channels = in.channels,
+                                                           .activation = pooled.activation,
+                                                           .pool = true,
+                                                           .type = builder_.TypeOf(pooled.last),
+                                                           .pool_kernel = pool.kernel,
+                                                           .pool_stride = pool.stride,
+                                                           .pool_padding = pool.padding});
+      if (bytes > 0) return pooled;
+    }
+    return fusions_.AfterBatchNorm(node);
   }
 
   absl::StatusOr<NodeId> LowerLayer(NodeId node, const Relu&) {
@@ -247,12 +269,12 @@ class Lowering {
   void LowerBatchNorm(NodeId node, const Fusions::Normalized& after) {
     BatchNorm& norm = batch_norms_.at(node);
     norm.parts.activation = after.activation;
-    norm.parts.pool = after.pool;
+    if (after.pool != kNone) norm.parts.pool = std::get<MaxPool2d>(graph_.nodes[after.pool].layer);
     const NodeId sum = options_.training ? fusions_.AppliedBySum(node) : kNone;
     if (sum != kNone && builder_.TypeOf(node) == builder_.TypeOf(fusions_.AfterAdd(sum).last)) {
       norm.parts.applied_by = BatchNormParts::AppliedBy::kSum;
     }
-    const NodeId convolution = fusions_.FoldsInto(node);
+    const NodeId convolution = after.pool == kNone ? fusions_.FoldsInto(node) : kNone;
     FoldedConvolution folded;
     if (convolution != kNone) folded = folded_.at(convolution);
     if (!options_.training && convolution != kNone) {

@@ -140,7 +140,7 @@ class BatchNormOperation : public NormalizingOperation {
             .input_in_backward = true,
             .output_in_backward = MasksSum() && ChoiceBytes(max_samples) == 0,
             .gradient_over_input = true,
-            .activation_in_backward = MasksSum()};
+            .activation_in_backward = WritesMaskedGradient()};
   }
 
   void Forward(const Call& call) override {
@@ -199,8 +199,9 @@ class BatchNormOperation : public NormalizingOperation {
     // BackwardData needs them without the factor, which is already in the scale.
     float* const plain_dgamma = factor == nullptr ? dgamma : ChannelArray(kDgamma);
     float* const plain_dbeta = factor == nullptr ? dbeta : ChannelArray(kDbeta);
+    const bool masked = MasksSum() || gradient.dy_addend != nullptr;
     kernels_.batch_norm_backward_parameters(Shape(call), gradient, plain_dgamma, plain_dbeta,
-                                            MasksSum() ? output()->gradient : nullptr);
+                                            masked ? output()->gradient : nullptr);
     if (factor == nullptr) return;
     const auto multiply = [&](const float* from, float* to) {
       kernels_.scaled_copy(kernels::DataType::kFloat32, Channels(), factor, from, to);
@@ -210,8 +211,9 @@ class BatchNormOperation : public NormalizingOperation {
   }
 
   bool reads_parameter_gradients() const override { return true; }
-  // Where BackwardParameters writes the sum's gradient anyway.
-  bool TakesGradientAddend() const override { return MasksSum() && parts_.block == nullptr; }
+  bool TakesGradientAddend() const override {
+    return WritesMaskedGradient() && parts_.block == nullptr;
+  }
 
   void BackwardData(const Call& call, size_t, void* dx) override {
     if (Dropped(call)) {
@@ -256,6 +258,9 @@ class BatchNormOperation : public NormalizingOperation {
   bool MasksSum() const {
     return parts_.addend != nullptr && parts_.activation != Activation::kNone;
   }
+  // Whether BackwardParameters may write the output's gradient, where the activation's mask is set
+  // and after adding to it: always after a sum; with pooling other than 2x2 if it adds to it.
+  bool WritesMaskedGradient() const { return MasksSum() || (parts_.pool && !Shape(1).pools_2x2()); }
   bool Dropped(const Call& call) const {
     return call.training && parts_.block != nullptr && parts_.block->dropped;
   }
@@ -270,7 +275,10 @@ class BatchNormOperation : public NormalizingOperation {
   // Bytes that forward writes about the pooling or the activation for backward. Not with a block,
   // whose mask is also needed if it is dropped.
   size_t ChoiceBytes(uint32_t samples) const {
-    if (parts_.pool) return samples * static_cast<size_t>(output()->elements());
+    if (parts_.pool && Shape(samples).pools_2x2()) {
+      return samples * static_cast<size_t>(output()->elements());
+    }
+    if (parts_.pool) return kernels_.batch_norm_pool_bytes(Shape(samples));
     if (!MasksSum() || parts_.block != nullptr) return 0;
     return kernels_.batch_norm_mask_bytes(Shape(samples));
   }
@@ -281,13 +289,17 @@ class BatchNormOperation : public NormalizingOperation {
 
   kernels::BatchNormShape Shape(const Call& call) const { return Shape(call.samples); }
   kernels::BatchNormShape Shape(uint32_t samples) const {
+    const MaxPool2d pool = parts_.pool.value_or(MaxPool2d{});
     return {.samples = samples,
             .height = input()->shape.height,
             .width = input()->shape.width,
             .channels = input()->shape.channels,
             .activation = parts_.activation,
-            .pool = parts_.pool,
-            .type = input()->type};
+            .pool = parts_.pool.has_value(),
+            .type = input()->type,
+            .pool_kernel = pool.kernel,
+            .pool_stride = pool.stride,
+            .pool_padding = pool.padding};
   }
 
   kernels::BatchNormGradient Gradient(const Call& call) const {
