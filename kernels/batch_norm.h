@@ -139,6 +139,21 @@ using BatchNormMaskBytes = size_t(const BatchNormShape& shape);
 // both backward passes read. 0: these kernels do not fuse the shape's pooling with batch norm.
 using BatchNormPoolBytes = size_t(const BatchNormShape& shape);
 
+// The batch norm of a shortcut, whose values are the addend of a sum (BatchNormAddend). Its
+// gradient is that of the sum, so that one pass of backward serves both batch norms.
+struct BatchNormShortcut {
+  const void* x = nullptr;  // null: no such shortcut
+  // As in BatchNormGradient.
+  const float* scale = nullptr;
+  const float* shift = nullptr;
+  const float* mean = nullptr;
+  const float* inverse_deviation = nullptr;
+  // Outputs of BackwardParameters and inputs of BackwardData, like the sum's own.
+  float* dgamma = nullptr;
+  float* dbeta = nullptr;
+  void* dx = nullptr;  // output of BackwardData; may be x
+};
+
 // Inputs of both backward passes. dy [out_pixels, channels]; x, scale, shift, choice as in forward;
 // mean, inverse_deviation [channels] = 1 / sqrt(variance + epsilon).
 struct BatchNormGradient {
@@ -160,6 +175,9 @@ struct BatchNormGradient {
   double pixels;  // number of pixels that mean and deviation cover
   // As in BatchNormMomentum, if the statistics cover more pixels than x.
   const double* shared_pixels = nullptr;
+  // Not with pool. With an activation, BackwardParameters must then write dz, and BackwardData gets
+  // that as dy, with shape.activation kNone.
+  BatchNormShortcut shortcut = {};
 };
 
 // -> dgamma, dbeta [channels], over the pixels of x; zero without pixels. dz, shaped like dy or

@@ -409,6 +409,86 @@ TEST_P(BatchNormContractTest, MaskReplacesOutput) {
   }
 }
 
+// What both passes of backward write for a shortcut.
+struct ShortcutResult {
+  explicit ShortcutResult(const BatchNormShape& shape)
+      : dgamma(shape.channels),
+        dbeta(shape.channels),
+        dx(shape.type, shape.pixels() * shape.channels) {}
+
+  TestBuffer dgamma, dbeta;
+  TypedBuffer dx;
+};
+
+// Both passes of a sum and its shortcut's batch norm give the results of each one's own passes.
+TEST_P(BatchNormContractTest, BackwardOfSumAndShortcut) {
+  for (const BatchNormShape& shape : TypedShapes()) {
+    if (shape.pool) continue;
+    SCOPED_TRACE(Name(shape));
+    const bool activated = shape.activation != Activation::kNone;
+    const size_t count = shape.pixels() * shape.channels;
+    const TypedBuffer x(shape.type, count, random_), shortcut_x(shape.type, count, random_);
+    const TypedBuffer dy(shape.type, count, random_), dy_addend(shape.type, count, random_);
+    const TestBuffer gamma = DrawGamma(shape, random_), beta(shape.channels, random_);
+    const BatchNormState state(shape, x.data(), gamma, beta, shortcut_x.data());
+    const BatchNormState shortcut(shape, shortcut_x.data(), gamma, beta);
+    Bytes mask(kernels().batch_norm_mask_bytes(shape));
+    const TypedBuffer y(shape.type, count);
+    kernels().batch_norm_apply(shape, x.data(), state.scale.data(), state.shift.data(),
+                               {shortcut_x.data()}, y.data(), mask.empty() ? nullptr : mask.data());
+    // Runs both passes; where forward writes masks, with those and with y.
+    const auto backward = [&](const KernelTable& table, const uint8_t* from_mask,
+                              BatchNormBackwardResult& result, ShortcutResult& other) {
+      BatchNormGradient gradient = state.Gradient(x.data(), dy.data(), state.y.data());
+      if (from_mask != nullptr) gradient.y = nullptr;
+      gradient.mask = from_mask;
+      if (activated) gradient.dy_addend = dy_addend.data();
+      gradient.shortcut = {.x = shortcut_x.data(),
+                           .scale = shortcut.scale.data(),
+                           .shift = shortcut.shift.data(),
+                           .mean = shortcut.mean.data(),
+                           .inverse_deviation = shortcut.inverse_deviation.data(),
+                           .dgamma = other.dgamma.data(),
+                           .dbeta = other.dbeta.data(),
+                           .dx = other.dx.data()};
+      table.batch_norm_backward_parameters(shape, gradient, result.dgamma.data(),
+                                           result.dbeta.data(),
+                                           activated ? result.dz.data() : nullptr);
+      BatchNormShape linear = shape;
+      linear.activation = Activation::kNone;
+      gradient.dy_addend = nullptr;
+      if (activated) gradient.dy = result.dz.data();
+      table.batch_norm_backward_data(linear, gradient, result.dgamma.data(), result.dbeta.data(),
+                                     result.dx.data());
+      // Each dx overwriting its x.
+      const TypedBuffer over_x = x, over_shortcut_x = shortcut_x;
+      gradient.x = over_x.data();
+      gradient.shortcut.x = gradient.shortcut.dx = over_shortcut_x.data();
+      table.batch_norm_backward_data(linear, gradient, result.dgamma.data(), result.dbeta.data(),
+                                     over_x.data());
+      ExpectSame(over_x, result.dx, "dx overwriting x");
+      ExpectSame(over_shortcut_x, other.dx, "dx of the shortcut overwriting its x");
+    };
+    BatchNormBackwardResult expected(shape);
+    ShortcutResult expected_other(shape);
+    backward(reference(), nullptr, expected, expected_other);
+    std::vector<const uint8_t*> masks = {nullptr};
+    if (!mask.empty()) masks.push_back(mask.data());
+    for (const uint8_t* from_mask : masks) {
+      BatchNormBackwardResult actual(shape);
+      ShortcutResult actual_other(shape);
+      backward(kernels(), from_mask, actual, actual_other);
+      ExpectClose(actual.dgamma, expected.dgamma, "dgamma");
+      ExpectClose(actual.dbeta, expected.dbeta, "dbeta");
+      if (activated) ExpectSame(actual.dz, expected.dz, "dz");
+      ExpectRounded(actual.dx, expected.dx, "dx", 2e-5);
+      ExpectClose(actual_other.dgamma, expected_other.dgamma, "dgamma of the shortcut");
+      ExpectClose(actual_other.dbeta, expected_other.dbeta, "dbeta of the shortcut");
+      ExpectRounded(actual_other.dx, expected_other.dx, "dx of the shortcut", 2e-5);
+    }
+  }
+}
+
 // Shapes with pooling other than 2x2, in float32 and the other types.
 std::vector<BatchNormShape> PoolShapes() {
   const BatchNormShape sizes[] = {

@@ -2,6 +2,7 @@
 #include <vector>
 
 #include "kernels/batch_norm_prepare.h"
+#include "kernels/batch_norm_shortcut.h"
 #include "kernels/half.h"
 #include "kernels/reference/activation.h"
 #include "kernels/reference/reference_kernels.h"
@@ -196,8 +197,10 @@ void BatchNormApply(const BatchNormShape& shape, const void* x, const float* sca
   }
 }
 
-void BatchNormBackwardParameters(const BatchNormShape& shape, const BatchNormGradient& gradient,
-                                 float* dgamma, float* dbeta, void* dz) {
+namespace {
+
+void BackwardParameters(const BatchNormShape& shape, const BatchNormGradient& gradient,
+                        float* dgamma, float* dbeta, void* dz) {
   const std::vector<double> dy = UnpooledGradient(shape, gradient);
   for (int64_t c = 0; c < shape.channels; ++c) {
     double sum = 0;
@@ -220,8 +223,8 @@ void BatchNormBackwardParameters(const BatchNormShape& shape, const BatchNormGra
   }
 }
 
-void BatchNormBackwardData(const BatchNormShape& shape, const BatchNormGradient& gradient,
-                           const float* dgamma, const float* dbeta, void* dx) {
+void BackwardData(const BatchNormShape& shape, const BatchNormGradient& gradient,
+                  const float* dgamma, const float* dbeta, void* dx) {
   const std::vector<double> dy = UnpooledGradient(shape, gradient);
   for (int64_t i = 0; i < static_cast<int64_t>(dy.size()); ++i) {
     const int64_t c = i % shape.channels;
@@ -230,6 +233,18 @@ void BatchNormBackwardData(const BatchNormShape& shape, const BatchNormGradient&
                     PixelsOf(gradient);
     StoreElement(shape.type, double{gradient.scale[c]} * centred, dx, i);
   }
+}
+
+}  // namespace
+
+void BatchNormBackwardParameters(const BatchNormShape& shape, const BatchNormGradient& gradient,
+                                 float* dgamma, float* dbeta, void* dz) {
+  BackwardParametersInTurn<BackwardParameters>(shape, gradient, dgamma, dbeta, dz);
+}
+
+void BatchNormBackwardData(const BatchNormShape& shape, const BatchNormGradient& gradient,
+                           const float* dgamma, const float* dbeta, void* dx) {
+  BackwardDataInTurn<BackwardData>(shape, gradient, dgamma, dbeta, dx);
 }
 
 }  // namespace muster::kernels::reference

@@ -3,6 +3,7 @@
 #ifndef MUSTER_KERNELS_CUDA_NORMALIZATION_BATCH_NORM_H_
 #define MUSTER_KERNELS_CUDA_NORMALIZATION_BATCH_NORM_H_
 
+#include "kernels/batch_norm_shortcut.h"
 #include "kernels/cuda/launch/channel_tiling.h"
 #include "kernels/cuda/launch/windows.h"
 #include "kernels/cuda/table/kernels.h"

@@ -117,6 +117,51 @@ struct ParametersTerms {
   }
 };
 
+// The same for a sum and, as a third sum, the shortcut, whose sum of dy is that of the sum. Masks
+// were written by forward.
+template <typename Storage, int kWidth>
+struct SumParametersTerms {
+  using Reader = GradientReader<Storage, kWidth, MaskFrom::kForward>;
+
+  BatchNormShape shape;
+  BatchNormGradient gradient;
+  Storage* dz;
+
+  struct Values {
+    typename Reader::Values sum;
+    AlignedVector<Storage, kWidth> shortcut_x;
+  };
+  struct PerThread {
+    static constexpr int kInFlight = 1;
+    Reader reader;
+    const Storage* shortcut_x;
+    Storage* dz;
+    Floats<kWidth> mean;
+    Floats<kWidth> shortcut_mean;
+    MUSTER_HOST_DEVICE Values Read(int64_t pixel) const {
+      return {reader.Read(pixel), LoadStored<kWidth>(shortcut_x + reader.At(pixel))};
+    }
+    MUSTER_HOST_DEVICE void Add(int64_t pixel, const Values& read, Floats<kWidth>* sums) const {
+      AlignedVector<Storage, kWidth> stored;
+      for (int i = 0; i < kWidth; ++i) {
+        const float passed = reader.Masked(read.sum, i);
+        sums[0][i] += passed;
+        sums[1][i] += passed * (Widen(read.sum.x.values[i]) - mean[i]);
+        sums[2][i] += passed * (Widen(read.shortcut_x.values[i]) - shortcut_mean[i]);
+        Narrow(passed, stored.values[i]);
+      }
+      *reinterpret_cast<AlignedVector<Storage, kWidth>*>(dz + reader.At(pixel)) = stored;
+    }
+  };
+  MUSTER_HOST_DEVICE PerThread operator()(int64_t, int64_t channel) const {
+    return {{shape, gradient, channel},
+            static_cast<const Storage*>(gradient.shortcut.x),
+            dz,
+            Channels<kWidth>(gradient.mean, channel),
+            Channels<kWidth>(gradient.shortcut.mean, channel)};
+  }
+};
+
 // The same with 2x2 max pooling.
 template <typename Storage, int kWidth>
 struct Pool2x2ParametersTerms {
@@ -161,6 +206,16 @@ struct ParametersFinish {
   }
 };
 
+struct SumParametersFinish {
+  ParametersFinish sum;
+  BatchNormShortcut shortcut;
+  MUSTER_HOST_DEVICE void operator()(int64_t index, int64_t channel, const double* sums) const {
+    sum(index, channel, sums);
+    shortcut.dbeta[channel] = static_cast<float>(sums[0]);
+    shortcut.dgamma[channel] = static_cast<float>(sums[2] * shortcut.inverse_deviation[channel]);
+  }
+};
+
 template <typename Storage, int kWidth, MaskFrom kFrom>
 struct PixelData {
   static constexpr int kBlocksPerMultiprocessor = 3;
@@ -189,6 +244,55 @@ struct PixelData {
   MUSTER_HOST_DEVICE PerThread operator()(int64_t channel) const {
     return {
         {shape, gradient, channel}, DataCoefficients<kWidth>(gradient, dgamma, dbeta, channel), dx};
+  }
+};
+
+// The arrays of one batch norm's second pass.
+template <typename Storage>
+struct DataArrays {
+  BatchNormGradient gradient;
+  const float* dgamma;
+  const float* dbeta;
+  Storage* dx;
+};
+
+// The same for a sum and its shortcut: of two adjacent threads one computes dx of the sum, and the
+// other that of the shortcut. Both load the same masked dy in the same instruction. One thread
+// would need the coefficients of both.
+template <typename Storage, int kWidth>
+struct SumPixelData {
+  static constexpr int kBlocksPerMultiprocessor = 3;
+
+  int64_t channels;
+  DataArrays<Storage> sum;
+  DataArrays<Storage> shortcut;
+
+  struct Values {
+    AlignedVector<Storage, kWidth> x;
+    AlignedVector<Storage, kWidth> dy;
+  };
+  struct PerThread {
+    static constexpr int kInFlight = 2;
+    int64_t channels;
+    const Storage* x;
+    const Storage* dy;
+    Storage* dx;
+    DataCoefficients<kWidth> coefficients;
+    MUSTER_HOST_DEVICE Values Read(int64_t pixel) const {
+      const int64_t at = pixel * channels;
+      return {LoadStored<kWidth>(x + at), LoadStored<kWidth>(dy + at)};
+    }
+    MUSTER_HOST_DEVICE void Use(int64_t pixel, const Values& read) const {
+      Store<kWidth>(dx + pixel * channels, coefficients(Widened(read.x), Widened(read.dy)));
+    }
+  };
+  // Of 2 * channels.
+  MUSTER_HOST_DEVICE PerThread operator()(int64_t doubled) const {
+    const DataArrays<Storage>& arrays = doubled / kWidth % 2 == 0 ? sum : shortcut;
+    const int64_t channel = doubled / (2 * kWidth) * kWidth;
+    return {channels, static_cast<const Storage*>(arrays.gradient.x) + channel,
+            static_cast<const Storage*>(arrays.gradient.dy) + channel, arrays.dx + channel,
+            DataCoefficients<kWidth>(arrays.gradient, arrays.dgamma, arrays.dbeta, channel)};
   }
 };
 
@@ -262,10 +366,10 @@ void DispatchGradient(const BatchNormShape& shape, const BatchNormGradient& grad
                 });
 }
 
-}  // namespace
+// The passes of one batch norm.
 
-void BatchNormBackwardParameters(const BatchNormShape& shape, const BatchNormGradient& gradient,
-                                 float* dgamma, float* dbeta, void* dz) {
+void BackwardParameters(const BatchNormShape& shape, const BatchNormGradient& gradient,
+                        float* dgamma, float* dbeta, void* dz) {
   if (shape.pool && !shape.pools_2x2()) {
     // That of a batch norm of the values at the maxima.
     const PoolChoice choice(shape, gradient.choice);
@@ -273,7 +377,7 @@ void BatchNormBackwardParameters(const BatchNormShape& shape, const BatchNormGra
     maxima.x = choice.x;
     maxima.y = nullptr;
     maxima.mask = choice.mask;
-    return BatchNormBackwardParameters(WithoutPool(shape), maxima, dgamma, dbeta, dz);
+    return BackwardParameters(WithoutPool(shape), maxima, dgamma, dbeta, dz);
   }
   const int64_t elements = shape.pixels() * shape.channels;
   const int more = (gradient.dy_addend != nullptr ? 1 : 0) + (dz != nullptr ? 1 : 0);
@@ -292,8 +396,8 @@ void BatchNormBackwardParameters(const BatchNormShape& shape, const BatchNormGra
   });
 }
 
-void BatchNormBackwardData(const BatchNormShape& shape, const BatchNormGradient& gradient,
-                           const float* dgamma, const float* dbeta, void* dx) {
+void BackwardData(const BatchNormShape& shape, const BatchNormGradient& gradient,
+                  const float* dgamma, const float* dbeta, void* dx) {
   if (shape.pool && !shape.pools_2x2()) {
     return BackwardDataOfPool(shape, gradient, dgamma, dbeta, dx);
   }
@@ -311,6 +415,58 @@ void BatchNormBackwardData(const BatchNormShape& shape, const BatchNormGradient&
       ForEachPixel<width>(shape.pixels(), shape.channels, data);
     }
   });
+}
+
+// Those of a sum and its shortcut.
+
+void SumParameters(const BatchNormShape& shape, const BatchNormGradient& gradient, float* dgamma,
+                   float* dbeta, void* dz) {
+  const int64_t elements = shape.pixels() * shape.channels;
+  const int more = gradient.dy_addend != nullptr ? 1 : 0;
+  StateWork(GradientBytes(shape, gradient) + (2 + more) * ArrayBytes(shape.type, elements));
+  const auto arrays = {gradient.x, gradient.dy, gradient.dy_addend, gradient.shortcut.x,
+                       static_cast<const void*>(dz)};
+  DispatchWidth(shape.type, shape.channels, arrays, [&](auto element, auto width) {
+    using Storage = decltype(element);
+    SumOverPixels<width, 3>(
+        shape.pixels(), shape.channels, 1,
+        SumParametersTerms<Storage, width>{shape, gradient, static_cast<Storage*>(dz)},
+        SumParametersFinish{{gradient.inverse_deviation, dgamma, dbeta}, gradient.shortcut});
+  });
+}
+
+void SumData(const BatchNormShape& shape, const BatchNormGradient& gradient, const float* dgamma,
+             const float* dbeta, void* dx) {
+  StateWork(5 * ArrayBytes(shape.type, shape.pixels() * shape.channels));
+  const auto arrays = {gradient.x, gradient.dy, gradient.shortcut.x,
+                       static_cast<const void*>(gradient.shortcut.dx),
+                       static_cast<const void*>(dx)};
+  DispatchWidth(shape.type, shape.channels, arrays, [&](auto element, auto width) {
+    using Storage = decltype(element);
+    const BatchNormShortcut& shortcut = gradient.shortcut;
+    const SumPixelData<Storage, width> data{
+        shape.channels,
+        {gradient, dgamma, dbeta, static_cast<Storage*>(dx)},
+        {GradientOfShortcut(gradient, gradient.dy), shortcut.dgamma, shortcut.dbeta,
+         static_cast<Storage*>(shortcut.dx)}};
+    ForEachPixel<width>(shape.pixels(), 2 * shape.channels, data);
+  });
+}
+
+}  // namespace
+
+void BatchNormBackwardParameters(const BatchNormShape& shape, const BatchNormGradient& gradient,
+                                 float* dgamma, float* dbeta, void* dz) {
+  if (gradient.shortcut.x != nullptr && gradient.mask != nullptr) {
+    return SumParameters(shape, gradient, dgamma, dbeta, dz);
+  }
+  BackwardParametersInTurn<BackwardParameters>(shape, gradient, dgamma, dbeta, dz);
+}
+
+void BatchNormBackwardData(const BatchNormShape& shape, const BatchNormGradient& gradient,
+                           const float* dgamma, const float* dbeta, void* dx) {
+  if (gradient.shortcut.x != nullptr) return SumData(shape, gradient, dgamma, dbeta, dx);
+  BackwardData(shape, gradient, dgamma, dbeta, dx);
 }
 
 }  // namespace muster::kernels::MUSTER_INSTRUCTION_SET
