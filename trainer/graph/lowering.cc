@@ -219,6 +219,11 @@ class Lowering {
       BatchNormParts& parts = batch_norms_.at(batch_norm).parts;
       parts.addend = builder_.As(type, builder_.Input(node, 1), node);
       parts.block = block;
+      const NodeId shortcut = options_.training ? fusions_.ShortcutBatchNorm(node) : kNone;
+      if (shortcut != kNone &&
+          batch_norms_.at(shortcut).parts.applied_by == BatchNormParts::AppliedBy::kSum) {
+        parts.shortcut = builder_.ProducerOf(parts.addend);
+      }
       LowerBatchNorm(batch_norm, fusions_.AfterBatchNorm(batch_norm));
       return fused.last;
     }

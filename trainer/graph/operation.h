@@ -25,7 +25,7 @@ struct Tensor {
   bool needs_gradient = false;  // a parameter that it depends on is trained
   void* data = nullptr;
   // During forward of a training pass: the producer, a batch norm, has not written data, because
-  // its consumer computes the values from these. No data otherwise.
+  // its consumer computes the values from these. No data otherwise. See also Operation::Shortcut.
   kernels::BatchNormAddend normalized;
   void* gradient = nullptr;  // null where no gradient is needed
   // During backward: a contribution that its producer, which takes it, has yet to add to the
@@ -85,6 +85,9 @@ class Operation {
     bool gradient_over_input = false;
     // Backward changes output()->gradient: BackwardActivation or BackwardParameters.
     bool activation_in_backward = false;
+    // The input's gradient is written by the backward of the output's only consumer, before this
+    // operation's.
+    bool backward_by_consumer = false;
   };
 
   // A range of the flat parameters, in elements.
@@ -185,6 +188,9 @@ class Operation {
   virtual bool reads_parameter_gradients() const { return false; }
   // Writes (does not accumulate) the gradient of one input that needs it to dx, shaped like it.
   virtual void BackwardData(const Call& call, size_t input, void* dx) {}
+  // For a batch norm whose values a sum computes: what the sum's backward needs to compute that of
+  // both. The operation's own backward then does nothing.
+  virtual kernels::BatchNormShortcut Shortcut(const Call& call) const { return {}; }
   // Whether the input's gradient equals output()->gradient after the passes above: BackwardData is
   // then not called for it.
   virtual bool PassesGradient(size_t input) const { return false; }

@@ -136,11 +136,13 @@ class BatchNormOperation : public NormalizingOperation {
   }
   Memory memory(uint32_t max_samples) const override {
     return {.saved_bytes = ChannelBytes() + SumsBytes() + ChoiceBytes(max_samples),
-            .workspace_bytes = 2 * Channels() * sizeof(float),  // gradients summed over ranks
+            // Gradients summed over ranks.
+            .workspace_bytes = (parts_.shortcut == nullptr ? 2 : 4) * Channels() * sizeof(float),
             .input_in_backward = true,
             .output_in_backward = MasksSum() && ChoiceBytes(max_samples) == 0,
             .gradient_over_input = true,
-            .activation_in_backward = WritesMaskedGradient()};
+            .activation_in_backward = WritesMaskedGradient(),
+            .backward_by_consumer = AppliedBySum()};
   }
 
   void Forward(const Call& call) override {
@@ -181,7 +183,19 @@ class BatchNormOperation : public NormalizingOperation {
     if (Dropped(call)) ActivationBackward(kernels_, parts_.activation, call.samples, *output());
   }
 
+  kernels::BatchNormShortcut Shortcut(const Call& call) const override {
+    return {.x = input()->data,
+            .scale = ChannelArray(kScale),
+            .shift = ChannelArray(kShift),
+            .mean = ChannelArray(kMean),
+            .inverse_deviation = ChannelArray(kInverseDeviation),
+            .dgamma = call.gradients + parts_.weight_offset,
+            .dbeta = call.gradients + parts_.bias_offset,
+            .dx = input()->gradient};
+  }
+
   void BackwardParameters(const Call& call) override {
+    if (AppliedBySum()) return;
     float* const dgamma = call.gradients + parts_.weight_offset;
     float* const dbeta = call.gradients + parts_.bias_offset;
     if (Dropped(call)) {
@@ -216,6 +230,7 @@ class BatchNormOperation : public NormalizingOperation {
   }
 
   void BackwardData(const Call& call, size_t, void* dx) override {
+    if (AppliedBySum()) return;
     if (Dropped(call)) {
       device_.Zero(dx, input()->bytes(call.samples));
       return;
@@ -223,18 +238,28 @@ class BatchNormOperation : public NormalizingOperation {
     const bool plain = Factor(call) == nullptr;
     const float* dgamma = plain ? call.gradients + parts_.weight_offset : ChannelArray(kDgamma);
     const float* dbeta = plain ? call.gradients + parts_.bias_offset : ChannelArray(kDbeta);
+    kernels::BatchNormGradient gradient = Gradient(call);
     if (call.reducer != nullptr) {
       float* const sums = static_cast<float*>(call.workspace);
-      device_.Copy(sums, dgamma, Channels() * sizeof(float));
-      device_.Copy(sums + Channels(), dbeta, Channels() * sizeof(float));
-      call.reducer->Sum(sums, 2 * Channels());
-      dgamma = sums;
-      dbeta = sums + Channels();
+      size_t count = 0;
+      const auto add = [&](const float* gradients) {
+        float* const sum = sums + count;
+        device_.Copy(sum, gradients, Channels() * sizeof(float));
+        count += Channels();
+        return sum;
+      };
+      dgamma = add(dgamma);
+      dbeta = add(dbeta);
+      if (parts_.shortcut != nullptr) {
+        gradient.shortcut.dgamma = add(gradient.shortcut.dgamma);
+        gradient.shortcut.dbeta = add(gradient.shortcut.dbeta);
+      }
+      call.reducer->Sum(sums, count);
     }
     if (call.samples == 0) return;
     kernels::BatchNormShape shape = Shape(call);
     if (MasksSum()) shape.activation = Activation::kNone;  // done in BackwardParameters
-    kernels_.batch_norm_backward_data(shape, Gradient(call), dgamma, dbeta, dx);
+    kernels_.batch_norm_backward_data(shape, gradient, dgamma, dbeta, dx);
   }
   // Only the addend's gradient.
   bool PassesGradient(size_t input) const override { return input == 1; }
@@ -311,7 +336,9 @@ class BatchNormOperation : public NormalizingOperation {
             .mean = ChannelArray(kMean),
             .inverse_deviation = ChannelArray(kInverseDeviation),
             .pixels = static_cast<double>(Shape(call).pixels()),
-            .shared_pixels = SharedPixels(call)};
+            .shared_pixels = SharedPixels(call),
+            .shortcut = parts_.shortcut == nullptr ? kernels::BatchNormShortcut{}
+                                                   : parts_.shortcut->Shortcut(call)};
   }
 
   // Computes the statistics of this rank's samples, the scale and the shift, and updates the

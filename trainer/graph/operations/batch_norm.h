@@ -26,10 +26,12 @@ struct BatchNormParts {
   kernels::Activation activation = kernels::Activation::kNone;
   // Requires kRelu and no addend; windows other than 2x2 also require kernels that fuse them.
   std::optional<MaxPool2d> pool;
-  // The operation that computes the output's values in training: this one, or the batch norm of
-  // which the output is the addend. kSum requires none of the above.
+  // The operation that computes the output's values in training, and both batch norms' backward:
+  // this one, or the batch norm of which the output is the addend. kSum requires none of the above.
   enum class AppliedBy { kItself, kSum };
   AppliedBy applied_by = AppliedBy::kItself;
+  // The operation of the addend if that is applied by this one; null: none.
+  const Operation* shortcut = nullptr;
   size_t weight_offset = 0;
   size_t bias_offset = 0;
   size_t running_mean_offset = 0;  // in the buffers
