@@ -163,6 +163,10 @@ struct BatchNormGradient {
   // the gradient of another consumer of the output. Shaped like dy; not dz. Null: 0. Always null
   // with 2x2 pooling, and with an activation without pooling whose mask is recomputed from x.
   const void* dy_addend = nullptr;
+  // dy_addend covers the pixels at multiples of this along both axes, [samples, ceil(height /
+  // stride), ceil(width / stride), channels], and is 0 at all others. 1 unless the mask is one that
+  // forward wrote; otherwise there are fewer than 2^31 pixels.
+  int64_t dy_addend_stride = 1;
   // Output of forward, from which the activation's mask is derived, or the mask that forward wrote;
   // both null to recompute the mask from x, which is impossible with an addend. Not read with pool.
   const void* y = nullptr;

@@ -48,6 +48,14 @@ struct ConvolutionShape {
            width + 2 * padding >= kernel && groups > 0 && in_channels % groups == 0 &&
            out_channels % groups == 0;
   }
+  // The same convolution of only the pixels that a kernel of 1 without padding reads.
+  ConvolutionShape Compact() const {
+    ConvolutionShape compact = *this;
+    compact.height = out_height();
+    compact.width = out_width();
+    compact.stride = 1;
+    return compact;
+  }
 };
 
 struct ConvolutionOptions {
@@ -55,6 +63,9 @@ struct ConvolutionOptions {
   bool bias = true;           // BackwardWeights writes dbias
   bool training = true;       // backward will be called
   bool data_gradient = true;  // BackwardData will be called
+  // BackwardData writes dx only at the pixels that Forward reads, the input of shape.Compact().
+  // Requires a kernel of 1 without padding and one group; not for CPUs.
+  bool compact_data_gradient = false;
   int threads = 1;
   DataType x_type = DataType::kFloat32;  // type of x and dx
   DataType y_type = DataType::kFloat32;  // type of y, dy and an epilogue's addend

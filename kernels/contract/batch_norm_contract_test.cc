@@ -409,6 +409,61 @@ TEST_P(BatchNormContractTest, MaskReplacesOutput) {
   }
 }
 
+// An addend of dy at every other pixel, or every third, gives exactly the results of one with zeros
+// between.
+TEST_P(BatchNormContractTest, AddsStridedGradient) {
+  for (const BatchNormShape& shape : TypedShapes()) {
+    const size_t mask_bytes = kernels().batch_norm_mask_bytes(shape);
+    if (mask_bytes == 0) continue;
+    SCOPED_TRACE(Name(shape));
+    const size_t count = shape.pixels() * shape.channels;
+    const TypedBuffer x(shape.type, count, random_), addend(shape.type, count, random_);
+    const TypedBuffer dy(shape.type, count, random_), y(shape.type, count);
+    const TestBuffer gamma = DrawGamma(shape, random_), beta(shape.channels, random_);
+    const BatchNormState state(shape, x.data(), gamma, beta, addend.data());
+    Bytes mask(mask_bytes);
+    kernels().batch_norm_apply(shape, x.data(), state.scale.data(), state.shift.data(),
+                               {addend.data()}, y.data(), mask.data());
+    for (const int64_t stride : {2, 3}) {
+      const int64_t rows = (shape.height + stride - 1) / stride;
+      const int64_t columns = (shape.width + stride - 1) / stride;
+      const TypedBuffer strided(shape.type, shape.samples * rows * columns * shape.channels,
+                                random_);
+      const TypedBuffer whole(shape.type, count);
+      for (size_t i = 0; i < count; ++i) whole.Set(i, 0);
+      for (size_t i = 0; i < strided.size(); ++i) {
+        const int64_t pixel = static_cast<int64_t>(i) / shape.channels;
+        const int64_t w = pixel % columns * stride, h = pixel / columns % rows * stride;
+        const int64_t sample = pixel / columns / rows;
+        const int64_t to = (sample * shape.height + h) * shape.width + w;
+        whole.Set(to * shape.channels + static_cast<int64_t>(i) % shape.channels, strided[i]);
+      }
+      const auto backward = [&](const KernelTable& table, const TypedBuffer& dy_addend,
+                                int64_t dy_addend_stride, const uint8_t* from_mask,
+                                const void* from_y) {
+        BatchNormBackwardResult result(shape);
+        BatchNormGradient gradient = state.Gradient(x.data(), dy.data(), from_y);
+        gradient.mask = from_mask;
+        gradient.dy_addend = dy_addend.data();
+        gradient.dy_addend_stride = dy_addend_stride;
+        table.batch_norm_backward_parameters(shape, gradient, result.dgamma.data(),
+                                             result.dbeta.data(), result.dz.data());
+        return result;
+      };
+      const auto actual = backward(kernels(), strided, stride, mask.data(), nullptr);
+      const auto expected = backward(kernels(), whole, 1, mask.data(), nullptr);
+      ExpectClose(actual.dgamma, expected.dgamma, "dgamma", /*tolerance=*/0);
+      ExpectClose(actual.dbeta, expected.dbeta, "dbeta", /*tolerance=*/0);
+      ExpectSame(actual.dz, expected.dz, "dz");
+      // The reference derives the mask from y.
+      const auto by_reference = backward(reference(), strided, stride, nullptr, y.data());
+      ExpectClose(actual.dgamma, by_reference.dgamma, "dgamma");
+      ExpectClose(actual.dbeta, by_reference.dbeta, "dbeta");
+      ExpectSame(actual.dz, by_reference.dz, "dz");
+    }
+  }
+}
+
 // What both passes of backward write for a shortcut.
 struct ShortcutResult {
   explicit ShortcutResult(const BatchNormShape& shape)

@@ -29,12 +29,26 @@ double PixelsOf(const BatchNormGradient& gradient) {
   return gradient.shared_pixels != nullptr ? *gradient.shared_pixels : gradient.pixels;
 }
 
+// Index in the addend of dy's element i; -1 where the addend is 0.
+int64_t IndexOfAddend(const BatchNormShape& shape, const BatchNormGradient& gradient, int64_t i) {
+  const int64_t stride = gradient.dy_addend_stride;
+  const int64_t height = shape.out_height(), width = shape.out_width();
+  const int64_t pixel = i / shape.channels;
+  const int64_t w = pixel % width, h = pixel / width % height, sample = pixel / width / height;
+  if (w % stride != 0 || h % stride != 0) return -1;
+  const int64_t rows = (height + stride - 1) / stride, columns = (width + stride - 1) / stride;
+  return ((sample * rows + h / stride) * columns + w / stride) * shape.channels +
+         i % shape.channels;
+}
+
 // Element i of dy, including its addend.
 double GradientAt(const BatchNormShape& shape, const BatchNormGradient& gradient, int64_t i) {
   const float dy = LoadElement(shape.type, gradient.dy, i);
   if (gradient.dy_addend == nullptr) return dy;
+  const int64_t addend = IndexOfAddend(shape, gradient, i);
+  if (addend < 0) return dy;
   float rounded = 0;
-  StoreElement(shape.type, dy + LoadElement(shape.type, gradient.dy_addend, i), &rounded, 0);
+  StoreElement(shape.type, dy + LoadElement(shape.type, gradient.dy_addend, addend), &rounded, 0);
   return LoadElement(shape.type, &rounded, 0);
 }
 

@@ -57,7 +57,8 @@ class CountedConvolution final : public Convolution {
 
   void BackwardData(int64_t samples, const void*, const void*, void*, void*) override {
     if (samples == 0) return;
-    const int64_t inputs = samples * shape_.input_elements();
+    const ConvolutionShape shape = options_.compact_data_gradient ? shape_.Compact() : shape_;
+    const int64_t inputs = samples * shape.input_elements();
     CastOperand(options_.y_type, samples * shape_.output_elements());
     const DataType written = WrittenAs(options_.x_type);
     Product(linear_ ? "cublaslt backward data" : "cudnn backward data", samples,

@@ -55,18 +55,22 @@ struct GradientReader {
 
   MUSTER_HOST_DEVICE int64_t At(int64_t pixel) const { return pixel * channels + channel; }
 
-  MUSTER_HOST_DEVICE Values Read(int64_t pixel) const {
+  // `addend_pixel` is the pixel's number in dy_addend; negative if that does not cover it.
+  MUSTER_HOST_DEVICE Values Read(int64_t pixel, int64_t addend_pixel) const {
     const int64_t at = At(pixel);
     Values values = {};  // all of it, because compilers convert also what is not read
     values.x = LoadStored<kWidth>(x + at);
     values.dy = LoadStored<kWidth>(dy + at);
     if constexpr (kFrom != MaskFrom::kInput) {
-      if (dy_addend != nullptr) values.dy_addend = LoadStored<kWidth>(dy_addend + at);
+      if (dy_addend != nullptr && addend_pixel >= 0) {
+        values.dy_addend = LoadStored<kWidth>(dy_addend + At(addend_pixel));
+      }
     }
     if constexpr (kFrom == MaskFrom::kOutput) values.y = LoadStored<kWidth>(y + at);
     if constexpr (kFrom == MaskFrom::kForward) values.mask = mask[at / kWidth];
     return values;
   }
+  MUSTER_HOST_DEVICE Values Read(int64_t pixel) const { return Read(pixel, pixel); }
 
   // The gradient of the normalised value of channel i.
   MUSTER_HOST_DEVICE float Masked(const Values& values, int i) const {
@@ -86,20 +90,50 @@ struct GradientReader {
   }
 };
 
+// The number in dy_addend of a pixel of dy: the same, or with BatchNormGradient::dy_addend_stride.
+struct SamePixels {
+  MUSTER_HOST_DEVICE int64_t operator()(int64_t pixel) const { return pixel; }
+};
+struct StridedPixels {
+  int32_t rows;  // of dy_addend
+  int32_t columns;
+  Divider by_height;
+  Divider by_width;
+  Divider by_stride;
+
+  StridedPixels(const BatchNormShape& shape, int64_t stride)
+      : rows(static_cast<int32_t>(CeilDiv(shape.height, stride))),
+        columns(static_cast<int32_t>(CeilDiv(shape.width, stride))),
+        by_height(shape.height),
+        by_width(shape.width),
+        by_stride(stride) {}
+  MUSTER_HOST_DEVICE int64_t operator()(int64_t pixel) const {
+    auto sample = static_cast<int32_t>(pixel);
+    int32_t column = by_width.DivModSmall(sample);
+    int32_t row = by_height.DivModSmall(sample);
+    const int32_t between = by_stride.DivModSmall(column) | by_stride.DivModSmall(row);
+    return between != 0 ? -1 : (sample * rows + row) * columns + column;
+  }
+};
+
 // Sums of dy and of dy * (x - mean), dy being masked by the activation.
-template <typename Storage, int kWidth, MaskFrom kFrom>
+template <typename Storage, int kWidth, MaskFrom kFrom, typename AddendPixels = SamePixels>
 struct ParametersTerms {
   BatchNormShape shape;
   BatchNormGradient gradient;
   Storage* dz;  // or null
+  AddendPixels addend_pixels;
 
   struct PerThread {
     using Values = GradientValues<Storage, kWidth>;
     static constexpr int kInFlight = PixelsInFlight(kFrom);
     GradientReader<Storage, kWidth, kFrom> reader;
     Storage* dz;
+    AddendPixels addend_pixels;
     Floats<kWidth> mean;
-    MUSTER_HOST_DEVICE Values Read(int64_t pixel) const { return reader.Read(pixel); }
+    MUSTER_HOST_DEVICE Values Read(int64_t pixel) const {
+      return reader.Read(pixel, addend_pixels(pixel));
+    }
     MUSTER_HOST_DEVICE void Add(int64_t pixel, const Values& read, Floats<kWidth>* sums) const {
       AlignedVector<Storage, kWidth> stored;
       for (int i = 0; i < kWidth; ++i) {
@@ -113,7 +147,8 @@ struct ParametersTerms {
     }
   };
   MUSTER_HOST_DEVICE PerThread operator()(int64_t, int64_t channel) const {
-    return {{shape, gradient, channel}, dz, Channels<kWidth>(gradient.mean, channel)};
+    return {
+        {shape, gradient, channel}, dz, addend_pixels, Channels<kWidth>(gradient.mean, channel)};
   }
 };
 
@@ -345,6 +380,13 @@ double GradientBytes(const BatchNormShape& shape, const BatchNormGradient& gradi
   return ArrayBytes(shape.type, inputs + outputs) + masks;
 }
 
+// Elements of dy_addend; 0 without one.
+int64_t AddendElements(const BatchNormShape& shape, const BatchNormGradient& gradient) {
+  if (gradient.dy_addend == nullptr) return 0;
+  return shape.samples * CeilDiv(shape.height, gradient.dy_addend_stride) *
+         CeilDiv(shape.width, gradient.dy_addend_stride) * shape.channels;
+}
+
 // Calls visit(element, width, mask): see DispatchWidth; `mask` is a std::integral_constant of
 // MaskFrom. `to` is the output.
 template <typename Visit>
@@ -379,9 +421,10 @@ void BackwardParameters(const BatchNormShape& shape, const BatchNormGradient& gr
     maxima.mask = choice.mask;
     return BackwardParameters(WithoutPool(shape), maxima, dgamma, dbeta, dz);
   }
-  const int64_t elements = shape.pixels() * shape.channels;
-  const int more = (gradient.dy_addend != nullptr ? 1 : 0) + (dz != nullptr ? 1 : 0);
-  StateWork(GradientBytes(shape, gradient) + more * ArrayBytes(shape.type, elements));
+  const bool strided = gradient.dy_addend != nullptr && gradient.dy_addend_stride > 1;
+  const int64_t written = dz != nullptr ? shape.pixels() * shape.channels : 0;
+  StateWork(GradientBytes(shape, gradient) +
+            ArrayBytes(shape.type, AddendElements(shape, gradient) + written));
   const ParametersFinish finish{gradient.inverse_deviation, dgamma, dbeta};
   DispatchGradient(shape, gradient, dz, [&](auto element, auto width, auto mask) {
     using Storage = decltype(element);
@@ -389,10 +432,18 @@ void BackwardParameters(const BatchNormShape& shape, const BatchNormGradient& gr
       const Pool2x2ParametersTerms<Storage, width> terms{shape.channels, NonOverlapping2x2(shape),
                                                          gradient};
       SumOverPixels<width, 2>(shape.out_pixels(), shape.channels, 1, terms, finish);
-    } else {
-      const ParametersTerms<Storage, width, mask> terms{shape, gradient, static_cast<Storage*>(dz)};
-      SumOverPixels<width, 2>(shape.pixels(), shape.channels, 1, terms, finish);
+      return;
     }
+    auto* const to = static_cast<Storage*>(dz);
+    if constexpr (mask == MaskFrom::kForward) {
+      if (strided) {
+        const ParametersTerms<Storage, width, mask, StridedPixels> terms{
+            shape, gradient, to, StridedPixels(shape, gradient.dy_addend_stride)};
+        return SumOverPixels<width, 2>(shape.pixels(), shape.channels, 1, terms, finish);
+      }
+    }
+    const ParametersTerms<Storage, width, mask> terms{shape, gradient, to, {}};
+    SumOverPixels<width, 2>(shape.pixels(), shape.channels, 1, terms, finish);
   });
 }
 
@@ -422,8 +473,8 @@ void BackwardData(const BatchNormShape& shape, const BatchNormGradient& gradient
 void SumParameters(const BatchNormShape& shape, const BatchNormGradient& gradient, float* dgamma,
                    float* dbeta, void* dz) {
   const int64_t elements = shape.pixels() * shape.channels;
-  const int more = gradient.dy_addend != nullptr ? 1 : 0;
-  StateWork(GradientBytes(shape, gradient) + (2 + more) * ArrayBytes(shape.type, elements));
+  StateWork(GradientBytes(shape, gradient) +
+            ArrayBytes(shape.type, 2 * elements + AddendElements(shape, gradient)));
   const auto arrays = {gradient.x, gradient.dy, gradient.dy_addend, gradient.shortcut.x,
                        static_cast<const void*>(dz)};
   DispatchWidth(shape.type, shape.channels, arrays, [&](auto element, auto width) {
@@ -457,7 +508,8 @@ void SumData(const BatchNormShape& shape, const BatchNormGradient& gradient, con
 
 void BatchNormBackwardParameters(const BatchNormShape& shape, const BatchNormGradient& gradient,
                                  float* dgamma, float* dbeta, void* dz) {
-  if (gradient.shortcut.x != nullptr && gradient.mask != nullptr) {
+  if (gradient.shortcut.x != nullptr && gradient.mask != nullptr &&
+      gradient.dy_addend_stride == 1) {
     return SumParameters(shape, gradient, dgamma, dbeta, dz);
   }
   BackwardParametersInTurn<BackwardParameters>(shape, gradient, dgamma, dbeta, dz);
