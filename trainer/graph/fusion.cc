@@ -71,6 +71,20 @@ NodeId Fusions::AppliedBySum(NodeId batch_norm) const {
   return add != kNone && ShortcutBatchNorm(add) == batch_norm ? add : kNone;
 }
 
+bool Fusions::SkipsPixels(NodeId convolution) const {
+  const auto skips = [](const Conv2d& layer) { return layer.stride > layer.kernel; };
+  const auto& layer = std::get<Conv2d>(graph_.nodes[convolution].layer);
+  const NodeId input = graph_.nodes[convolution].inputs[0];
+  if (layer.kernel != 1 || layer.padding != 0 || layer.groups != 1 || !skips(layer) || input < 0) {
+    return false;
+  }
+  const std::vector<NodeId>& users = consumers_[input];
+  if (users.size() != 2) return false;
+  const NodeId other = users[0] == convolution ? users[1] : users[0];
+  return other != convolution && Is<Conv2d>(other) &&
+         !skips(std::get<Conv2d>(graph_.nodes[other].layer));
+}
+
 NodeId Fusions::LastOf(NodeId node) const {
   if (Is<Conv2d>(node) || Is<Linear>(node)) return AfterConvolution(node).last;
   if (Is<BatchNorm2d>(node)) return AfterBatchNorm(node).last;

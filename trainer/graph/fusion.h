@@ -51,6 +51,10 @@ class Fusions {
   NodeId AppliedBySum(NodeId batch_norm) const;
   Activated AfterAdd(NodeId add) const { return Activate(add); }
 
+  // Whether a convolution reads only some of the pixels of a value whose only other user is a
+  // convolution that reads all: then the gradient of its input need not contain the others' zeros.
+  bool SkipsPixels(NodeId convolution) const;
+
   // The convolution into which evaluation folds a batch norm, or kNone.
   NodeId FoldsInto(NodeId batch_norm) const;
   // The batch norm that evaluation folds into a convolution, or kNone.

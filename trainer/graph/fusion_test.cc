@@ -57,6 +57,26 @@ TEST(FusionTest, AppliesTheBatchNormOfAShortcutInTheSum) {
   EXPECT_EQ(Fusions(graph).AppliedBySum(down_bn), Fusions::kNone);
 }
 
+TEST(FusionTest, FindsShortcutsThatSkipPixels) {
+  Graph graph{{6, 6, 4}, {}};
+  const NodeId stem = graph.Add("stem", Conv2d{4}, {kInput});
+  const NodeId conv = graph.Add("conv", Conv2d{.out_channels = 4, .stride = 1}, {stem});
+  const NodeId down = graph.Add("down", Conv2d{.out_channels = 4, .stride = 2}, {stem});
+  EXPECT_TRUE(Fusions(graph).SkipsPixels(down));
+  EXPECT_FALSE(Fusions(graph).SkipsPixels(conv));
+  // Both skip the same pixels, whose gradient must nevertheless be written.
+  graph.nodes[conv].layer = Conv2d{.out_channels = 4, .stride = 3};
+  EXPECT_FALSE(Fusions(graph).SkipsPixels(down));
+  // A kernel of 3 also reads the pixels between.
+  graph.nodes[conv].layer = Conv2d{.out_channels = 4, .kernel = 3, .stride = 2, .padding = 1};
+  EXPECT_TRUE(Fusions(graph).SkipsPixels(down));
+  graph.nodes[down].layer = Conv2d{.out_channels = 4, .kernel = 3, .stride = 2, .padding = 1};
+  EXPECT_FALSE(Fusions(graph).SkipsPixels(down));
+  graph.nodes[down].layer = Conv2d{.out_channels = 4, .stride = 2};
+  graph.Add("relu", Relu{}, {stem});
+  EXPECT_FALSE(Fusions(graph).SkipsPixels(down));
+}
+
 TEST(FusionTest, DoesNotFuseValuesWithOtherConsumers) {
   Block block;
   // Other consumers of the branch's batch norm (instead of stochastic depth, which allows no

@@ -101,6 +101,7 @@ class Lowering {
     }
     const Fusions::Activated fused = fusions_.AfterConvolution(node);
     parts.activation = fused.activation;
+    parts.compact_data_gradient = HasCompactGradient(node, parts.shape);
     RETURN_IF_ERROR(
         MakeConvolution(builder_.Input(node), builder_.TypeOf(fused.last), layer.bias, parts));
     const Operation::Range range =
@@ -240,18 +241,32 @@ class Lowering {
     return fused.last;
   }
 
+  // Whether the gradient of a convolution's input contains only the pixels that it reads, because
+  // the operation that computes the input adds them to the gradient of another convolution.
+  bool HasCompactGradient(NodeId node, const ConvolutionShape& shape) const {
+    if (!options_.training || !fusions_.SkipsPixels(node)) return false;
+    const Tensor* const input = builder_.Input(node);
+    const Operation* const producer = builder_.ProducerOf(input);
+    // Kernels number the pixels in 32 bits. A layer with one output pixel is a linear one.
+    const int64_t pixels = shape.height * shape.width * options_.max_batch;
+    return producer != nullptr && producer->TakesStridedGradientAddend() && input->needs_gradient &&
+           pixels < int64_t{1} << 31 && shape.out_height() * shape.out_width() > 1;
+  }
+
   // Creates the kernels of a convolution with parts.shape.
   absl::Status MakeConvolution(const Tensor* input, DataType output_type, bool bias,
                                ConvolutionParts& parts) const {
     parts.compute_type = options_.precision.compute;
-    const kernels::ConvolutionOptions options = {.max_samples = options_.max_batch,
-                                                 .bias = bias,
-                                                 .training = options_.training,
-                                                 .data_gradient = input->needs_gradient,
-                                                 .threads = static_cast<int>(options_.threads),
-                                                 .x_type = input->type,
-                                                 .y_type = output_type,
-                                                 .compute_type = parts.compute_type};
+    const kernels::ConvolutionOptions options = {
+        .max_samples = options_.max_batch,
+        .bias = bias,
+        .training = options_.training,
+        .data_gradient = input->needs_gradient,
+        .compact_data_gradient = parts.compact_data_gradient,
+        .threads = static_cast<int>(options_.threads),
+        .x_type = input->type,
+        .y_type = output_type,
+        .compute_type = parts.compute_type};
     ASSIGN_OR_RETURN(parts.convolution, options_.device->MakeConvolution(parts.shape, options));
     return absl::OkStatus();
   }

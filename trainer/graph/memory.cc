@@ -248,7 +248,14 @@ class MemoryPlanner {
           continue;
         }
         const size_t added_by = contribution.deferred ? producer_[contribution.tensor] : i;
-        AddPlace(Bytes(contribution.tensor), {schedule_.backward(i), schedule_.backward(added_by)},
+        const ImageShape& shape = program_.tensors[contribution.tensor]->shape;
+        const auto covered = [&](int64_t pixels) {
+          return static_cast<size_t>((pixels + contribution.stride - 1) / contribution.stride);
+        };
+        const size_t bytes = Bytes(contribution.tensor) /
+                             static_cast<size_t>(shape.height * shape.width) *
+                             covered(shape.height) * covered(shape.width);
+        AddPlace(bytes, {schedule_.backward(i), schedule_.backward(added_by)},
                  [&contribution](char* at) { contribution.addend = at; });
       }
     }

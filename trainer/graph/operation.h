@@ -31,6 +31,7 @@ struct Tensor {
   // During backward: a contribution that its producer, which takes it, has yet to add to the
   // gradient. See Operation::TakesGradientAddend.
   const void* gradient_addend = nullptr;
+  int64_t gradient_addend_stride = 1;  // as in kernels::BatchNormGradient
 
   // Elements of one sample.
   int64_t elements() const { return shape.height * shape.width * shape.channels; }
@@ -181,6 +182,8 @@ class Operation {
   // Whether BackwardParameters adds output()->gradient_addend, if there is one, to
   // output()->gradient.
   virtual bool TakesGradientAddend() const { return false; }
+  // Whether such a contribution may have a stride other than 1.
+  virtual bool TakesStridedGradientAddend() const { return false; }
   // Writes (does not accumulate) the gradients of the parameters.
   virtual void BackwardParameters(const Call& call) {}
   // Whether BackwardData reads the gradients of the parameters. If so, they are reported as ready
@@ -188,6 +191,10 @@ class Operation {
   virtual bool reads_parameter_gradients() const { return false; }
   // Writes (does not accumulate) the gradient of one input that needs it to dx, shaped like it.
   virtual void BackwardData(const Call& call, size_t input, void* dx) {}
+  // Distance between the pixels, along both axes, that BackwardData writes to dx, which has no
+  // others. The gradient is zero at all others. Other than 1 only if one other operation, whose
+  // BackwardData writes all pixels, uses the input, and its producer TakesStridedGradientAddend.
+  virtual int64_t GradientStride(size_t input) const { return 1; }
   // For a batch norm whose values a sum computes: what the sum's backward needs to compute that of
   // both. The operation's own backward then does nothing.
   virtual kernels::BatchNormShortcut Shortcut(const Call& call) const { return {}; }

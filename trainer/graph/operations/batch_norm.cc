@@ -209,6 +209,7 @@ class BatchNormOperation : public NormalizingOperation {
       if (gradient.mask == nullptr) gradient.y = output()->data;
     }
     gradient.dy_addend = output()->gradient_addend;
+    gradient.dy_addend_stride = output()->gradient_addend_stride;
     const float* const factor = Factor(call);
     // BackwardData needs them without the factor, which is already in the scale.
     float* const plain_dgamma = factor == nullptr ? dgamma : ChannelArray(kDgamma);
@@ -228,6 +229,8 @@ class BatchNormOperation : public NormalizingOperation {
   bool TakesGradientAddend() const override {
     return WritesMaskedGradient() && parts_.block == nullptr;
   }
+  // With masks that forward writes.
+  bool TakesStridedGradientAddend() const override { return MasksSum() && ChoiceBytes(1) > 0; }
 
   void BackwardData(const Call& call, size_t, void* dx) override {
     if (AppliedBySum()) return;
