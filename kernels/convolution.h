@@ -92,6 +92,9 @@ class Convolution {
   // cast them in each call.
   virtual DataType weights_type() const { return DataType::kFloat32; }
   virtual DataType dweights_type() const { return DataType::kFloat32; }
+  // Whether Forward and BackwardWeights each cast x to the compute type in a pass of its own, so
+  // that it is better cast once for both.
+  virtual bool casts_x() const { return false; }
   // Human-readable description of the implementation selected for each direction.
   virtual std::string description() const = 0;
   // canonical: OIHW, shape.weights() elements; I is in_channels / groups.

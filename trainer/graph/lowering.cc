@@ -96,19 +96,25 @@ class Lowering {
           MakeConvolution(builder_.Input(node), builder_.TypeOf(last), layer.bias, parts));
       folded_range_[node] =
           AddParameters(graph_.nodes[node].name, layer, parts, builder_.parameters());
-      Fold(node, std::make_shared<const ConvolutionParts>(std::move(parts)));
+      Fold(node, builder_.Input(node), std::make_shared<const ConvolutionParts>(std::move(parts)));
       return node;
     }
     const Fusions::Activated fused = fusions_.AfterConvolution(node);
     parts.activation = fused.activation;
     parts.compact_data_gradient = HasCompactGradient(node, parts.shape);
-    RETURN_IF_ERROR(
-        MakeConvolution(builder_.Input(node), builder_.TypeOf(fused.last), layer.bias, parts));
+    Tensor* input = builder_.Input(node);
+    const DataType type = builder_.TypeOf(fused.last);
+    RETURN_IF_ERROR(MakeConvolution(input, type, layer.bias, parts));
+    if (options_.training && !input->needs_gradient && parts.convolution->casts_x()) {
+      // The batch: cast once for forward and backward.
+      input = builder_.As(parts.compute_type, input, node);
+      RETURN_IF_ERROR(MakeConvolution(input, type, layer.bias, parts));
+    }
     const Operation::Range range =
         AddParameters(graph_.nodes[node].name, layer, parts, builder_.parameters());
     const auto shared = std::make_shared<const ConvolutionParts>(std::move(parts));
-    AddConvolution(node, fused.last, shared, range);
-    if (folded != kNone) Fold(node, shared);
+    AddConvolution(node, fused.last, input, shared, range);
+    if (folded != kNone) Fold(node, input, shared);
     return fused.last;
   }
 
@@ -125,8 +131,8 @@ class Lowering {
         IsEarlierValue(from) ? graph_.inputs[EarlierValueIndex(from)].shape : shapes_[from];
     const Operation::Range range = AddParameters(
         graph_.nodes[node].name, layer, shape.flattened_from, parts, builder_.parameters());
-    AddConvolution(node, fused.last, std::make_shared<const ConvolutionParts>(std::move(parts)),
-                   range);
+    AddConvolution(node, fused.last, builder_.Input(node),
+                   std::make_shared<const ConvolutionParts>(std::move(parts)), range);
     return fused.last;
   }
 
@@ -271,18 +277,18 @@ class Lowering {
     return absl::OkStatus();
   }
 
-  void AddConvolution(NodeId node, NodeId last, std::shared_ptr<const ConvolutionParts> parts,
+  void AddConvolution(NodeId node, NodeId last, Tensor* input,
+                      std::shared_ptr<const ConvolutionParts> parts,
                       const Operation::Range& range) {
     Tensor* const output = builder_.AddOutput(last, true);
     builder_.AddOperation(node, last,
-                          MakeConvolutionOperation(builder_.Span(node, last), builder_.Input(node),
-                                                   output, std::move(parts), kernels_),
+                          MakeConvolutionOperation(builder_.Span(node, last), input, output,
+                                                   std::move(parts), kernels_),
                           {range});
   }
 
-  void Fold(NodeId node, std::shared_ptr<const ConvolutionParts> parts) {
-    folded_[node] = {
-        .parts = std::move(parts), .input = builder_.Input(node), .name = graph_.nodes[node].name};
+  void Fold(NodeId node, Tensor* input, std::shared_ptr<const ConvolutionParts> parts) {
+    folded_[node] = {.parts = std::move(parts), .input = input, .name = graph_.nodes[node].name};
   }
 
   // Called at the point of the program where the addend, if any, is available.

@@ -25,6 +25,7 @@ class CountedConvolution final : public Convolution {
   DataType dweights_type() const override {
     return linear_ ? DataType::kFloat32 : options_.compute_type;
   }
+  bool casts_x() const override { return !linear_ && options_.x_type != options_.compute_type; }
   std::string description() const override { return linear_ ? "cublaslt" : "cudnn"; }
   size_t workspace_bytes() const override { return 0; }
   void ImportWeights(const float*, float*) const override {}

@@ -86,6 +86,7 @@ class CudnnConvolution final : public Convolution {
   std::string weights_layout() const override { return "ohwi"; }
   DataType weights_type() const override { return options_.compute_type; }
   DataType dweights_type() const override { return options_.compute_type; }
+  bool casts_x() const override { return options_.x_type != options_.compute_type; }
   std::string description() const override {
     const auto engine = [&](ConvolutionDirection direction, const char* name) {
       const auto at = choices_.find({.direction = direction, .samples = options_.max_samples});
