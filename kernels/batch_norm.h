@@ -1,5 +1,5 @@
 // Batch normalisation (Ioffe & Szegedy 2015) over the channels of NHWC activations, fused with the
-// sum of a residual block, the activation and the 2x2 max pooling that may follow it.
+// sum of a residual block, the activation and the max pooling that may follow it.
 //
 // Activations and their gradients (void*) have the shape's type, per-channel arrays are float32;
 // all are 64-byte aligned unless stated otherwise. Statistics cover only the samples present in the
@@ -22,14 +22,28 @@ struct BatchNormShape {
   int64_t width = 1;
   int64_t channels = 1;
   Activation activation = Activation::kNone;  // applied to the normalised values plus addend
-  // Followed by the maximum of each 2x2 window; an odd last row or column is dropped. Needs kRelu.
+  // Followed by max pooling with these windows, as in PoolShape. Needs kRelu. Windows other than
+  // 2x2 with stride 2 also need kernels whose BatchNormPoolBytes is not 0.
   bool pool = false;
   DataType type = DataType::kFloat32;  // type of x, addend, y, dy, dz and dx
+  int64_t pool_kernel = 2;
+  int64_t pool_stride = 2;
+  int64_t pool_padding = 0;
 
+  bool pools_2x2() const {
+    return pool && pool_kernel == 2 && pool_stride == 2 && pool_padding == 0;
+  }
   int64_t pixels() const { return samples * height * width; }
-  int64_t out_height() const { return pool ? height / 2 : height; }
-  int64_t out_width() const { return pool ? width / 2 : width; }
+  int64_t out_height() const { return Pooled(height); }
+  int64_t out_width() const { return Pooled(width); }
   int64_t out_pixels() const { return samples * out_height() * out_width(); }
+
+ private:
+  int64_t Pooled(int64_t size) const {
+    if (!pool) return size;
+    if (pools_2x2()) return size / 2;
+    return (size + 2 * pool_padding - pool_kernel) / pool_stride + 1;
+  }
 };
 
 // x [pixels, channels] -> mean [channels], variance [channels] (biased). pixels > 0.
@@ -109,8 +123,9 @@ struct BatchNormAddend {
 
 // x -> y [out_pixels, channels] = pool(activation(x * scale + shift + addend)), with scale, shift
 // [channels]. There is no addend with pool. Without pool y may be x or the addend's data. choice
-// may be null. With pool, uint8 [out_pixels, channels]: as in MaxPoolForward with relu, 0 to 3 or
-// kNoChoice. Without pool, BatchNormMaskBytes bytes: BatchNormGradient::mask.
+// may be null. With 2x2 pooling, uint8 [out_pixels, channels]: as in MaxPoolForward with relu, 0 to
+// 3 or kNoChoice. With other pooling, BatchNormPoolBytes bytes. Without pool, BatchNormMaskBytes
+// bytes: BatchNormGradient::mask.
 using BatchNormApply = void(const BatchNormShape& shape, const void* x, const float* scale,
                             const float* shift, const BatchNormAddend& addend, void* y,
                             uint8_t* choice);
@@ -120,6 +135,25 @@ using BatchNormApply = void(const BatchNormShape& shape, const void* x, const fl
 // written without pool.
 using BatchNormMaskBytes = size_t(const BatchNormShape& shape);
 
+// Bytes about pooling other than 2x2, in a layout of the kernels, that Apply writes to choice and
+// both backward passes read. 0: these kernels do not fuse the shape's pooling with batch norm.
+using BatchNormPoolBytes = size_t(const BatchNormShape& shape);
+
+// The batch norm of a shortcut, whose values are the addend of a sum (BatchNormAddend). Its
+// gradient is that of the sum, so that one pass of backward serves both batch norms.
+struct BatchNormShortcut {
+  const void* x = nullptr;  // null: no such shortcut
+  // As in BatchNormGradient.
+  const float* scale = nullptr;
+  const float* shift = nullptr;
+  const float* mean = nullptr;
+  const float* inverse_deviation = nullptr;
+  // Outputs of BackwardParameters and inputs of BackwardData, like the sum's own.
+  float* dgamma = nullptr;
+  float* dbeta = nullptr;
+  void* dx = nullptr;  // output of BackwardData; may be x
+};
+
 // Inputs of both backward passes. dy [out_pixels, channels]; x, scale, shift, choice as in forward;
 // mean, inverse_deviation [channels] = 1 / sqrt(variance + epsilon).
 struct BatchNormGradient {
@@ -127,8 +161,12 @@ struct BatchNormGradient {
   const void* dy;
   // Added to dy, and the sum rounded to the type, by BackwardParameters, which must then write dz:
   // the gradient of another consumer of the output. Shaped like dy; not dz. Null: 0. Always null
-  // with pool, and with an activation whose mask is recomputed from x.
+  // with 2x2 pooling, and with an activation without pooling whose mask is recomputed from x.
   const void* dy_addend = nullptr;
+  // dy_addend covers the pixels at multiples of this along both axes, [samples, ceil(height /
+  // stride), ceil(width / stride), channels], and is 0 at all others. 1 unless the mask is one that
+  // forward wrote; otherwise there are fewer than 2^31 pixels.
+  int64_t dy_addend_stride = 1;
   // Output of forward, from which the activation's mask is derived, or the mask that forward wrote;
   // both null to recompute the mask from x, which is impossible with an addend. Not read with pool.
   const void* y = nullptr;
@@ -141,12 +179,15 @@ struct BatchNormGradient {
   double pixels;  // number of pixels that mean and deviation cover
   // As in BatchNormMomentum, if the statistics cover more pixels than x.
   const double* shared_pixels = nullptr;
+  // Not with pool. With an activation, BackwardParameters must then write dz, and BackwardData gets
+  // that as dy, with shape.activation kNone.
+  BatchNormShortcut shortcut = {};
 };
 
 // -> dgamma, dbeta [channels], over the pixels of x; zero without pixels. dz, shaped like dy or
-// null, may be dy; always null with pool: receives dy where the activation's mask is set, else 0.
-// dz is the addend's gradient, and may be dy of BackwardData with shape.activation kNone. With
-// gradient.dy_addend, dz is required.
+// null, may be dy; always null with 2x2 pooling: receives dy where the activation's mask is set,
+// else 0. dz is the addend's gradient, and may be dy of BackwardData, without pool with
+// shape.activation kNone. With gradient.dy_addend, dz is required.
 using BatchNormBackwardParameters = void(const BatchNormShape& shape,
                                          const BatchNormGradient& gradient, float* dgamma,
                                          float* dbeta, void* dz);

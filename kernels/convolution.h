@@ -48,6 +48,14 @@ struct ConvolutionShape {
            width + 2 * padding >= kernel && groups > 0 && in_channels % groups == 0 &&
            out_channels % groups == 0;
   }
+  // The same convolution of only the pixels that a kernel of 1 without padding reads.
+  ConvolutionShape Compact() const {
+    ConvolutionShape compact = *this;
+    compact.height = out_height();
+    compact.width = out_width();
+    compact.stride = 1;
+    return compact;
+  }
 };
 
 struct ConvolutionOptions {
@@ -55,6 +63,9 @@ struct ConvolutionOptions {
   bool bias = true;           // BackwardWeights writes dbias
   bool training = true;       // backward will be called
   bool data_gradient = true;  // BackwardData will be called
+  // BackwardData writes dx only at the pixels that Forward reads, the input of shape.Compact().
+  // Requires a kernel of 1 without padding and one group; not for CPUs.
+  bool compact_data_gradient = false;
   int threads = 1;
   DataType x_type = DataType::kFloat32;  // type of x and dx
   DataType y_type = DataType::kFloat32;  // type of y, dy and an epilogue's addend
@@ -81,6 +92,9 @@ class Convolution {
   // cast them in each call.
   virtual DataType weights_type() const { return DataType::kFloat32; }
   virtual DataType dweights_type() const { return DataType::kFloat32; }
+  // Whether Forward and BackwardWeights each cast x to the compute type in a pass of its own, so
+  // that it is better cast once for both.
+  virtual bool casts_x() const { return false; }
   // Human-readable description of the implementation selected for each direction.
   virtual std::string description() const = 0;
   // canonical: OIHW, shape.weights() elements; I is in_channels / groups.

@@ -31,6 +31,7 @@ struct KernelTable {
   BatchNormRunning* batch_norm_running;
   BatchNormPrepare* batch_norm_prepare;
   BatchNormMaskBytes* batch_norm_mask_bytes;
+  BatchNormPoolBytes* batch_norm_pool_bytes;
   BatchNormApply* batch_norm_apply;
   BatchNormBackwardParameters* batch_norm_backward_parameters;
   BatchNormBackwardData* batch_norm_backward_data;

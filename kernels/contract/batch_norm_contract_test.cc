@@ -409,6 +409,288 @@ TEST_P(BatchNormContractTest, MaskReplacesOutput) {
   }
 }
 
+// An addend of dy at every other pixel, or every third, gives exactly the results of one with zeros
+// between.
+TEST_P(BatchNormContractTest, AddsStridedGradient) {
+  for (const BatchNormShape& shape : TypedShapes()) {
+    const size_t mask_bytes = kernels().batch_norm_mask_bytes(shape);
+    if (mask_bytes == 0) continue;
+    SCOPED_TRACE(Name(shape));
+    const size_t count = shape.pixels() * shape.channels;
+    const TypedBuffer x(shape.type, count, random_), addend(shape.type, count, random_);
+    const TypedBuffer dy(shape.type, count, random_), y(shape.type, count);
+    const TestBuffer gamma = DrawGamma(shape, random_), beta(shape.channels, random_);
+    const BatchNormState state(shape, x.data(), gamma, beta, addend.data());
+    Bytes mask(mask_bytes);
+    kernels().batch_norm_apply(shape, x.data(), state.scale.data(), state.shift.data(),
+                               {addend.data()}, y.data(), mask.data());
+    for (const int64_t stride : {2, 3}) {
+      const int64_t rows = (shape.height + stride - 1) / stride;
+      const int64_t columns = (shape.width + stride - 1) / stride;
+      const TypedBuffer strided(shape.type, shape.samples * rows * columns * shape.channels,
+                                random_);
+      const TypedBuffer whole(shape.type, count);
+      for (size_t i = 0; i < count; ++i) whole.Set(i, 0);
+      for (size_t i = 0; i < strided.size(); ++i) {
+        const int64_t pixel = static_cast<int64_t>(i) / shape.channels;
+        const int64_t w = pixel % columns * stride, h = pixel / columns % rows * stride;
+        const int64_t sample = pixel / columns / rows;
+        const int64_t to = (sample * shape.height + h) * shape.width + w;
+        whole.Set(to * shape.channels + static_cast<int64_t>(i) % shape.channels, strided[i]);
+      }
+      const auto backward = [&](const KernelTable& table, const TypedBuffer& dy_addend,
+                                int64_t dy_addend_stride, const uint8_t* from_mask,
+                                const void* from_y) {
+        BatchNormBackwardResult result(shape);
+        BatchNormGradient gradient = state.Gradient(x.data(), dy.data(), from_y);
+        gradient.mask = from_mask;
+        gradient.dy_addend = dy_addend.data();
+        gradient.dy_addend_stride = dy_addend_stride;
+        table.batch_norm_backward_parameters(shape, gradient, result.dgamma.data(),
+                                             result.dbeta.data(), result.dz.data());
+        return result;
+      };
+      const auto actual = backward(kernels(), strided, stride, mask.data(), nullptr);
+      const auto expected = backward(kernels(), whole, 1, mask.data(), nullptr);
+      ExpectClose(actual.dgamma, expected.dgamma, "dgamma", /*tolerance=*/0);
+      ExpectClose(actual.dbeta, expected.dbeta, "dbeta", /*tolerance=*/0);
+      ExpectSame(actual.dz, expected.dz, "dz");
+      // The reference derives the mask from y.
+      const auto by_reference = backward(reference(), strided, stride, nullptr, y.data());
+      ExpectClose(actual.dgamma, by_reference.dgamma, "dgamma");
+      ExpectClose(actual.dbeta, by_reference.dbeta, "dbeta");
+      ExpectSame(actual.dz, by_reference.dz, "dz");
+    }
+  }
+}
+
+// What both passes of backward write for a shortcut.
+struct ShortcutResult {
+  explicit ShortcutResult(const BatchNormShape& shape)
+      : dgamma(shape.channels),
+        dbeta(shape.channels),
+        dx(shape.type, shape.pixels() * shape.channels) {}
+
+  TestBuffer dgamma, dbeta;
+  TypedBuffer dx;
+};
+
+// Both passes of a sum and its shortcut's batch norm give the results of each one's own passes.
+TEST_P(BatchNormContractTest, BackwardOfSumAndShortcut) {
+  for (const BatchNormShape& shape : TypedShapes()) {
+    if (shape.pool) continue;
+    SCOPED_TRACE(Name(shape));
+    const bool activated = shape.activation != Activation::kNone;
+    const size_t count = shape.pixels() * shape.channels;
+    const TypedBuffer x(shape.type, count, random_), shortcut_x(shape.type, count, random_);
+    const TypedBuffer dy(shape.type, count, random_), dy_addend(shape.type, count, random_);
+    const TestBuffer gamma = DrawGamma(shape, random_), beta(shape.channels, random_);
+    const BatchNormState state(shape, x.data(), gamma, beta, shortcut_x.data());
+    const BatchNormState shortcut(shape, shortcut_x.data(), gamma, beta);
+    Bytes mask(kernels().batch_norm_mask_bytes(shape));
+    const TypedBuffer y(shape.type, count);
+    kernels().batch_norm_apply(shape, x.data(), state.scale.data(), state.shift.data(),
+                               {shortcut_x.data()}, y.data(), mask.empty() ? nullptr : mask.data());
+    // Runs both passes; where forward writes masks, with those and with y.
+    const auto backward = [&](const KernelTable& table, const uint8_t* from_mask,
+                              BatchNormBackwardResult& result, ShortcutResult& other) {
+      BatchNormGradient gradient = state.Gradient(x.data(), dy.data(), state.y.data());
+      if (from_mask != nullptr) gradient.y = nullptr;
+      gradient.mask = from_mask;
+      if (activated) gradient.dy_addend = dy_addend.data();
+      gradient.shortcut = {.x = shortcut_x.data(),
+                           .scale = shortcut.scale.data(),
+                           .shift = shortcut.shift.data(),
+                           .mean = shortcut.mean.data(),
+                           .inverse_deviation = shortcut.inverse_deviation.data(),
+                           .dgamma = other.dgamma.data(),
+                           .dbeta = other.dbeta.data(),
+                           .dx = other.dx.data()};
+      table.batch_norm_backward_parameters(shape, gradient, result.dgamma.data(),
+                                           result.dbeta.data(),
+                                           activated ? result.dz.data() : nullptr);
+      BatchNormShape linear = shape;
+      linear.activation = Activation::kNone;
+      gradient.dy_addend = nullptr;
+      if (activated) gradient.dy = result.dz.data();
+      table.batch_norm_backward_data(linear, gradient, result.dgamma.data(), result.dbeta.data(),
+                                     result.dx.data());
+      // Each dx overwriting its x.
+      const TypedBuffer over_x = x, over_shortcut_x = shortcut_x;
+      gradient.x = over_x.data();
+      gradient.shortcut.x = gradient.shortcut.dx = over_shortcut_x.data();
+      table.batch_norm_backward_data(linear, gradient, result.dgamma.data(), result.dbeta.data(),
+                                     over_x.data());
+      ExpectSame(over_x, result.dx, "dx overwriting x");
+      ExpectSame(over_shortcut_x, other.dx, "dx of the shortcut overwriting its x");
+    };
+    BatchNormBackwardResult expected(shape);
+    ShortcutResult expected_other(shape);
+    backward(reference(), nullptr, expected, expected_other);
+    std::vector<const uint8_t*> masks = {nullptr};
+    if (!mask.empty()) masks.push_back(mask.data());
+    for (const uint8_t* from_mask : masks) {
+      BatchNormBackwardResult actual(shape);
+      ShortcutResult actual_other(shape);
+      backward(kernels(), from_mask, actual, actual_other);
+      ExpectClose(actual.dgamma, expected.dgamma, "dgamma");
+      ExpectClose(actual.dbeta, expected.dbeta, "dbeta");
+      if (activated) ExpectSame(actual.dz, expected.dz, "dz");
+      ExpectRounded(actual.dx, expected.dx, "dx", 2e-5);
+      ExpectClose(actual_other.dgamma, expected_other.dgamma, "dgamma of the shortcut");
+      ExpectClose(actual_other.dbeta, expected_other.dbeta, "dbeta of the shortcut");
+      ExpectRounded(actual_other.dx, expected_other.dx, "dx of the shortcut", 2e-5);
+    }
+  }
+}
+
+// Shapes with pooling other than 2x2, in float32 and the other types.
+std::vector<BatchNormShape> PoolShapes() {
+  const BatchNormShape sizes[] = {
+      {.samples = 2, .height = 9, .width = 7, .channels = 16, .pool_kernel = 3, .pool_padding = 1},
+      {.samples = 3, .height = 8, .width = 10, .channels = 64, .pool_kernel = 3, .pool_padding = 1},
+      {.samples = 2, .height = 6, .width = 5, .channels = 19, .pool_kernel = 3, .pool_padding = 1},
+      {.samples = 1, .height = 5, .width = 8, .channels = 3, .pool_kernel = 3},
+      {.samples = 3, .height = 1, .width = 1, .channels = 24, .pool_kernel = 3, .pool_padding = 1},
+      {.samples = 2, .height = 6, .width = 7, .channels = 8, .pool_kernel = 3, .pool_stride = 1},
+      {.samples = 2, .height = 8, .width = 11, .channels = 17, .pool_stride = 3},
+      {.samples = 2, .height = 4, .width = 4, .channels = 40, .pool_padding = 1},
+      {.samples = 1, .height = 16, .width = 17, .channels = 5, .pool_kernel = 15, .pool_stride = 1},
+      {.samples = 1, .height = 3, .width = 4, .channels = 8, .pool_kernel = 1, .pool_stride = 1}};
+  std::vector<BatchNormShape> shapes;
+  for (BatchNormShape shape : sizes) {
+    shape.activation = Activation::kRelu;
+    shape.pool = true;
+    for (const DataType type : kDataTypes) {
+      shape.type = type;
+      shapes.push_back(shape);
+    }
+  }
+  return shapes;
+}
+
+std::string PoolName(const BatchNormShape& shape) {
+  return Name(shape) + testing::PrintToString(std::vector<int64_t>{
+                           shape.pool_kernel, shape.pool_stride, shape.pool_padding});
+}
+
+// The layer with pooling other than 2x2, by one table's forward and both passes of its backward.
+struct PooledLayer {
+  PooledLayer(const KernelTable& table, const BatchNormShape& shape, const TypedBuffer& x,
+              const std::vector<TestBuffer>& arrays, const TypedBuffer& dy,
+              const TypedBuffer* dy_addend)
+      : choice(table.batch_norm_pool_bytes(shape)),
+        y(shape.type, dy.size()),
+        dz(shape.type, dy.size()),
+        dx(shape.type, x.size()),
+        dgamma(shape.channels),
+        dbeta(shape.channels) {
+    table.batch_norm_apply(shape, x.data(), arrays[0].data(), arrays[1].data(), {}, y.data(),
+                           choice.data());
+    BatchNormGradient gradient{.x = x.data(),
+                               .dy = dy.data(),
+                               .dy_addend = dy_addend == nullptr ? nullptr : dy_addend->data(),
+                               .choice = choice.data(),
+                               .scale = arrays[0].data(),
+                               .shift = arrays[1].data(),
+                               .mean = arrays[2].data(),
+                               .inverse_deviation = arrays[3].data(),
+                               .pixels = static_cast<double>(shape.pixels())};
+    table.batch_norm_backward_parameters(shape, gradient, dgamma.data(), dbeta.data(),
+                                         dy_addend == nullptr ? nullptr : dz.data());
+    if (dy_addend != nullptr) gradient.dy = dz.data();
+    gradient.dy_addend = nullptr;
+    table.batch_norm_backward_data(shape, gradient, dgamma.data(), dbeta.data(), dx.data());
+    // dx overwriting x.
+    const TypedBuffer over_x = x;
+    gradient.x = over_x.data();
+    table.batch_norm_backward_data(shape, gradient, dgamma.data(), dbeta.data(), over_x.data());
+    ExpectSame(over_x, dx, "dx overwriting x");
+  }
+
+  Bytes choice;
+  TypedBuffer y, dz, dx;
+  TestBuffer dgamma, dbeta;
+};
+
+TEST_P(BatchNormContractTest, Pool) {
+  for (const BatchNormShape& shape : PoolShapes()) {
+    if (kernels().batch_norm_pool_bytes(shape) == 0) continue;
+    SCOPED_TRACE(PoolName(shape));
+    const TypedBuffer x(shape.type, shape.pixels() * shape.channels, random_);
+    const size_t outputs = shape.out_pixels() * shape.channels;
+    const TypedBuffer dy(shape.type, outputs, random_), dy_addend(shape.type, outputs, random_);
+    std::vector<TestBuffer> arrays;  // scales of both signs
+    for (int i = 0; i < 4; ++i) arrays.emplace_back(shape.channels, random_);
+    for (const TypedBuffer* addend : {static_cast<const TypedBuffer*>(nullptr), &dy_addend}) {
+      const PooledLayer actual(kernels(), shape, x, arrays, dy, addend);
+      const PooledLayer expected(reference(), shape, x, arrays, dy, addend);
+      ExpectRounded(actual.y, expected.y, "y");
+      ExpectClose(actual.dgamma, expected.dgamma, "dgamma");
+      ExpectClose(actual.dbeta, expected.dbeta, "dbeta");
+      ExpectRounded(actual.dx, expected.dx, "dx", 2e-5);
+      if (addend != nullptr) ExpectSame(actual.dz, expected.dz, "dz");
+      const TypedBuffer y(shape.type, outputs);
+      kernels().batch_norm_apply(shape, x.data(), arrays[0].data(), arrays[1].data(), {}, y.data(),
+                                 /*choice=*/nullptr);
+      ExpectSame(y, actual.y, "y without choice");
+    }
+  }
+}
+
+// The first of equal maxima is chosen, and NaN is the maximum, as by MaxPoolForward.
+TEST_P(BatchNormContractTest, PoolOfEqualValuesAndNan) {
+  for (const KernelTable* table : {&kernels(), &reference()}) {
+    for (BatchNormShape shape : PoolShapes()) {
+      if (table->batch_norm_pool_bytes(shape) == 0) continue;
+      SCOPED_TRACE(PoolName(shape));
+      const TypedBuffer x(shape.type, shape.pixels() * shape.channels, random_);
+      for (size_t i = 0; i < x.size(); ++i) {
+        const double value = std::round(double{x[i]});
+        x.Set(i, i % 29 == 5 ? std::numeric_limits<double>::quiet_NaN() : value);
+      }
+      const PoolShape pool{.samples = shape.samples,
+                           .height = shape.height,
+                           .width = shape.width,
+                           .channels = shape.channels,
+                           .relu = true,
+                           .kernel = shape.pool_kernel,
+                           .stride = shape.pool_stride,
+                           .padding = shape.pool_padding,
+                           .type = shape.type};
+      const size_t outputs = shape.out_pixels() * shape.channels;
+      std::vector<TestBuffer> arrays;
+      for (const float value : {1.0f, 0.0f, 0.0f, 0.0f}) {  // y = x and dx = dy
+        arrays.emplace_back(shape.channels);
+        std::fill_n(arrays.back().data(), shape.channels, value);
+      }
+      const TypedBuffer y(shape.type, outputs), dx(shape.type, x.size());
+      const TypedBuffer dy(shape.type, outputs, random_);
+      Bytes index(outputs);
+      reference().max_pool_forward(pool, x.data(), y.data(), index.data());
+      reference().max_pool_backward(pool, dy.data(), index.data(), dx.data());
+      Bytes choice(table->batch_norm_pool_bytes(shape));
+      const TypedBuffer actual_y(shape.type, outputs), actual_dx(shape.type, x.size());
+      table->batch_norm_apply(shape, x.data(), arrays[0].data(), arrays[1].data(), {},
+                              actual_y.data(), choice.data());
+      ExpectSame(actual_y, y, "y");
+      const TypedBuffer zeros(shape.type, x.size());
+      for (size_t i = 0; i < zeros.size(); ++i) zeros.Set(i, 0);
+      table->batch_norm_backward_data(shape,
+                                      {.x = zeros.data(),
+                                       .dy = dy.data(),
+                                       .choice = choice.data(),
+                                       .scale = arrays[0].data(),
+                                       .shift = arrays[1].data(),
+                                       .mean = arrays[2].data(),
+                                       .inverse_deviation = arrays[3].data(),
+                                       .pixels = static_cast<double>(shape.pixels())},
+                                      arrays[1].data(), arrays[1].data(), actual_dx.data());
+      ExpectRounded(actual_dx, dx, "dx", 1e-6);
+    }
+  }
+}
+
 // Two ranks, the second possibly without samples: the shared statistics and sums give each rank its
 // slice of the result of a single rank.
 TEST_P(BatchNormContractTest, SharedStatisticsGiveSlicesOfTheWhole) {
@@ -638,6 +920,18 @@ TEST_P(BatchNormContractTest, ScaleAndRunningStatisticsMatchManualCalculation) {
 
 INSTANTIATE_TEST_SUITE_P(KernelSets, BatchNormContractTest, EveryKernelSet(), KernelSetName);
 
+// Whether pixel `p` of x contributes to pixel `out` of y.
+bool IsIn(const BatchNormShape& shape, int64_t p, int64_t out) {
+  if (!shape.pool) return p == out;
+  const auto covers = [&](int64_t at, int64_t window) {
+    const int64_t cell = at - (window * shape.pool_stride - shape.pool_padding);
+    return cell >= 0 && cell < shape.pool_kernel;
+  };
+  return covers(p % shape.width, out % shape.out_width()) &&
+         covers(p / shape.width % shape.height, out / shape.out_width() % shape.out_height()) &&
+         p / shape.width / shape.height == out / shape.out_width() / shape.out_height();
+}
+
 // The whole layer by definition.
 Doubles InDouble(const BatchNormShape& shape, const Doubles& x, const Doubles& gamma,
                  const Doubles& beta) {
@@ -655,14 +949,10 @@ Doubles InDouble(const BatchNormShape& shape, const Doubles& x, const Doubles& g
           gamma[c] * (x[p * shape.channels + c] - mean) / std::sqrt(variance + kEpsilon) + beta[c];
       if (shape.activation != Activation::kNone) value = std::max(value, 0.0);
       if (shape.activation == Activation::kRelu6) value = std::min(value, 6.0);
-      int64_t out = p;
-      if (shape.pool) {
-        const int64_t w = p % shape.width / 2;
-        const int64_t h = p / shape.width % shape.height / 2;
-        if (w == shape.out_width() || h == shape.out_height()) continue;
-        out = (p / shape.width / shape.height * shape.out_height() + h) * shape.out_width() + w;
+      for (int64_t out = 0; out < shape.out_pixels(); ++out) {
+        if (!IsIn(shape, p, out)) continue;
+        y[out * shape.channels + c] = std::max(y[out * shape.channels + c], value);
       }
-      y[out * shape.channels + c] = std::max(y[out * shape.channels + c], value);
     }
   }
   return y;
@@ -670,9 +960,16 @@ Doubles InDouble(const BatchNormShape& shape, const Doubles& x, const Doubles& g
 
 TEST(ReferenceKernelsTest, BatchNormGradientsMatchFiniteDifferences) {
   std::mt19937 random(3);
+  std::vector<BatchNormShape> shapes;
   for (const auto& [activation, pool] : kFusions) {
-    const BatchNormShape shape{4, 5, 6, 7, activation, pool};
-    SCOPED_TRACE(Name(shape));
+    shapes.push_back({4, 5, 6, 7, activation, pool});
+  }
+  BatchNormShape overlapping = shapes.back();
+  overlapping.pool_kernel = 3;
+  overlapping.pool_padding = 1;
+  shapes.push_back(overlapping);
+  for (const BatchNormShape& shape : shapes) {
+    SCOPED_TRACE(PoolName(shape));
     TestBuffer x(shape.pixels() * shape.channels, random);
     TestBuffer gamma(shape.channels, random), beta(shape.channels, random);
     for (int64_t c = 0; c < shape.channels; ++c) gamma[c] *= 4;

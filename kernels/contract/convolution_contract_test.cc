@@ -212,7 +212,8 @@ class Pair {
 
   void ExpectTheSameDataGradient(int64_t samples, const TestBuffer& dy, const TestBuffer& weights,
                                  void* workspace) {
-    const int64_t count = samples * shape_.input_elements();
+    const ConvolutionShape written = options_.compact_data_gradient ? shape_.Compact() : shape_;
+    const int64_t count = samples * written.input_elements();
     TestBuffer dx = Stored(options_.x_type, TestBuffer(count)), expected(dx.size());
     convolution_->BackwardData(samples, dy.data(), weights.data(), dx.data(), workspace);
     reference_->BackwardData(samples, dy.data(), canonical_.data(), expected.data(), nullptr);
@@ -308,6 +309,45 @@ TEST_P(ConvolutionContractTest, MatchesTheReferenceForAnyNumberOfSamples) {
     MakePair(Options(), ends).ExpectTheSame({2}, /*backward=*/false);
   }
   MakePair(Options(/*bias=*/false)).ExpectTheSame({2});
+}
+
+// The gradient of only those pixels that the convolution reads. CPUs do not compute it.
+TEST_P(ConvolutionContractTest, CompactDataGradient) {
+  const ConvolutionShape layer = shape();
+  const bool skips = layer.kernel == 1 && layer.padding == 0 && layer.stride > 1;
+  if (!skips || layer.groups > 1 || std::get<0>(GetParam()) == ConvolutionSet::kCpu) return;
+  ConvolutionOptions options = Options();
+  options.compact_data_gradient = true;
+  MakePair(options).ExpectTheSame({kMaxSamples, 2});
+  for (const Precision& precision : kLowPrecisions) {
+    options.x_type = precision.x;
+    options.y_type = precision.y;
+    options.compute_type = precision.compute;
+    MakePair(options).ExpectTheSame({kMaxSamples});
+  }
+}
+
+// All other pixels of the whole gradient are zero.
+TEST(ReferenceConvolutionTest, CompactDataGradientIsThatOfThePixelsRead) {
+  std::mt19937 random(5);
+  const ConvolutionShape shape{9, 6, 5, 7, 1, 2, 0};
+  const ConvolutionShape compact = shape.Compact();
+  const TestBuffer dy(2 * shape.output_elements(), random), weights(shape.weights(), random);
+  TestBuffer whole_dx(2 * shape.input_elements()), dx(2 * compact.input_elements());
+  const ConvolutionOptions options{.max_samples = 2};
+  ConvolutionOptions compact_options = options;
+  compact_options.compact_data_gradient = true;
+  reference::MakeConvolution(shape, options)
+      ->BackwardData(2, dy.data(), weights.data(), whole_dx.data(), nullptr);
+  reference::MakeConvolution(shape, compact_options)
+      ->BackwardData(2, dy.data(), weights.data(), dx.data(), nullptr);
+  size_t next = 0;
+  for (size_t i = 0; i < whole_dx.size(); ++i) {
+    const auto pixel = static_cast<int64_t>(i) / shape.in_channels;
+    const bool read = pixel % shape.width % 2 == 0 && pixel / shape.width % shape.height % 2 == 0;
+    EXPECT_EQ(whole_dx[i], read ? dx[next++] : 0.0f);
+  }
+  EXPECT_EQ(next, dx.size());
 }
 
 TEST_P(ConvolutionContractTest, ZeroSamplesGiveZeroGradients) {

@@ -2,6 +2,7 @@
 #include <vector>
 
 #include "kernels/batch_norm_prepare.h"
+#include "kernels/batch_norm_shortcut.h"
 #include "kernels/half.h"
 #include "kernels/reference/activation.h"
 #include "kernels/reference/reference_kernels.h"
@@ -9,12 +10,17 @@
 namespace muster::kernels::reference {
 namespace {
 
-// Index in x of one of the four pixels under element `out` of the pooled y.
-int64_t UnderSquare(const BatchNormShape& shape, int64_t out, int corner) {
+// Index in x of a cell of the window under element `out` of the pooled y; cells are numbered row by
+// row. -1: the cell is in the padding.
+int64_t UnderWindow(const BatchNormShape& shape, int64_t out, int64_t cell) {
+  const auto position = [&](int64_t window, int64_t within) {
+    return window * shape.pool_stride - shape.pool_padding + within;
+  };
   const int64_t c = out % shape.channels;
-  const int64_t w = 2 * (out / shape.channels % shape.out_width()) + corner % 2;
+  const int64_t w = position(out / shape.channels % shape.out_width(), cell % shape.pool_kernel);
   const int64_t row = out / shape.channels / shape.out_width();
-  const int64_t h = 2 * (row % shape.out_height()) + corner / 2;
+  const int64_t h = position(row % shape.out_height(), cell / shape.pool_kernel);
+  if (h < 0 || h >= shape.height || w < 0 || w >= shape.width) return -1;
   const int64_t sample = row / shape.out_height();
   return ((sample * shape.height + h) * shape.width + w) * shape.channels + c;
 }
@@ -23,12 +29,26 @@ double PixelsOf(const BatchNormGradient& gradient) {
   return gradient.shared_pixels != nullptr ? *gradient.shared_pixels : gradient.pixels;
 }
 
+// Index in the addend of dy's element i; -1 where the addend is 0.
+int64_t IndexOfAddend(const BatchNormShape& shape, const BatchNormGradient& gradient, int64_t i) {
+  const int64_t stride = gradient.dy_addend_stride;
+  const int64_t height = shape.out_height(), width = shape.out_width();
+  const int64_t pixel = i / shape.channels;
+  const int64_t w = pixel % width, h = pixel / width % height, sample = pixel / width / height;
+  if (w % stride != 0 || h % stride != 0) return -1;
+  const int64_t rows = (height + stride - 1) / stride, columns = (width + stride - 1) / stride;
+  return ((sample * rows + h / stride) * columns + w / stride) * shape.channels +
+         i % shape.channels;
+}
+
 // Element i of dy, including its addend.
 double GradientAt(const BatchNormShape& shape, const BatchNormGradient& gradient, int64_t i) {
   const float dy = LoadElement(shape.type, gradient.dy, i);
   if (gradient.dy_addend == nullptr) return dy;
+  const int64_t addend = IndexOfAddend(shape, gradient, i);
+  if (addend < 0) return dy;
   float rounded = 0;
-  StoreElement(shape.type, dy + LoadElement(shape.type, gradient.dy_addend, i), &rounded, 0);
+  StoreElement(shape.type, dy + LoadElement(shape.type, gradient.dy_addend, addend), &rounded, 0);
   return LoadElement(shape.type, &rounded, 0);
 }
 
@@ -38,10 +58,8 @@ std::vector<double> UnpooledGradient(const BatchNormShape& shape,
   std::vector<double> dy(shape.pixels() * shape.channels, 0.0);
   if (shape.pool) {
     for (int64_t out = 0; out < shape.out_pixels() * shape.channels; ++out) {
-      const uint8_t corner = gradient.choice[out];
-      if (corner != kNoChoice) {
-        dy[UnderSquare(shape, out, corner)] = LoadElement(shape.type, gradient.dy, out);
-      }
+      const uint8_t cell = gradient.choice[out];
+      if (cell != kNoChoice) dy[UnderWindow(shape, out, cell)] += GradientAt(shape, gradient, out);
     }
     return dy;
   }
@@ -153,6 +171,12 @@ size_t BatchNormMaskBytes(const BatchNormShape& shape) {
   return static_cast<size_t>(shape.pixels() * shape.channels + 7) / 8;
 }
 
+// The index within the window, as for 2x2 pooling.
+size_t BatchNormPoolBytes(const BatchNormShape& shape) {
+  if (!shape.pool || shape.pools_2x2()) return 0;
+  return static_cast<size_t>(shape.out_pixels() * shape.channels);
+}
+
 void BatchNormApply(const BatchNormShape& shape, const void* x, const float* scale,
                     const float* shift, const BatchNormAddend& addend, void* y, uint8_t* choice) {
   const auto activated = [&](int64_t i) {
@@ -172,12 +196,14 @@ void BatchNormApply(const BatchNormShape& shape, const void* x, const float* sca
       }
       continue;
     }
-    int largest = 0;
-    double value = activated(UnderSquare(shape, out, 0));
-    for (int corner = 1; corner < 4; ++corner) {
-      const double candidate = activated(UnderSquare(shape, out, corner));
-      if (!(candidate > value) && !std::isnan(candidate)) continue;
-      largest = corner;
+    int64_t largest = -1;
+    double value = 0;
+    for (int64_t cell = 0; cell < shape.pool_kernel * shape.pool_kernel; ++cell) {
+      const int64_t at = UnderWindow(shape, out, cell);
+      if (at < 0) continue;
+      const double candidate = activated(at);
+      if (largest >= 0 && !(candidate > value) && !std::isnan(candidate)) continue;
+      largest = cell;
       value = candidate;
     }
     StoreElement(shape.type, value, y, out);
@@ -185,8 +211,10 @@ void BatchNormApply(const BatchNormShape& shape, const void* x, const float* sca
   }
 }
 
-void BatchNormBackwardParameters(const BatchNormShape& shape, const BatchNormGradient& gradient,
-                                 float* dgamma, float* dbeta, void* dz) {
+namespace {
+
+void BackwardParameters(const BatchNormShape& shape, const BatchNormGradient& gradient,
+                        float* dgamma, float* dbeta, void* dz) {
   const std::vector<double> dy = UnpooledGradient(shape, gradient);
   for (int64_t c = 0; c < shape.channels; ++c) {
     double sum = 0;
@@ -199,11 +227,18 @@ void BatchNormBackwardParameters(const BatchNormShape& shape, const BatchNormGra
     dgamma[c] = static_cast<float>(product);
   }
   if (dz == nullptr) return;
-  for (size_t i = 0; i < dy.size(); ++i) StoreElement(shape.type, dy[i], dz, i);
+  if (!shape.pool) {
+    for (size_t i = 0; i < dy.size(); ++i) StoreElement(shape.type, dy[i], dz, i);
+    return;
+  }
+  for (int64_t out = 0; out < shape.out_pixels() * shape.channels; ++out) {
+    const bool passes = gradient.choice[out] != kNoChoice;
+    StoreElement(shape.type, passes ? GradientAt(shape, gradient, out) : 0.0, dz, out);
+  }
 }
 
-void BatchNormBackwardData(const BatchNormShape& shape, const BatchNormGradient& gradient,
-                           const float* dgamma, const float* dbeta, void* dx) {
+void BackwardData(const BatchNormShape& shape, const BatchNormGradient& gradient,
+                  const float* dgamma, const float* dbeta, void* dx) {
   const std::vector<double> dy = UnpooledGradient(shape, gradient);
   for (int64_t i = 0; i < static_cast<int64_t>(dy.size()); ++i) {
     const int64_t c = i % shape.channels;
@@ -212,6 +247,18 @@ void BatchNormBackwardData(const BatchNormShape& shape, const BatchNormGradient&
                     PixelsOf(gradient);
     StoreElement(shape.type, double{gradient.scale[c]} * centred, dx, i);
   }
+}
+
+}  // namespace
+
+void BatchNormBackwardParameters(const BatchNormShape& shape, const BatchNormGradient& gradient,
+                                 float* dgamma, float* dbeta, void* dz) {
+  BackwardParametersInTurn<BackwardParameters>(shape, gradient, dgamma, dbeta, dz);
+}
+
+void BatchNormBackwardData(const BatchNormShape& shape, const BatchNormGradient& gradient,
+                           const float* dgamma, const float* dbeta, void* dx) {
+  BackwardDataInTurn<BackwardData>(shape, gradient, dgamma, dbeta, dx);
 }
 
 }  // namespace muster::kernels::reference

@@ -56,7 +56,7 @@ class ReferenceConvolution : public Convolution {
     ForEachProduct(samples, [&](int64_t in, int64_t weight, int64_t out) {
       sums[in] += dys[out] * ws[weight];
     });
-    Store(sums, options_.x_type, dx);
+    Store(options_.compact_data_gradient ? Compact(samples, sums) : sums, options_.x_type, dx);
   }
 
   void BackwardWeights(int64_t samples, const void* x, const void* dy, void* dweights, float* dbias,
@@ -94,6 +94,21 @@ class ReferenceConvolution : public Convolution {
     for (size_t i = 0; i < values.size(); ++i) {
       StoreElement(type, values[i], to, static_cast<int64_t>(i));
     }
+  }
+
+  // The pixels of dx that Forward reads.
+  Doubles Compact(int64_t samples, const Doubles& dx) const {
+    Doubles compact;
+    for (int64_t sample = 0; sample < samples; ++sample) {
+      for (int64_t h = 0; h < shape_.height; h += shape_.stride) {
+        for (int64_t w = 0; w < shape_.width; w += shape_.stride) {
+          const int64_t pixel = (sample * shape_.height + h) * shape_.width + w;
+          const auto first = dx.begin() + pixel * shape_.in_channels;
+          compact.insert(compact.end(), first, first + shape_.in_channels);
+        }
+      }
+    }
+    return compact;
   }
 
   // Calls visit(index in x, in the weights, in y) for each product that the convolution sums.

@@ -14,6 +14,7 @@ kernels::BatchNormFromSums BatchNormFromSums;
 kernels::BatchNormRunning BatchNormRunning;
 kernels::BatchNormPrepare BatchNormPrepare;
 kernels::BatchNormMaskBytes BatchNormMaskBytes;
+kernels::BatchNormPoolBytes BatchNormPoolBytes;
 kernels::BatchNormApply BatchNormApply;
 kernels::BatchNormBackwardParameters BatchNormBackwardParameters;
 kernels::BatchNormBackwardData BatchNormBackwardData;

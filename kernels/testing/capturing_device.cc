@@ -74,7 +74,13 @@ class CallCapture {
     return Reaches(gradient.x) && Reaches(gradient.dy) && Reaches(gradient.dy_addend) &&
            Reaches(gradient.y) && Reaches(gradient.mask) && Reaches(gradient.choice) &&
            Reaches(gradient.scale) && Reaches(gradient.shift) && Reaches(gradient.mean) &&
-           Reaches(gradient.inverse_deviation) && Reaches(gradient.shared_pixels);
+           Reaches(gradient.inverse_deviation) && Reaches(gradient.shared_pixels) &&
+           Reaches(gradient.shortcut);
+  }
+  bool Reaches(const BatchNormShortcut& shortcut) const {
+    return Reaches(shortcut.x) && Reaches(shortcut.scale) && Reaches(shortcut.shift) &&
+           Reaches(shortcut.mean) && Reaches(shortcut.inverse_deviation) &&
+           Reaches(shortcut.dgamma) && Reaches(shortcut.dbeta) && Reaches(shortcut.dx);
   }
   bool Reaches(const BatchNormAddend& addend) const {
     return Reaches(addend.data) && Reaches(addend.scale) && Reaches(addend.shift);

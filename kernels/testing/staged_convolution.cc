@@ -100,9 +100,10 @@ class StagedConvolution final : public Convolution {
   void BackwardData(int64_t samples, const void* dy, const void* weights, void* dx,
                     void*) override {
     Staging staging(device_);
+    const ConvolutionShape shape = options_.compact_data_gradient ? shape_.Compact() : shape_;
     convolution_->BackwardData(
         samples, Dy(staging, samples, dy), Weights(staging, weights),
-        staging.Output(dx, samples * shape_.input_elements(), SizeOf(options_.x_type)),
+        staging.Output(dx, samples * shape.input_elements(), SizeOf(options_.x_type)),
         workspace_.data());
     staging.Finish();
   }

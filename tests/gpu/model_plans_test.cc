@@ -78,7 +78,10 @@ std::set<Layer> AllLayers() {
                                       .stride = layer->stride,
                                       .padding = layer->padding,
                                       .groups = layer->groups};
-      if (!shape.depthwise()) layers.insert({shape, input != nn::kInput});
+      if (shape.depthwise()) continue;
+      layers.insert({shape, input != nn::kInput});
+      // The gradient of a shortcut's input is computed without the pixels that it skips.
+      if (shape.kernel == 1 && shape.stride > 1) layers.insert({shape.Compact(), true});
     }
   }
   return layers;

@@ -29,7 +29,7 @@ Fusions::Activated Fusions::AfterConvolution(NodeId convolution) const {
   return activated;
 }
 
-Fusions::Normalized Fusions::AfterBatchNorm(NodeId batch_norm) const {
+Fusions::Normalized Fusions::AfterBatchNorm(NodeId batch_norm, Pools pools) const {
   NodeId end = batch_norm;
   if (const NodeId depth = Next<StochasticDepth>(end); depth != kNone) end = depth;
   const NodeId add = Next<Add>(end);
@@ -41,8 +41,9 @@ Fusions::Normalized Fusions::AfterBatchNorm(NodeId batch_norm) const {
   Normalized normalized = {.activation = activated.activation, .last = activated.last};
   if (activated.activation == Activation::kRelu) {
     const NodeId pool = PoolAfter(activated.last);
-    if (pool != kNone && Is2x2(std::get<MaxPool2d>(graph_.nodes[pool].layer))) {
-      normalized.pool = true;
+    if (pool != kNone &&
+        (pools == Pools::kAll || Is2x2(std::get<MaxPool2d>(graph_.nodes[pool].layer)))) {
+      normalized.pool = pool;
       normalized.last = pool;
     }
   }
@@ -70,6 +71,20 @@ NodeId Fusions::AppliedBySum(NodeId batch_norm) const {
   return add != kNone && ShortcutBatchNorm(add) == batch_norm ? add : kNone;
 }
 
+bool Fusions::SkipsPixels(NodeId convolution) const {
+  const auto skips = [](const Conv2d& layer) { return layer.stride > layer.kernel; };
+  const auto& layer = std::get<Conv2d>(graph_.nodes[convolution].layer);
+  const NodeId input = graph_.nodes[convolution].inputs[0];
+  if (layer.kernel != 1 || layer.padding != 0 || layer.groups != 1 || !skips(layer) || input < 0) {
+    return false;
+  }
+  const std::vector<NodeId>& users = consumers_[input];
+  if (users.size() != 2) return false;
+  const NodeId other = users[0] == convolution ? users[1] : users[0];
+  return other != convolution && Is<Conv2d>(other) &&
+         !skips(std::get<Conv2d>(graph_.nodes[other].layer));
+}
+
 NodeId Fusions::LastOf(NodeId node) const {
   if (Is<Conv2d>(node) || Is<Linear>(node)) return AfterConvolution(node).last;
   if (Is<BatchNorm2d>(node)) return AfterBatchNorm(node).last;
@@ -81,7 +96,8 @@ NodeId Fusions::LastOf(NodeId node) const {
 NodeId Fusions::FoldsInto(NodeId batch_norm) const {
   const NodeId from = graph_.nodes[batch_norm].inputs[0];
   // A pool needs a separate pass anyway, which also normalises.
-  return Is<Conv2d>(from) && consumers_[from].size() == 1 && !AfterBatchNorm(batch_norm).pool
+  return Is<Conv2d>(from) && consumers_[from].size() == 1 &&
+                 AfterBatchNorm(batch_norm).pool == kNone
              ? from
              : kNone;
 }

@@ -30,14 +30,17 @@ class Fusions {
   Activated AfterConvolution(NodeId convolution) const;
 
   // Nodes fused after a batch norm: optionally (stochastic depth and) the sum whose branch it ends,
-  // then the activation; without a sum also a 2x2 max pooling after a ReLU.
+  // then the activation; without a sum also a max pooling after a ReLU.
   struct Normalized {
     NodeId add = kNone;
     kernels::Activation activation = kernels::Activation::kNone;
-    bool pool = false;
+    NodeId pool = kNone;
     NodeId last = kNone;
   };
-  Normalized AfterBatchNorm(NodeId batch_norm) const;
+  // Max pooling that is fused: of 2x2 windows with stride 2, or of all, which not every device
+  // does.
+  enum class Pools { k2x2, kAll };
+  Normalized AfterBatchNorm(NodeId batch_norm, Pools pools = Pools::k2x2) const;
 
   // The batch norm that ends the branch of a sum, or kNone.
   NodeId BatchNormBefore(NodeId add) const;
@@ -47,6 +50,10 @@ class Fusions {
   // The sum that computes a batch norm's values in training, or kNone.
   NodeId AppliedBySum(NodeId batch_norm) const;
   Activated AfterAdd(NodeId add) const { return Activate(add); }
+
+  // Whether a convolution reads only some of the pixels of a value whose only other user is a
+  // convolution that reads all: then the gradient of its input need not contain the others' zeros.
+  bool SkipsPixels(NodeId convolution) const;
 
   // The convolution into which evaluation folds a batch norm, or kNone.
   NodeId FoldsInto(NodeId batch_norm) const;

@@ -27,7 +27,7 @@ TEST(FusionTest, FusesTheSumIntoTheBatchNormOfTheBranch) {
   const Fusions::Normalized after = fusions.AfterBatchNorm(block.bn);
   EXPECT_EQ(after.add, block.add);
   EXPECT_EQ(after.activation, Activation::kRelu6);
-  EXPECT_FALSE(after.pool);
+  EXPECT_EQ(after.pool, Fusions::kNone);
   EXPECT_EQ(after.last, block.relu);
   EXPECT_EQ(fusions.BatchNormBefore(block.add), block.bn);
   // Only one of the two: the shortcut's batch norm is not fused.
@@ -55,6 +55,26 @@ TEST(FusionTest, AppliesTheBatchNormOfAShortcutInTheSum) {
   graph.Add("relu", Relu{}, {down_bn});
   EXPECT_EQ(Fusions(graph).ShortcutBatchNorm(add), Fusions::kNone);
   EXPECT_EQ(Fusions(graph).AppliedBySum(down_bn), Fusions::kNone);
+}
+
+TEST(FusionTest, FindsShortcutsThatSkipPixels) {
+  Graph graph{{6, 6, 4}, {}};
+  const NodeId stem = graph.Add("stem", Conv2d{4}, {kInput});
+  const NodeId conv = graph.Add("conv", Conv2d{.out_channels = 4, .stride = 1}, {stem});
+  const NodeId down = graph.Add("down", Conv2d{.out_channels = 4, .stride = 2}, {stem});
+  EXPECT_TRUE(Fusions(graph).SkipsPixels(down));
+  EXPECT_FALSE(Fusions(graph).SkipsPixels(conv));
+  // Both skip the same pixels, whose gradient must nevertheless be written.
+  graph.nodes[conv].layer = Conv2d{.out_channels = 4, .stride = 3};
+  EXPECT_FALSE(Fusions(graph).SkipsPixels(down));
+  // A kernel of 3 also reads the pixels between.
+  graph.nodes[conv].layer = Conv2d{.out_channels = 4, .kernel = 3, .stride = 2, .padding = 1};
+  EXPECT_TRUE(Fusions(graph).SkipsPixels(down));
+  graph.nodes[down].layer = Conv2d{.out_channels = 4, .kernel = 3, .stride = 2, .padding = 1};
+  EXPECT_FALSE(Fusions(graph).SkipsPixels(down));
+  graph.nodes[down].layer = Conv2d{.out_channels = 4, .stride = 2};
+  graph.Add("relu", Relu{}, {stem});
+  EXPECT_FALSE(Fusions(graph).SkipsPixels(down));
 }
 
 TEST(FusionTest, DoesNotFuseValuesWithOtherConsumers) {
@@ -88,11 +108,13 @@ TEST(FusionTest, FusesReluIntoThePoolAfterIt) {
         EXPECT_EQ(fusions.AfterConvolution(conv).last, conv);
         continue;
       }
-      // Only the 2x2 pooling is fused into the batch norm, which then remains a separate pass in
-      // evaluation.
+      // On every device only the 2x2 pooling is fused into the batch norm, which then remains a
+      // separate pass in evaluation.
       const Fusions::Normalized after = fusions.AfterBatchNorm(bn);
       EXPECT_EQ(after.activation, Activation::kRelu);
-      EXPECT_EQ(after.pool, kernel == 2);
+      EXPECT_EQ(after.pool, kernel == 2 ? pool : Fusions::kNone);
+      EXPECT_EQ(fusions.AfterBatchNorm(bn, Fusions::Pools::kAll).pool, pool);
+      EXPECT_EQ(fusions.AfterBatchNorm(bn, Fusions::Pools::kAll).last, pool);
       EXPECT_EQ(after.last, kernel == 2 ? pool : relu);
       EXPECT_EQ(fusions.FoldedBatchNorm(conv), kernel == 2 ? Fusions::kNone : bn);
     }

@@ -65,11 +65,14 @@ class GradientPlanner {
         if (!operation.inputs()[input]->needs_gradient) continue;
         const size_t tensor = index_.at(operation.inputs()[input]);
         const auto producer = producer_.find(tensor);
+        const int64_t stride = operation.GradientStride(input);
         flow_.contributions[i].push_back(
             {.input = input,
              .tensor = tensor,
              .producer = producer == producer_.end() ? nullptr : producer->second,
-             .first = !written[tensor]});
+             .first = !written[tensor] && stride == 1,
+             .stride = stride});
+        if (stride > 1) continue;  // stays in its own memory until the producer adds it
         if (written[tensor]) {
           lives_[tensor].changes.push_back(Time(i));
         } else {
@@ -87,6 +90,8 @@ class GradientPlanner {
       for (Contribution& contribution : flow_.contributions[i]) {
         const bool last = !last_seen[contribution.tensor];
         last_seen[contribution.tensor] = true;
+        contribution.deferred = contribution.stride > 1;
+        if (contribution.deferred) continue;
         contribution.deferred = last && !contribution.first && contribution.producer != nullptr &&
                                 contribution.producer->TakesGradientAddend() &&
                                 !program_.operations[i]->PassesGradient(contribution.input);

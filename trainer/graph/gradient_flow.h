@@ -24,6 +24,7 @@ struct Contribution {
   // The contribution stays in `addend` until the producer adds it to the gradient; see
   // Operation::TakesGradientAddend.
   bool deferred = false;
+  int64_t stride = 1;  // see Operation::GradientStride; deferred if not 1
   // Temporary for a contribution that is added; set by PlaceMemory.
   void* addend = nullptr;
 };

@@ -69,6 +69,17 @@ TEST(GradientFlowTest, DoesNotShareTheGradientOfAStochasticBranch) {
   EXPECT_THAT(InPlace(Residual(0.5)), ElementsAre("sum.1"));
 }
 
+// On devices whose kernels add the pixels that a strided shortcut reads; see Operation.
+TEST(GradientFlowTest, DefersTheStridedGradientOfAShortcut) {
+  const auto program =
+      Lower(SmallResNet(), {.max_batch = 2, .device = &kernels::ReferenceDevice()});
+  ASSERT_TRUE(program.ok()) << program.status();
+  EXPECT_THAT(Contributions(*program, [](const Contribution& c) { return c.deferred; }),
+              ElementsAre("layer2.0.downsample.0.0", "layer1.0.conv1.0"));
+  EXPECT_THAT(Contributions(*program, [](const Contribution& c) { return c.stride == 2; }),
+              ElementsAre("layer2.0.downsample.0.0"));
+}
+
 // A batch norm that ends the branch is fused with the sum.
 TEST(GradientFlowTest, SharesTheGradientOfANormalizedSumWithTheShortcut) {
   for (const double drop_probability : {0.0, 0.5}) {

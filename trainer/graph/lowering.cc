@@ -96,18 +96,25 @@ class Lowering {
           MakeConvolution(builder_.Input(node), builder_.TypeOf(last), layer.bias, parts));
       folded_range_[node] =
           AddParameters(graph_.nodes[node].name, layer, parts, builder_.parameters());
-      Fold(node, std::make_shared<const ConvolutionParts>(std::move(parts)));
+      Fold(node, builder_.Input(node), std::make_shared<const ConvolutionParts>(std::move(parts)));
       return node;
     }
     const Fusions::Activated fused = fusions_.AfterConvolution(node);
     parts.activation = fused.activation;
-    RETURN_IF_ERROR(
-        MakeConvolution(builder_.Input(node), builder_.TypeOf(fused.last), layer.bias, parts));
+    parts.compact_data_gradient = HasCompactGradient(node, parts.shape);
+    Tensor* input = builder_.Input(node);
+    const DataType type = builder_.TypeOf(fused.last);
+    RETURN_IF_ERROR(MakeConvolution(input, type, layer.bias, parts));
+    if (options_.training && !input->needs_gradient && parts.convolution->casts_x()) {
+      // The batch: cast once for forward and backward.
+      input = builder_.As(parts.compute_type, input, node);
+      RETURN_IF_ERROR(MakeConvolution(input, type, layer.bias, parts));
+    }
     const Operation::Range range =
         AddParameters(graph_.nodes[node].name, layer, parts, builder_.parameters());
     const auto shared = std::make_shared<const ConvolutionParts>(std::move(parts));
-    AddConvolution(node, fused.last, shared, range);
-    if (folded != kNone) Fold(node, shared);
+    AddConvolution(node, fused.last, input, shared, range);
+    if (folded != kNone) Fold(node, input, shared);
     return fused.last;
   }
 
@@ -124,8 +131,8 @@ class Lowering {
         IsEarlierValue(from) ? graph_.inputs[EarlierValueIndex(from)].shape : shapes_[from];
     const Operation::Range range = AddParameters(
         graph_.nodes[node].name, layer, shape.flattened_from, parts, builder_.parameters());
-    AddConvolution(node, fused.last, std::make_shared<const ConvolutionParts>(std::move(parts)),
-                   range);
+    AddConvolution(node, fused.last, builder_.Input(node),
+                   std::make_shared<const ConvolutionParts>(std::move(parts)), range);
     return fused.last;
   }
 
@@ -136,10 +143,32 @@ class Lowering {
     norm.parts.layer = layer;
     norm.range = AddParameters(graph_.nodes[node].name, shapes_[node].image.channels, norm.parts,
                                builder_.parameters(), builder_.buffers());
-    const Fusions::Normalized after = fusions_.AfterBatchNorm(node);
+    const Fusions::Normalized after = AfterBatchNorm(node);
     if (after.add != kNone) return node;
     LowerBatchNorm(node, after);
     return after.last;
+  }
+
+  // With the max pooling that the device's kernels fuse. In evaluation the batch norm is folded
+  // into a convolution instead.
+  Fusions::Normalized AfterBatchNorm(NodeId node) const {
+    const Fusions::Normalized pooled = fusions_.AfterBatchNorm(node, Fusions::Pools::kAll);
+    if (pooled.pool != kNone && options_.training) {
+      const auto& pool = std::get<MaxPool2d>(graph_.nodes[pooled.pool].layer);
+      const ImageShape& in = shapes_[node].image;
+      const size_t bytes = kernels_.batch_norm_pool_bytes({.samples = options_.max_batch,
+                                                           .height = in.height,
+                                                           .width = in.width,
+                                                           .channels = in.channels,
+                                                           .activation = pooled.activation,
+                                                           .pool = true,
+                                                           .type = builder_.TypeOf(pooled.last),
+                                                           .pool_kernel = pool.kernel,
+                                                           .pool_stride = pool.stride,
+                                                           .pool_padding = pool.padding});
+      if (bytes > 0) return pooled;
+    }
+    return fusions_.AfterBatchNorm(node);
   }
 
   absl::StatusOr<NodeId> LowerLayer(NodeId node, const Relu&) {
@@ -197,6 +226,11 @@ class Lowering {
       BatchNormParts& parts = batch_norms_.at(batch_norm).parts;
       parts.addend = builder_.As(type, builder_.Input(node, 1), node);
       parts.block = block;
+      const NodeId shortcut = options_.training ? fusions_.ShortcutBatchNorm(node) : kNone;
+      if (shortcut != kNone &&
+          batch_norms_.at(shortcut).parts.applied_by == BatchNormParts::AppliedBy::kSum) {
+        parts.shortcut = builder_.ProducerOf(parts.addend);
+      }
       LowerBatchNorm(batch_norm, fusions_.AfterBatchNorm(batch_norm));
       return fused.last;
     }
@@ -213,46 +247,60 @@ class Lowering {
     return fused.last;
   }
 
+  // Whether the gradient of a convolution's input contains only the pixels that it reads, because
+  // the operation that computes the input adds them to the gradient of another convolution.
+  bool HasCompactGradient(NodeId node, const ConvolutionShape& shape) const {
+    if (!options_.training || !fusions_.SkipsPixels(node)) return false;
+    const Tensor* const input = builder_.Input(node);
+    const Operation* const producer = builder_.ProducerOf(input);
+    // Kernels number the pixels in 32 bits. A layer with one output pixel is a linear one.
+    const int64_t pixels = shape.height * shape.width * options_.max_batch;
+    return producer != nullptr && producer->TakesStridedGradientAddend() && input->needs_gradient &&
+           pixels < int64_t{1} << 31 && shape.out_height() * shape.out_width() > 1;
+  }
+
   // Creates the kernels of a convolution with parts.shape.
   absl::Status MakeConvolution(const Tensor* input, DataType output_type, bool bias,
                                ConvolutionParts& parts) const {
     parts.compute_type = options_.precision.compute;
-    const kernels::ConvolutionOptions options = {.max_samples = options_.max_batch,
-                                                 .bias = bias,
-                                                 .training = options_.training,
-                                                 .data_gradient = input->needs_gradient,
-                                                 .threads = static_cast<int>(options_.threads),
-                                                 .x_type = input->type,
-                                                 .y_type = output_type,
-                                                 .compute_type = parts.compute_type};
+    const kernels::ConvolutionOptions options = {
+        .max_samples = options_.max_batch,
+        .bias = bias,
+        .training = options_.training,
+        .data_gradient = input->needs_gradient,
+        .compact_data_gradient = parts.compact_data_gradient,
+        .threads = static_cast<int>(options_.threads),
+        .x_type = input->type,
+        .y_type = output_type,
+        .compute_type = parts.compute_type};
     ASSIGN_OR_RETURN(parts.convolution, options_.device->MakeConvolution(parts.shape, options));
     return absl::OkStatus();
   }
 
-  void AddConvolution(NodeId node, NodeId last, std::shared_ptr<const ConvolutionParts> parts,
+  void AddConvolution(NodeId node, NodeId last, Tensor* input,
+                      std::shared_ptr<const ConvolutionParts> parts,
                       const Operation::Range& range) {
     Tensor* const output = builder_.AddOutput(last, true);
     builder_.AddOperation(node, last,
-                          MakeConvolutionOperation(builder_.Span(node, last), builder_.Input(node),
-                                                   output, std::move(parts), kernels_),
+                          MakeConvolutionOperation(builder_.Span(node, last), input, output,
+                                                   std::move(parts), kernels_),
                           {range});
   }
 
-  void Fold(NodeId node, std::shared_ptr<const ConvolutionParts> parts) {
-    folded_[node] = {
-        .parts = std::move(parts), .input = builder_.Input(node), .name = graph_.nodes[node].name};
+  void Fold(NodeId node, Tensor* input, std::shared_ptr<const ConvolutionParts> parts) {
+    folded_[node] = {.parts = std::move(parts), .input = input, .name = graph_.nodes[node].name};
   }
 
   // Called at the point of the program where the addend, if any, is available.
   void LowerBatchNorm(NodeId node, const Fusions::Normalized& after) {
     BatchNorm& norm = batch_norms_.at(node);
     norm.parts.activation = after.activation;
-    norm.parts.pool = after.pool;
+    if (after.pool != kNone) norm.parts.pool = std::get<MaxPool2d>(graph_.nodes[after.pool].layer);
     const NodeId sum = options_.training ? fusions_.AppliedBySum(node) : kNone;
     if (sum != kNone && builder_.TypeOf(node) == builder_.TypeOf(fusions_.AfterAdd(sum).last)) {
       norm.parts.applied_by = BatchNormParts::AppliedBy::kSum;
     }
-    const NodeId convolution = fusions_.FoldsInto(node);
+    const NodeId convolution = after.pool == kNone ? fusions_.FoldsInto(node) : kNone;
     FoldedConvolution folded;
     if (convolution != kNone) folded = folded_.at(convolution);
     if (!options_.training && convolution != kNone) {

@@ -182,10 +182,8 @@ class MemoryPlanner {
     gradient_over_data_.resize(program_.tensors.size(), false);
     for (size_t t = 0; t < program_.tensors.size(); ++t) {
       if (!program_.tensors[t]->needs_gradient) continue;
-      lives[t] = crosses_[t] ? Always()
-                             : Lifetime{IsLogits(t) ? schedule_.loss()
-                                                    : schedule_.backward(consumers_[t].back()),
-                                        schedule_.backward(producer_[t])};
+      lives[t] =
+          crosses_[t] ? Always() : Lifetime{FirstGradient(t), schedule_.backward(producer_[t])};
     }
     for (size_t t = 0; t < program_.tensors.size(); ++t) {
       if (flow_.place[t] != t) lives[flow_.place[t]].Include(lives[t]);
@@ -202,6 +200,14 @@ class MemoryPlanner {
         });
       }
     }
+  }
+
+  // The time at which a tensor's gradient is first written.
+  int64_t FirstGradient(size_t tensor) const {
+    if (IsLogits(tensor)) return schedule_.loss();
+    const size_t consumer = consumers_[tensor].back();
+    if (!memory_[consumer].backward_by_consumer) return schedule_.backward(consumer);
+    return FirstGradient(IndexOf(program_.operations[consumer]->output()));
   }
 
   // The tensors whose gradients are in `place`.
@@ -242,7 +248,14 @@ class MemoryPlanner {
           continue;
         }
         const size_t added_by = contribution.deferred ? producer_[contribution.tensor] : i;
-        AddPlace(Bytes(contribution.tensor), {schedule_.backward(i), schedule_.backward(added_by)},
+        const ImageShape& shape = program_.tensors[contribution.tensor]->shape;
+        const auto covered = [&](int64_t pixels) {
+          return static_cast<size_t>((pixels + contribution.stride - 1) / contribution.stride);
+        };
+        const size_t bytes = Bytes(contribution.tensor) /
+                             static_cast<size_t>(shape.height * shape.width) *
+                             covered(shape.height) * covered(shape.width);
+        AddPlace(bytes, {schedule_.backward(i), schedule_.backward(added_by)},
                  [&contribution](char* at) { contribution.addend = at; });
       }
     }

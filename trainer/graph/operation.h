@@ -25,12 +25,13 @@ struct Tensor {
   bool needs_gradient = false;  // a parameter that it depends on is trained
   void* data = nullptr;
   // During forward of a training pass: the producer, a batch norm, has not written data, because
-  // its consumer computes the values from these. No data otherwise.
+  // its consumer computes the values from these. No data otherwise. See also Operation::Shortcut.
   kernels::BatchNormAddend normalized;
   void* gradient = nullptr;  // null where no gradient is needed
   // During backward: a contribution that its producer, which takes it, has yet to add to the
   // gradient. See Operation::TakesGradientAddend.
   const void* gradient_addend = nullptr;
+  int64_t gradient_addend_stride = 1;  // as in kernels::BatchNormGradient
 
   // Elements of one sample.
   int64_t elements() const { return shape.height * shape.width * shape.channels; }
@@ -85,6 +86,9 @@ class Operation {
     bool gradient_over_input = false;
     // Backward changes output()->gradient: BackwardActivation or BackwardParameters.
     bool activation_in_backward = false;
+    // The input's gradient is written by the backward of the output's only consumer, before this
+    // operation's.
+    bool backward_by_consumer = false;
   };
 
   // A range of the flat parameters, in elements.
@@ -178,6 +182,8 @@ class Operation {
   // Whether BackwardParameters adds output()->gradient_addend, if there is one, to
   // output()->gradient.
   virtual bool TakesGradientAddend() const { return false; }
+  // Whether such a contribution may have a stride other than 1.
+  virtual bool TakesStridedGradientAddend() const { return false; }
   // Writes (does not accumulate) the gradients of the parameters.
   virtual void BackwardParameters(const Call& call) {}
   // Whether BackwardData reads the gradients of the parameters. If so, they are reported as ready
@@ -185,6 +191,13 @@ class Operation {
   virtual bool reads_parameter_gradients() const { return false; }
   // Writes (does not accumulate) the gradient of one input that needs it to dx, shaped like it.
   virtual void BackwardData(const Call& call, size_t input, void* dx) {}
+  // Distance between the pixels, along both axes, that BackwardData writes to dx, which has no
+  // others. The gradient is zero at all others. Other than 1 only if one other operation, whose
+  // BackwardData writes all pixels, uses the input, and its producer TakesStridedGradientAddend.
+  virtual int64_t GradientStride(size_t input) const { return 1; }
+  // For a batch norm whose values a sum computes: what the sum's backward needs to compute that of
+  // both. The operation's own backward then does nothing.
+  virtual kernels::BatchNormShortcut Shortcut(const Call& call) const { return {}; }
   // Whether the input's gradient equals output()->gradient after the passes above: BackwardData is
   // then not called for it.
   virtual bool PassesGradient(size_t input) const { return false; }

@@ -407,7 +407,9 @@ void CompiledPlan::ContributeGradients(size_t index) {
     } else {
       operation.BackwardData(call_, contribution.input, contribution.addend);
       if (contribution.deferred) {
-        operation.inputs()[contribution.input]->gradient_addend = contribution.addend;
+        Tensor& producers = *operation.inputs()[contribution.input];
+        producers.gradient_addend = contribution.addend;
+        producers.gradient_addend_stride = contribution.stride;
       } else {
         accumulate(contribution.addend);
       }

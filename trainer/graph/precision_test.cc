@@ -123,7 +123,8 @@ INSTANTIATE_TEST_SUITE_P(Graphs, PrecisionTest,
                                   kernels::NameOf(std::get<2>(info.param));
                          });
 
-// Batch and logits, which stay float32, and the masks of sums are only a small fraction.
+// Batch and logits, which stay float32, masks of sums and choices of pooling are only a small
+// fraction.
 TEST(PrecisionPlanTest, LowPrecisionActivationsHalveTheMemory) {
   const auto bytes = [](int level) {
     return (*Compile(SmallResNet(), {.max_batch = 64,
@@ -132,7 +133,7 @@ TEST(PrecisionPlanTest, LowPrecisionActivationsHalveTheMemory) {
         ->arena_bytes();
   };
   EXPECT_EQ(bytes(1), bytes(0));
-  EXPECT_LT(bytes(2), 0.63 * static_cast<double>(bytes(0)));
+  EXPECT_LT(bytes(2), 0.65 * static_cast<double>(bytes(0)));
   EXPECT_EQ(bytes(3), bytes(2));
 }
 

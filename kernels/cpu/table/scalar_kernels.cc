@@ -58,6 +58,8 @@ void BatchNormRunning(const BatchNormMomentum& momentum, const float* active, co
 
 size_t BatchNormMaskBytes(const BatchNormShape&) { return 0; }
 
+size_t BatchNormPoolBytes(const BatchNormShape&) { return 0; }
+
 void Dropout(DataType type, const DropoutMask& mask, const RandomDraw* draw, int64_t samples,
              int64_t columns, const void* x, void* y) {
   const float keep_scale = 1.0f / (1.0f - mask.probability);

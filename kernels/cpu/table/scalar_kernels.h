@@ -16,6 +16,7 @@ kernels::BatchNormFromSums BatchNormFromSums;
 kernels::BatchNormRunning BatchNormRunning;
 // 0: deriving the mask from y costs little, because y is in the cache.
 kernels::BatchNormMaskBytes BatchNormMaskBytes;
+kernels::BatchNormPoolBytes BatchNormPoolBytes;  // 0
 kernels::Dropout Dropout;
 kernels::DrawBlocks DrawBlocks;
 kernels::BeginUpdate BeginUpdate;

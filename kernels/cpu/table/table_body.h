@@ -4,6 +4,7 @@
 #define MUSTER_KERNELS_CPU_TABLE_TABLE_BODY_H_
 
 #include "kernels/batch_norm_prepare.h"
+#include "kernels/batch_norm_shortcut.h"
 #include "kernels/cpu/activation/activation_body.h"
 #include "kernels/cpu/activation/pooling_body.h"
 #include "kernels/cpu/convolution/dense_kernels.h"
@@ -74,9 +75,10 @@ const KernelTable kKernels = {
     .batch_norm_running = cpu::BatchNormRunning,
     .batch_norm_prepare = BatchNormPrepare,
     .batch_norm_mask_bytes = cpu::BatchNormMaskBytes,
+    .batch_norm_pool_bytes = cpu::BatchNormPoolBytes,
     .batch_norm_apply = BatchNormApply,
-    .batch_norm_backward_parameters = BackwardParametersOfSum,
-    .batch_norm_backward_data = BatchNormBackwardData,
+    .batch_norm_backward_parameters = BackwardParametersInTurn<BackwardParametersOfSum>,
+    .batch_norm_backward_data = BackwardDataInTurn<BatchNormBackwardData>,
     .max_pool_forward = MaxPoolForward,
     .max_pool_backward = MaxPoolBackward,
     .average_pool_forward = AveragePoolForward,

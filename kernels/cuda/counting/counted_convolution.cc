@@ -25,6 +25,7 @@ class CountedConvolution final : public Convolution {
   DataType dweights_type() const override {
     return linear_ ? DataType::kFloat32 : options_.compute_type;
   }
+  bool casts_x() const override { return !linear_ && options_.x_type != options_.compute_type; }
   std::string description() const override { return linear_ ? "cublaslt" : "cudnn"; }
   size_t workspace_bytes() const override { return 0; }
   void ImportWeights(const float*, float*) const override {}
@@ -57,7 +58,8 @@ class CountedConvolution final : public Convolution {
 
   void BackwardData(int64_t samples, const void*, const void*, void*, void*) override {
     if (samples == 0) return;
-    const int64_t inputs = samples * shape_.input_elements();
+    const ConvolutionShape shape = options_.compact_data_gradient ? shape_.Compact() : shape_;
+    const int64_t inputs = samples * shape.input_elements();
     CastOperand(options_.y_type, samples * shape_.output_elements());
     const DataType written = WrittenAs(options_.x_type);
     Product(linear_ ? "cublaslt backward data" : "cudnn backward data", samples,

@@ -117,7 +117,7 @@ struct PixelSumsBody {
   static constexpr int kChunks = (kValues * kSumLanes + kThreads - 1) / kThreads;
   // With few sums, three blocks fit on a multiprocessor, and all blocks of the largest GPU run at
   // once. A constant, so that the order of additions depends on shapes alone.
-  static constexpr bool kFewSums = kValues <= 16;
+  static constexpr bool kFewSums = kValues <= 24;
   static constexpr int kBlocksPerMultiprocessor = kFewSums ? 3 : 1;
   static constexpr int64_t kMaxBlocks = kFewSums ? 384 : kReductionBlocks;
   struct Shared {

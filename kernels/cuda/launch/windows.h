@@ -37,6 +37,13 @@ class Divider {
     n = quotient;
     return remainder;
   }
+  // The same for 0 <= n < 2^31 and a divisor below 2^31, without the code for other numbers.
+  MUSTER_HOST_DEVICE int32_t DivModSmall(int32_t& n) const {
+    const auto quotient = static_cast<int32_t>(static_cast<uint64_t>(n) * factor_ >> shift_);
+    const int32_t remainder = n - quotient * static_cast<int32_t>(divisor_);
+    n = quotient;
+    return remainder;
+  }
 
  private:
   int64_t divisor_;

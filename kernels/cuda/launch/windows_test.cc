@@ -30,6 +30,10 @@ TEST(DividerTest, MatchesIntegerDivision) {
           int64_t quotient = n;
           ASSERT_EQ(divider.DivMod(quotient), n % divisor) << n << " / " << divisor;
           ASSERT_EQ(quotient, n / divisor) << n << " / " << divisor;
+          if (n >= int64_t{1} << 31 || divisor >= int64_t{1} << 31) continue;
+          auto small = static_cast<int32_t>(n);
+          ASSERT_EQ(divider.DivModSmall(small), n % divisor) << n << " / " << divisor;
+          ASSERT_EQ(small, n / divisor) << n << " / " << divisor;
         }
       }
     }

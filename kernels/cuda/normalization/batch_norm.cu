@@ -357,6 +357,7 @@ size_t BatchNormMaskBytes(const BatchNormShape& shape) {
 
 void BatchNormApply(const BatchNormShape& shape, const void* x, const float* scale,
                     const float* shift, const BatchNormAddend& addend, void* y, uint8_t* choice) {
+  if (shape.pool && !shape.pools_2x2()) return ApplyPool(shape, x, scale, shift, y, choice);
   const int64_t inputs = shape.pixels() * shape.channels;
   const int64_t outputs = shape.out_pixels() * shape.channels;
   uint8_t* const mask = BatchNormMaskBytes(shape) > 0 ? choice : nullptr;

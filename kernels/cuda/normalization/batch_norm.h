@@ -1,8 +1,9 @@
-// Shared by forward and backward of batch norm: per-channel values, and the windows of the 2x2 max
+// Shared by forward and backward of batch norm: per-channel values, and the windows of the max
 // pooling that may follow.
 #ifndef MUSTER_KERNELS_CUDA_NORMALIZATION_BATCH_NORM_H_
 #define MUSTER_KERNELS_CUDA_NORMALIZATION_BATCH_NORM_H_
 
+#include "kernels/batch_norm_shortcut.h"
 #include "kernels/cuda/launch/channel_tiling.h"
 #include "kernels/cuda/launch/windows.h"
 #include "kernels/cuda/table/kernels.h"
@@ -16,6 +17,32 @@ MUSTER_HOST_DEVICE Floats<kWidth> Channels(const float* array, int64_t channel) 
   for (int i = 0; i < kWidth; ++i) values[i] = array[channel + i];
   return values;
 }
+
+// Per channel: dx = scale * dy + slope * x + offset.
+template <int kWidth>
+struct DataCoefficients {
+  BatchNormBackwardFunctor<float> functors[kWidth];
+
+  MUSTER_HOST_DEVICE DataCoefficients(const BatchNormGradient& gradient, const float* dgamma,
+                                      const float* dbeta, int64_t channel) {
+    const double pixels =
+        gradient.shared_pixels != nullptr ? *gradient.shared_pixels : gradient.pixels;
+    const double share = 1 / pixels;
+    for (int i = 0; i < kWidth; ++i) {
+      const int64_t c = channel + i;
+      const double scale = gradient.scale[c];
+      const double slope = -scale * dgamma[c] * share * gradient.inverse_deviation[c];
+      const double offset = -scale * dbeta[c] * share - slope * gradient.mean[c];
+      functors[i] = {gradient.scale[c], static_cast<float>(slope), static_cast<float>(offset)};
+    }
+  }
+  MUSTER_HOST_DEVICE Floats<kWidth> operator()(const Floats<kWidth>& x,
+                                               const Floats<kWidth>& dy) const {
+    Floats<kWidth> dx;
+    for (int i = 0; i < kWidth; ++i) dx[i] = functors[i](x[i], dy[i]);
+    return dx;
+  }
+};
 
 // Elements whose bits share a byte of a mask: those of a vector of 16 bytes, which a thread
 // processes, or one where channels are no multiple of them. Arrays are aligned, so that
@@ -71,6 +98,50 @@ struct NonOverlapping2x2 {
     return (pixel * out_height + h / 2) * out_width + w / 2;
   }
 };
+
+// The batch norm of as many pixels as the pooling has windows.
+inline BatchNormShape WithoutPool(const BatchNormShape& shape) {
+  BatchNormShape windows = shape;
+  windows.height = shape.out_height();
+  windows.width = shape.out_width();
+  windows.pool = false;
+  return windows;
+}
+
+// What Apply keeps of pooling other than 2x2, for each element of y: the value of x at the maximum,
+// from which BackwardParameters computes both sums without x; its index in the window, as in
+// MaxPoolForward; and a bit as in BatchNormGradient::mask. All null if the bytes are.
+struct PoolChoice {
+  void* x = nullptr;
+  uint8_t* index = nullptr;
+  uint8_t* mask = nullptr;
+
+  PoolChoice(const BatchNormShape& shape, const uint8_t* bytes) {
+    if (bytes == nullptr) return;
+    x = const_cast<uint8_t*>(bytes);
+    index = const_cast<uint8_t*>(bytes) + XBytes(shape);
+    mask = index + RoundUp(Elements(shape));
+  }
+  static int64_t Bytes(const BatchNormShape& shape) {
+    return XBytes(shape) + RoundUp(Elements(shape)) +
+           static_cast<int64_t>(MaskBytes(WithoutPool(shape)));
+  }
+
+ private:
+  static int64_t Elements(const BatchNormShape& shape) {
+    return shape.out_pixels() * shape.channels;
+  }
+  static int64_t XBytes(const BatchNormShape& shape) {
+    return RoundUp(Elements(shape) * static_cast<int64_t>(SizeOf(shape.type)));
+  }
+  static int64_t RoundUp(int64_t bytes) { return CeilDiv(bytes, 64) * 64; }
+};
+
+// Apply and BackwardData with pooling other than 2x2; batch_norm_pool.cu.
+void ApplyPool(const BatchNormShape& shape, const void* x, const float* scale, const float* shift,
+               void* y, uint8_t* choice);
+void BackwardDataOfPool(const BatchNormShape& shape, const BatchNormGradient& gradient,
+                        const float* dgamma, const float* dbeta, void* dx);
 
 }  // namespace muster::kernels::MUSTER_INSTRUCTION_SET
 

@@ -55,18 +55,22 @@ struct GradientReader {
 
   MUSTER_HOST_DEVICE int64_t At(int64_t pixel) const { return pixel * channels + channel; }
 
-  MUSTER_HOST_DEVICE Values Read(int64_t pixel) const {
+  // `addend_pixel` is the pixel's number in dy_addend; negative if that does not cover it.
+  MUSTER_HOST_DEVICE Values Read(int64_t pixel, int64_t addend_pixel) const {
     const int64_t at = At(pixel);
     Values values = {};  // all of it, because compilers convert also what is not read
     values.x = LoadStored<kWidth>(x + at);
     values.dy = LoadStored<kWidth>(dy + at);
     if constexpr (kFrom != MaskFrom::kInput) {
-      if (dy_addend != nullptr) values.dy_addend = LoadStored<kWidth>(dy_addend + at);
+      if (dy_addend != nullptr && addend_pixel >= 0) {
+        values.dy_addend = LoadStored<kWidth>(dy_addend + At(addend_pixel));
+      }
     }
     if constexpr (kFrom == MaskFrom::kOutput) values.y = LoadStored<kWidth>(y + at);
     if constexpr (kFrom == MaskFrom::kForward) values.mask = mask[at / kWidth];
     return values;
   }
+  MUSTER_HOST_DEVICE Values Read(int64_t pixel) const { return Read(pixel, pixel); }
 
   // The gradient of the normalised value of channel i.
   MUSTER_HOST_DEVICE float Masked(const Values& values, int i) const {
@@ -86,20 +90,50 @@ struct GradientReader {
   }
 };
 
+// The number in dy_addend of a pixel of dy: the same, or with BatchNormGradient::dy_addend_stride.
+struct SamePixels {
+  MUSTER_HOST_DEVICE int64_t operator()(int64_t pixel) const { return pixel; }
+};
+struct StridedPixels {
+  int32_t rows;  // of dy_addend
+  int32_t columns;
+  Divider by_height;
+  Divider by_width;
+  Divider by_stride;
+
+  StridedPixels(const BatchNormShape& shape, int64_t stride)
+      : rows(static_cast<int32_t>(CeilDiv(shape.height, stride))),
+        columns(static_cast<int32_t>(CeilDiv(shape.width, stride))),
+        by_height(shape.height),
+        by_width(shape.width),
+        by_stride(stride) {}
+  MUSTER_HOST_DEVICE int64_t operator()(int64_t pixel) const {
+    auto sample = static_cast<int32_t>(pixel);
+    int32_t column = by_width.DivModSmall(sample);
+    int32_t row = by_height.DivModSmall(sample);
+    const int32_t between = by_stride.DivModSmall(column) | by_stride.DivModSmall(row);
+    return between != 0 ? -1 : (sample * rows + row) * columns + column;
+  }
+};
+
 // Sums of dy and of dy * (x - mean), dy being masked by the activation.
-template <typename Storage, int kWidth, MaskFrom kFrom>
+template <typename Storage, int kWidth, MaskFrom kFrom, typename AddendPixels = SamePixels>
 struct ParametersTerms {
   BatchNormShape shape;
   BatchNormGradient gradient;
   Storage* dz;  // or null
+  AddendPixels addend_pixels;
 
   struct PerThread {
     using Values = GradientValues<Storage, kWidth>;
     static constexpr int kInFlight = PixelsInFlight(kFrom);
     GradientReader<Storage, kWidth, kFrom> reader;
     Storage* dz;
+    AddendPixels addend_pixels;
     Floats<kWidth> mean;
-    MUSTER_HOST_DEVICE Values Read(int64_t pixel) const { return reader.Read(pixel); }
+    MUSTER_HOST_DEVICE Values Read(int64_t pixel) const {
+      return reader.Read(pixel, addend_pixels(pixel));
+    }
     MUSTER_HOST_DEVICE void Add(int64_t pixel, const Values& read, Floats<kWidth>* sums) const {
       AlignedVector<Storage, kWidth> stored;
       for (int i = 0; i < kWidth; ++i) {
@@ -113,7 +147,53 @@ struct ParametersTerms {
     }
   };
   MUSTER_HOST_DEVICE PerThread operator()(int64_t, int64_t channel) const {
-    return {{shape, gradient, channel}, dz, Channels<kWidth>(gradient.mean, channel)};
+    return {
+        {shape, gradient, channel}, dz, addend_pixels, Channels<kWidth>(gradient.mean, channel)};
+  }
+};
+
+// The same for a sum and, as a third sum, the shortcut, whose sum of dy is that of the sum. Masks
+// were written by forward.
+template <typename Storage, int kWidth>
+struct SumParametersTerms {
+  using Reader = GradientReader<Storage, kWidth, MaskFrom::kForward>;
+
+  BatchNormShape shape;
+  BatchNormGradient gradient;
+  Storage* dz;
+
+  struct Values {
+    typename Reader::Values sum;
+    AlignedVector<Storage, kWidth> shortcut_x;
+  };
+  struct PerThread {
+    static constexpr int kInFlight = 1;
+    Reader reader;
+    const Storage* shortcut_x;
+    Storage* dz;
+    Floats<kWidth> mean;
+    Floats<kWidth> shortcut_mean;
+    MUSTER_HOST_DEVICE Values Read(int64_t pixel) const {
+      return {reader.Read(pixel), LoadStored<kWidth>(shortcut_x + reader.At(pixel))};
+    }
+    MUSTER_HOST_DEVICE void Add(int64_t pixel, const Values& read, Floats<kWidth>* sums) const {
+      AlignedVector<Storage, kWidth> stored;
+      for (int i = 0; i < kWidth; ++i) {
+        const float passed = reader.Masked(read.sum, i);
+        sums[0][i] += passed;
+        sums[1][i] += passed * (Widen(read.sum.x.values[i]) - mean[i]);
+        sums[2][i] += passed * (Widen(read.shortcut_x.values[i]) - shortcut_mean[i]);
+        Narrow(passed, stored.values[i]);
+      }
+      *reinterpret_cast<AlignedVector<Storage, kWidth>*>(dz + reader.At(pixel)) = stored;
+    }
+  };
+  MUSTER_HOST_DEVICE PerThread operator()(int64_t, int64_t channel) const {
+    return {{shape, gradient, channel},
+            static_cast<const Storage*>(gradient.shortcut.x),
+            dz,
+            Channels<kWidth>(gradient.mean, channel),
+            Channels<kWidth>(gradient.shortcut.mean, channel)};
   }
 };
 
@@ -161,29 +241,13 @@ struct ParametersFinish {
   }
 };
 
-// Per channel: dx = scale * dy + slope * x + offset.
-template <int kWidth>
-struct DataCoefficients {
-  BatchNormBackwardFunctor<float> functors[kWidth];
-
-  MUSTER_HOST_DEVICE DataCoefficients(const BatchNormGradient& gradient, const float* dgamma,
-                                      const float* dbeta, int64_t channel) {
-    const double pixels =
-        gradient.shared_pixels != nullptr ? *gradient.shared_pixels : gradient.pixels;
-    const double share = 1 / pixels;
-    for (int i = 0; i < kWidth; ++i) {
-      const int64_t c = channel + i;
-      const double scale = gradient.scale[c];
-      const double slope = -scale * dgamma[c] * share * gradient.inverse_deviation[c];
-      const double offset = -scale * dbeta[c] * share - slope * gradient.mean[c];
-      functors[i] = {gradient.scale[c], static_cast<float>(slope), static_cast<float>(offset)};
-    }
-  }
-  MUSTER_HOST_DEVICE Floats<kWidth> operator()(const Floats<kWidth>& x,
-                                               const Floats<kWidth>& dy) const {
-    Floats<kWidth> dx;
-    for (int i = 0; i < kWidth; ++i) dx[i] = functors[i](x[i], dy[i]);
-    return dx;
+struct SumParametersFinish {
+  ParametersFinish sum;
+  BatchNormShortcut shortcut;
+  MUSTER_HOST_DEVICE void operator()(int64_t index, int64_t channel, const double* sums) const {
+    sum(index, channel, sums);
+    shortcut.dbeta[channel] = static_cast<float>(sums[0]);
+    shortcut.dgamma[channel] = static_cast<float>(sums[2] * shortcut.inverse_deviation[channel]);
   }
 };
 
@@ -215,6 +279,55 @@ struct PixelData {
   MUSTER_HOST_DEVICE PerThread operator()(int64_t channel) const {
     return {
         {shape, gradient, channel}, DataCoefficients<kWidth>(gradient, dgamma, dbeta, channel), dx};
+  }
+};
+
+// The arrays of one batch norm's second pass.
+template <typename Storage>
+struct DataArrays {
+  BatchNormGradient gradient;
+  const float* dgamma;
+  const float* dbeta;
+  Storage* dx;
+};
+
+// The same for a sum and its shortcut: of two adjacent threads one computes dx of the sum, and the
+// other that of the shortcut. Both load the same masked dy in the same instruction. One thread
+// would need the coefficients of both.
+template <typename Storage, int kWidth>
+struct SumPixelData {
+  static constexpr int kBlocksPerMultiprocessor = 3;
+
+  int64_t channels;
+  DataArrays<Storage> sum;
+  DataArrays<Storage> shortcut;
+
+  struct Values {
+    AlignedVector<Storage, kWidth> x;
+    AlignedVector<Storage, kWidth> dy;
+  };
+  struct PerThread {
+    static constexpr int kInFlight = 2;
+    int64_t channels;
+    const Storage* x;
+    const Storage* dy;
+    Storage* dx;
+    DataCoefficients<kWidth> coefficients;
+    MUSTER_HOST_DEVICE Values Read(int64_t pixel) const {
+      const int64_t at = pixel * channels;
+      return {LoadStored<kWidth>(x + at), LoadStored<kWidth>(dy + at)};
+    }
+    MUSTER_HOST_DEVICE void Use(int64_t pixel, const Values& read) const {
+      Store<kWidth>(dx + pixel * channels, coefficients(Widened(read.x), Widened(read.dy)));
+    }
+  };
+  // Of 2 * channels.
+  MUSTER_HOST_DEVICE PerThread operator()(int64_t doubled) const {
+    const DataArrays<Storage>& arrays = doubled / kWidth % 2 == 0 ? sum : shortcut;
+    const int64_t channel = doubled / (2 * kWidth) * kWidth;
+    return {channels, static_cast<const Storage*>(arrays.gradient.x) + channel,
+            static_cast<const Storage*>(arrays.gradient.dy) + channel, arrays.dx + channel,
+            DataCoefficients<kWidth>(arrays.gradient, arrays.dgamma, arrays.dbeta, channel)};
   }
 };
 
@@ -267,6 +380,13 @@ double GradientBytes(const BatchNormShape& shape, const BatchNormGradient& gradi
   return ArrayBytes(shape.type, inputs + outputs) + masks;
 }
 
+// Elements of dy_addend; 0 without one.
+int64_t AddendElements(const BatchNormShape& shape, const BatchNormGradient& gradient) {
+  if (gradient.dy_addend == nullptr) return 0;
+  return shape.samples * CeilDiv(shape.height, gradient.dy_addend_stride) *
+         CeilDiv(shape.width, gradient.dy_addend_stride) * shape.channels;
+}
+
 // Calls visit(element, width, mask): see DispatchWidth; `mask` is a std::integral_constant of
 // MaskFrom. `to` is the output.
 template <typename Visit>
@@ -288,13 +408,23 @@ void DispatchGradient(const BatchNormShape& shape, const BatchNormGradient& grad
                 });
 }
 
-}  // namespace
+// The passes of one batch norm.
 
-void BatchNormBackwardParameters(const BatchNormShape& shape, const BatchNormGradient& gradient,
-                                 float* dgamma, float* dbeta, void* dz) {
-  const int64_t elements = shape.pixels() * shape.channels;
-  const int more = (gradient.dy_addend != nullptr ? 1 : 0) + (dz != nullptr ? 1 : 0);
-  StateWork(GradientBytes(shape, gradient) + more * ArrayBytes(shape.type, elements));
+void BackwardParameters(const BatchNormShape& shape, const BatchNormGradient& gradient,
+                        float* dgamma, float* dbeta, void* dz) {
+  if (shape.pool && !shape.pools_2x2()) {
+    // That of a batch norm of the values at the maxima.
+    const PoolChoice choice(shape, gradient.choice);
+    BatchNormGradient maxima = gradient;
+    maxima.x = choice.x;
+    maxima.y = nullptr;
+    maxima.mask = choice.mask;
+    return BackwardParameters(WithoutPool(shape), maxima, dgamma, dbeta, dz);
+  }
+  const bool strided = gradient.dy_addend != nullptr && gradient.dy_addend_stride > 1;
+  const int64_t written = dz != nullptr ? shape.pixels() * shape.channels : 0;
+  StateWork(GradientBytes(shape, gradient) +
+            ArrayBytes(shape.type, AddendElements(shape, gradient) + written));
   const ParametersFinish finish{gradient.inverse_deviation, dgamma, dbeta};
   DispatchGradient(shape, gradient, dz, [&](auto element, auto width, auto mask) {
     using Storage = decltype(element);
@@ -302,15 +432,26 @@ void BatchNormBackwardParameters(const BatchNormShape& shape, const BatchNormGra
       const Pool2x2ParametersTerms<Storage, width> terms{shape.channels, NonOverlapping2x2(shape),
                                                          gradient};
       SumOverPixels<width, 2>(shape.out_pixels(), shape.channels, 1, terms, finish);
-    } else {
-      const ParametersTerms<Storage, width, mask> terms{shape, gradient, static_cast<Storage*>(dz)};
-      SumOverPixels<width, 2>(shape.pixels(), shape.channels, 1, terms, finish);
+      return;
     }
+    auto* const to = static_cast<Storage*>(dz);
+    if constexpr (mask == MaskFrom::kForward) {
+      if (strided) {
+        const ParametersTerms<Storage, width, mask, StridedPixels> terms{
+            shape, gradient, to, StridedPixels(shape, gradient.dy_addend_stride)};
+        return SumOverPixels<width, 2>(shape.pixels(), shape.channels, 1, terms, finish);
+      }
+    }
+    const ParametersTerms<Storage, width, mask> terms{shape, gradient, to, {}};
+    SumOverPixels<width, 2>(shape.pixels(), shape.channels, 1, terms, finish);
   });
 }
 
-void BatchNormBackwardData(const BatchNormShape& shape, const BatchNormGradient& gradient,
-                           const float* dgamma, const float* dbeta, void* dx) {
+void BackwardData(const BatchNormShape& shape, const BatchNormGradient& gradient,
+                  const float* dgamma, const float* dbeta, void* dx) {
+  if (shape.pool && !shape.pools_2x2()) {
+    return BackwardDataOfPool(shape, gradient, dgamma, dbeta, dx);
+  }
   StateWork(GradientBytes(shape, gradient) +
             ArrayBytes(shape.type, shape.pixels() * shape.channels));
   DispatchGradient(shape, gradient, dx, [&](auto element, auto width, auto mask) {
@@ -325,6 +466,59 @@ void BatchNormBackwardData(const BatchNormShape& shape, const BatchNormGradient&
       ForEachPixel<width>(shape.pixels(), shape.channels, data);
     }
   });
+}
+
+// Those of a sum and its shortcut.
+
+void SumParameters(const BatchNormShape& shape, const BatchNormGradient& gradient, float* dgamma,
+                   float* dbeta, void* dz) {
+  const int64_t elements = shape.pixels() * shape.channels;
+  StateWork(GradientBytes(shape, gradient) +
+            ArrayBytes(shape.type, 2 * elements + AddendElements(shape, gradient)));
+  const auto arrays = {gradient.x, gradient.dy, gradient.dy_addend, gradient.shortcut.x,
+                       static_cast<const void*>(dz)};
+  DispatchWidth(shape.type, shape.channels, arrays, [&](auto element, auto width) {
+    using Storage = decltype(element);
+    SumOverPixels<width, 3>(
+        shape.pixels(), shape.channels, 1,
+        SumParametersTerms<Storage, width>{shape, gradient, static_cast<Storage*>(dz)},
+        SumParametersFinish{{gradient.inverse_deviation, dgamma, dbeta}, gradient.shortcut});
+  });
+}
+
+void SumData(const BatchNormShape& shape, const BatchNormGradient& gradient, const float* dgamma,
+             const float* dbeta, void* dx) {
+  StateWork(5 * ArrayBytes(shape.type, shape.pixels() * shape.channels));
+  const auto arrays = {gradient.x, gradient.dy, gradient.shortcut.x,
+                       static_cast<const void*>(gradient.shortcut.dx),
+                       static_cast<const void*>(dx)};
+  DispatchWidth(shape.type, shape.channels, arrays, [&](auto element, auto width) {
+    using Storage = decltype(element);
+    const BatchNormShortcut& shortcut = gradient.shortcut;
+    const SumPixelData<Storage, width> data{
+        shape.channels,
+        {gradient, dgamma, dbeta, static_cast<Storage*>(dx)},
+        {GradientOfShortcut(gradient, gradient.dy), shortcut.dgamma, shortcut.dbeta,
+         static_cast<Storage*>(shortcut.dx)}};
+    ForEachPixel<width>(shape.pixels(), 2 * shape.channels, data);
+  });
+}
+
+}  // namespace
+
+void BatchNormBackwardParameters(const BatchNormShape& shape, const BatchNormGradient& gradient,
+                                 float* dgamma, float* dbeta, void* dz) {
+  if (gradient.shortcut.x != nullptr && gradient.mask != nullptr &&
+      gradient.dy_addend_stride == 1) {
+    return SumParameters(shape, gradient, dgamma, dbeta, dz);
+  }
+  BackwardParametersInTurn<BackwardParameters>(shape, gradient, dgamma, dbeta, dz);
+}
+
+void BatchNormBackwardData(const BatchNormShape& shape, const BatchNormGradient& gradient,
+                           const float* dgamma, const float* dbeta, void* dx) {
+  if (gradient.shortcut.x != nullptr) return SumData(shape, gradient, dgamma, dbeta, dx);
+  BackwardData(shape, gradient, dgamma, dbeta, dx);
 }
 
 }  // namespace muster::kernels::MUSTER_INSTRUCTION_SET

@@ -15,6 +15,7 @@
 #include "kernels/cuda/loss/nt_xent.cu"
 #include "kernels/cuda/normalization/batch_norm.cu"
 #include "kernels/cuda/normalization/batch_norm_backward.cu"
+#include "kernels/cuda/normalization/batch_norm_pool.cu"
 #include "kernels/cuda/optimizer/lars.cu"
 #include "kernels/cuda/optimizer/optimizer.cu"
 #include "kernels/cuda/optimizer/update.cu"

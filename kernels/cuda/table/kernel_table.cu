@@ -15,6 +15,7 @@ const KernelTable kKernels = {
     .batch_norm_running = BatchNormRunning,
     .batch_norm_prepare = BatchNormPrepare,
     .batch_norm_mask_bytes = BatchNormMaskBytes,
+    .batch_norm_pool_bytes = BatchNormPoolBytes,
     .batch_norm_apply = BatchNormApply,
     .batch_norm_backward_parameters = BatchNormBackwardParameters,
     .batch_norm_backward_data = BatchNormBackwardData,

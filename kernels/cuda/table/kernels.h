@@ -17,6 +17,7 @@ kernels::BatchNormFromSums BatchNormFromSums;
 kernels::BatchNormRunning BatchNormRunning;
 kernels::BatchNormPrepare BatchNormPrepare;
 kernels::BatchNormMaskBytes BatchNormMaskBytes;
+kernels::BatchNormPoolBytes BatchNormPoolBytes;
 kernels::BatchNormApply BatchNormApply;
 
 // normalization/batch_norm_backward.cu

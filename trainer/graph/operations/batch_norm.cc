@@ -136,11 +136,13 @@ class BatchNormOperation : public NormalizingOperation {
   }
   Memory memory(uint32_t max_samples) const override {
     return {.saved_bytes = ChannelBytes() + SumsBytes() + ChoiceBytes(max_samples),
-            .workspace_bytes = 2 * Channels() * sizeof(float),  // gradients summed over ranks
+            // Gradients summed over ranks.
+            .workspace_bytes = (parts_.shortcut == nullptr ? 2 : 4) * Channels() * sizeof(float),
             .input_in_backward = true,
             .output_in_backward = MasksSum() && ChoiceBytes(max_samples) == 0,
             .gradient_over_input = true,
-            .activation_in_backward = MasksSum()};
+            .activation_in_backward = WritesMaskedGradient(),
+            .backward_by_consumer = AppliedBySum()};
   }
 
   void Forward(const Call& call) override {
@@ -181,7 +183,19 @@ class BatchNormOperation : public NormalizingOperation {
     if (Dropped(call)) ActivationBackward(kernels_, parts_.activation, call.samples, *output());
   }
 
+  kernels::BatchNormShortcut Shortcut(const Call& call) const override {
+    return {.x = input()->data,
+            .scale = ChannelArray(kScale),
+            .shift = ChannelArray(kShift),
+            .mean = ChannelArray(kMean),
+            .inverse_deviation = ChannelArray(kInverseDeviation),
+            .dgamma = call.gradients + parts_.weight_offset,
+            .dbeta = call.gradients + parts_.bias_offset,
+            .dx = input()->gradient};
+  }
+
   void BackwardParameters(const Call& call) override {
+    if (AppliedBySum()) return;
     float* const dgamma = call.gradients + parts_.weight_offset;
     float* const dbeta = call.gradients + parts_.bias_offset;
     if (Dropped(call)) {
@@ -195,12 +209,14 @@ class BatchNormOperation : public NormalizingOperation {
       if (gradient.mask == nullptr) gradient.y = output()->data;
     }
     gradient.dy_addend = output()->gradient_addend;
+    gradient.dy_addend_stride = output()->gradient_addend_stride;
     const float* const factor = Factor(call);
     // BackwardData needs them without the factor, which is already in the scale.
     float* const plain_dgamma = factor == nullptr ? dgamma : ChannelArray(kDgamma);
     float* const plain_dbeta = factor == nullptr ? dbeta : ChannelArray(kDbeta);
+    const bool masked = MasksSum() || gradient.dy_addend != nullptr;
     kernels_.batch_norm_backward_parameters(Shape(call), gradient, plain_dgamma, plain_dbeta,
-                                            MasksSum() ? output()->gradient : nullptr);
+                                            masked ? output()->gradient : nullptr);
     if (factor == nullptr) return;
     const auto multiply = [&](const float* from, float* to) {
       kernels_.scaled_copy(kernels::DataType::kFloat32, Channels(), factor, from, to);
@@ -210,10 +226,14 @@ class BatchNormOperation : public NormalizingOperation {
   }
 
   bool reads_parameter_gradients() const override { return true; }
-  // Where BackwardParameters writes the sum's gradient anyway.
-  bool TakesGradientAddend() const override { return MasksSum() && parts_.block == nullptr; }
+  bool TakesGradientAddend() const override {
+    return WritesMaskedGradient() && parts_.block == nullptr;
+  }
+  // With masks that forward writes.
+  bool TakesStridedGradientAddend() const override { return MasksSum() && ChoiceBytes(1) > 0; }
 
   void BackwardData(const Call& call, size_t, void* dx) override {
+    if (AppliedBySum()) return;
     if (Dropped(call)) {
       device_.Zero(dx, input()->bytes(call.samples));
       return;
@@ -221,18 +241,28 @@ class BatchNormOperation : public NormalizingOperation {
     const bool plain = Factor(call) == nullptr;
     const float* dgamma = plain ? call.gradients + parts_.weight_offset : ChannelArray(kDgamma);
     const float* dbeta = plain ? call.gradients + parts_.bias_offset : ChannelArray(kDbeta);
+    kernels::BatchNormGradient gradient = Gradient(call);
     if (call.reducer != nullptr) {
       float* const sums = static_cast<float*>(call.workspace);
-      device_.Copy(sums, dgamma, Channels() * sizeof(float));
-      device_.Copy(sums + Channels(), dbeta, Channels() * sizeof(float));
-      call.reducer->Sum(sums, 2 * Channels());
-      dgamma = sums;
-      dbeta = sums + Channels();
+      size_t count = 0;
+      const auto add = [&](const float* gradients) {
+        float* const sum = sums + count;
+        device_.Copy(sum, gradients, Channels() * sizeof(float));
+        count += Channels();
+        return sum;
+      };
+      dgamma = add(dgamma);
+      dbeta = add(dbeta);
+      if (parts_.shortcut != nullptr) {
+        gradient.shortcut.dgamma = add(gradient.shortcut.dgamma);
+        gradient.shortcut.dbeta = add(gradient.shortcut.dbeta);
+      }
+      call.reducer->Sum(sums, count);
     }
     if (call.samples == 0) return;
     kernels::BatchNormShape shape = Shape(call);
     if (MasksSum()) shape.activation = Activation::kNone;  // done in BackwardParameters
-    kernels_.batch_norm_backward_data(shape, Gradient(call), dgamma, dbeta, dx);
+    kernels_.batch_norm_backward_data(shape, gradient, dgamma, dbeta, dx);
   }
   // Only the addend's gradient.
   bool PassesGradient(size_t input) const override { return input == 1; }
@@ -256,6 +286,9 @@ class BatchNormOperation : public NormalizingOperation {
   bool MasksSum() const {
     return parts_.addend != nullptr && parts_.activation != Activation::kNone;
   }
+  // Whether BackwardParameters may write the output's gradient, where the activation's mask is set
+  // and after adding to it: always after a sum; with pooling other than 2x2 if it adds to it.
+  bool WritesMaskedGradient() const { return MasksSum() || (parts_.pool && !Shape(1).pools_2x2()); }
   bool Dropped(const Call& call) const {
     return call.training && parts_.block != nullptr && parts_.block->dropped;
   }
@@ -270,7 +303,10 @@ class BatchNormOperation : public NormalizingOperation {
   // Bytes that forward writes about the pooling or the activation for backward. Not with a block,
   // whose mask is also needed if it is dropped.
   size_t ChoiceBytes(uint32_t samples) const {
-    if (parts_.pool) return samples * static_cast<size_t>(output()->elements());
+    if (parts_.pool && Shape(samples).pools_2x2()) {
+      return samples * static_cast<size_t>(output()->elements());
+    }
+    if (parts_.pool) return kernels_.batch_norm_pool_bytes(Shape(samples));
     if (!MasksSum() || parts_.block != nullptr) return 0;
     return kernels_.batch_norm_mask_bytes(Shape(samples));
   }
@@ -281,13 +317,17 @@ class BatchNormOperation : public NormalizingOperation {
 
   kernels::BatchNormShape Shape(const Call& call) const { return Shape(call.samples); }
   kernels::BatchNormShape Shape(uint32_t samples) const {
+    const MaxPool2d pool = parts_.pool.value_or(MaxPool2d{});
     return {.samples = samples,
             .height = input()->shape.height,
             .width = input()->shape.width,
             .channels = input()->shape.channels,
             .activation = parts_.activation,
-            .pool = parts_.pool,
-            .type = input()->type};
+            .pool = parts_.pool.has_value(),
+            .type = input()->type,
+            .pool_kernel = pool.kernel,
+            .pool_stride = pool.stride,
+            .pool_padding = pool.padding};
   }
 
   kernels::BatchNormGradient Gradient(const Call& call) const {
@@ -299,7 +339,9 @@ class BatchNormOperation : public NormalizingOperation {
             .mean = ChannelArray(kMean),
             .inverse_deviation = ChannelArray(kInverseDeviation),
             .pixels = static_cast<double>(Shape(call).pixels()),
-            .shared_pixels = SharedPixels(call)};
+            .shared_pixels = SharedPixels(call),
+            .shortcut = parts_.shortcut == nullptr ? kernels::BatchNormShortcut{}
+                                                   : parts_.shortcut->Shortcut(call)};
   }
 
   // Computes the statistics of this rank's samples, the scale and the shift, and updates the

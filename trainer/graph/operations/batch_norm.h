@@ -1,5 +1,5 @@
 // Batch norm, fused with the layers that may follow it: the sum at the end of a residual block, the
-// activation, and the 2x2 max pooling. Its statistics cover this call's samples or, with a reducer,
+// activation, and the max pooling. Its statistics cover this call's samples or, with a reducer,
 // the samples of all ranks.
 //
 // In evaluation the statistics are constants, and batch norm is folded into the convolution before
@@ -9,6 +9,7 @@
 
 #include <cstddef>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "kernels/device.h"
@@ -23,11 +24,14 @@ struct BatchNormParts {
   Tensor* addend = nullptr;                // the shortcut of a residual block; null: none
   const StochasticBlock* block = nullptr;  // may drop the normalised values; requires an addend
   kernels::Activation activation = kernels::Activation::kNone;
-  bool pool = false;  // requires kRelu and no addend
-  // The operation that computes the output's values in training: this one, or the batch norm of
-  // which the output is the addend. kSum requires none of the above.
+  // Requires kRelu and no addend; windows other than 2x2 also require kernels that fuse them.
+  std::optional<MaxPool2d> pool;
+  // The operation that computes the output's values in training, and both batch norms' backward:
+  // this one, or the batch norm of which the output is the addend. kSum requires none of the above.
   enum class AppliedBy { kItself, kSum };
   AppliedBy applied_by = AppliedBy::kItself;
+  // The operation of the addend if that is applied by this one; null: none.
+  const Operation* shortcut = nullptr;
   size_t weight_offset = 0;
   size_t bias_offset = 0;
   size_t running_mean_offset = 0;  // in the buffers

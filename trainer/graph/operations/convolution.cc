@@ -64,6 +64,10 @@ class ConvolutionOperation : public Operation {
                                       call.workspace);
   }
 
+  int64_t GradientStride(size_t) const override {
+    return parts_->compact_data_gradient ? parts_->shape.stride : 1;
+  }
+
  private:
   bool casts_gradient() const {
     return parts_->convolution->dweights_type() != kernels::DataType::kFloat32;

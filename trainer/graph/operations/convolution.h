@@ -20,6 +20,7 @@ struct ConvolutionParts {
   kernels::DataType compute_type = kernels::DataType::kFloat32;  // as in the convolution's options
   bool linear = false;                                           // affects only the displayed name
   kernels::Activation activation = kernels::Activation::kNone;
+  bool compact_data_gradient = false;  // as in the convolution's options
   size_t weight_offset = 0;
   std::optional<size_t> bias_offset;
 

@@ -53,7 +53,9 @@ class CudnnConvolution final : public Convolution {
         options_(options),
         runtime_(runtime),
         handle_(target.handle),
-        planner_(shape, options, target, plans, runtime.numerics) {
+        data_shape_(options.compact_data_gradient ? shape.Compact() : shape),
+        planner_(shape, options, target, plans, runtime.numerics),
+        data_planner_(data_shape_, options, target, plans, runtime.numerics) {
     const DataType compute = options.compute_type;
     x_ = workspace_.AddCast(options.x_type, compute, options.max_samples * shape.input_elements());
     y_ = workspace_.AddCast(options.y_type, compute, options.max_samples * shape.output_elements());
@@ -69,7 +71,7 @@ class CudnnConvolution final : public Convolution {
     TrialBuffers trial;
     for (const ConvolutionDirection direction : directions) {
       const CudnnOperation operation = {.direction = direction, .samples = options_.max_samples};
-      absl::StatusOr<CudnnChoice> choice = planner_.Choose(
+      absl::StatusOr<CudnnChoice> choice = PlannerOf(direction).Choose(
           operation, nullptr, kMaxPlanBytes,
           [&](const CudnnChoice& candidate, int runs) { return Try(candidate, runs, trial); });
       if (!choice.ok()) return choice.status();
@@ -84,6 +86,7 @@ class CudnnConvolution final : public Convolution {
   std::string weights_layout() const override { return "ohwi"; }
   DataType weights_type() const override { return options_.compute_type; }
   DataType dweights_type() const override { return options_.compute_type; }
+  bool casts_x() const override { return options_.x_type != options_.compute_type; }
   std::string description() const override {
     const auto engine = [&](ConvolutionDirection direction, const char* name) {
       const auto at = choices_.find({.direction = direction, .samples = options_.max_samples});
@@ -135,7 +138,7 @@ class CudnnConvolution final : public Convolution {
     if (samples == 0) return;
     RunAndCast({.direction = kBackwardData, .samples = samples},
                {dx, weights, Dy(samples, dy, workspace)}, x_, workspace, options_.x_type, dx,
-               samples * shape_.input_elements());
+               samples * data_shape_.input_elements());
   }
 
   void BackwardWeights(int64_t samples, const void* x, const void* dy, void* dweights, float* dbias,
@@ -164,6 +167,10 @@ class CudnnConvolution final : public Convolution {
   struct TrialBuffers {
     DeviceMemory x, weights, y, workspace;
   };
+
+  const CudnnPlanner& PlannerOf(ConvolutionDirection direction) const {
+    return direction == kBackwardData ? data_planner_ : planner_;
+  }
 
   // Index of the output among the tensors x, w and y.
   static size_t OutputOf(ConvolutionDirection direction) {
@@ -249,12 +256,12 @@ class CudnnConvolution final : public Convolution {
     auto at = choices_.find(operation);
     if (at == choices_.end()) {
       at = choices_
-               .emplace(operation, planner_.Choose(operation, FindSimilar(operation), plan_bytes_,
-                                                   [&](const CudnnChoice& candidate, int runs) {
-                                                     return Measure(candidate, runs,
-                                                                    placed(candidate),
-                                                                    plan_workspace);
-                                                   }))
+               .emplace(operation, PlannerOf(operation.direction)
+                                       .Choose(operation, FindSimilar(operation), plan_bytes_,
+                                               [&](const CudnnChoice& candidate, int runs) {
+                                                 return Measure(candidate, runs, placed(candidate),
+                                                                plan_workspace);
+                                               }))
                .first;
     }
     const absl::StatusOr<CudnnChoice>& choice = at->second;
@@ -292,7 +299,9 @@ class CudnnConvolution final : public Convolution {
   const ConvolutionOptions options_;
   const LayerRuntime runtime_;
   const CudnnHandle handle_;
+  const ConvolutionShape data_shape_;  // that of kBackwardData
   const CudnnPlanner planner_;
+  const CudnnPlanner data_planner_;
   // Regions: copies in the compute type, also of outputs that are written in it; the plans' own
   // workspace.
   WorkspacePlan workspace_;

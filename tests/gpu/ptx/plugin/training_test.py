@@ -14,6 +14,21 @@ LAYERS = [{"conv2d": {"out_channels": 8, "kernel": 3, "padding": 1, "bias": Fals
           "batch_norm2d", "relu", "adaptive_avg_pool2d", "flatten", {"linear": {"out_features": 8}}, "relu", "linear"]
 
 
+def convolution(channels, kernel, stride=1):
+    return {"conv2d": {"out_channels": channels, "kernel": kernel, "stride": stride, "padding": kernel // 2, "bias": False}}
+
+
+def block(channels, stride=1, project=True):
+    layers = [convolution(channels, 3, stride), "batch_norm2d", "relu", convolution(channels, 3), "batch_norm2d"]
+    shortcut = [convolution(channels, 1, stride), "batch_norm2d"] if project else []
+    return [{"residual": {"layers": layers, "shortcut": shortcut}}, "relu"]
+
+
+# Overlapping max pooling, projected shortcuts, and one that skips pixels: their kernels are fused on GPUs only.
+RESNET = [convolution(8, 3), "batch_norm2d", "relu", {"max_pool2d": {"kernel": 3, "stride": 2, "padding": 1}}, *block(8),
+          *block(8, project=False), *block(16, stride=2), "adaptive_avg_pool2d", "flatten", "linear"]
+
+
 def pipeline(micro_batches, **options):
     return {"name": "pipeline", "pipeline": {"stages": 2, "micro_batches": micro_batches, **options}}
 
@@ -42,10 +57,10 @@ class PtxTrainingTest(unittest.TestCase):
         make_images(folder)
         return folder
 
-    def train(self, cluster, name, folder, nodes=1, ranks=1, devices=1, device="gpu", **train):
+    def train(self, cluster, name, folder, nodes=1, ranks=1, devices=1, device="gpu", layers=LAYERS, **train):
         # By default batch norm over the samples of all devices.
         job = spec(name, folder, device, **{"sync_batch_norm": True, **train})
-        job["train"].update(model={"layers": LAYERS}, image_size=16, max_steps=STEPS)
+        job["train"].update(model={"layers": layers}, image_size=16, max_steps=STEPS)
         job["resources"].update(nodes=nodes, ranks_per_node=ranks, devices_per_rank=str(devices))
         finished = cluster.run(job, "--losses", check=False)
         log = cluster.muster("logs", finished["job_id"]).stdout
@@ -83,6 +98,13 @@ class PtxTrainingTest(unittest.TestCase):
             "pipeline": {"ranks": 2, "sync_batch_norm": False, "strategy": pipeline(2),
                          "cpu": {"accumulation_steps": 2, "sync_batch_norm": False}},
             "o2": {"precision": "O2", "cpu": {"precision": "O2"}, "tolerance": 2e-2},
+        })
+
+    def test_residual_network(self):
+        self.check(0, {
+            "one": {"layers": RESNET, "cpu": {"layers": RESNET}},
+            "ddp": {"layers": RESNET, "ranks": 2, "strategy": {"name": "ddp"}, "cpu": {"layers": RESNET}},
+            "o2": {"layers": RESNET, "precision": "O2", "cpu": {"layers": RESNET, "precision": "O2"}, "tolerance": 2e-2},
         })
 
     def test_orders(self):
