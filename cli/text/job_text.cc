@@ -329,11 +329,15 @@ std::string FailureDetailText(const v1::FirstFailure& failure, bool with_stderr)
     absl::StrAppend(&out, ": ", Printable(exit.failure().message()), "\n");
   }
   if (!with_stderr || exit.stderr_tail().empty()) return out;
-  absl::StrAppend(&out, "  last lines of its stderr:\n");
+  std::string lines;
   for (const absl::string_view line :
        absl::StrSplit(absl::StripSuffix(exit.stderr_tail(), "\n"), '\n')) {
-    absl::StrAppend(&out, "    ", Printable(line), "\n");
+    // The trainer also logs the error that it reports.
+    const std::string& reported = exit.failure().message();
+    if (!reported.empty() && absl::StrContains(line, reported)) continue;
+    absl::StrAppend(&lines, "    ", Printable(line), "\n");
   }
+  if (!lines.empty()) absl::StrAppend(&out, "  last lines of its stderr:\n", lines);
   return out;
 }
 

@@ -10,7 +10,7 @@ import urllib.request
 
 from tests.support.cluster import Cluster, training_spec, wait_until
 
-STEPS = 1000
+STEPS = 600
 
 
 def fault_spec(cluster, name):

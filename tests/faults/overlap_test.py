@@ -13,7 +13,7 @@ import unittest
 from tests.support.cluster import Cluster, training_spec, wait_until
 
 FLAGS = ["--lease=1s", "--job-lease=2s", "--heartbeat-interval=200ms"]
-STEPS, EVERY, KEEP = 800, 5, 3
+STEPS, EVERY, KEEP = 500, 5, 3
 
 
 def checkpoints(directory):

@@ -12,7 +12,7 @@ from PIL import Image
 from tests.support.cluster import Cluster, binary, training_spec, wait_until
 
 
-class SlowTest(unittest.TestCase):
+class SlowDisks(unittest.TestCase):
     def start(self, nodes, slots, slow_path, **slow):
         """Start a cluster whose ranks access paths that contain `slow_path` slowly (tests/faults/slow_disk.cc)."""
         self.cluster = self.enterContext(Cluster(nodes=0))
@@ -53,21 +53,6 @@ class SlowTest(unittest.TestCase):
         self.assertEqual((finished["state"], int(finished["generation"])), ("SUCCEEDED", 1), finished)
         self.assertNotIn("first_failure", finished)
 
-    def test_checkpoint_slower_than_failure_timeout_in_shared_memory(self):
-        self.check_slow_checkpoint(1, 2)
-
-    def test_checkpoint_slower_than_failure_timeout_between_nodes(self):
-        self.check_slow_checkpoint(2, 1)
-
-    def test_checkpoint_slower_than_failure_timeout_in_hierarchy(self):
-        self.check_slow_checkpoint(2, 2)
-
-    def test_part_of_checkpoint_slower_than_failure_timeout(self):
-        """Rank 1, which has the largest layer, writes slowly; rank 0 waits for it and publishes."""
-        self.check_slow_checkpoint(2, 1, slow={"SLOW_RANK": 1}, **self.PARTS)
-        folder = self.cluster.directory / "checkpoints" / "step-00000003.g1"
-        self.assertTrue((folder / "model-00002-of-00002.safetensors").is_file())
-
     def check_names_rank_stopped(self, rank, slow=(), **train):
         self.start(2, 1, "/checkpoints/", SLOW_WRITE_BYTES_PER_SECOND=400000, **dict(slow))
         job = self.submit(2, 1, max_steps=3, **train)
@@ -78,11 +63,43 @@ class SlowTest(unittest.TestCase):
         failure = failed["first_failure"]
         self.assertEqual((failure["reason"], failure["rank"]), ("RankHung", rank), failure)
 
+    @staticmethod
+    def rank_of(pid):
+        variables = pathlib.Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
+        return next(int(v[len(b"RANK="):]) for v in variables if v.startswith(b"RANK="))
+
+    def training_on_images(self, train, val):
+        """Settings of a job of one step on new images in two classes."""
+        images = self.cluster.directory / "images"
+        for split, count in (("train", train), ("val", val)):
+            for label in range(2):
+                folder = images / split / f"class-{label}"
+                folder.mkdir(parents=True)
+                Image.new("RGB", (32, 32), (label * 100, 20, 30)).save(folder / "0.jpg")
+                for i in range(1, count // 2):
+                    os.link(folder / "0.jpg", folder / f"{i}.jpg")
+        hour_ago = time.time() - 3600  # long before the folders are listed
+        for folder, _, _ in os.walk(images):
+            os.utime(folder, (hour_ago, hour_ago))
+        return {"dataset": {"name": "image_folder", "path": str(images)}, "image_size": 32, "max_steps": 1,
+                "global_batch": 4}
+
+
+class SlowTest(SlowDisks):
+    def test_checkpoint_slower_than_failure_timeout_in_shared_memory(self):
+        self.check_slow_checkpoint(1, 2)
+
+    def test_checkpoint_slower_than_failure_timeout_between_nodes(self):
+        self.check_slow_checkpoint(2, 1)
+
+    def test_part_of_checkpoint_slower_than_failure_timeout(self):
+        """Rank 1, which has the largest layer, writes slowly; rank 0 waits for it and publishes."""
+        self.check_slow_checkpoint(2, 1, slow={"SLOW_RANK": 1}, **self.PARTS)
+        folder = self.cluster.directory / "checkpoints" / "step-00000003.g1"
+        self.assertTrue((folder / "model-00002-of-00002.safetensors").is_file())
+
     def test_names_rank_stopped_while_it_writes_checkpoint(self):
         self.check_names_rank_stopped(0)
-
-    def test_names_rank_stopped_while_it_writes_its_part(self):
-        self.check_names_rank_stopped(1, slow={"SLOW_RANK": 1}, **self.PARTS)
 
     def test_training_continues_while_checkpoint_is_written(self):
         """Steps are made while a checkpoint is written; a stop waits for it and then saves the last step."""
@@ -110,27 +127,6 @@ class SlowTest(unittest.TestCase):
         self.assertEqual(cancelled["state"], "CANCELLED")
         self.assertGreater(written(), step)
         self.assertEqual(written(), int(cancelled["progress"]["step"]))
-
-    @staticmethod
-    def rank_of(pid):
-        variables = pathlib.Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
-        return next(int(v[len(b"RANK="):]) for v in variables if v.startswith(b"RANK="))
-
-    def training_on_images(self, train, val):
-        """Settings of a job of one step on new images in two classes."""
-        images = self.cluster.directory / "images"
-        for split, count in (("train", train), ("val", val)):
-            for label in range(2):
-                folder = images / split / f"class-{label}"
-                folder.mkdir(parents=True)
-                Image.new("RGB", (32, 32), (label * 100, 20, 30)).save(folder / "0.jpg")
-                for i in range(1, count // 2):
-                    os.link(folder / "0.jpg", folder / f"{i}.jpg")
-        hour_ago = time.time() - 3600  # long before the folders are listed
-        for folder, _, _ in os.walk(images):
-            os.utime(folder, (hour_ago, hour_ago))
-        return {"dataset": {"name": "image_folder", "path": str(images)}, "image_size": 32, "max_steps": 1,
-                "global_batch": 4}
 
     def test_ranks_may_evaluate_at_different_speeds(self):
         """One rank needs four times failure_timeout longer than the other to evaluate its images."""
@@ -181,6 +177,16 @@ class SlowTest(unittest.TestCase):
         again = self.cluster.run(training_spec("again", resources={"nodes": 1, "ranks_per_node": 2}, **spec))
         self.assertEqual(again["state"], "SUCCEEDED")
         self.assertEqual(indexes(), made)
+
+
+class SlowLongTest(SlowDisks):
+    """Run by `tests/run.sh --full`."""
+
+    def test_checkpoint_slower_than_failure_timeout_in_hierarchy(self):
+        self.check_slow_checkpoint(2, 2)
+
+    def test_names_rank_stopped_while_it_writes_its_part(self):
+        self.check_names_rank_stopped(1, slow={"SLOW_RANK": 1}, **self.PARTS)
 
 
 if __name__ == "__main__":

@@ -159,7 +159,12 @@ class ScriptedCoordinator::Impl final : public v1::WorkerService::Service {
 
   void Keep(const v1::GenerationReport& report) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
     for (const v1::RankReport& rank : report.ranks()) {
-      ranks_[{absl::StrCat(report.job_id(), "/", report.generation()), rank.rank()}] = rank;
+      v1::RankReport& kept =
+          ranks_[{absl::StrCat(report.job_id(), "/", report.generation()), rank.rank()}];
+      v1::RankReport next = rank;
+      // The reports in heartbeats leave it out.
+      if (!next.has_silence() && kept.has_silence()) *next.mutable_silence() = kept.silence();
+      kept = std::move(next);
     }
   }
 

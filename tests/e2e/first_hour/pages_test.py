@@ -1,8 +1,8 @@
 """Runs the commands of README.md and the tutorials as a user would, and compares their output with the pages.
 
 By default they run on a terminal: its final screen is what the pages show, without the lines of progress, which a
-terminal redraws in one line and erases. README.md and the tutorial for users of torchrun also run through a pipe, as the
-pages show it; the others do among the long tests, and recordings_test.py proves with shorter commands what differs there.
+terminal redraws in one line and erases. README.md also runs through a pipe, as it shows; the others do among the long
+tests, and recordings_test.py proves with shorter commands what differs there.
 """
 
 import unittest
