@@ -328,16 +328,16 @@ std::string FailureDetailText(const v1::FirstFailure& failure, bool with_stderr)
     if (!exit.failure().phase().empty()) absl::StrAppend(&out, ", in ", exit.failure().phase());
     absl::StrAppend(&out, ": ", Printable(exit.failure().message()), "\n");
   }
-  if (!with_stderr || exit.stderr_tail().empty()) return out;
-  std::string lines;
-  for (const absl::string_view line :
-       absl::StrSplit(absl::StripSuffix(exit.stderr_tail(), "\n"), '\n')) {
-    // The trainer also logs the error that it reports.
-    const std::string& reported = exit.failure().message();
-    if (!reported.empty() && absl::StrContains(line, reported)) continue;
-    absl::StrAppend(&lines, "    ", Printable(line), "\n");
+  const absl::string_view tail = absl::StripSuffix(exit.stderr_tail(), "\n");
+  if (!with_stderr || tail.empty()) return out;
+  // The trainer also logs the error that it reports.
+  const bool repeats = !exit.failure().message().empty() && !absl::StrContains(tail, '\n') &&
+                       absl::StrContains(tail, exit.failure().message());
+  if (repeats) return out;
+  absl::StrAppend(&out, "  last lines of its stderr:\n");
+  for (const absl::string_view line : absl::StrSplit(tail, '\n')) {
+    absl::StrAppend(&out, "    ", Printable(line), "\n");
   }
-  if (!lines.empty()) absl::StrAppend(&out, "  last lines of its stderr:\n", lines);
   return out;
 }
 

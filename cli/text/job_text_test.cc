@@ -104,14 +104,15 @@ TEST(FailureTextTest, IncludesTheErrorThatTheRankReported) {
               HasSubstr("error reported by the rank, in loading-data: /no/such/data"));
 }
 
-TEST(FailureTextTest, LeavesOutLinesThatRepeatTheError) {
+TEST(FailureTextTest, LeavesOutStderrThatOnlyRepeatsTheError) {
   v1::FirstFailure failure = Failure();
   failure.set_message("rank 0 exited with code 66: /no/such/data: no such directory");
   failure.mutable_exit()->mutable_failure()->set_message("/no/such/data: no such directory");
   failure.mutable_exit()->set_stderr_tail("E1 loading-data: /no/such/data: no such directory\n");
   EXPECT_EQ(FailureDetailText(failure), "");
-  failure.mutable_exit()->set_stderr_tail("a warning\nE1 /no/such/data: no such directory\n");
-  EXPECT_EQ(FailureDetailText(failure), "  last lines of its stderr:\n    a warning\n");
+  failure.mutable_exit()->set_stderr_tail("in open\nOSError: /no/such/data: no such directory\n");
+  EXPECT_EQ(FailureDetailText(failure),
+            "  last lines of its stderr:\n    in open\n    OSError: /no/such/data: no such directory\n");
 }
 
 TEST(WaitsTextTest, NamesMissingRanksAndNodes) {
