@@ -42,8 +42,7 @@ int Milliseconds(absl::Duration duration) {
 
 std::shared_ptr<grpc::Channel> MakeChannel(const ClusterClient::Options& options) {
   // Keeps gRPC's threads until the process ends: stopping them takes longer than a call.
-  static const bool initialized = (grpc_init(), true);
-  (void)initialized;
+  [[maybe_unused]] static const bool initialized = (grpc_init(), true);
   grpc::ChannelArguments arguments;
   arguments.SetInt(GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, Milliseconds(kFirstPause));
   arguments.SetInt(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, Milliseconds(kLongestPause));

@@ -39,7 +39,8 @@ std::string ProgressText(const v1::Job& job);
 std::string FailureText(const v1::FirstFailure& failure);
 
 // The error that the rank reported and the last lines of its stderr, indented, each ending with a
-// newline; empty if there is neither. `with_stderr`: false if the reader has seen the stderr.
+// newline; empty if there is neither. Leaves out a stderr that only repeats the error.
+// `with_stderr`: false if the reader has seen the stderr.
 std::string FailureDetailText(const v1::FirstFailure& failure, bool with_stderr = true);
 
 // "7 other ranks were stopped because of it." Empty if there was no other rank. Ranks that failed

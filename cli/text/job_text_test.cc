@@ -111,8 +111,9 @@ TEST(FailureTextTest, LeavesOutStderrThatOnlyRepeatsTheError) {
   failure.mutable_exit()->set_stderr_tail("E1 loading-data: /no/such/data: no such directory\n");
   EXPECT_EQ(FailureDetailText(failure), "");
   failure.mutable_exit()->set_stderr_tail("in open\nOSError: /no/such/data: no such directory\n");
-  EXPECT_EQ(FailureDetailText(failure),
-            "  last lines of its stderr:\n    in open\n    OSError: /no/such/data: no such directory\n");
+  EXPECT_EQ(
+      FailureDetailText(failure),
+      "  last lines of its stderr:\n    in open\n    OSError: /no/such/data: no such directory\n");
 }
 
 TEST(WaitsTextTest, NamesMissingRanksAndNodes) {

@@ -464,7 +464,7 @@ TEST_P(BatchNormContractTest, AddsStridedGradient) {
   }
 }
 
-// What both passes of backward write for a shortcut.
+// The arrays that both passes of backward write for a shortcut.
 struct ShortcutResult {
   explicit ShortcutResult(const BatchNormShape& shape)
       : dgamma(shape.channels),

@@ -1,11 +1,12 @@
 // Measures the time of a submission, with its commit to the store, while many jobs are queued.
 //
 //   bazel build //tests/bench:submit_bench    (also builds the coordinator)
-//   bazel-bin/tests/bench/submit_bench [--nodes=1000] [--slots=8] [--queued=10000] [--measured=2000]
+//   bazel-bin/tests/bench/submit_bench [--nodes=1000] [--slots=8] [--queued=10000]
+//   [--measured=2000]
 //
-// A real coordinator with SQLite and simulated workers run on this machine. One job takes all slots;
-// then jobs of one slot are submitted one after the other over an open connection. `queued` of them
-// fill the queue, the times of the next `measured` are reported.
+// A real coordinator with SQLite and simulated workers run on this machine. One job takes all
+// slots; then jobs of one slot are submitted one after the other over an open connection. `queued`
+// of them fill the queue, the times of the next `measured` are reported.
 #include <CLI/CLI.hpp>
 #include <cstdio>
 #include <vector>
@@ -68,10 +69,11 @@ absl::Status Run(const Flags& flags) {
       milliseconds.push_back(absl::ToDoubleMilliseconds(Now().steady - start));
     }
   }
-  printf("%u submissions with %u to %u queued jobs on %u busy nodes of %u slots: median %.2f ms, 99 %% %.2f ms, most %.2f ms\n",
-         flags.measured, flags.queued, flags.queued + flags.measured, flags.nodes, flags.slots,
-         Percentile(milliseconds, 0.5), Percentile(milliseconds, 0.99),
-         Percentile(milliseconds, 1));
+  printf(
+      "%u submissions with %u to %u queued jobs on %u busy nodes of %u slots: median %.2f ms, 99 "
+      "%% %.2f ms, most %.2f ms\n",
+      flags.measured, flags.queued, flags.queued + flags.measured, flags.nodes, flags.slots,
+      Percentile(milliseconds, 0.5), Percentile(milliseconds, 0.99), Percentile(milliseconds, 1));
   printf("memory of the coordinator: %.1f MB\n",
          static_cast<double>(coordinator->ResidentBytes()) / 1e6);
   return absl::OkStatus();

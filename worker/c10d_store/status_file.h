@@ -14,7 +14,7 @@ inline constexpr char kStatusFile[] = "status";
 
 // Clients that have waited for long.
 struct WaitReport {
-  // What they wait for, who they are, and who has arrived:
+  // Names what the clients wait for, their ranks, and the ranks that have arrived:
   // `c10d key "a" (awaited by rank 0; ...)`.
   std::string what;
   int64_t since_boot_ms = 0;      // on CLOCK_BOOTTIME

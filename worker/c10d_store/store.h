@@ -17,7 +17,7 @@
 
 namespace muster::c10d_store {
 
-// What a client waits for; see Store::waits.
+// A client waits for one of the following; see Store::waits.
 struct KeyWait {
   std::set<std::string> missing;  // keys
   int64_t since_ms = 0;

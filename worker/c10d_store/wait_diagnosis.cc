@@ -16,7 +16,7 @@ namespace {
 // A client that has not read its counter for this long no longer waits for it.
 constexpr int64_t kPollPauseMs = 1000;
 constexpr size_t kShownKeyBytes = 120;
-// Of PyTorch 2: the last rank to arrive at the barrier K sets K with this suffix.
+// In PyTorch 2, the last rank to arrive at the barrier K sets the key K with this suffix.
 constexpr std::string_view kLastWorker = ":last_worker";
 
 // The clients that wait for one thing.

@@ -738,9 +738,9 @@ TEST_F(ShimTest, ReportsSilenceAndItsEnd) {
 
 TEST_F(ShimTest, ReportsMemoryOfTheRank) {
   MakeFifo("go");
-  Instructions instructions =
-      Shell("read line < go; exec /usr/bin/python3 -c 'import time; a = b\"x\" * (64 << 20); "
-            "time.sleep(600)'");
+  Instructions instructions = Shell(
+      "read line < go; exec /usr/bin/python3 -c 'import time; a = b\"x\" * (64 << 20); "
+      "time.sleep(600)'");
   instructions.memory_interval_ms = 50;
   Start(instructions);
   ReadStarted();
@@ -837,7 +837,8 @@ TEST_F(ShimTest, IgnoresInvalidCommands) {
 
 TEST_F(ShimTest, RankDiesWithItsShim) {
   Start(Shell("exec sleep 600"));
-  // The rank is no child of this test once its shim is gone. Opened while the shim holds the rank's number.
+  // The rank is no child of this test once its shim is gone. Opened while the shim holds the rank's
+  // number.
   const int rank = static_cast<int>(syscall(SYS_pidfd_open, ReadStarted(), 0));
   ASSERT_GE(rank, 0) << std::strerror(errno);
   kill(shim_, SIGKILL);

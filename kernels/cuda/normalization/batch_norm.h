@@ -53,8 +53,7 @@ inline int64_t ElementsPerMaskByte(const BatchNormShape& shape) {
 }
 
 inline double MaskBytes(const BatchNormShape& shape) {
-  return ArrayBytes(DataType::kUint8,
-                    shape.pixels() * shape.channels / ElementsPerMaskByte(shape));
+  return ArrayBytes(DataType::kUint8, shape.pixels() * shape.channels / ElementsPerMaskByte(shape));
 }
 
 // The windows of 2x2 max pooling with stride 2; an odd last row or column is in no window. The four
@@ -108,9 +107,10 @@ inline BatchNormShape WithoutPool(const BatchNormShape& shape) {
   return windows;
 }
 
-// What Apply keeps of pooling other than 2x2, for each element of y: the value of x at the maximum,
-// from which BackwardParameters computes both sums without x; its index in the window, as in
-// MaxPoolForward; and a bit as in BatchNormGradient::mask. All null if the bytes are.
+// The arrays in which Apply keeps the choices of pooling other than 2x2. They contain, for each
+// element of y: the value of x at the maximum, from which BackwardParameters computes both sums
+// without x; its index in the window, as in MaxPoolForward; and a bit as in
+// BatchNormGradient::mask. All null if the bytes are.
 struct PoolChoice {
   void* x = nullptr;
   uint8_t* index = nullptr;

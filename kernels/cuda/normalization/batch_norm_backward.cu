@@ -321,7 +321,7 @@ struct SumPixelData {
       Store<kWidth>(dx + pixel * channels, coefficients(Widened(read.x), Widened(read.dy)));
     }
   };
-  // Of 2 * channels.
+  // `doubled`: index among 2 * channels, those of the sum and of the shortcut in turn.
   MUSTER_HOST_DEVICE PerThread operator()(int64_t doubled) const {
     const DataArrays<Storage>& arrays = doubled / kWidth % 2 == 0 ? sum : shortcut;
     const int64_t channel = doubled / (2 * kWidth) * kWidth;
@@ -468,7 +468,7 @@ void BackwardData(const BatchNormShape& shape, const BatchNormGradient& gradient
   });
 }
 
-// Those of a sum and its shortcut.
+// Both passes of a sum together with those of its shortcut.
 
 void SumParameters(const BatchNormShape& shape, const BatchNormGradient& gradient, float* dgamma,
                    float* dbeta, void* dz) {

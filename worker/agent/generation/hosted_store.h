@@ -56,7 +56,7 @@ class HostedStore {
   // Reads the status; returns whether it has changed.
   bool ReadStatus();
   const c10d_store::Status& status() const { return status_; }
-  // Why the store has ended, if nobody stopped it; empty otherwise.
+  // Returns why the store has ended without a stop; empty if it runs or was stopped.
   const std::string& failure() const { return failure_; }
   // The waits, with their present age. None once the store has ended.
   v1::StoreWaits Waits() const;
