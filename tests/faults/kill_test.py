@@ -1,5 +1,6 @@
 """kill -9 of each kind of process during training: the job ends SUCCEEDED, and the cause is recorded."""
 
+import glob
 import json
 import os
 import re
@@ -30,17 +31,25 @@ class KillTest(unittest.TestCase):
         self.assertEqual(int(finished["summary"]["steps"]), STEPS)
         return finished
 
+    def check_no_step_lost(self, cluster, finished, reached):
+        """The job went on from the memory of the surviving node, not from its last checkpoint."""
+        self.assertGreaterEqual(int(finished["summary"]["resumed_from_step"]), reached)
+        self.assertEqual(finished["checkpoint"]["resumed_from"], "memory of node-1")
+        log = cluster.muster("logs", finished["job_id"], "--rank", "0", "--generation", "1").stdout
+        self.assertRegex(log, r"kept the state of step \d+ in memory in 0\.\d\d s for the next generation")
+        self.assertEqual(glob.glob(f"/dev/shm/muster-*/{finished['job_id']}/*"), [])
+
     def test_job_succeeds_after_rank_is_killed(self):
         with Cluster(nodes=2) as cluster:
             job = cluster.submit(fault_spec(cluster, "rank"))
-            cluster.wait_for_step(job, 150)
+            reached = int(cluster.wait_for_step(job, 160)["progress"]["step"])
             os.kill(cluster.rank_pids("node-2")[0], signal.SIGKILL)
             finished = self.check_finished(cluster, job, 2)
+            self.check_no_step_lost(cluster, finished, reached)
             failure = finished["first_failure"]
             self.assertEqual(failure["node"], "node-2")
             self.assertEqual(int(failure["exit"]["signal"]), 9)
             self.assertEqual(int(failure["generation"]), 1)
-            self.assertGreaterEqual(int(finished["summary"]["resumed_from_step"]), 100)
 
     def test_resumes_from_checkpoint_of_another_rank(self):
         """The only checkpoint is on the node of rank 1 in the next generation: that rank reads it for all ranks."""
@@ -61,7 +70,7 @@ class KillTest(unittest.TestCase):
     def test_job_succeeds_after_worker_and_ranks_are_killed(self):
         with Cluster(nodes=2) as cluster:
             job = cluster.submit(fault_spec(cluster, "node"))
-            cluster.wait_for_step(job, 150)
+            reached = int(cluster.wait_for_step(job, 160)["progress"]["step"])
             where = str(cluster.directory / "node-2")
             cluster.workers["node-2"].kill()
             for pid, command in cluster.processes():
@@ -77,7 +86,7 @@ class KillTest(unittest.TestCase):
             finished = self.check_finished(cluster, job, 2)
             self.assertEqual(finished["first_failure"]["reason"], "NodeLost")
             self.assertEqual(finished["first_failure"]["node"], "node-2")
-            self.assertGreaterEqual(int(finished["summary"]["resumed_from_step"]), 100)
+            self.check_no_step_lost(cluster, finished, reached)
 
     def test_ranks_survive_killed_worker(self):
         """Its ranks are not affected, and the restarted worker adopts them."""

@@ -18,11 +18,11 @@ class RankRequests {
   bool RequestStop(int signal) {
     int expected = kAccepted;
     stop_.compare_exchange_strong(expected, signal);
-    return expected != kRefused && (!aborted_.load() || writing_.load());
+    return expected != kRefused && (!aborted_.load() || saves());
   }
-  // A peer was lost, so no further state can be saved: a stop ends the process at once, or after
-  // the checkpoint that is being written. The training thread may wait for a device that never
-  // answers.
+  // A peer was lost: a stop ends the process at once, or after the checkpoint that is being written
+  // and the state that the training leaves in memory. The training thread may wait for a device
+  // that never answers.
   void Abort() {
     aborted_.store(true);
     EndIfAborted();
@@ -30,6 +30,12 @@ class RankRequests {
   // Called when the writing of a checkpoint begins and ends.
   void SetWriting(bool writing) {
     writing_.store(writing);
+    EndIfAborted();
+  }
+  // Called when a training begins that leaves its state in memory if a peer is lost, and once it
+  // has done so.
+  void SetLeavesState(bool leaves) {
+    leaves_state_.store(leaves);
     EndIfAborted();
   }
   // Asks for a checkpoint of the newest completed step.
@@ -51,8 +57,9 @@ class RankRequests {
  private:
   // Repeats the signal of an earlier request, which RequestStop now refuses.
   void EndIfAborted() {
-    if (aborted_.load() && !writing_.load() && stop_requested()) std::raise(stop_signal());
+    if (aborted_.load() && !saves() && stop_requested()) std::raise(stop_signal());
   }
+  bool saves() const { return writing_.load() || leaves_state_.load(); }
 
   static constexpr int kRefused = -1;
   static constexpr int kAccepted = 0;
@@ -62,6 +69,7 @@ class RankRequests {
   std::atomic<bool> checkpoint_{false};
   std::atomic<bool> aborted_{false};
   std::atomic<bool> writing_{false};
+  std::atomic<bool> leaves_state_{false};
 };
 
 }  // namespace muster::train

@@ -36,6 +36,8 @@ Trainer::~Trainer() = default;
 
 absl::StatusOr<v1::TrainSummary> Trainer::Run() {
   absl::StatusOr<v1::TrainSummary> summary = RunToEnd();
+  if (!summary.ok()) LeaveState(summary.status());
+  requests_.SetLeavesState(false);
   if (summary.ok()) return summary;
   FinishWriting();
   // The failure of a device may appear first as another error, such as a loss that is not finite.
@@ -47,13 +49,16 @@ absl::StatusOr<v1::TrainSummary> Trainer::RunToEnd() {
   progress_.progress().set_total_steps(setup_->total_steps);
   RETURN_IF_ERROR(CreateStrategy());
   RETURN_IF_ERROR(LoadInitialState());
+  has_state_ = true;
   RETURN_IF_ERROR(PrepareSnapshots());
   if (is_first() && !options_.tensorboard_directory.empty()) {
     ASSIGN_OR_RETURN(tensorboard_,
                      TensorBoardWriter::Create(options_.tensorboard_directory, step_ + 1));
   }
   requests_.AcceptStops();
+  requests_.SetLeavesState(options_.memory.has_value());
   RETURN_IF_ERROR(TrainAll());
+  ForgetEarlierState();
   // A checkpoint that may be the best one contains its evaluation; otherwise, saving comes first.
   const bool evaluate_first = !spec_.checkpoint().keep_best().empty();
   if (evaluate_first) RETURN_IF_ERROR(EvaluateModel().status());
@@ -151,6 +156,7 @@ absl::Status Trainer::TrainStep(data::Loader& loader) {
   RETURN_IF_ERROR(strategy_->Step(**batch, step_, times));
   CountCollectives(strategy_->collectives_per_step(), strategy_->collective_bytes_per_step());
   ++step_;
+  if (step_ == first_step_ + 1) ForgetEarlierState();
   times.step = Now().steady - start;
   if (spec_.record_losses() && step_ends_.size() < limits::kRecordedLosses) {
     step_ends_.push_back(

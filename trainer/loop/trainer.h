@@ -22,6 +22,7 @@
 #include "common/time.h"
 #include "proto/muster/v1/job.pb.h"
 #include "trainer/checkpoint/checkpoint.h"
+#include "trainer/checkpoint/memory_checkpoint.h"
 #include "trainer/data/loader.h"
 #include "trainer/loop/checkpoint_writer.h"
 #include "trainer/loop/progress.h"
@@ -41,8 +42,11 @@ namespace muster::train {
 struct ResumePoint {
   uint32_t rank = 0;
   uint64_t step = 0;
-  bool own = true;   // this job wrote it; otherwise it continues another job
-  std::string name;  // folder of the checkpoint; used only on the rank that reads it
+  // This job wrote it to disk; otherwise it continues another job, or from a checkpoint in memory.
+  bool own = true;
+  // Used only on the rank that reads it: the checkpoint in memory, or else the name of its folder.
+  std::optional<MemoryCheckpoint> in_memory;
+  std::string name;
 };
 
 struct TrainerOptions {
@@ -63,6 +67,12 @@ struct TrainerOptions {
   // Called on rank 0 for each checkpoint that could not be written.
   std::function<void(uint64_t step, const absl::Status& status)> on_checkpoint_failure =
       [](uint64_t, const absl::Status&) {};
+  std::string layout_digest;  // of this rank's state, for `memory`
+  // Where this rank leaves its state if a peer is lost; absent: nowhere.
+  std::optional<MemoryCheckpoints> memory;
+  // Called with the completed steps before this rank leaves its state.
+  std::function<void(const absl::Status& failure, uint64_t step)> on_peer_lost =
+      [](const absl::Status&, uint64_t) {};
   // Requests to this rank; outlives the trainer. Null: there are none.
   RankRequests* requests = nullptr;
   // Directory for rank 0's TensorBoard event files; empty: none are written.
@@ -178,6 +188,10 @@ class Trainer {
   absl::Status CheckStop() const;
   // Waits for this rank's write after another error.
   void FinishWriting();
+  // Leaves the state of the last completed step in memory if `failure` is the loss of a peer.
+  void LeaveState(const absl::Status& failure);
+  // Removes the state that an earlier generation left, once all ranks have it.
+  void ForgetEarlierState();
   // Longest interval between two reports of a rank that works while others wait.
   absl::Duration ReportInterval() const { return options_.failure_timeout / 8; }
   absl::StatusOr<v1::TrainSummary> Summarize();
@@ -200,6 +214,7 @@ class Trainer {
 
   uint64_t step_ = 0;        // completed, including earlier generations
   uint64_t first_step_ = 0;  // first step of this generation
+  bool has_state_ = false;   // the initial state has been loaded
   absl::Duration stall_;     // time waited for the loader in this generation
   double loss_ = 0;
   std::vector<StepResult> results_;  // results polled last

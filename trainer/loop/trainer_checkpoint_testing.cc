@@ -62,6 +62,18 @@ std::vector<TrainerCheckpointTest::Result> TrainerCheckpointTest::Train(
         options.resume =
             ResumePoint{.rank = 0, .step = (*newest)->state.step, .name = (*newest)->name};
       }
+      options.layout_digest = (*setup)->strategy->layout_digest();
+      if (memory_.has_value()) {
+        options.memory = memory_;
+        options.on_peer_lost = [&result](const absl::Status&, uint64_t step) {
+          result.left_step = step;
+        };
+        const auto left = memory_->FindNewest(generation, options.layout_digest);
+        if (left.has_value()) {
+          options.resume =
+              ResumePoint{.rank = 0, .step = left->step, .own = false, .in_memory = left};
+        }
+      }
       options.requests = requests_[rank].get();
       options.on_checkpoint = [this](const CheckpointRef& checkpoint) {
         written_.push_back(checkpoint.step);

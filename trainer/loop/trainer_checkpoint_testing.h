@@ -14,6 +14,7 @@
 #include "kernels/device.h"
 #include "proto/muster/v1/job.pb.h"
 #include "trainer/checkpoint/directory_operations.h"
+#include "trainer/checkpoint/memory_checkpoint.h"
 #include "trainer/data/testing.h"
 #include "trainer/loop/trainer.h"
 
@@ -30,6 +31,7 @@ class TrainerCheckpointTest : public ::testing::Test {
     absl::Status status;
     v1::TrainSummary summary;
     uint64_t step = 0;
+    std::optional<uint64_t> left_step;  // argument of TrainerOptions::on_peer_lost
   };
 
   using AtProgress = std::function<void(uint32_t rank, const v1::Progress&)>;
@@ -39,7 +41,8 @@ class TrainerCheckpointTest : public ::testing::Test {
 
   v1::JobSpec Spec(uint64_t steps) const;
 
-  // Trains with one thread per rank, from the newest checkpoint if there is one. A rank that fails
+  // Trains with one thread per rank, from the newest checkpoint if there is one; with `memory_`,
+  // from the newest one in memory. A rank that fails
   // leaves the world, as if its process ended.
   std::vector<Result> Train(v1::JobSpec spec, uint32_t world, uint64_t generation = 1,
                             const AtProgress& at_progress = nullptr);
@@ -54,6 +57,7 @@ class TrainerCheckpointTest : public ::testing::Test {
 
   data::TemporaryDirectory data_;
   data::TemporaryDirectory checkpoints_;
+  std::optional<MemoryCheckpoints> memory_;
   std::vector<ProcessGroups> groups_;
   std::vector<std::unique_ptr<RankRequests>> requests_;
   const DirectoryOperations* operations_ = &RealDirectoryOperations();

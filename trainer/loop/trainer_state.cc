@@ -1,6 +1,8 @@
 // Initial state of a training.
 #include <utility>
 
+#include "absl/status/status.h"
+#include "common/now.h"
 #include "common/status.h"
 #include "trainer/checkpoint/verifier.h"
 #include "trainer/data/cache_file.h"
@@ -37,6 +39,14 @@ absl::Status Trainer::LoadInitialState() {
 }
 
 absl::StatusOr<CheckpointFiles> Trainer::FindCheckpoint(const std::function<void()>& on_progress) {
+  CheckpointFiles files;
+  if (const auto& in_memory = options_.resume->in_memory; in_memory.has_value()) {
+    files.loss_scale = in_memory->loss_scale;
+    files.read_arrays = [this](absl::Span<const StateArray> arrays) {
+      return options_.memory->Read(*options_.resume->in_memory, arrays);
+    };
+    return files;
+  }
   const std::optional<CheckpointDirectory>& directory =
       options_.resume_directory.has_value() ? options_.resume_directory : options_.checkpoints;
   if (!directory.has_value()) {
@@ -52,12 +62,29 @@ absl::StatusOr<CheckpointFiles> Trainer::FindCheckpoint(const std::function<void
   const Verifier verifier(std::move(cache), options_.job_id, options_.generation);
   const std::string& name = options_.resume->name;
   ASSIGN_OR_RETURN(const CheckpointState state, directory->Verify(name, verifier));
-  CheckpointFiles files;
   files.model = directory->ModelPath(name);
   files.optimizer = directory->OptimizerPath(name);
   files.average = directory->AveragePath(name).value_or("");
   files.loss_scale = state.loss_scale;
   return files;
+}
+
+void Trainer::LeaveState(const absl::Status& failure) {
+  const bool peer_lost =
+      absl::IsAborted(failure) || absl::IsUnavailable(failure) || absl::IsDeadlineExceeded(failure);
+  if (!options_.memory.has_value() || !has_state_ || !peer_lost) return;
+  options_.on_peer_lost(failure, step_);
+  const SteadyTime start = SteadyNow();
+  const std::vector<StateArray> state = strategy_->CompleteState();
+  if (state.empty()) return;
+  MemoryCheckpoint checkpoint{
+      .step = step_, .generation = options_.generation, .layout = options_.layout_digest};
+  if (strategy_->loss_scale() != nullptr) checkpoint.loss_scale = *strategy_->loss_scale();
+  log_.StateLeft(step_, options_.memory->Write(checkpoint, state), SteadyNow() - start);
+}
+
+void Trainer::ForgetEarlierState() {
+  if (options_.memory.has_value()) options_.memory->RemoveBefore(options_.generation);
 }
 
 }  // namespace muster::train

@@ -123,4 +123,17 @@ void TrainingLog::CheckpointFailed(uint64_t step, const absl::Status& status) {
         absl::StrCat("checkpoint of step ", step, " could not be written: ", status.message()));
 }
 
+void TrainingLog::StateLeft(uint64_t step, const absl::StatusOr<bool>& written,
+                            absl::Duration duration) {
+  if (!written.ok()) {
+    sink_(LogSeverity::kWarning, absl::StrCat("the state of step ", step,
+                                              " could not be kept in memory, so that steps since "
+                                              "the last checkpoint are lost: ",
+                                              written.status().message()));
+  } else if (*written) {
+    sink_(LogSeverity::kInfo, absl::StrCat("kept the state of step ", step, " in memory in ",
+                                           Seconds(duration), " for the next generation"));
+  }
+}
+
 }  // namespace muster::train

@@ -41,6 +41,8 @@ class TrainingLog {
   void CheckpointSaved(uint64_t step, const std::string& path, absl::Duration duration,
                        absl::Duration stall);
   void CheckpointFailed(uint64_t step, const absl::Status& status);
+  // `written`: result of MemoryCheckpoints::Write. Logged on every rank that has written.
+  void StateLeft(uint64_t step, const absl::StatusOr<bool>& written, absl::Duration duration);
 
  private:
   void Info(const std::string& line);

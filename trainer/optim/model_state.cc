@@ -258,23 +258,54 @@ std::string ModelState::WeightsDigest(absl::Span<const Tensor> parameters) {
   return hasher.HexDigest();
 }
 
+std::vector<StateArray> ModelState::Arrays() {
+  std::vector<StateArray> arrays = {{"parameters", parameters_, plan_->parameter_elements()},
+                                    {"buffers", buffers_.get(), plan_->buffer_elements()}};
+  if (average_.has_value()) {
+    arrays.push_back({"average", average_->parameters(), plan_->parameter_elements()});
+    arrays.push_back({"average.buffers", average_->buffers(), plan_->buffer_elements()});
+  }
+  if (optimizer_ == nullptr) return arrays;
+  for (const OptimizerState& state : optimizer_->states()) {
+    arrays.push_back(
+        {absl::StrCat("optimizer.", state.name), state.values.get(), plan_->parameter_elements()});
+  }
+  return arrays;
+}
+
+void ModelState::KeepBuffers() {
+  kept_buffers_.assign(buffers_.get(), buffers_.get() + plan_->buffer_elements());
+}
+
+void ModelState::RestoreBuffers() {
+  std::copy(kept_buffers_.begin(), kept_buffers_.end(), buffers_.get());
+}
+
 absl::Status ModelState::Broadcast(collectives::Communicator& communicator, uint32_t root,
-                                   bool resuming) {
-  RETURN_IF_ERROR(BroadcastParameters(communicator, root, parameters_));
+                                   const BroadcastOptions& options) {
+  RETURN_IF_ERROR(BroadcastParameters(communicator, root, options.canonical, parameters_));
   RETURN_IF_ERROR(BroadcastBuffers(communicator, root));
-  if (!resuming) return absl::OkStatus();
+  if (!options.resuming) return absl::OkStatus();
   if (optimizer_ != nullptr) {
     for (const OptimizerState& state : optimizer_->states()) {
-      RETURN_IF_ERROR(BroadcastParameters(communicator, root, state.values.get()));
+      RETURN_IF_ERROR(
+          BroadcastParameters(communicator, root, options.canonical, state.values.get()));
     }
   }
   if (!average_.has_value()) return absl::OkStatus();
-  RETURN_IF_ERROR(BroadcastParameters(communicator, root, average_->parameters()));
+  RETURN_IF_ERROR(
+      BroadcastParameters(communicator, root, options.canonical, average_->parameters()));
   return WithAverage([&] { return BroadcastBuffers(communicator, root); });
 }
 
 absl::Status ModelState::BroadcastParameters(collectives::Communicator& communicator, uint32_t root,
-                                             float* flat) {
+                                             bool canonical, float* flat) {
+  if (!canonical && plan_->device().host_memory()) {
+    if (communicator.size() == 1) return absl::OkStatus();
+    return communicator
+        .Broadcast(flat, plan_->parameter_elements(), collectives::DataType::kFloat32, root)
+        ->Wait();
+  }
   return BroadcastValues(
       communicator, root, plan_->parameters(),
       [&](const nn::ParameterInfo& info, absl::Span<float> values) {

@@ -20,6 +20,7 @@
 #include "collectives/communicator.h"
 #include "kernels/data_type.h"
 #include "kernels/device_floats.h"
+#include "trainer/checkpoint/memory_checkpoint.h"
 #include "trainer/checkpoint/safetensors.h"
 #include "trainer/checkpoint/tensor_set.h"
 #include "trainer/graph/plan.h"
@@ -84,6 +85,14 @@ class ModelState {
   // Initializes the average with the model's current values, e.g. for a checkpoint without one.
   void StartAverage();
 
+  // All arrays in the plan's layout: parameters, buffers, their average and the optimizer's states,
+  // of which it must keep all. Only in host memory.
+  std::vector<StateArray> Arrays();
+  // Keeps a copy of the buffers, which forward passes change; restores it after a step that failed.
+  // Only in host memory.
+  void KeepBuffers();
+  void RestoreBuffers();
+
   // Exports the parameters only.
   std::vector<Tensor> ExportParameters() const;
   // SHA-256 of the names, shapes and values of all parameters in model order; independent of their
@@ -91,10 +100,14 @@ class ModelState {
   static std::string WeightsDigest(absl::Span<const Tensor> parameters);
   std::string WeightsDigest() const { return WeightsDigest(ExportParameters()); }
 
-  // Collective. Broadcasts `root`'s parameters and buffers and, if `resuming`, its average and
-  // complete optimizer states. Uses the canonical order, so that ranks may have different layouts.
-  // Returns the communicator's errors.
-  absl::Status Broadcast(collectives::Communicator& communicator, uint32_t root, bool resuming);
+  // What Broadcast sends besides parameters and buffers, and how.
+  struct BroadcastOptions {
+    bool resuming = false;   // also the average and the complete optimizer states
+    bool canonical = false;  // in the canonical order, because the ranks' layouts differ
+  };
+  // Collective. Broadcasts `root`'s state. Returns the communicator's errors.
+  absl::Status Broadcast(collectives::Communicator& communicator, uint32_t root,
+                         const BroadcastOptions& options);
   // Collective. Broadcasts only the buffers that the plan is bound to, because batch norm's running
   // statistics differ between ranks.
   absl::Status BroadcastBuffers(collectives::Communicator& communicator, uint32_t root);
@@ -106,7 +119,7 @@ class ModelState {
   absl::Status ImportTensors(const TensorSet& tensors, absl::Span<const std::string> excluded);
   // Broadcasts a flat array in the layout of the parameters.
   absl::Status BroadcastParameters(collectives::Communicator& communicator, uint32_t root,
-                                   float* flat);
+                                   bool canonical, float* flat);
 
   nn::Plan* const plan_;
   nn::Execution* const execution_;
@@ -114,6 +127,7 @@ class ModelState {
   kernels::DeviceFloats own_parameters_;
   float* parameters_ = nullptr;
   kernels::DeviceFloats buffers_;
+  std::vector<float> kept_buffers_;
   float* gradients_ = nullptr;
   std::optional<ExponentialMovingAverage> average_;
   bool IsOfLayer(absl::string_view tensor) const;

@@ -298,7 +298,9 @@ TEST_F(ModelStateTest, InitializesFromPartOfFile) {
 }
 
 TEST_F(ModelStateTest, BroadcastsStateOfRoot) {
-  for (const bool resuming : {false, true}) {
+  for (const ModelState::BroadcastOptions& options : {ModelState::BroadcastOptions{},
+                                                      {.resuming = true},
+                                                      {.resuming = true, .canonical = true}}) {
     const auto communicators = MakeLoopbackGroup(3);
     std::vector<std::unique_ptr<Model>> models;
     std::vector<std::thread> threads;
@@ -308,7 +310,7 @@ TEST_F(ModelStateTest, BroadcastsStateOfRoot) {
     for (uint32_t rank = 0; rank < 3; ++rank) {
       threads.emplace_back([&, rank] {
         ModelState& state = models[rank]->state;
-        EXPECT_TRUE(state.Broadcast(*communicators[rank], 1, resuming).ok());
+        EXPECT_TRUE(state.Broadcast(*communicators[rank], 1, options).ok());
         EXPECT_TRUE(state.BroadcastBuffers(*communicators[rank], 2).ok());
       });
     }
@@ -316,7 +318,7 @@ TEST_F(ModelStateTest, BroadcastsStateOfRoot) {
     Model root(2, "adamw");
     for (uint64_t rank = 0; rank < 3; ++rank) {
       ModelState& state = models[rank]->state;
-      Model own(resuming ? 2 : rank + 1, "adamw");
+      Model own(options.resuming ? 2 : rank + 1, "adamw");
       EXPECT_EQ(state.WeightsDigest(), root.state.WeightsDigest());
       const Model& model = *models[rank];
       EXPECT_EQ(Values(model.ExportModel(0)), Values(root.ExportModel(0)));

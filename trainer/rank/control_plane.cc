@@ -315,9 +315,12 @@ absl::StatusOr<RankEnvironment> ReadRankEnvironment() {
   environment.identity.set_token(std::move(token));
   environment.identity.set_generation(generation);
   environment.identity.set_rank(rank);
-  if (const char* driver = std::getenv("MUSTER_DRIVER_VERSION"); driver != nullptr) {
-    environment.driver_version = driver;
-  }
+  const auto optional = [](const char* name) {
+    const char* const value = std::getenv(name);
+    return std::string(value != nullptr ? value : "");
+  };
+  environment.memory_dir = optional("MUSTER_MEMORY_DIR");
+  environment.driver_version = optional("MUSTER_DRIVER_VERSION");
   return environment;
 }
 

@@ -17,13 +17,15 @@ namespace muster::rank {
 
 // Environment variables that the worker sets for a rank's process: MUSTER_WORKER_SOCKET,
 // MUSTER_JOB_ID, MUSTER_GENERATION, RANK, MUSTER_RANK_TOKEN, MUSTER_NODE_NAME, MUSTER_CACHE_DIR,
-// MUSTER_CHECKPOINT_DIR and, for a rank with a GPU, MUSTER_DRIVER_VERSION.
+// MUSTER_CHECKPOINT_DIR, optionally MUSTER_MEMORY_DIR, and, for a rank with a GPU,
+// MUSTER_DRIVER_VERSION.
 struct RankEnvironment {
   std::string worker_socket;  // gRPC target, e.g. unix:/path
   v1::RankIdentity identity;
   std::string node_name;
   std::string cache_dir;       // shared by the node's ranks; kept between jobs
   std::string checkpoint_dir;  // directory of the job's checkpoints
+  std::string memory_dir;      // for MemoryCheckpoints of the job on this node; empty: none
   std::string driver_version;  // GPU driver version; empty if unknown or without a GPU
 };
 

@@ -6,6 +6,7 @@
 #include <csignal>
 #include <cstdlib>
 #include <fstream>
+#include <tuple>
 #include <utility>
 
 #include "absl/cleanup/cleanup.h"
@@ -218,15 +219,36 @@ absl::Status TrainJob::OpenCheckpoints(v1::JoinInfo& info) {
     }
     ReportCheckpoint(found);
   }
-  if (!checkpoints_.newest.has_value()) return absl::OkStatus();
-  const train::CheckpointState& newest = checkpoints_.newest->state;
-  info.set_has_checkpoint(true);
-  info.set_checkpoint_step(newest.step);
-  info.set_checkpoint_path(checkpoints_.source->FolderPath(checkpoints_.newest->name));
-  info.set_checkpoint_job_id(newest.job_id);
-  // The generation that wrote it: that of its name is this one on every rank that has claimed it.
-  if (newest.job_id == launch_.job_id()) info.set_checkpoint_generation(newest.generation);
+  DescribeNewestCheckpoint(info);
   return absl::OkStatus();
+}
+
+void TrainJob::DescribeNewestCheckpoint(v1::JoinInfo& info) {
+  if (checkpoints_.newest.has_value()) {
+    const train::CheckpointState& newest = checkpoints_.newest->state;
+    info.set_has_checkpoint(true);
+    info.set_checkpoint_step(newest.step);
+    info.set_checkpoint_path(checkpoints_.source->FolderPath(checkpoints_.newest->name));
+    info.set_checkpoint_job_id(newest.job_id);
+    // The generation that wrote it: that of its name is this one on every rank that has claimed it.
+    if (newest.job_id == launch_.job_id()) info.set_checkpoint_generation(newest.generation);
+  }
+  // A single rank leaves its state to nobody.
+  if (environment_.memory_dir.empty() || launch_.world_size() == 1) return;
+  memory_.emplace(environment_.memory_dir);
+  in_memory_ = memory_->FindNewest(launch_.generation(), setup_->strategy->layout_digest());
+  if (!in_memory_.has_value()) return;
+  if (std::make_tuple(in_memory_->generation, in_memory_->step) <=
+      std::make_tuple(info.checkpoint_generation(), info.checkpoint_step())) {
+    in_memory_.reset();
+    return;
+  }
+  info.set_has_checkpoint(true);
+  info.set_checkpoint_in_memory(true);
+  info.set_checkpoint_step(in_memory_->step);
+  info.set_checkpoint_path(absl::StrCat("memory of ", environment_.node_name));
+  info.set_checkpoint_job_id(launch_.job_id());
+  info.set_checkpoint_generation(in_memory_->generation);
 }
 
 std::string TrainJob::CheckpointDirectoryPath() const {
@@ -282,9 +304,16 @@ absl::Status TrainJob::Train(const train::ProcessGroups& groups, const v1::World
   options.canonical_layout = world.canonical_layout();
   if (world.has_resume_rank()) {
     options.resume = train::ResumePoint{
-        world.resume_rank(), world.resume_step(), world.resume_job_id() == launch_.job_id(),
+        world.resume_rank(), world.resume_step(),
+        world.resume_job_id() == launch_.job_id() && !world.resume_in_memory(), in_memory_,
         checkpoints_.newest.has_value() ? checkpoints_.newest->name : ""};
   }
+  options.memory = memory_;
+  options.layout_digest = setup_->strategy->layout_digest();
+  options.on_peer_lost = [this](const absl::Status& failure, uint64_t step) {
+    step_ = step;
+    if (!requests_->stop_requested()) ReportFailure(failure);
+  };
   options.checkpoints = checkpoints_.own;
   options.shards_checkpoints = true;
   options.resume_directory = checkpoints_.source;
@@ -312,6 +341,7 @@ absl::Status TrainJob::Train(const train::ProcessGroups& groups, const v1::World
 }
 
 void TrainJob::ReportFailure(const absl::Status& status) {
+  if (std::exchange(reported_failure_, true)) return;
   const std::string node = absl::StrCat("node ", environment_.node_name);
   const bool named = absl::StartsWith(status.message(), node + " ");
   const std::string message =

@@ -15,6 +15,7 @@
 #include "kernels/device.h"
 #include "proto/muster/v1/worker.pb.h"
 #include "trainer/checkpoint/job_checkpoints.h"
+#include "trainer/checkpoint/memory_checkpoint.h"
 #include "trainer/data/cache_file.h"
 #include "trainer/loop/rank_requests.h"
 #include "trainer/loop/training_setup.h"
@@ -57,6 +58,8 @@ class TrainJob {
   // Devices that the rank computes on; several only if the strategy drives several.
   std::vector<kernels::Device*> Devices() const;
   absl::Status OpenCheckpoints(v1::JoinInfo& info);
+  // Describes the newest checkpoint on this node to the coordinator.
+  void DescribeNewestCheckpoint(v1::JoinInfo& info);
   // Directory on this node to which the job's checkpoints are written.
   std::string CheckpointDirectoryPath() const;
   // Reports the newest checkpoint in the job's directory, without a name if there is none, and the
@@ -87,10 +90,15 @@ class TrainJob {
   std::optional<collectives::NcclParts> nccl_;
   std::unique_ptr<train::TrainingSetup> setup_;
   train::JobCheckpoints checkpoints_;
+  // Where the ranks of this node leave their state if a peer is lost, and what they left there if
+  // it is newer than checkpoints_.newest.
+  std::optional<train::MemoryCheckpoints> memory_;
+  std::optional<train::MemoryCheckpoint> in_memory_;
   v1::CheckpointStatus checkpoint_status_;
   int stopped_by_ = 0;
   std::string phase_;
   uint64_t step_ = 0;
+  bool reported_failure_ = false;
 };
 
 }  // namespace muster::rank

@@ -48,6 +48,9 @@ class ParameterUpdate {
   virtual absl::Status CopyOptimizerStates(const CheckpointRanges& ranges,
                                            StateSnapshot& snapshot) const;
 
+  // Whether this rank has all parameters and optimizer states of the last completed step, also
+  // after a collective has failed.
+  virtual bool keeps_complete_state() const { return false; }
   // Shards of the optimizer states, of which each rank keeps one; null if it keeps all states.
   virtual const Shares* optimizer_shares() const { return nullptr; }
 
@@ -76,6 +79,8 @@ class ReplicatedUpdate : public ParameterUpdate {
  public:
   using ParameterUpdate::ParameterUpdate;
   absl::Status Run(StepTimes& times) override;
+  // Nothing that is called after the update has begun can fail.
+  bool keeps_complete_state() const override { return true; }
 
  protected:
   // Reduces *sum, in device memory, which holds the squared norm of this rank's gradients.

@@ -19,8 +19,10 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/types/span.h"
 #include "kernels/device.h"
 #include "proto/muster/v1/job.pb.h"
+#include "trainer/checkpoint/memory_checkpoint.h"
 #include "trainer/data/batch.h"
 #include "trainer/data/image_dataset.h"
 #include "trainer/data/transform.h"
@@ -74,6 +76,8 @@ struct CheckpointFiles {
   std::string optimizer;
   std::string average;  // empty if the checkpoint has none
   std::optional<LossScaleState> loss_scale;
+  // Set instead of the paths for a checkpoint in memory: reads CompleteState() of its writer.
+  std::function<absl::Status(absl::Span<const StateArray>)> read_arrays;
 };
 
 // A strategy whose ranks are connected. All methods are called from the training thread of one
@@ -105,6 +109,10 @@ class Strategy {
   // Collective; called like SnapshotState, instead of it. Copies the tensors of this rank's part,
   // each tensor in one part, and none if it has no part. No rank gathers the whole state.
   virtual absl::Status SnapshotPart(uint64_t steps, StateSnapshot& snapshot) = 0;
+
+  // The whole state after the last completed step, in host memory; empty if this rank alone does
+  // not have it. May be called once a collective has failed, and is then the last call.
+  virtual std::vector<StateArray> CompleteState() { return {}; }
 
   // Collective. Runs step number `step`; steps are consecutive and counted from 0. On an
   // asynchronous device the step is only queued and its result is polled later. Adds to

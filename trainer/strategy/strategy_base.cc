@@ -69,7 +69,8 @@ absl::Status StrategyBase::RestoreState(const CheckpointFiles& files, uint32_t r
     controller_->RestoreLossScale(*files.loss_scale);
   }
   RETURN_IF_ERROR(ReadCheckpoint(files, root));
-  LOG_IF(INFO, world().rank() == root) << "resumed from " << files.model;
+  LOG_IF(INFO, world().rank() == root)
+      << "resumed from " << (files.read_arrays ? "the memory of this node" : files.model);
   RETURN_IF_ERROR(controller_->BroadcastLossScale(root));
   return FinishState(root, /*resuming=*/true);
 }
@@ -92,6 +93,7 @@ absl::Status StrategyBase::ReadInitialModel(const std::string& path,
 
 absl::Status StrategyBase::ReadCheckpoint(const CheckpointFiles& files, uint32_t root) {
   if (world().rank() != root) return absl::OkStatus();
+  if (files.read_arrays) return files.read_arrays(state_.Arrays());
   RETURN_IF_ERROR(state_.ImportModel(files.model));
   RETURN_IF_ERROR(state_.ImportOptimizer(files.optimizer));
   if (!files.average.empty()) return state_.ImportAverage(files.average);
@@ -100,7 +102,8 @@ absl::Status StrategyBase::ReadCheckpoint(const CheckpointFiles& files, uint32_t
 }
 
 absl::Status StrategyBase::BroadcastState(uint32_t root, bool resuming) {
-  return state_.Broadcast(world(), root, resuming);
+  return state_.Broadcast(world(), root,
+                          {.resuming = resuming, .canonical = context_.canonical_layout});
 }
 
 absl::Status StrategyBase::SnapshotState(uint64_t steps, StateSnapshot& snapshot) {

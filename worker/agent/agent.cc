@@ -31,6 +31,7 @@
 #include "worker/agent/logs/log_server.h"
 #include "worker/agent/machine_id.h"
 #include "worker/agent/membership.h"
+#include "worker/agent/memory_directory.h"
 #include "worker/agent/metrics.h"
 #include "worker/agent/rank/progress_board.h"
 #include "worker/agent/rank/rank_service.h"
@@ -56,6 +57,7 @@ class AgentImpl final : public Agent {
   absl::Status Start() {
     ASSIGN_OR_RETURN(devices_, Devices::Open(options_.devices));
     ASSIGN_OR_RETURN(directory_, DataDirectory::Open(options_.data_dir));
+    memory_directory_ = MemoryDirectory(options_.memory_dir, directory_->path());
     machine_id_ = options_.machine_id;
     if (machine_id_.empty()) {
       ASSIGN_OR_RETURN(machine_id_, FindMachineId(MachineIdFiles(), directory_->MachineId()));
@@ -132,6 +134,8 @@ class AgentImpl final : public Agent {
     gpu_metrics_.reset();
     loop_->RunAndWait([this] {
       membership_->Flush(Now().steady);
+      SweepMemoryDirectory(memory_directory_, table_->Held(),
+                           hands_over_ ? absl::Now() - kKeepState : absl::InfiniteFuture());
       self_tester_.reset();
       table_.reset();
       devices_.reset();
@@ -142,6 +146,7 @@ class AgentImpl final : public Agent {
 
   void StopRanks(std::optional<absl::Duration> grace, std::function<void()> done) override {
     loop_->Post([this, grace, done = std::move(done)] {
+      hands_over_ = false;
       const bool alone = !status_.session_up.load() || membership_->in_conflict();
       if (grace.has_value() || alone) return table_->StopAll(grace, done);
       leaving_ = true;
@@ -162,6 +167,7 @@ class AgentImpl final : public Agent {
     context.environment.node_name = options_.name;
     context.environment.worker_socket = absl::StrCat("unix:", directory_->RankSocket());
     context.environment.cache_dir = directory_->Cache();
+    context.environment.memory_dir = memory_directory_;
     context.environment.slots = devices_->slots();
     context.devices = devices_.get();
     context.network = NetworkIdentity();
@@ -444,7 +450,9 @@ class AgentImpl final : public Agent {
 
   void SweepLogs(SteadyTime now) {
     next_sweep_ = now + std::min(kLongestSweepInterval, options_.keep_logs.age / 10);
-    sweeper_->Post([jobs = directory_->Jobs(), keep = options_.keep_logs, held = table_->Held()] {
+    sweeper_->Post([jobs = directory_->Jobs(), memory = memory_directory_,
+                    keep = options_.keep_logs, held = table_->Held()] {
+      SweepMemoryDirectory(memory, held, absl::Now() - kKeepState);
       const SweepResult swept = Sweep(jobs, keep, held, absl::Now());
       LOG_IF(INFO, swept.generations + swept.jobs > 0)
           << "deleted the logs of " << swept.generations << " finished generations ("
@@ -459,6 +467,8 @@ class AgentImpl final : public Agent {
   WorkerStatus status_;
   ProgressBoard board_;
   std::unique_ptr<DataDirectory> directory_;
+  std::string memory_directory_;
+  bool hands_over_ = true;  // a later worker continues where this one ends
   std::string machine_id_;
   std::unique_ptr<Membership> membership_;
   std::unique_ptr<EventLoop> loop_;

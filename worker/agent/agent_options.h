@@ -37,7 +37,10 @@ struct AgentOptions {
   // Limit of each log (stdout, stderr) of each rank, with its index: 0 (none) or at least
   // shim::LogFile::kMinLimitBytes.
   uint64_t rank_log_bytes = uint64_t{1} << 30;
-  std::string secrets_dir;  // folder with files of jobs' secrets, see generation/secrets.h; empty: none
+  // Parent of the directory in which ranks leave their state, see memory_directory.h; empty: none.
+  std::string memory_dir = "/dev/shm";
+  std::string
+      secrets_dir;  // folder with files of jobs' secrets, see generation/secrets.h; empty: none
   std::string shim_binary;
   std::string rank_binary;
   std::string store_binary;

@@ -21,6 +21,7 @@ struct Agreement {
   uint64_t resume_step = 0;
   std::string resume_path;    // path of the checkpoint
   std::string resume_job_id;  // job that wrote it
+  bool resume_in_memory = false;
   bool canonical_layout = false;
 };
 

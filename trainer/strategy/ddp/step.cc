@@ -52,6 +52,7 @@ absl::Status DataParallelStrategy::Build(PathFactory create_path, kernels::Threa
   parts.threads = threads;
   ASSIGN_OR_RETURN(path_, create_path(parts));
   state_.BindGradients(path_.reducer->gradients());
+  keeps_complete_state_ = device().host_memory() && path_.update->keeps_complete_state();
   return path_.update->KeepOwnOptimizerStates();
 }
 
@@ -60,6 +61,8 @@ absl::Status DataParallelStrategy::Step(const data::Batch& batch, uint64_t step,
   const uint64_t global_samples = batch.global_samples * batch.views;
   const uint32_t slices = controller_->accumulation_steps();
   RETURN_IF_ERROR(controller_->BeginStep(step));
+  if (keeps_complete_state_) state_.KeepBuffers();
+  in_step_ = true;
   for (uint32_t index = 0; index < slices; ++index) {
     RETURN_IF_ERROR(RunSlice(batch.Slice(index, slices), index, step, global_samples));
   }
@@ -72,11 +75,18 @@ absl::Status DataParallelStrategy::Step(const data::Batch& batch, uint64_t step,
     const Stopwatch stopwatch(phases_.update);
     RETURN_IF_ERROR(path_.update->Run(times));
   }
+  in_step_ = false;
   controller_->FinishStep(global_samples);
   const absl::Duration computed = kernel_time() - computed_before;
   times.kernels += computed;
   RecordBusy(computed);
   return absl::OkStatus();
+}
+
+std::vector<StateArray> DataParallelStrategy::CompleteState() {
+  if (!keeps_complete_state_) return {};
+  if (in_step_) state_.RestoreBuffers();
+  return state_.Arrays();
 }
 
 absl::Status DataParallelStrategy::RunSlice(const data::Batch& slice, uint32_t index, uint64_t step,

@@ -125,6 +125,7 @@ struct NodeEnvironment {
   std::string node_name;
   std::string worker_socket;  // a gRPC target
   std::string cache_dir;
+  std::string memory_dir;       // of all jobs, see memory_directory.h; empty: none
   std::vector<v1::Slot> slots;  // as reported to the coordinator
   // Address at which other nodes reach this one, and its network interface; empty if there is none.
   std::string address;

@@ -1,0 +1,174 @@
+#include "trainer/checkpoint/memory_checkpoint.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+#include <filesystem>
+#include <system_error>
+#include <tuple>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
+#include "common/status.h"
+#include "nlohmann/json.hpp"
+#include "trainer/checkpoint/retention.h"
+#include "trainer/data/mapped_file.h"
+
+namespace muster::train {
+namespace {
+
+namespace fs = std::filesystem;
+using Json = nlohmann::ordered_json;
+
+constexpr size_t kLengthBytes = sizeof(uint64_t);
+
+std::string HeaderOf(const MemoryCheckpoint& checkpoint, absl::Span<const StateArray> arrays) {
+  Json json = {{"layout", checkpoint.layout}, {"arrays", Json::object()}};
+  for (const StateArray& array : arrays) json["arrays"][array.name] = array.elements;
+  if (checkpoint.loss_scale.has_value()) {
+    json["loss_scale"] = {checkpoint.loss_scale->scale, checkpoint.loss_scale->clean_steps,
+                          checkpoint.loss_scale->skipped_steps,
+                          checkpoint.loss_scale->overflows_in_row};
+  }
+  return json.dump();
+}
+
+// Empty if the file has no header.
+absl::string_view HeaderIn(absl::Span<const uint8_t> file) {
+  if (file.size() < kLengthBytes) return {};
+  uint64_t length = 0;
+  std::memcpy(&length, file.data(), kLengthBytes);
+  file.remove_prefix(kLengthBytes);
+  if (length > file.size()) return {};
+  return {reinterpret_cast<const char*>(file.data()), static_cast<size_t>(length)};
+}
+
+// Completes the checkpoint that the name describes. Returns false if the file is damaged.
+bool ReadHeader(const std::string& path, MemoryCheckpoint& checkpoint) {
+  const auto file = data::MappedFile::Open(path);
+  if (!file.ok()) return false;
+  const Json json = Json::parse(HeaderIn(file->bytes()), nullptr, /*allow_exceptions=*/false);
+  if (!json.is_object() || !json.contains("layout") || !json["layout"].is_string()) return false;
+  checkpoint.layout = json["layout"].get<std::string>();
+  const auto scale = json.find("loss_scale");
+  if (scale == json.end()) return true;
+  if (!scale->is_array() || scale->size() != 4) return false;
+  if (!std::all_of(scale->begin(), scale->end(), [](const Json& v) { return v.is_number(); })) {
+    return false;
+  }
+  checkpoint.loss_scale = LossScaleState{
+      .scale = scale->at(0).get<double>(),
+      .clean_steps = scale->at(1).get<uint64_t>(),
+      .skipped_steps = scale->at(2).get<uint64_t>(),
+      .overflows_in_row = scale->at(3).get<uint64_t>(),
+  };
+  return true;
+}
+
+absl::Status WriteAll(int file, const void* data, size_t bytes, const std::string& path) {
+  const char* next = static_cast<const char*>(data);
+  while (bytes > 0) {
+    const ssize_t written = write(file, next, bytes);
+    if (written < 0 && errno == EINTR) continue;
+    if (written < 0) return ErrnoStatus(errno, absl::StrCat("write ", path));
+    next += written;
+    bytes -= static_cast<size_t>(written);
+  }
+  return absl::OkStatus();
+}
+
+absl::Status WriteContents(int file, const std::string& path, const MemoryCheckpoint& checkpoint,
+                           absl::Span<const StateArray> arrays) {
+  const std::string header = HeaderOf(checkpoint, arrays);
+  const uint64_t length = header.size();
+  RETURN_IF_ERROR(WriteAll(file, &length, kLengthBytes, path));
+  RETURN_IF_ERROR(WriteAll(file, header.data(), header.size(), path));
+  for (const StateArray& array : arrays) {
+    RETURN_IF_ERROR(WriteAll(file, array.values, array.elements * sizeof(float), path));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+std::string MemoryCheckpoints::Path(const MemoryCheckpoint& checkpoint) const {
+  return absl::StrCat(directory_, "/", FormatFolderName({checkpoint.step, checkpoint.generation}));
+}
+
+absl::StatusOr<bool> MemoryCheckpoints::Write(const MemoryCheckpoint& checkpoint,
+                                              absl::Span<const StateArray> arrays) const {
+  std::error_code error;
+  fs::create_directories(directory_, error);
+  if (error) return ErrnoStatus(error.value(), absl::StrCat("create ", directory_));
+  const std::string path = Path(checkpoint);
+  if (access(path.c_str(), F_OK) == 0) return false;
+  const std::string unfinished =
+      absl::StrCat(directory_, "/", UnfinishedFolderName({checkpoint.step, checkpoint.generation}));
+  // Whoever creates it writes.
+  const int file = open(unfinished.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+  if (file < 0 && errno == EEXIST) return false;
+  if (file < 0) return ErrnoStatus(errno, absl::StrCat("create ", unfinished));
+  absl::Status status = WriteContents(file, unfinished, checkpoint, arrays);
+  close(file);
+  if (status.ok() && std::rename(unfinished.c_str(), path.c_str()) != 0) {
+    status = ErrnoStatus(errno, absl::StrCat("rename ", unfinished));
+  }
+  if (status.ok()) return true;
+  unlink(unfinished.c_str());
+  return status;
+}
+
+std::optional<MemoryCheckpoint> MemoryCheckpoints::FindNewest(uint64_t before_generation,
+                                                              const std::string& layout) const {
+  std::optional<MemoryCheckpoint> newest;
+  std::error_code error;  // a directory that does not exist has no checkpoints
+  for (const fs::directory_entry& entry : fs::directory_iterator(directory_, error)) {
+    const auto name = ParseFolderName(entry.path().filename().string());
+    if (!name.has_value() || name->generation >= before_generation) continue;
+    MemoryCheckpoint found{.step = name->step, .generation = name->generation};
+    if (newest.has_value() &&
+        std::tie(found.generation, found.step) < std::tie(newest->generation, newest->step)) {
+      continue;
+    }
+    if (ReadHeader(entry.path(), found) && found.layout == layout) newest = std::move(found);
+  }
+  return newest;
+}
+
+absl::Status MemoryCheckpoints::Read(const MemoryCheckpoint& checkpoint,
+                                     absl::Span<const StateArray> arrays) const {
+  const std::string path = Path(checkpoint);
+  ASSIGN_OR_RETURN(const data::MappedFile file, data::MappedFile::Open(path));
+  const absl::string_view header = HeaderIn(file.bytes());
+  size_t bytes = kLengthBytes + header.size();
+  for (const StateArray& array : arrays) bytes += array.elements * sizeof(float);
+  if (header != HeaderOf(checkpoint, arrays) || file.bytes().size() != bytes) {
+    return absl::DataLossError(absl::StrCat(path, " does not contain the state of this training"));
+  }
+  const uint8_t* next = file.bytes().data() + kLengthBytes + header.size();
+  for (const StateArray& array : arrays) {
+    const size_t size = array.elements * sizeof(float);
+    if (size > 0) std::memcpy(array.values, next, size);
+    next += size;
+  }
+  return absl::OkStatus();
+}
+
+void MemoryCheckpoints::RemoveBefore(uint64_t generation) const {
+  std::error_code error;
+  for (const fs::directory_entry& entry : fs::directory_iterator(directory_, error)) {
+    std::string name = entry.path().filename().string();
+    constexpr absl::string_view kUnfinished = ".unfinished-";
+    if (absl::StartsWith(name, kUnfinished)) name = name.substr(kUnfinished.size());
+    const auto parsed = ParseFolderName(name);
+    if (parsed.has_value() && parsed->generation < generation) unlink(entry.path().c_str());
+  }
+}
+
+}  // namespace muster::train
