@@ -54,6 +54,9 @@ class Allocation {
   virtual ~Allocation() = default;
   virtual void* data() = 0;
   virtual size_t size_bytes() const = 0;
+  // Keeps the memory until all ranks of the group have ended, also when this object is destroyed:
+  // peers still read it after this rank has ended.
+  virtual void KeepForPeers() {}
 };
 
 // Collective and point-to-point operations on one group.

@@ -134,6 +134,9 @@ class DeviceMemory {
     if (device_ != nullptr) device_->Free(data_, bytes_);
   }
 
+  // Refers to memory that another object owns.
+  static DeviceMemory Refer(void* data, size_t bytes) { return DeviceMemory(nullptr, data, bytes); }
+
   void* data() const { return data_; }
   template <typename T>
   T* as() const {

@@ -29,6 +29,11 @@ class DeviceFloats {
     return DeviceFloats(*std::move(memory));
   }
 
+  // Refers to memory that another object owns.
+  static DeviceFloats Refer(float* values, size_t count) {
+    return DeviceFloats(DeviceMemory::Refer(values, count * sizeof(float)));
+  }
+
   float* get() const { return memory_.as<float>(); }
   size_t bytes() const { return memory_.bytes(); }
 

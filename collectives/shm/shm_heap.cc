@@ -20,16 +20,20 @@ class ShmHeap::Piece final : public Allocation {
  public:
   Piece(std::shared_ptr<ShmHeap> heap, size_t index, void* data, size_t size_bytes)
       : heap_(std::move(heap)), index_(index), data_(data), size_bytes_(size_bytes) {}
-  ~Piece() override { heap_->Free(index_); }
+  ~Piece() override {
+    if (!kept_) heap_->Free(index_);
+  }
 
   void* data() override { return data_; }
   size_t size_bytes() const override { return size_bytes_; }
+  void KeepForPeers() override { kept_ = true; }
 
  private:
   const std::shared_ptr<ShmHeap> heap_;
   const size_t index_;
   void* const data_;
   const size_t size_bytes_;
+  bool kept_ = false;
 };
 
 ShmHeap::ShmHeap(std::shared_ptr<const ShmSegment> segment, uint32_t rank, uint32_t size)

@@ -75,12 +75,14 @@ void Trainer::LeaveState(const absl::Status& failure) {
   if (!options_.memory.has_value() || !has_state_ || !peer_lost) return;
   options_.on_peer_lost(failure, step_);
   const SteadyTime start = SteadyNow();
-  const std::vector<StateArray> state = strategy_->CompleteState();
-  if (state.empty()) return;
-  MemoryCheckpoint checkpoint{
-      .step = step_, .generation = options_.generation, .layout = options_.layout_digest};
+  const WholeState state = strategy_->CompleteState();
+  if (state.arrays.empty()) return;
+  MemoryCheckpoint checkpoint{.step = step_ + (state.after_failed_step ? 1 : 0),
+                              .generation = options_.generation,
+                              .layout = options_.layout_digest};
   if (strategy_->loss_scale() != nullptr) checkpoint.loss_scale = *strategy_->loss_scale();
-  log_.StateLeft(step_, options_.memory->Write(checkpoint, state), SteadyNow() - start);
+  log_.StateLeft(checkpoint.step, options_.memory->Write(checkpoint, state.arrays),
+                 SteadyNow() - start);
 }
 
 void Trainer::ForgetEarlierState() {

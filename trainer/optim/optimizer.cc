@@ -195,6 +195,14 @@ absl::Status Optimizer::KeepShare(size_t begin, size_t count) {
   return absl::OkStatus();
 }
 
+void Optimizer::MoveStates(float* memory) {
+  for (OptimizerState& state : states_) {
+    options_.device->Copy(memory, state.values.get(), elements_ * sizeof(float));
+    state.values = kernels::DeviceFloats::Refer(memory, elements_);
+    memory += elements_;
+  }
+}
+
 bool Optimizer::IsExcluded(const nn::ParameterInfo& parameter) const {
   return spec_.exclude_norm_and_bias() && parameter.shape.size() <= 1;
 }

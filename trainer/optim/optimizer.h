@@ -63,6 +63,10 @@ class Optimizer {
   absl::Status KeepShare(size_t begin, size_t count);
   absl::Status KeepAll() { return KeepShare(0, elements_); }
 
+  // Moves states() to external memory [states][elements], which outlives their use: they must
+  // cover all elements, and KeepShare moves them to memory of their own again.
+  void MoveStates(float* memory);
+
   // Updates all parameters. parameters, gradients: flat float32 arrays in the plan's layout with
   // zero padding. Only issues device calls, the same in every step; what varies is in *scalars, in
   // device memory.

@@ -6,12 +6,19 @@
 // parameter and rank; with n ranks this moves 2 + 5 / n. Overlapping an all-reduce with backward
 // would not help: ranks compute on all cores, and the all-reduce would compete for them.
 // (Xu et al. 2020, Automatic Cross-Replica Sharding of Weight Update in Data-Parallel Training.)
+//
+// When a rank dies in an update, some shards are updated and others are not. All that the missing
+// ones are computed from is in shared memory, which outlives the rank: the gradients, which no rank
+// changes before all have finished the update; each rank's parameters and optimizer states; and a
+// copy of the block that is being updated, from before. A survivor therefore completes the update.
 #ifndef MUSTER_TRAINER_STRATEGY_FUSED_SHARED_MEMORY_UPDATE_H_
 #define MUSTER_TRAINER_STRATEGY_FUSED_SHARED_MEMORY_UPDATE_H_
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -28,21 +35,32 @@ namespace muster::train {
 // Used by one training thread in one generation.
 class FusedSharedMemoryUpdate {
  public:
-  // Collective. Returns null if a rank cannot access a peer's memory. `reducer` must be created
-  // with sums = false and `optimizer` must be elementwise; both outlive this object and have arrays
-  // of `elements` elements. RESOURCE_EXHAUSTED if the communicator is out of memory.
+  struct Arguments {
+    HostBucketReducer* reducer = nullptr;  // created with sums = false
+    Optimizer* optimizer = nullptr;        // elementwise
+    size_t elements = 0;                   // of the arrays of both
+    // Moves the optimizer's states, which must be complete, to shared memory, for Complete.
+    bool shares_states = false;
+  };
+  // Collective. Returns null if a rank cannot access a peer's memory. `communicator`, reducer and
+  // optimizer outlive this object. RESOURCE_EXHAUSTED if the communicator is out of memory.
   static absl::StatusOr<std::unique_ptr<FusedSharedMemoryUpdate>> Create(
-      collectives::Communicator* communicator, HostBucketReducer* reducer, Optimizer* optimizer,
-      size_t elements);
+      collectives::Communicator* communicator, const Arguments& arguments);
 
   // This rank's parameters, initially zero, 64-byte aligned. Only this rank accesses them between
   // steps.
-  float* parameters() { return peers_[communicator_->rank()].parameters; }
+  float* parameters() { return own().parameters; }
 
   // Collective; called after the reducer's Finish. On success every rank has the parameters of one
   // update with the sum of all gradients, which are added in rank order. After an error (the
-  // communicator's) the parameters are undefined.
+  // communicator's) the parameters are undefined. ABORTED after Complete on any rank.
   absl::Status Run(const kernels::UpdateScalars* scalars);
+
+  // After an error of any collective, with shares_states: makes this rank's parameters and
+  // optimizer states those of the newest update that any rank has begun. Returns whether Run of
+  // this update failed on this rank; nullopt, with undefined arrays, if this rank has not begun it.
+  // `scalars`: of the last update that it has begun.
+  std::optional<bool> Complete(const kernels::UpdateScalars* scalars);
 
   // Collective; not allowed if the optimizer keeps only this rank's shard. Each rank updates only
   // its shard of the optimizer states and copies it here to memory of rank 0, all ranks at the same
@@ -53,14 +71,30 @@ class FusedSharedMemoryUpdate {
   absl::StatusOr<float*> CopyStates(size_t slot);
 
   const Shares& shares() const { return shares_; }
+  bool shares_states() const { return shares_states_; }
 
   // Compute time in Run since Create, without waiting.
   absl::Duration kernel_time() const { return kernel_time_; }
 
  private:
+  // How far a rank has come, in its shared memory. A rank that has ended no update is 0, 0.
+  struct Progress {
+    // Number of updates begun << 32 | blocks of the newest one that are done; or'ed with kSealed
+    // once no further update may begin.
+    std::atomic<uint64_t> position;
+    // The position at which the block that follows was copied to `saved`.
+    std::atomic<uint64_t> saved_at;
+  };
+  static_assert(std::atomic<uint64_t>::is_always_lock_free);
+  static constexpr uint64_t kSealed = uint64_t{1} << 63;
+
+  // Memory of one rank. The last three are null unless the optimizer's states are shared.
   struct Peer {
     const float* gradients;
     float* parameters;
+    float* states = nullptr;  // [states][elements]
+    float* saved = nullptr;   // [1 + states][kBlockElements]: of parameters and states
+    Progress* progress = nullptr;
   };
   // Memory of a slot of CopyStates.
   struct StatesCopy {
@@ -68,18 +102,35 @@ class FusedSharedMemoryUpdate {
     float* of_first = nullptr;                        // its address in this process
   };
 
-  FusedSharedMemoryUpdate(collectives::Communicator* communicator, Optimizer* optimizer,
-                          size_t elements);
+  FusedSharedMemoryUpdate(collectives::Communicator* communicator, const Arguments& arguments);
+  const Peer& own() const { return peers_[communicator_->rank()]; }
+  Peer PeerAt(float* memory, const float* gradients) const;
+  // Floats of a rank's shared memory.
+  size_t SharedFloats() const;
+  size_t BlocksOf(uint32_t rank) const;
+  // ABORTED if a rank has called Complete.
+  absl::Status BeginUpdate();
+  void SaveBlock(size_t begin, size_t count);
   void UpdateBlock(const kernels::UpdateScalars* scalars, size_t begin, size_t count);
+  // Updates a block of this rank's arrays.
+  void ComputeBlock(const kernels::UpdateScalars* scalars, size_t begin, size_t count);
+  // Waits until the rank is between two updates and lets it begin no other; or until it makes no
+  // progress. Returns its position, without kSealed.
+  uint64_t Seal(uint32_t rank);
+  // Copies the rank's shard, and completes update number `update` of it.
+  void CompleteShare(uint32_t rank, uint64_t position, uint64_t update,
+                     const kernels::UpdateScalars* scalars);
 
   collectives::Communicator* const communicator_;
   Optimizer* const optimizer_;
+  const bool shares_states_;
   const Shares shares_;
   std::unique_ptr<collectives::Allocation> memory_;  // holds the parameters
   std::vector<Peer> peers_;                          // by rank
   std::vector<StatesCopy> copies_;                   // by slot
   kernels::AlignedFloats sum_;                       // sum of a block's gradients
   std::vector<const void*> addends_;                 // scratch of UpdateBlock
+  bool updating_ = false;  // an update has begun that is not completed on all ranks
   absl::Duration kernel_time_;
 };
 

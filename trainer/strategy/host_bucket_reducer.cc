@@ -87,6 +87,8 @@ absl::Status HostBucketReducer::Allocate(const HostBucketReducerOptions& options
   const size_t reduced = scatters_ ? shares_.padded() : elements_;
   const size_t tail_at = (reduced * width + sizeof(float) - 1) / sizeof(float) * sizeof(float);
   ASSIGN_OR_RETURN(memory_, communicator_->Allocate(tail_at + kTailElements * sizeof(float)));
+  // An update that a lost rank has begun is completed from all gradients.
+  if (!sums_) memory_->KeepForPeers();
   reduced_ = memory_->data();
   if (scatters_) std::memset(reduced_, 0, reduced * width);
   tail_ = reinterpret_cast<float*>(static_cast<std::byte*>(reduced_) + tail_at);

@@ -67,10 +67,12 @@ absl::Status ReplicatedUpdate::Run(StepTimes&) {
 }
 
 absl::StatusOr<std::unique_ptr<FusedSharedMemoryUpdate>> FusedUpdate::MakeFused(
-    const StepParts& parts, HostBucketReducer* buckets) {
-  ASSIGN_OR_RETURN(auto fused,
-                   FusedSharedMemoryUpdate::Create(parts.replicas, buckets, parts.optimizer,
-                                                   parts.plan->parameter_elements()));
+    const StepParts& parts, HostBucketReducer* buckets, bool shares_states) {
+  ASSIGN_OR_RETURN(auto fused, FusedSharedMemoryUpdate::Create(
+                                   parts.replicas, {.reducer = buckets,
+                                                    .optimizer = parts.optimizer,
+                                                    .elements = parts.plan->parameter_elements(),
+                                                    .shares_states = shares_states}));
   if (fused == nullptr) {
     return absl::InternalError("a rank cannot map the shared memory of a peer on its node");
   }
@@ -98,6 +100,13 @@ absl::Status FusedUpdate::Run(StepTimes& times) {
   return absl::OkStatus();
 }
 
+std::optional<bool> FusedUpdate::CompleteState() {
+  if (!keeps_complete_state()) return std::nullopt;
+  const std::optional<bool> updated = fused_->Complete(parts_.controller->scalars());
+  if (updated.value_or(false)) parts_.state->UpdateAverage(parts_.controller->scalars());
+  return updated;
+}
+
 absl::Status FusedUpdate::CopyOptimizerStates(const CheckpointRanges&,
                                               StateSnapshot& snapshot) const {
   ASSIGN_OR_RETURN(float* states, fused_->CopyStates(snapshot.slot()));
@@ -113,7 +122,8 @@ absl::StatusOr<GradientPath> CreateReplicatedPath(const StepParts& parts) {
   GradientPath path;
   if (parts.path == ReductionPath::kFusedSharedMemory) {
     ASSIGN_OR_RETURN(auto buckets, HostGradientReducer::MakeBuckets(parts, /*scatters=*/false));
-    ASSIGN_OR_RETURN(auto fused, FusedUpdate::MakeFused(parts, buckets.get()));
+    ASSIGN_OR_RETURN(auto fused,
+                     FusedUpdate::MakeFused(parts, buckets.get(), /*shares_states=*/true));
     path.reducer = std::make_unique<HostGradientReducer>(parts, std::move(buckets), false);
     path.update = std::make_unique<FusedUpdate>(parts, path.reducer.get(), std::move(fused));
     return path;

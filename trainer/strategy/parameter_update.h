@@ -11,6 +11,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <utility>
 
 #include "absl/status/status.h"
@@ -48,9 +49,12 @@ class ParameterUpdate {
   virtual absl::Status CopyOptimizerStates(const CheckpointRanges& ranges,
                                            StateSnapshot& snapshot) const;
 
-  // Whether this rank has all parameters and optimizer states of the last completed step, also
-  // after a collective has failed.
+  // Whether this rank can have all parameters and optimizer states after a collective has failed:
+  // CompleteState then makes them those of the newest update that any rank has begun. Returns
+  // whether Run of that update failed on this rank, so that it belongs to the current step; nullopt
+  // if the state is not complete.
   virtual bool keeps_complete_state() const { return false; }
+  virtual std::optional<bool> CompleteState() { return std::nullopt; }
   // Shards of the optimizer states, of which each rank keeps one; null if it keeps all states.
   virtual const Shares* optimizer_shares() const { return nullptr; }
 
@@ -79,8 +83,9 @@ class ReplicatedUpdate : public ParameterUpdate {
  public:
   using ParameterUpdate::ParameterUpdate;
   absl::Status Run(StepTimes& times) override;
-  // Nothing that is called after the update has begun can fail.
   bool keeps_complete_state() const override { return true; }
+  // Nothing that is called after the update has begun can fail.
+  std::optional<bool> CompleteState() override { return false; }
 
  protected:
   // Reduces *sum, in device memory, which holds the squared norm of this rank's gradients.
@@ -89,14 +94,17 @@ class ReplicatedUpdate : public ParameterUpdate {
 
 class FusedUpdate : public ParameterUpdate {
  public:
-  // Collective. `buckets` reduces losses only. INTERNAL if a rank cannot access a peer's memory.
+  // Collective. `buckets` reduces losses only. `shares_states`: see FusedSharedMemoryUpdate.
+  // INTERNAL if a rank cannot access a peer's memory.
   static absl::StatusOr<std::unique_ptr<FusedSharedMemoryUpdate>> MakeFused(
-      const StepParts& parts, HostBucketReducer* buckets);
+      const StepParts& parts, HostBucketReducer* buckets, bool shares_states);
   // Binds the parameters to memory that all ranks can access.
   FusedUpdate(const StepParts& parts, GradientReducer* reducer,
               std::unique_ptr<FusedSharedMemoryUpdate> fused);
 
   absl::Status Run(StepTimes& times) override;
+  bool keeps_complete_state() const override { return fused_->shares_states(); }
+  std::optional<bool> CompleteState() override;
   absl::Status CopyOptimizerStates(const CheckpointRanges& ranges,
                                    StateSnapshot& snapshot) const override;
   uint64_t operations() const override { return 1; }

@@ -80,6 +80,13 @@ struct CheckpointFiles {
   std::function<absl::Status(absl::Span<const StateArray>)> read_arrays;
 };
 
+// State of a model replica in host memory.
+struct WholeState {
+  std::vector<StateArray> arrays;
+  // The step that failed on this rank counts as completed, because another rank's update had begun.
+  bool after_failed_step = false;
+};
+
 // A strategy whose ranks are connected. All methods are called from the training thread of one
 // generation; every rank must call the methods marked collective, in the same order. Methods return
 // the communicators' and the device's errors in addition to those they document.
@@ -110,9 +117,9 @@ class Strategy {
   // each tensor in one part, and none if it has no part. No rank gathers the whole state.
   virtual absl::Status SnapshotPart(uint64_t steps, StateSnapshot& snapshot) = 0;
 
-  // The whole state after the last completed step, in host memory; empty if this rank alone does
-  // not have it. May be called once a collective has failed, and is then the last call.
-  virtual std::vector<StateArray> CompleteState() { return {}; }
+  // The whole state that this rank has after a collective has failed; no arrays if it has only a
+  // part. The last call.
+  virtual WholeState CompleteState() { return {}; }
 
   // Collective. Runs step number `step`; steps are consecutive and counted from 0. On an
   // asynchronous device the step is only queued and its result is polled later. Adds to

@@ -1,5 +1,6 @@
 #include "trainer/strategy/ddp/step.h"
 
+#include <optional>
 #include <utility>
 
 #include "common/status.h"
@@ -83,10 +84,12 @@ absl::Status DataParallelStrategy::Step(const data::Batch& batch, uint64_t step,
   return absl::OkStatus();
 }
 
-std::vector<StateArray> DataParallelStrategy::CompleteState() {
+WholeState DataParallelStrategy::CompleteState() {
   if (!keeps_complete_state_) return {};
-  if (in_step_) state_.RestoreBuffers();
-  return state_.Arrays();
+  const std::optional<bool> updated = path_.update->CompleteState();
+  if (!updated.has_value()) return {};
+  if (in_step_ && !*updated) state_.RestoreBuffers();
+  return {.arrays = state_.Arrays(), .after_failed_step = *updated};
 }
 
 absl::Status DataParallelStrategy::RunSlice(const data::Batch& slice, uint32_t index, uint64_t step,

@@ -23,7 +23,7 @@ namespace muster::train {
 class DataParallelStrategy : public StrategyBase {
  public:
   absl::Status Step(const data::Batch& batch, uint64_t step, StepTimes& times) override;
-  std::vector<StateArray> CompleteState() override;
+  WholeState CompleteState() override;
 
  protected:
   // Time spent in each phase since construction.

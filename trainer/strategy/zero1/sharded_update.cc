@@ -79,7 +79,8 @@ absl::StatusOr<GradientPath> CreateShardedPath(const StepParts& parts) {
   GradientPath path;
   if (parts.path == ReductionPath::kFusedSharedMemory) {
     ASSIGN_OR_RETURN(auto buckets, HostGradientReducer::MakeBuckets(parts, /*scatters=*/false));
-    ASSIGN_OR_RETURN(auto fused, FusedUpdate::MakeFused(parts, buckets.get()));
+    ASSIGN_OR_RETURN(auto fused,
+                     FusedUpdate::MakeFused(parts, buckets.get(), /*shares_states=*/false));
     path.reducer = std::make_unique<HostGradientReducer>(parts, std::move(buckets), false);
     path.update = std::make_unique<FusedShardedUpdate>(parts, path.reducer.get(), std::move(fused));
     return path;
