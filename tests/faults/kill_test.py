@@ -24,18 +24,18 @@ def fault_spec(cluster, name):
 
 
 class KillTest(unittest.TestCase):
-    def check_finished(self, cluster, job, generation):
+    def check_finished(self, cluster, job, generation, steps=STEPS):
         finished = cluster.wait(job)
         self.assertEqual(finished["state"], "SUCCEEDED", finished)
         self.assertEqual(int(finished["generation"]), generation)
-        self.assertEqual(int(finished["summary"]["steps"]), STEPS)
+        self.assertEqual(int(finished["summary"]["steps"]), steps)
         return finished
 
-    def check_no_step_lost(self, cluster, finished, reached):
+    def check_no_step_lost(self, cluster, finished, reached, generation=1):
         """The job went on from the memory of the surviving node, not from its last checkpoint."""
         self.assertGreaterEqual(int(finished["summary"]["resumed_from_step"]), reached)
         self.assertEqual(finished["checkpoint"]["resumed_from"], "memory of node-1")
-        log = cluster.muster("logs", finished["job_id"], "--rank", "0", "--generation", "1").stdout
+        log = cluster.muster("logs", finished["job_id"], "--generation", str(generation)).stdout
         self.assertRegex(log, r"kept the state of step \d+ in memory in 0\.\d\d s for the next generation")
         self.assertEqual(glob.glob(f"/dev/shm/muster-*/{finished['job_id']}/*"), [])
 
@@ -50,6 +50,23 @@ class KillTest(unittest.TestCase):
             self.assertEqual(failure["node"], "node-2")
             self.assertEqual(int(failure["exit"]["signal"]), 9)
             self.assertEqual(int(failure["generation"]), 1)
+
+    def test_job_on_one_node_loses_no_step(self):
+        """Its ranks share memory, and each has a part of the optimizer's states."""
+        with Cluster(nodes=1, slots=3) as cluster:
+            job = cluster.submit(training_spec("one", max_steps=400, resources={"nodes": 1, "ranks_per_node": 3},
+                                               restart={"max": 3}, record_losses=True))
+            for generation, pid in ((1, 1), (2, 0)):
+                reached = wait_until(lambda g=generation: self.step_in(cluster, job, g, 100 * g), 30, "steps")
+                os.kill(cluster.rank_pids()[pid], signal.SIGKILL)
+            finished = self.check_finished(cluster, job, 3, steps=400)
+            self.check_no_step_lost(cluster, finished, reached, generation=2)
+
+    def step_in(self, cluster, job, generation, step):
+        """The last step of the generation if it has come that far."""
+        status = cluster.get(job)
+        reached = int(status.get("progress", {}).get("step", 0))
+        return reached if int(status["generation"]) == generation and reached >= step else None
 
     def test_resumes_from_checkpoint_of_another_rank(self):
         """The only checkpoint is on the node of rank 1 in the next generation: that rank reads it for all ranks."""
