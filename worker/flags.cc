@@ -138,10 +138,12 @@ std::unique_ptr<CLI::App> WorkerApp(WorkerFlags& flags) {
          "Limit of each rank's stdout log and of its stderr log, or 0 for none: beyond it, the "
          "oldest output is dropped (default: 1GiB)")
       ->type_name("SIZE");
-  app.add_option("--memory-dir", options.memory_dir,
-                 "Folder of a file system in memory, in which the ranks of a train job that lose a "
-                 "peer keep the state of their last step until the job has restarted; empty: none "
-                 "(default: /dev/shm)")
+  app.add_option_function<std::string>(
+         "--memory-dir",
+         [&options](const std::string& text) { options.memory_dir = text == "none" ? "" : text; },
+         "Folder of a file system in memory, in which the ranks of a train job that lose a peer "
+         "keep the state of their last step until the job has restarted, or none (default: "
+         "/dev/shm)")
       ->type_name("DIR");
   app.add_option("--secrets-dir", options.secrets_dir,
                  "Folder with the secrets that jobs name in env: a file OWNER/NAME for the jobs of "

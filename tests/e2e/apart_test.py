@@ -128,7 +128,7 @@ class ApartTest(unittest.TestCase):
             self.install_torch_script(cluster)
             torch = cluster.submit(command_spec("torch", "/usr/bin/python3", "/tmp/train.py", nodes=2))
             wait_until(lambda: self.steps_in_log(cluster, torch, "node-2", 1) > 5, 60, "PyTorch's first steps")
-            native = cluster.submit(training_spec("native", max_steps=1000,
+            native = cluster.submit(training_spec("native", max_steps=400,
                                                   resources={"nodes": 2, "ranks_per_node": 1}))
             cluster.wait_for_step(native, 50)
             self.assertEqual(cluster.get(torch)["state"], "RUNNING")
@@ -150,7 +150,7 @@ class ApartTest(unittest.TestCase):
                 finished = cluster.wait(job)
                 self.assertEqual((finished["state"], int(finished["generation"])), ("SUCCEEDED", 1), finished)
                 self.assertNotIn("first_failure", finished)
-            self.assertEqual(int(finished["summary"]["steps"]), 1000)
+            self.assertEqual(int(finished["summary"]["steps"]), 400)
             logs = cluster.muster("logs", torch).stdout.splitlines()
             steps = self.steps_in_log(cluster, torch, "node-1", 0)
             self.assertGreater(steps, healed)
@@ -197,10 +197,11 @@ class ApartTest(unittest.TestCase):
             [ $MUSTER_GENERATION = 1 ] || exit 0
             until [ -e /tmp/go ]; do sleep 0.05; done
             echo stale; exit 9"""
-        with ApartCluster(nodes=2, slots=2, coordinator_flags=["--lease=3s", "--job-lease=6s"]) as cluster:
+        with ApartCluster(nodes=2, slots=2, coordinator_flags=["--lease=3s", "--job-lease=6s"],
+                          worker_flags=["--memory-dir=none"]) as cluster:
             command = cluster.submit(shell_spec("command", script, nodes=2, restart={"max": 3}, failure_timeout="6s"))
             native = cluster.submit(training_spec(
-                "native", max_steps=1500, checkpoint={"dir": "/tmp/checkpoints", "every_steps": 50},
+                "native", max_steps=450, checkpoint={"dir": "/tmp/checkpoints", "every_steps": 50},
                 resources={"nodes": 2, "ranks_per_node": 1}, restart={"max": 3}, failure_timeout="6s",
                 grace_period="2s"))
             cluster.wait_for_step(native, 120)
@@ -235,14 +236,14 @@ class ApartTest(unittest.TestCase):
                 self.assertEqual(finished["first_failure"]["node"], "node-1")
                 self.assertEqual(len(cluster.describe(job)["past_failures"]), 1)
                 if job == native:
-                    self.assertEqual(int(finished["summary"]["steps"]), 1500)
+                    self.assertEqual(int(finished["summary"]["steps"]), 450)
                     # Checkpoints published by the old generation are valid.
                     resumed = int(finished["summary"]["resumed_from_step"])
                     self.assertIn(f"step-{resumed:08}", before)
                     self.assertGreaterEqual(resumed, 100)
             self.assertEqual(sorted(cluster.muster("logs", command).stdout.splitlines()),
                              ["0| generation 2", "1| generation 2"])
-            self.assertTrue((checkpoints / "step-00001500.g2").is_dir())
+            self.assertTrue((checkpoints / "step-00000450.g2").is_dir())
             self.assertEqual(sorted(rest.path("/tmp").glob("checkpoints")), [])
 
 

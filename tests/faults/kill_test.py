@@ -70,7 +70,7 @@ class KillTest(unittest.TestCase):
 
     def test_resumes_from_checkpoint_of_another_rank(self):
         """The only checkpoint is on the node of rank 1 in the next generation: that rank reads it for all ranks."""
-        with Cluster(nodes=2) as cluster:
+        with Cluster(nodes=2, worker_flags=["--memory-dir=none"]) as cluster:
             job = cluster.submit(fault_spec(cluster, "moved"))
             cluster.wait_for_step(job, 150)
             cluster.start_worker("node-0")  # comes before node-1 in every rank map

@@ -49,7 +49,7 @@ class HandOverTest(unittest.TestCase):
 
     def test_training_job_loses_no_step(self):
         with Cluster(nodes=2) as cluster:
-            job = cluster.submit(training_spec("rolling", max_steps=2500, resources={"nodes": 2, "ranks_per_node": 1},
+            job = cluster.submit(training_spec("rolling", max_steps=1200, resources={"nodes": 2, "ranks_per_node": 1},
                                                restart={"max": 0}, failure_timeout="20s"), "--set", "train.seed=1")
             cluster.wait_for_step(job, 50)
             ranks = sorted(cluster.rank_pids())
@@ -60,7 +60,7 @@ class HandOverTest(unittest.TestCase):
             self.assertEqual(sorted(cluster.rank_pids()), ranks)
             finished = cluster.wait(job)
             self.assertEqual((finished["state"], int(finished["generation"])), ("SUCCEEDED", 1))
-            self.assertEqual(int(finished["summary"]["steps"]), 2500)
+            self.assertEqual(int(finished["summary"]["steps"]), 1200)
             self.assertEqual(int(finished["summary"].get("resumed_from_step", 0)), 0)
 
 
