@@ -49,7 +49,7 @@ struct LiveWait {
   JobId job;
   // rendezvous, communicators, barrier <group> or c10d store: few distinct values per job
   std::string what;
-  SteadyTime since;  // start of the oldest barrier when a group has several
+  SteadyTime since;      // start of the oldest barrier when a group has several
   uint32_t missing = 0;  // number of ranks
 };
 
@@ -75,7 +75,7 @@ class StatsCollector {
 
   // Returns the totals, and the samples since the last call. The totals of slot time include
   // `certain`, which has not been settled yet.
-  Stats Take(const Ledger& certain);
+  Stats Take(const Ledger& certain = Ledger());
 
  private:
   static void Add(std::vector<double>& samples, absl::Duration sample);

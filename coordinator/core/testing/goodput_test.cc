@@ -37,6 +37,15 @@ class GoodputTest : public ::testing::Test {
     cluster_.Report(node, job_, report);
   }
   void ReportAll(v1::RankPhase phase) { cluster_.ReportPhaseOfAll(job_, phase); }
+  // The worker could not start rank 0; `anywhere`: nor could another one.
+  void FailLaunch(bool anywhere) {
+    v1::RankReport report;  // without pid: the rank never ran
+    report.set_phase(v1::EXITED);
+    *report.mutable_exit() = ExitWith(126);
+    report.mutable_exit()->mutable_failure()->set_message("no such file");
+    report.mutable_exit()->mutable_failure()->set_not_retryable(anywhere);
+    cluster_.Report("a", job_, report);
+  }
   // Wall seconds by cause, or by the name of the node.
   std::map<std::string, double> Seconds() const {
     std::map<std::string, double> seconds;
@@ -203,27 +212,21 @@ TEST_F(GoodputTest, FailedLaunch) {
   cluster_.Join("a");
   Submit(MakeCommandSpec(1));
   Pass(3);
-  v1::ExitInfo exit;
-  exit.mutable_failure()->set_message("no space left on device");
-  cluster_.ReportExit("a", job_, 0, exit);
+  FailLaunch(/*anywhere=*/false);
   ASSERT_EQ(cluster_.Get(job_).first_failure().reason(), reasons::kLaunchFailed);
   EXPECT_THAT(Seconds(), ElementsAre(Pair("a", 3)));
 }
 
-// A program that is missing on every node is no failure of the node.
-TEST_F(GoodputTest, LaunchThatWouldFailAnywhere) {
+TEST_F(GoodputTest, LaunchThatWouldFailAnywhereIsNoLossOfNode) {
   cluster_.Join("a");
   Submit(MakeCommandSpec(1));
   Pass(3);
-  v1::ExitInfo exit;
-  exit.mutable_failure()->set_message("no such file");
-  exit.mutable_failure()->set_not_retryable(true);
-  cluster_.ReportExit("a", job_, 0, exit);
+  FailLaunch(/*anywhere=*/true);
   ASSERT_EQ(cluster_.State(job_), v1::FAILED);
   EXPECT_THAT(Seconds(), ElementsAre(Pair("starting", 3)));
 }
 
-TEST_F(GoodputTest, RequeueAndHold) {
+TEST_F(GoodputTest, Requeue) {
   cluster_.Join("a");
   Submit(MakeSpec(1));
   cluster_.BringUp(job_);
