@@ -15,7 +15,8 @@
 namespace muster::cli {
 namespace {
 
-constexpr absl::Duration kShortestShown = absl::Milliseconds(100);
+// Shorter times would be shown as 0.00 s.
+constexpr absl::Duration kShortestShown = absl::Milliseconds(5);
 constexpr char kProductive[] = "productive";
 
 // Heads of the columns of lost hours, in order. They are short, so that all fit on a terminal.
@@ -30,12 +31,6 @@ std::string CauseText(const v1::Goodput::Cause& cause) {
     return absl::StrCat("lost to ", cause.node().empty() ? "other nodes" : cause.node());
   }
   return absl::StrReplaceAll(cause.cause(), {{"_", " "}});
-}
-
-// Short times with a fraction, so that they differ from 0.
-std::string TimeText(absl::Duration time) {
-  return time < absl::Seconds(10) ? absl::StrFormat("%.1fs", absl::ToDoubleSeconds(time))
-                                  : Age(time);
 }
 
 std::string Percent(double ratio) { return absl::StrFormat("%.1f %%", 100 * ratio); }
@@ -56,8 +51,8 @@ std::string GoodputText(const v1::Goodput& goodput) {
   for (const v1::Goodput::Cause& cause : goodput.causes()) {
     if (cause.cause() == kProductive) productive = FromProto(cause.wall_time());
   }
-  return absl::StrCat(Percent(goodput.goodput_ratio()), ", ", TimeText(productive),
-                      " productive of ", TimeText(held), " with slots");
+  return absl::StrCat(Percent(goodput.goodput_ratio()), ", ", Elapsed(productive),
+                      " productive of ", Elapsed(held), " with slots");
 }
 
 std::string TimeByCauseText(const v1::Goodput& goodput) {
@@ -66,7 +61,7 @@ std::string TimeByCauseText(const v1::Goodput& goodput) {
   for (const v1::Goodput::Cause& cause : goodput.causes()) {
     const absl::Duration time = FromProto(cause.wall_time());
     if (time < kShortestShown) continue;
-    lines.push_back(absl::StrFormat("%7s  %7s  %s", TimeText(time),
+    lines.push_back(absl::StrFormat("%6s  %7s  %s", Elapsed(time),
                                     Percent(absl::FDivDuration(time, wall)), CauseText(cause)));
   }
   return absl::StrJoin(lines, "\n");

@@ -14,10 +14,10 @@ std::string GoodputText(const v1::Goodput& goodput);
 
 // One line per cause, with its share of the time since the submission:
 //
-//       1h52m   88.1 %  productive
-//       3m10s    2.5 %  lost to node-3
+//      1h52m   88.1 %  productive
+//      3m10s    2.5 %  lost to node-3
 //
-// Causes that took less than a tenth of a second are left out. Empty if the job has no account.
+// Causes that took hardly any time are left out. Empty if the job has no account.
 std::string TimeByCauseText(const v1::Goodput& goodput);
 
 // A table of the slot hours that were not productive, by owner and cause; empty if there are none.

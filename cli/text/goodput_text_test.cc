@@ -24,7 +24,7 @@ v1::Goodput MakeGoodput() {
   AddCause("queued", "", absl::Seconds(31), goodput);
   AddCause("preparing_data", "", absl::Milliseconds(1250), goodput);
   AddCause("productive", "", absl::Minutes(112), goodput);
-  AddCause("evaluating", "", absl::Milliseconds(20), goodput);
+  AddCause("evaluating", "", absl::Milliseconds(4), goodput);
   AddCause("lost_to_node", "", absl::Seconds(20), goodput);
   AddCause("lost_to_node", "gpu-3", absl::Minutes(8), goodput);
   *goodput.mutable_wall_time() = ToProto(absl::Minutes(122));
@@ -40,11 +40,11 @@ TEST(GoodputTextTest, ShowsProductiveShareOfTimeWithSlots) {
 
 TEST(GoodputTextTest, ShowsTimeByCause) {
   EXPECT_EQ(TimeByCauseText(MakeGoodput()),
-            "    31s    0.4 %  queued\n"
-            "   1.2s    0.0 %  preparing data\n"
-            "  1h52m   91.8 %  productive\n"
-            "    20s    0.3 %  lost to other nodes\n"
-            "     8m    6.6 %  lost to gpu-3");
+            "31.0 s    0.4 %  queued\n"
+            "1.25 s    0.0 %  preparing data\n"
+            " 1h52m   91.8 %  productive\n"
+            "20.0 s    0.3 %  lost to other nodes\n"
+            "    8m    6.6 %  lost to gpu-3");
   EXPECT_EQ(TimeByCauseText(v1::Goodput()), "");
 }
 

@@ -41,6 +41,23 @@ class KillTest(unittest.TestCase):
             self.assertEqual(int(failure["exit"]["signal"]), 9)
             self.assertEqual(int(failure["generation"]), 1)
             self.assertGreaterEqual(int(finished["summary"]["resumed_from_step"]), 100)
+            self.check_goodput(cluster, job)
+
+    def check_goodput(self, cluster, job):
+        """The time of a job that failed once is divided among the causes."""
+        goodput = cluster.describe(job)["goodput"]
+        seconds = {cause["cause"]: float(cause["wall_time"].rstrip("s")) for cause in goodput["causes"]}
+        self.assertAlmostEqual(sum(seconds.values()), float(goodput["wall_time"].rstrip("s")), 6)
+        for cause in ("starting", "productive", "recovery"):
+            self.assertGreater(seconds.get(cause, 0), 0, goodput)
+        self.assertNotIn("lost_to_node", seconds)
+        shown = cluster.muster("describe", job).stdout
+        self.assertRegex(shown, r"(?m)^Goodput: +\d+\.\d %, .* productive of .* with slots$")
+        self.assertRegex(shown, r"(?m)^ +\S.* %  recovery$")
+        report = json.loads(cluster.muster("report", "-o", "json").stdout)["total"]
+        self.assertIn("recovery", [cause["cause"] for cause in report["causes"]])
+        metrics = urllib.request.urlopen(f"http://{cluster.coordinator.addresses['http']}/metrics", timeout=5)
+        self.assertIn(b'muster_job_slot_seconds_total{cause="recovery"}', metrics.read())
 
     def test_resumes_from_checkpoint_of_another_rank(self):
         """The only checkpoint is on the node of rank 1 in the next generation: that rank reads it for all ranks."""

@@ -73,9 +73,11 @@ void JobTable::UpdateTimeAccount(Job& job) {
   if (job.generation.has_value()) {
     const RankState& first = job.generation->ranks[0];
     const v1::Progress& progress = job.status.progress();
-    // The failure of a rank contains a step that its last progress may not.
-    const uint64_t failed_at = first.failure.has_value() ? first.failure->step() : 0;
-    job.time_account.ReportStep(std::max(progress.step(), failed_at),
+    // A rank's last progress may be older than the step at which it failed.
+    const uint64_t failed_at =
+        std::max(first.failure.has_value() ? first.failure->step() : 0,
+                 uint64_t{job.generation->RecordOf(first).exit().failure().step()});
+    job.time_account.ReportStep(std::max(uint64_t{progress.step()}, failed_at),
                                 absl::Seconds(progress.checkpoint_stall_seconds()), context_.now);
   }
   job.time_account.Enter(ActivityOf(job), context_.now);
