@@ -108,6 +108,8 @@ constexpr NumberField kNumbers[] = {
     {"progress.exposed_communication_seconds", &v1::Progress::exposed_communication_seconds,
      &v1::Progress::set_exposed_communication_seconds},
     {"progress.stall_seconds", &v1::Progress::stall_seconds, &v1::Progress::set_stall_seconds},
+    {"progress.checkpoint_stall_seconds", &v1::Progress::checkpoint_stall_seconds,
+     &v1::Progress::set_checkpoint_stall_seconds},
 };
 
 struct CountField {

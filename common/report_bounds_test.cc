@@ -44,6 +44,17 @@ TEST(ReportBoundsTest, KeepsReportsWithinBounds) {
   EXPECT_EQ(report.SerializeAsString(), GoodReport().SerializeAsString());
 }
 
+TEST(ReportBoundsTest, DropsCheckpointStallThatIsNoTime) {
+  for (const double wrong : {-1.0, std::nan(""), std::numeric_limits<double>::infinity()}) {
+    v1::RankReport report = GoodReport();
+    report.mutable_progress()->set_checkpoint_stall_seconds(wrong);
+    const Corrections corrections = Clamp(report);
+    ASSERT_THAT(corrections, SizeIs(1));
+    EXPECT_EQ(corrections[0].field, "progress.checkpoint_stall_seconds");
+    EXPECT_EQ(report.progress().checkpoint_stall_seconds(), 0);
+  }
+}
+
 TEST(ReportBoundsTest, DropsTimeLeftOfAProgramWithoutEnd) {
   v1::RankReport report = GoodReport();
   report.mutable_progress()->mutable_time_left()->set_seconds(int64_t{1} << 62);

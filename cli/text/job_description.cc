@@ -16,6 +16,7 @@
 #include "cli/exit_code.h"
 #include "cli/output/table.h"
 #include "cli/output/words.h"
+#include "cli/text/goodput_text.h"
 #include "cli/text/job_text.h"
 #include "common/checkpoint_texts.h"
 #include "common/proto_time.h"
@@ -230,6 +231,8 @@ void AppendTimes(const v1::Job& job, absl::Time now, std::string& out) {
   if (job.has_start_time()) AppendField("Started", TimeText(job.start_time(), now), out);
   if (job.has_finish_time()) AppendField("Finished", TimeText(job.finish_time(), now), out);
   AppendField("Duration", DurationText(job, now), out);
+  AppendField("Goodput", GoodputText(job.goodput()), out);
+  AppendField("Time by cause", TimeByCauseText(job.goodput()), out);
   if (IsOver(job.state())) AppendField("Exit status", absl::StrCat(ExitCodeOf(job)), out);
 }
 

@@ -7,6 +7,7 @@
 #include "absl/strings/str_format.h"
 #include "cli/output/table.h"
 #include "cli/output/words.h"
+#include "cli/text/goodput_text.h"
 #include "common/proto_time.h"
 
 namespace muster::cli {
@@ -27,7 +28,8 @@ std::vector<std::string> Row(const std::string& name, const Owner& owner, bool w
                                   absl::StrCat(owner.jobs_submitted()),
                                   absl::StrCat(owner.jobs_failed()),
                                   WaitCell(owner.has_median_wait(), owner.median_wait()),
-                                  WaitCell(owner.has_wait_p95(), owner.wait_p95())};
+                                  WaitCell(owner.has_wait_p95(), owner.wait_p95()),
+                                  GoodputCell(owner)};
   if (wide) {
     row.push_back(absl::StrCat(owner.jobs_succeeded()));
     row.push_back(WaitCell(owner.has_longest_wait(), owner.longest_wait()));
@@ -39,12 +41,14 @@ std::vector<std::string> Row(const std::string& name, const Owner& owner, bool w
 
 std::string ReportText(const v1::GetReportResponse& report, bool wide) {
   std::vector<std::string> heads = {"OWNER",  "CPU HOURS",   "GPU HOURS", "JOBS",
-                                    "FAILED", "MEDIAN WAIT", "P95 WAIT"};
+                                    "FAILED", "MEDIAN WAIT", "P95 WAIT",  "GOODPUT"};
   if (wide) heads.insert(heads.end(), {"SUCCEEDED", "LONGEST WAIT"});
   Table table(heads);
   for (const Owner& owner : report.owners()) table.AddRow(Row(owner.owner(), owner, wide));
   table.AddRow(Row("total", report.total(), wide));
   std::string out = table.Text();
+  const std::string lost = LostHoursTable(report);
+  if (!lost.empty()) absl::StrAppend(&out, "\nslot hours that were not productive:\n", lost);
   absl::StrAppendFormat(
       &out, "\nutilization since %s UTC: CPU slots %.1f %%, GPU slots %.1f %%\n",
       absl::FormatTime("%Y-%m-%d %H:%M", FromProto(report.since()), absl::UTCTimeZone()),

@@ -37,7 +37,11 @@ void AddReportVerb(CLI::App& app, Context& context) {
        .paragraphs = {"Per owner: hours of CPU and GPU slots, jobs that were submitted and that "
                       "failed, and the median and 95th percentile of the time from submission to "
                       "the first start. Utilization is the share of the time of all present slots "
-                      "in which they were in use."},
+                      "in which they were in use.",
+                      "GOODPUT is the productive share of the slot hours of jobs. The second table "
+                      "shows what the others were spent on: starting, preparing DATA, steps that "
+                      "were REDONE, EVALuation, checkpoints (STALL), RECOVERY from failures, lost "
+                      "NODES and failed launches, REQUEUEs and preemptions, and STOPPING."},
        .examples = {{"muster report", "the last 7 days, today included"},
                     {"muster report --days 30 -o json | jq .owners", "a month, as JSON"}}});
   auto days = std::make_shared<uint32_t>(7);

@@ -221,8 +221,12 @@ absl::Status Core::CheckSubmit(const v1::JobSpec& spec, const Actor& actor, size
 
 v1::GetReportResponse Core::GetReport(uint32_t days, Time now) const {
   std::vector<const v1::Job*> unstarted;
+  std::vector<OwnerTable::Running> running;
   for (const Job* const job : parts_->jobs.List({})) {
     if (!job->status.has_start_time()) unstarted.push_back(&job->status);
+    if (!job->generation.has_value()) continue;
+    running.push_back(
+        {job->status.owner(), job->time_account.OfGeneration(now), job->generation_start_time});
   }
   SlotCount present;
   for (const auto& [name, node] : parts_->nodes.all()) {
@@ -230,7 +234,7 @@ v1::GetReportResponse Core::GetReport(uint32_t days, Time now) const {
     present.cpu += node.SlotCount("cpu");
     present.gpu += node.SlotCount("gpu");
   }
-  return parts_->jobs.owners().Report(days, unstarted, present, now);
+  return parts_->jobs.owners().Report(days, unstarted, running, present, now);
 }
 
 std::vector<v1::OwnerUse> Core::ListOwnerUse(Time now) const {
@@ -304,6 +308,12 @@ const StoreIdentity& Core::store() const { return parts_->context.store; }
 
 absl::flat_hash_set<std::string> Core::ListFiles() const { return parts_->jobs.Files(); }
 
-Stats Core::TakeStats() { return parts_->context.stats.Take(); }
+Stats Core::TakeStats() {
+  Ledger certain;
+  for (const JobId& id : parts_->jobs.active()) {
+    certain.Add(parts_->jobs.at(id).time_account.CertainlyPending(parts_->context.now));
+  }
+  return parts_->context.stats.Take(certain);
+}
 
 }  // namespace muster::core

@@ -92,6 +92,7 @@ void Reports::OnReport(const Node& node, const v1::GenerationReport& report, boo
     rendezvous_.MarkPassed(*job, passed);
   }
   if (exited) rendezvous_.RecordPassed(*job, node_rank);
+  jobs_.UpdateTimeAccount(*job);
   life_cycle_.LoseAccusedNodes(*job);
   life_cycle_.Advance(*job);
   rendezvous_.AbortHopelessBarriers(*job);
@@ -108,7 +109,7 @@ void Reports::ApplyReport(Job& job, const v1::RankReport& report, bool inventory
   if (report.has_checkpoint() && rank.rank == 0) checkpoints_.Record(job, report.checkpoint());
   if (report.has_progress()) {
     if (HasAdvanced(rank.progress, report.progress())) rank.last_progress = context_.now.steady;
-    rank.progress = report.progress();
+    generation.SetProgress(rank, report.progress());
     if (rank.rank == 0) {
       *job.status.mutable_progress() = report.progress();
       RecordSkippedSteps(job, report.progress());

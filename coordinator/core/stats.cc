@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "common/limits.h"
+
 namespace muster::core {
 namespace {
 
@@ -10,7 +12,18 @@ constexpr size_t kSamples = 10000;
 
 }  // namespace
 
-Stats StatsCollector::Take() {
+void StatsCollector::OnTimeSettled(const Ledger& settled) {
+  for (const Ledger::Entry& entry : settled.entries()) {
+    slot_time_[entry.cause] += entry.slot_time;
+    if (entry.cause != v1::TIME_LOST_TO_NODE) continue;
+    const bool known = lost_slot_time_.count(entry.node) != 0;
+    if (known || lost_slot_time_.size() < limits::kNodes) {
+      lost_slot_time_[entry.node] += entry.slot_time;
+    }
+  }
+}
+
+Stats StatsCollector::Take(const Ledger& certain) {
   Stats stats = std::move(samples_);
   samples_ = Stats();
   stats.jobs_submitted = submitted_;
@@ -26,6 +39,15 @@ Stats StatsCollector::Take() {
     stats.rendezvous_seconds.push_back({phase, std::move(samples)});
   }
   rendezvous_.clear();
+  std::map<v1::TimeCause, absl::Duration> slot_time = slot_time_;
+  for (const Ledger::Entry& entry : certain.entries()) slot_time[entry.cause] += entry.slot_time;
+  for (const auto& [cause, time] : slot_time) {
+    if (time == absl::ZeroDuration()) continue;
+    stats.slot_seconds_by_cause.emplace_back(NameOf(cause), absl::ToDoubleSeconds(time));
+  }
+  for (const auto& [node, time] : lost_slot_time_) {
+    stats.lost_slot_seconds_by_node[node] = absl::ToDoubleSeconds(time);
+  }
   return stats;
 }
 

@@ -11,6 +11,7 @@
 #include "absl/time/time.h"
 #include "common/ids.h"
 #include "common/time.h"
+#include "coordinator/core/goodput/ledger.h"
 #include "proto/muster/v1/job.pb.h"
 
 namespace muster::core {
@@ -39,6 +40,8 @@ struct Stats {
   std::vector<double> barrier_wait_seconds;
   std::vector<double> failure_detection_seconds;
   std::vector<double> recovery_seconds;
+  std::vector<std::pair<std::string, double>> slot_seconds_by_cause;
+  std::map<std::string, double> lost_slot_seconds_by_node;
 };
 
 // A rendezvous, communicator setup or barrier in progress.
@@ -46,7 +49,7 @@ struct LiveWait {
   JobId job;
   // rendezvous, communicators, barrier <group> or c10d store: few distinct values per job
   std::string what;
-  SteadyTime since;  // start of the oldest barrier when a group has several
+  SteadyTime since;      // start of the oldest barrier when a group has several
   uint32_t missing = 0;  // number of ranks
 };
 
@@ -67,10 +70,12 @@ class StatsCollector {
   }
   void OnBarrier(absl::Duration wait) { Add(samples_.barrier_wait_seconds, wait); }
   void OnFailureDetected(absl::Duration after) { Add(samples_.failure_detection_seconds, after); }
+  void OnTimeSettled(const Ledger& settled);
   void OnRecovered(absl::Duration took) { Add(samples_.recovery_seconds, took); }
 
-  // Returns the totals, and the samples since the last call.
-  Stats Take();
+  // Returns the totals, and the samples since the last call. The totals of slot time include
+  // `certain`, which has not been settled yet.
+  Stats Take(const Ledger& certain = Ledger());
 
  private:
   static void Add(std::vector<double>& samples, absl::Duration sample);
@@ -83,6 +88,8 @@ class StatsCollector {
   std::map<std::string, uint64_t> restarts_;
   std::map<std::string, uint64_t> quarantined_;
   std::map<std::string, std::vector<double>> rendezvous_;
+  std::map<v1::TimeCause, absl::Duration> slot_time_;
+  std::map<std::string, absl::Duration> lost_slot_time_;  // by node
   Stats samples_;
 };
 

@@ -81,6 +81,8 @@ v1::Job Views::Details(const Job& job, Time now) const {
   v1::Job view = Summary(job);
   *view.mutable_past_failures() = job.status.past_failures();
   *view.mutable_warnings() = job.status.warnings();
+  v1::Goodput goodput = job.time_account.View(now);
+  if (goodput.causes_size() > 0) *view.mutable_goodput() = std::move(goodput);
   const GenerationState* const living = job.generation.has_value() ? &*job.generation : nullptr;
   const v1::GenerationRecord* const record = job.FindRecord(Generation(view.generation()));
   if (record != nullptr) AddRanks(*record, living, now, view);

@@ -62,6 +62,9 @@ void GatherTotals(const core::Stats& totals, metrics::Collection& out) {
     out.Add(CoordinatorFamily("muster_quarantined_reports_total"), {field}, count);
   }
   out.Add(CoordinatorFamily("muster_unkillable_ranks_total"), {}, totals.unkillable_ranks);
+  for (const auto& [cause, slot_seconds] : totals.slot_seconds_by_cause) {
+    out.Add(CoordinatorFamily("muster_job_slot_seconds_total"), {cause}, slot_seconds);
+  }
 }
 
 void GatherNodes(const Snapshot& snapshot, absl::Duration age, metrics::Collection& out) {
@@ -92,6 +95,11 @@ void GatherNodes(const Snapshot& snapshot, absl::Duration age, metrics::Collecti
   for (const v1::Node& node : snapshot.nodes) {
     out.Add(CoordinatorFamily("muster_node_failed_launches"), {node.name()},
             node.failed_launches());
+  }
+  for (const v1::Node& node : snapshot.nodes) {
+    const auto lost = snapshot.totals.lost_slot_seconds_by_node.find(node.name());
+    if (lost == snapshot.totals.lost_slot_seconds_by_node.end()) continue;
+    out.Add(CoordinatorFamily("muster_node_lost_slot_seconds_total"), {node.name()}, lost->second);
   }
   out.Add(CoordinatorFamily("muster_nodes_cooling_down"), {}, cooling_down);
   out.Add(CoordinatorFamily("muster_nodes_in_conflict"), {}, conflicts);

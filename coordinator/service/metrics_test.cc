@@ -72,6 +72,8 @@ class SnapshotMetricsTest : public ::testing::Test {
     snapshot_->totals.checkpoint_failures = 5;
     snapshot_->totals.quarantined_by_field.emplace_back("progress.phase", 2);
     snapshot_->totals.unkillable_ranks = 4;
+    snapshot_->totals.slot_seconds_by_cause.emplace_back("redone", 1.5);
+    snapshot_->totals.lost_slot_seconds_by_node = {{"node-1", 7}, {"removed", 8}};
   }
   std::string Collect() const {
     return Text(SnapshotMetrics([this] { return snapshot_; }, [this] { return now_; }));
@@ -82,20 +84,32 @@ class SnapshotMetricsTest : public ::testing::Test {
 
 TEST_F(SnapshotMetricsTest, ReportsValues) {
   const std::string text = Collect();
-  for (const char* line :
-       {"muster_jobs_submitted_total 3", "muster_jobs{state=\"running\"} 1",
-        "muster_jobs{state=\"queued\"} 0",
-        "muster_jobs_finished_total{state=\"succeeded\",reason=\"Completed\"} 2",
-        "muster_job_restarts_total{cause=\"NodeLost\"} 1", "muster_job_hangs_total 3",
-        "muster_job_checkpoint_failures_total 5", "muster_nodes{state=\"ready\"} 1",
-        "muster_slots 3", "muster_slots_allocated 1", "muster_unkillable_ranks_total 4",
-        "muster_node_failed_launches{node=\"node-1\"} 2", "muster_nodes_cooling_down 1",
-        "muster_slots_unhealthy 1", "muster_train_step{job_id=\"job-1\"} 12",
-        "muster_train_loss{job_id=\"job-1\"} 0.5",
-        "muster_train_accuracy_ratio{job_id=\"job-1\"} 0.75",
-        "muster_test_accuracy_ratio{job_id=\"job-1\"} 0.625"}) {
+  for (const char* line : {"muster_jobs_submitted_total 3",
+                           "muster_jobs{state=\"running\"} 1",
+                           "muster_jobs{state=\"queued\"} 0",
+                           "muster_jobs_finished_total{state=\"succeeded\",reason=\"Completed\"} 2",
+                           "muster_job_restarts_total{cause=\"NodeLost\"} 1",
+                           "muster_job_hangs_total 3",
+                           "muster_job_slot_seconds_total{cause=\"redone\"} 1.5",
+                           "muster_node_lost_slot_seconds_total{node=\"node-1\"} 7",
+                           "muster_job_checkpoint_failures_total 5",
+                           "muster_nodes{state=\"ready\"} 1",
+                           "muster_slots 3",
+                           "muster_slots_allocated 1",
+                           "muster_unkillable_ranks_total 4",
+                           "muster_node_failed_launches{node=\"node-1\"} 2",
+                           "muster_nodes_cooling_down 1",
+                           "muster_slots_unhealthy 1",
+                           "muster_train_step{job_id=\"job-1\"} 12",
+                           "muster_train_loss{job_id=\"job-1\"} 0.5",
+                           "muster_train_accuracy_ratio{job_id=\"job-1\"} 0.75",
+                           "muster_test_accuracy_ratio{job_id=\"job-1\"} 0.625"}) {
     EXPECT_THAT(text, HasSubstr(absl::StrCat(line, "\n")));
   }
+}
+
+TEST_F(SnapshotMetricsTest, NodesThatWereRemovedHaveNoSeries) {
+  EXPECT_THAT(Collect(), Not(HasSubstr("removed")));
 }
 
 TEST_F(SnapshotMetricsTest, JobsExportOnlyWhatTheyHave) {

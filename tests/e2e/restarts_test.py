@@ -33,6 +33,19 @@ class RestartsTest(unittest.TestCase):
         self.assertEqual((status, job["state"]), (0, "SUCCEEDED"), job)
         self.assertEqual(int(job["restarts"]), 4)
 
+    def test_repeated_steps_are_redone(self):
+        """The second generation repeats the steps of the first one, and adds one."""
+        script = """
+            for step in 1 2 3; do echo step=$step >> $MUSTER_PROGRESS; sleep 0.6; done
+            [ $TORCHELASTIC_RESTART_COUNT = 1 ] || exit 3
+            echo step=4 >> $MUSTER_PROGRESS"""
+        status, job = self.run_shell(script, "--restarts", "1")
+        self.assertEqual((status, job["state"]), (0, "SUCCEEDED"), job)
+        goodput = json.loads(self.cluster.muster("describe", job["job_id"], "-o", "json").stdout)["goodput"]
+        seconds = {cause["cause"]: float(cause["wall_time"].rstrip("s")) for cause in goodput["causes"]}
+        for cause in ("productive", "recovery", "redone"):
+            self.assertGreater(seconds.get(cause, 0), 0.3, goodput)
+
     def test_restarts_end_without_steps(self):
         """The ranks take turns in failing first."""
         script = """

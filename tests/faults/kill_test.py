@@ -50,6 +50,23 @@ class KillTest(unittest.TestCase):
             self.assertEqual(failure["node"], "node-2")
             self.assertEqual(int(failure["exit"]["signal"]), 9)
             self.assertEqual(int(failure["generation"]), 1)
+            self.check_goodput(cluster, job)
+
+    def check_goodput(self, cluster, job):
+        """The time of a job that failed once is divided among the causes."""
+        goodput = cluster.describe(job)["goodput"]
+        seconds = {cause["cause"]: float(cause["wall_time"].rstrip("s")) for cause in goodput["causes"]}
+        self.assertAlmostEqual(sum(seconds.values()), float(goodput["wall_time"].rstrip("s")), 6)
+        for cause in ("starting", "productive", "recovery"):
+            self.assertGreater(seconds.get(cause, 0), 0, goodput)
+        self.assertNotIn("lost_to_node", seconds)
+        shown = cluster.muster("describe", job).stdout
+        self.assertRegex(shown, r"(?m)^Goodput: +\d+\.\d %, .* productive of .* with slots$")
+        self.assertRegex(shown, r"(?m)^ +\S.* %  recovery$")
+        report = json.loads(cluster.muster("report", "-o", "json").stdout)["total"]
+        self.assertIn("recovery", [cause["cause"] for cause in report["causes"]])
+        metrics = urllib.request.urlopen(f"http://{cluster.coordinator.addresses['http']}/metrics", timeout=5)
+        self.assertIn(b'muster_job_slot_seconds_total{cause="recovery"}', metrics.read())
 
     def test_job_on_one_node_loses_no_step(self):
         """Its ranks share memory, and each has a part of the optimizer's states."""

@@ -114,6 +114,10 @@ class StoreChecker : public Checker {
 // The jobs that an operator has recovered from workers' records with this step.
 std::set<std::string> RecoveredJobs(const core::Effects& effects);
 
+// What is wrong with the account of a job's time; empty if every moment from its submission until
+// its end, or until now, has one cause.
+std::string FindWrongTime(const v1::Job& job, absl::Time now);
+
 using Checkers = std::vector<std::unique_ptr<Checker>>;
 // Add a checker for each invariant of ranks, of their checkpoints, and of what the store remembers.
 void AddRankCheckers(Violations& violations, Checkers& checkers);

@@ -32,8 +32,10 @@ constexpr RankSpoiler kRankSpoilers[] = {
           random.Chance(0.5) ? std::numeric_limits<int64_t>::max() : -1);
       return true;
     },
-    [](v1::RankReport& report, v1::RankReport&, Random& random) {
+    [](v1::RankReport& report, v1::RankReport& used, Random& random) {
       if (!report.has_progress()) return false;
+      report.mutable_progress()->set_checkpoint_stall_seconds(-1);
+      used.mutable_progress()->clear_checkpoint_stall_seconds();
       report.mutable_progress()->set_learning_rate(WrongNumber(random));
       report.mutable_progress()->set_images_per_second(WrongNumber(random));
       return true;

@@ -11,6 +11,11 @@ namespace muster::simulation {
 namespace {
 
 constexpr uint64_t kBarriers = 3;  // barriers that each rank passes
+// Phases after the barriers.
+constexpr const char* kPhases[kBarriers + 1] = {"training", "evaluating", "checkpointing",
+                                                "training"};
+// New steps of each generation: it repeats the others, of which it does one per barrier.
+constexpr uint64_t kNewSteps = 2;
 // The processes of a machine that continues do so in any order.
 constexpr absl::Duration kResumption = absl::Milliseconds(100);
 
@@ -55,6 +60,9 @@ void Machine::Start(Holding& holding, Rank& rank) {
   rank.stage = Stage::kRunning;
   rank.report.set_phase(v1::STARTED);
   rank.report.set_pid(static_cast<int64_t>(1000 + rank.report.rank()));
+  if (holding.launch.spec().command().empty()) {
+    rank.report.mutable_progress()->set_phase("loading-data");
+  }
   SendReport(holding, rank);
   const auto flawed = holding.launch.spec().env().find("FAILS");
   if (flawed != holding.launch.spec().env().end() &&
@@ -80,6 +88,7 @@ void Machine::Start(Holding& holding, Rank& rank) {
 
 void Machine::Join(Holding& holding, Rank& rank) {
   rank.report.set_phase(v1::JOINED);
+  rank.report.mutable_progress()->set_phase("connecting");
   v1::JoinInfo& join = *rank.report.mutable_join();
   join.set_layout_digest(world_.random.Chance(0.9) ? "avx512" : "avx2");
   join.set_has_checkpoint(world_.random.Chance(0.5));
@@ -111,7 +120,10 @@ void Machine::Work(Holding& holding, Rank& rank) {
     if (rank.barrier == 0) ContinueFromCheckpoint(rank);
     SaveCheckpoint(holding, rank);
   }
-  rank.report.mutable_progress()->set_step(10 * holding.launch.generation() + rank.barrier);
+  v1::Progress& progress = *rank.report.mutable_progress();
+  progress.set_step(kNewSteps * holding.launch.generation() + rank.barrier);
+  progress.set_phase(kPhases[rank.barrier]);
+  progress.set_checkpoint_stall_seconds(0.1 * rank.barrier);
   rank.report.set_memory_bytes((rank.barrier + 1) << 20);
   const bool last = rank.barrier == kBarriers;
   Act(holding, rank, absl::Milliseconds(50), absl::Seconds(3),

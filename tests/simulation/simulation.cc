@@ -88,6 +88,13 @@ std::vector<v1::Job> Simulation::Jobs() {
                            : std::vector<v1::Job>();
 }
 
+v1::Goodput Simulation::GoodputOf(const std::string& job) {
+  if (!coordinator_.up()) return {};
+  return coordinator_.core()
+      ->GetJob(JobId(job), /*detailed=*/true, world_->scheduler.now())
+      ->goodput();
+}
+
 Machine& Simulation::AddMachine(const std::string& node, uint32_t slots) {
   slots_[node] = slots;
   machines_.push_back(std::make_unique<Machine>(

@@ -34,6 +34,8 @@ class Simulation {
   // Faults that were injected and rare situations that were reached, by kind.
   const std::map<std::string, uint64_t>& faults() const { return world_->faults; }
   std::vector<v1::Job> Jobs();
+  // Empty while no coordinator runs.
+  v1::Goodput GoodputOf(const std::string& job);
 
  private:
   // Facts that clients know from replies; they change with the coordinator's store.

@@ -79,6 +79,8 @@ bool Simulation::HasConverged() {
 }
 
 void Simulation::CheckEnd(const v1::Job& job) {
+  std::string wrong_time = FindWrongTime(job, world_->scheduler.now().wall);
+  if (!wrong_time.empty()) world_->violations.Add(std::move(wrong_time));
   // The workers, from whose records a job is recovered, do not know its past failures.
   if (!store_replaced_ && static_cast<int>(job.restarts()) > job.past_failures_size()) {
     world_->violations.Add(absl::StrCat(job.job_id(), " was restarted without a failure"));

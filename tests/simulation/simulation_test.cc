@@ -79,6 +79,7 @@ TEST(Simulation, InvariantsHoldAndAllJobsEnd) {
   FLAGS_minloglevel = google::GLOG_FATAL;
   std::map<std::string, uint64_t> ends;
   std::map<std::string, uint64_t> faults;
+  std::map<std::string, uint64_t> causes;  // jobs by cause of a part of their time
   uint64_t restarts = 0;
   uint64_t notices = 0;
   absl::Duration simulated;
@@ -88,6 +89,8 @@ TEST(Simulation, InvariantsHoldAndAllJobsEnd) {
     for (const v1::Job& job : simulation.Jobs()) {
       ++ends[v1::JobState_Name(job.state())];
       restarts += job.restarts();
+      const v1::Goodput goodput = simulation.GoodputOf(job.job_id());
+      for (const v1::Goodput::Cause& cause : goodput.causes()) ++causes[cause.cause()];
     }
     for (const auto& [kind, count] : simulation.faults()) faults[kind] += count;
     notices += simulation.wait_notices();
@@ -98,10 +101,16 @@ TEST(Simulation, InvariantsHoldAndAllJobsEnd) {
   }
   for (const auto& [state, count] : ends) std::cout << state << " " << count << "\n";
   for (const auto& [kind, count] : faults) std::cout << kind << " " << count << "\n";
+  for (const auto& [cause, count] : causes) std::cout << "time " << cause << " " << count << "\n";
   std::cout << "simulated hours " << absl::ToInt64Hours(simulated) << "\n";
   std::cout << "restarts " << restarts << "\nwait notices " << notices << "\n";
   if (alone != 0 || seeds < kDefaultSeeds) return;
   for (const char* kind : kFaults) EXPECT_GT(faults[kind], 0u) << kind;
+  for (const char* cause :
+       {"queued", "held", "starting", "preparing_data", "productive", "redone", "evaluating",
+        "checkpoint_stall", "recovery", "lost_to_node", "requeue", "stopping"}) {
+    EXPECT_GT(causes[cause], 0u) << cause;
+  }
   for (const char* state : {"SUCCEEDED", "FAILED", "CANCELLED", "TIMED_OUT"}) {
     EXPECT_GT(ends[state], 0u) << state;
   }

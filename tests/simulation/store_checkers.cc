@@ -4,6 +4,7 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "common/proto_time.h"
 #include "coordinator/core/jobs/job.h"
 #include "coordinator/core/reasons.h"
 #include "coordinator/core/records.h"
@@ -22,6 +23,20 @@ std::set<std::string> RecoveredJobs(const core::Effects& effects) {
     if (recovers) jobs.insert(record.event().job_id());
   }
   return jobs;
+}
+
+std::string FindWrongTime(const v1::Job& job, absl::Time now) {
+  if (!job.has_submit_time()) return "";  // recovered from workers' records
+  absl::Duration sum;
+  for (const v1::Goodput::Cause& cause : job.goodput().causes())
+    sum += FromProto(cause.wall_time());
+  const absl::Time end = job.has_finish_time() ? FromProto(job.finish_time()) : now;
+  const absl::Duration age = end - FromProto(job.submit_time());
+  // Records have nanoseconds.
+  if (absl::AbsDuration(age - sum) <= absl::Milliseconds(1)) return "";
+  return absl::StrCat("the time of ", job.job_id(), " is ", absl::FormatDuration(age),
+                      ", but that of its causes ", absl::FormatDuration(sum), ": ",
+                      job.goodput().ShortDebugString());
 }
 
 namespace {
@@ -182,6 +197,21 @@ class LegalTransitions : public StoreChecker<std::map<std::string, v1::JobState>
   }
 };
 
+// The time of a job has causes, also while no coordinator runs and if the store is an older one.
+class TimeHasCauses : public Checker {
+ public:
+  using Checker::Checker;
+  void OnRecovered(const core::Core& core, Time now) override {
+    v1::ListJobsRequest all;
+    all.set_include_finished(true);
+    for (const v1::Job& brief : core.ListJobs(all, now)) {
+      const v1::Job job = *core.GetJob(JobId(brief.job_id()), /*detailed=*/true, now);
+      std::string wrong = FindWrongTime(job, now.wall);
+      if (!wrong.empty()) AddViolation(std::move(wrong));
+    }
+  }
+};
+
 // Messages of a replaced worker have no effect and are not answered, and it is not admitted again.
 class StaleWorkersAreIgnored : public StoreChecker<std::map<std::string, std::vector<uint64_t>>> {
  public:
@@ -212,6 +242,7 @@ void AddStoreCheckers(Violations& violations, Checkers& checkers) {
   checkers.push_back(std::make_unique<ReportedNumbersAreReserved>(violations));
   checkers.push_back(std::make_unique<LegalTransitions>(violations));
   checkers.push_back(std::make_unique<StaleWorkersAreIgnored>(violations));
+  checkers.push_back(std::make_unique<TimeHasCauses>(violations));
 }
 
 }  // namespace muster::simulation

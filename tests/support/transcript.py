@@ -54,6 +54,8 @@ _OPTIONAL = re.compile("|".join((
     r"queued: position 1, .*",
     r"(?:starting|running): generation \d",
     r"stopping",
+    # Of `describe`: only causes that took some time.
+    r"(?:Time by cause:)? TIME # % [a-z ]+(?:node-\d)?",
     # Of `why`.
     rf"Progress: (?:{_PROGRESS.pattern})",
     # A rank that lost its peer may be stopped before it reports that.

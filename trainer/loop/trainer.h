@@ -152,6 +152,8 @@ class Trainer {
   absl::Status SaveCheckpoint();
   // Collective. Copies the current state and checks the devices of all ranks.
   absl::Status Copy(StateCopy& copy);
+  // Adds to the reported time that training stopped for checkpoints.
+  void AddCheckpointStall(absl::Duration stall);
   // No rank's write is in flight. Starts to write the copy.
   void StartWriting(StateCopy& copy);
   // The same for the copy in the queue.

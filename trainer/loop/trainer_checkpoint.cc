@@ -70,7 +70,14 @@ absl::Status Trainer::Copy(StateCopy& copy) {
   RETURN_IF_ERROR(AgreeOnDevices());
   saved_step_ = step_;
   copy.stall = SteadyNow() - last_snapshot_;
+  AddCheckpointStall(copy.stall);
   return absl::OkStatus();
+}
+
+void Trainer::AddCheckpointStall(absl::Duration stall) {
+  v1::Progress& progress = progress_.progress();
+  progress.set_checkpoint_stall_seconds(progress.checkpoint_stall_seconds() +
+                                        absl::ToDoubleSeconds(stall));
 }
 
 void Trainer::StartWriting(StateCopy& copy) {
@@ -167,10 +174,12 @@ absl::Status Trainer::PollWriter() {
 
 absl::Status Trainer::AwaitWriters() {
   SetPhase("checkpointing");
+  const SteadyTime begin = SteadyNow();
   RETURN_IF_ERROR(AwaitAllWriters(world_, writer_, std::min(ReportInterval(), kShownInterval), [&] {
     if (writer_.busy()) progress_.SetPhaseProgress(writer_.written_bytes() >> 20, "MiB written");
     return PollWriter();
   }));
+  AddCheckpointStall(SteadyNow() - begin);
   ASSIGN_OR_RETURN(const bool failed, OnAnyRank(write_failed_));
   if (failed) {
     // The copy is made again if it is still needed.

@@ -4,6 +4,7 @@
 #include <csignal>
 #include <filesystem>
 #include <limits>
+#include <map>
 #include <string>
 #include <utility>
 #include <vector>
@@ -136,6 +137,19 @@ TEST_F(TrainerCheckpointTest, WritesCheckpointsByTime) {
   EXPECT_THAT(written_[0], Lt(20u));
   EXPECT_EQ(written_.back(), 200);
   EXPECT_THAT(failures_, IsEmpty());
+}
+
+TEST_F(TrainerCheckpointTest, ReportsTimeThatCheckpointsCost) {
+  v1::JobSpec spec = Spec(6);
+  spec.mutable_train()->mutable_checkpoint()->set_every_steps(2);
+  std::map<uint64_t, double> stall;  // by step
+  const auto at_progress = [&stall](uint32_t, const v1::Progress& progress) {
+    stall[progress.step()] = progress.checkpoint_stall_seconds();
+  };
+  ASSERT_TRUE(Train(spec, /*world=*/1, /*generation=*/1, at_progress)[0].status.ok());
+  EXPECT_EQ(stall.at(1), 0);
+  EXPECT_GT(stall.at(3), 0) << "after the checkpoint of step 2";
+  EXPECT_GT(stall.at(6), stall.at(3)) << "with the final one, which the training waits for";
 }
 
 // A checkpoint that is due while another one is being written is taken afterwards.

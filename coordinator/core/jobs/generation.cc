@@ -4,6 +4,12 @@
 #include "coordinator/core/jobs/job_record.h"
 
 namespace muster::core {
+namespace {
+
+// The phase of a rank's progress in which it prepares its data.
+constexpr char kLoadingData[] = "loading-data";
+
+}  // namespace
 
 GenerationState::GenerationState(v1::GenerationRecord generation_record, SteadyTime now)
     : record(std::move(generation_record)), stopping_since(now) {
@@ -61,6 +67,7 @@ void GenerationState::Reach(RankState& rank, v1::RankPhase phase) {
   }
   ++reached[phase];
   rank.phase = phase;
+  if (phase >= v1::JOINED) SetPreparing(rank, false);
   if (phase != v1::EXITED) return;
   if (!rank.lost) ++gone;
   rank.exited_cleanly = clean;
@@ -71,6 +78,18 @@ void GenerationState::MarkLost(RankState& rank) {
   if (rank.gone()) return;
   rank.lost = true;
   ++gone;
+  SetPreparing(rank, false);
+}
+
+void GenerationState::SetProgress(RankState& rank, const v1::Progress& progress) {
+  rank.progress = progress;
+  SetPreparing(rank, !rank.gone() && rank.phase < v1::JOINED && progress.phase() == kLoadingData);
+}
+
+void GenerationState::SetPreparing(RankState& rank, bool prepares_data) {
+  if (rank.prepares_data == prepares_data) return;
+  rank.prepares_data = prepares_data;
+  preparing_data += prepares_data ? 1 : -1;
 }
 
 std::vector<uint32_t> GenerationState::RanksBefore(v1::RankPhase phase) const {

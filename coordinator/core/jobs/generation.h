@@ -29,6 +29,7 @@ struct RankState {
   std::optional<v1::Progress> progress;
   uint64_t memory_bytes = 0;  // as last reported; 0: unknown
   bool lost = false;  // lost with its node
+  bool prepares_data = false;
   SteadyTime last_seen;
   SteadyTime last_progress;  // when it last reported that its work had advanced
 
@@ -54,6 +55,8 @@ struct GenerationState {
   // before the phase becomes EXITED.
   void Reach(RankState& rank, v1::RankPhase phase);
   void MarkLost(RankState& rank);
+  // Keeps the rank's progress. Until it joins, it may prepare its data.
+  void SetProgress(RankState& rank, const v1::Progress& progress);
   bool EveryRankReached(v1::RankPhase phase) const { return reached[phase] == ranks.size(); }
   bool NothingLeft() const { return gone == ranks.size(); }
   bool EveryRankExitedCleanly() const { return clean_exits == ranks.size(); }
@@ -65,11 +68,15 @@ struct GenerationState {
   std::map<std::string, uint32_t> node_ranks;
   std::array<uint32_t, v1::RankPhase_ARRAYSIZE> reached{};
   uint32_t gone = 0;
+  uint32_t preparing_data = 0;  // ranks
   uint32_t clean_exits = 0;
   size_t exit_text_bytes = 0;  // total of all recorded exits
   SteadyTime stopping_since;
   SteadyTime grace_end;     // once the job stops: SIGKILL follows
   absl::Duration run_time;  // time in state RUNNING, set once the job stops
+
+ private:
+  void SetPreparing(RankState& rank, bool prepares_data);
 };
 
 // The size of the text in a rank's exit, in bytes.

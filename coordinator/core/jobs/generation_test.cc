@@ -71,6 +71,24 @@ TEST(GenerationTest, NothingLeftOnceAllRanksExitedOrLost) {
   EXPECT_TRUE(generation.NothingLeft());
 }
 
+TEST(GenerationTest, CountsRanksThatPrepareData) {
+  GenerationState generation = MakeGeneration();
+  v1::Progress loading;
+  loading.set_phase("loading-data");
+  for (RankState& rank : generation.ranks) {
+    generation.SetProgress(rank, loading);
+    generation.SetProgress(rank, loading);
+  }
+  EXPECT_EQ(generation.preparing_data, 3u);
+  generation.SetProgress(generation.ranks[0], v1::Progress());
+  EXPECT_EQ(generation.preparing_data, 2u);
+  generation.Reach(generation.ranks[1], v1::JOINED);
+  generation.SetProgress(generation.ranks[1], loading);  // late
+  EXPECT_EQ(generation.preparing_data, 1u);
+  generation.MarkLost(generation.ranks[2]);
+  EXPECT_EQ(generation.preparing_data, 0u);
+}
+
 TEST(GenerationTest, RestoresStateFromRecord) {
   GenerationState before = MakeGeneration();
   Exit(before, 0, 1);

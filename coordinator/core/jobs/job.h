@@ -13,6 +13,7 @@
 #include "absl/time/time.h"
 #include "common/ids.h"
 #include "common/time.h"
+#include "coordinator/core/goodput/time_account.h"
 #include "coordinator/core/jobs/generation.h"
 #include "proto/muster/v1/job.pb.h"
 #include "proto/muster/v1/store.pb.h"
@@ -103,6 +104,7 @@ struct Job {
   uint64_t reported_skipped_steps = 0;
   // Digest of the spec as submitted; empty in jobs of older stores.
   std::string submitted_digest;
+  TimeAccount time_account;
   std::map<Generation, v1::GenerationRecord> past;
   std::deque<v1::JobEvent> events;  // oldest first
 

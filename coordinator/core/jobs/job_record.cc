@@ -137,6 +137,7 @@ v1::JobRecord ToRecord(const Job& job) {
   record.set_highest_generation(job.highest_generation);
   record.set_told_skipped_steps(job.reported_skipped_steps);
   record.set_submitted_digest(job.submitted_digest);
+  *record.mutable_time_account() = job.time_account.ToRecord();
   record.set_preemptions(job.status.preemptions());
   record.set_preempted(job.preempted);
   record.set_array_id(job.status.array_id());
@@ -184,6 +185,9 @@ absl::StatusOr<Job> FromRecord(const v1::JobRecord& record) {
   job.highest_generation = record.highest_generation();
   job.reported_skipped_steps = record.told_skipped_steps();
   job.submitted_digest = record.submitted_digest();
+  if (record.has_time_account()) {
+    job.time_account = TimeAccount(record.time_account(), job.is_train());
+  }
   job.status.set_preemptions(record.preemptions());
   job.preempted = record.preempted();
   job.status.set_array_id(record.array_id());

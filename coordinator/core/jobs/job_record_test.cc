@@ -69,6 +69,13 @@ Job MakeJob() {
   job.not_before = absl::FromUnixSeconds(20);
   job.reported_skipped_steps = 8;
   job.submitted_digest = "digest";
+  const Time start{SteadyTime(absl::Seconds(50)), absl::FromUnixSeconds(50)};
+  const Time later{SteadyTime(absl::Seconds(65)), absl::FromUnixSeconds(65)};
+  job.time_account = TimeAccount(/*counts_steps=*/true, absl::Seconds(3), start);
+  job.time_account.BeginGeneration(2, start);
+  job.time_account.Enter(v1::TIME_PRODUCTIVE, start);
+  job.time_account.ReportStep(7, absl::Seconds(1), later);
+  job.time_account.Enter(v1::TIME_RECOVERY, later);
   return job;
 }
 
@@ -94,6 +101,9 @@ TEST(JobRecordTest, JobRoundTrips) {
   EXPECT_EQ(found->failed_attempts, job.failed_attempts);
   EXPECT_EQ(found->not_before, job.not_before);
   EXPECT_EQ(found->reported_skipped_steps, job.reported_skipped_steps);
+  EXPECT_EQ(found->time_account.ToRecord().DebugString(), record.time_account().DebugString());
+  EXPECT_EQ(record.time_account().settled_size(), 3);  // unrecorded, productive, checkpoint stall
+  EXPECT_TRUE(record.time_account().failing());
 }
 
 TEST(JobRecordTest, NewJobHasNoUnsetFields) {

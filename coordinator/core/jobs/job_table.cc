@@ -37,17 +37,6 @@ std::vector<std::string> KeysOf(const Job& job) {
   return keys;
 }
 
-// The slots that the generation's ranks occupy.
-SlotCount SlotsOf(const v1::GenerationRecord& record) {
-  SlotCount slots;
-  for (const v1::NodePlacement& node : record.nodes()) {
-    for (const v1::RankRecord& rank : node.ranks()) slots.cpu += rank.slots_size();
-  }
-  slots.gpu = std::min(slots.cpu, record.gpu_slots());
-  slots.cpu -= slots.gpu;
-  return slots;
-}
-
 bool IsWaiting(v1::JobState state) { return state == v1::QUEUED || state == v1::HELD; }
 
 // Whether a list includes the jobs and arrays in this state.
@@ -161,6 +150,7 @@ void JobTable::Transition(Job& job, v1::JobState to, absl::string_view reason,
 void JobTable::SetReason(Job& job, absl::string_view reason, std::string message) {
   job.status.set_reason(std::string(reason));
   job.status.set_message(std::move(message));
+  UpdateTimeAccount(job);
   MarkJob(job);
 }
 
@@ -177,7 +167,7 @@ void JobTable::BeginGeneration(Job& job, v1::GenerationRecord record) {
   job.restarting = false;
   job.preempted = false;
   status.set_generation(record.generation());
-  owners_.OnStart(status, SlotsOf(record), /*first=*/!status.has_start_time());
+  owners_.OnStart(status, CountSlots(record), /*first=*/!status.has_start_time());
   if (!status.has_start_time()) *status.mutable_start_time() = ToProto(context_.now.wall);
   status.clear_summary();
   status.clear_progress();
@@ -192,6 +182,7 @@ void JobTable::BeginGeneration(Job& job, v1::GenerationRecord record) {
   job.generation_start_time = context_.now.wall;
   job.ending = Ending();
   job.suspected_failure.reset();
+  job.time_account.BeginGeneration(CountSlots(record).total(), context_.now);
   job.generation.emplace(std::move(record), context_.now.steady);
   active_.insert(job.id());
   MarkGeneration(job);
@@ -202,7 +193,9 @@ void JobTable::BeginGeneration(Job& job, v1::GenerationRecord record) {
 
 const v1::GenerationRecord& JobTable::EndGeneration(Job& job) {
   job.generation->record.set_over(true);
-  owners_.OnEnd(job.status, SlotsOf(job.generation->record));
+  const Ledger spent = job.time_account.EndGeneration(LostNode(job), context_.now);
+  CountSettledTime(job);
+  owners_.OnEnd(job.status, CountSlots(job.generation->record), spent, job.generation_start_time);
   job.run_time += std::max(context_.now.wall - job.generation_start_time, absl::ZeroDuration());
   MarkGeneration(job);
   MarkJob(job);
@@ -275,6 +268,7 @@ Job& JobTable::Restore(Job restored) {
   const JobId id = restored.id();
   Job& job = jobs_[id] = std::move(restored);
   job.state_since = context_.now.steady;
+  RestoreTimeAccount(job);
   next_queue_sequence_ = std::max(next_queue_sequence_, job.queue_sequence + 1);
   if (!job.status.idempotency_key().empty()) {
     idempotency_keys_.emplace(std::make_pair(job.status.owner(), job.status.idempotency_key()), id);
@@ -287,7 +281,7 @@ Job& JobTable::Restore(Job restored) {
   if (IsWaiting(job.state())) owners_.OnQueued(job.status);
   if (job.generation.has_value()) {
     active_.insert(id);
-    owners_.RestoreRunning(job.status, SlotsOf(job.generation->record));
+    owners_.RestoreRunning(job.status, CountSlots(job.generation->record));
   }
   return job;
 }
@@ -313,7 +307,9 @@ Job& JobTable::AddRecovered(Job recovered) {
 void JobTable::WriteChanges() {
   std::vector<store::Mutation>& writes = context_.effects.writes;
   for (const JobId& id : std::exchange(dirty_jobs_, {})) {
-    writes.push_back(Put(ToRecord(jobs_.at(id))));
+    Job& job = jobs_.at(id);
+    job.time_account.MarkWritten(context_.now.steady);
+    writes.push_back(Put(ToRecord(job)));
   }
   for (const auto& [id, number] : std::exchange(dirty_generations_, {})) {
     writes.push_back(PutGeneration(RecordOf(id, number)));

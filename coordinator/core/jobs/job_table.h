@@ -10,6 +10,7 @@
 
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <set>
 #include <string>
 #include <tuple>
@@ -99,6 +100,10 @@ class JobTable {
   // Adds an event to the job's history; drops the oldest beyond limits::kEventsPerJob.
   void AddEvent(Job& job, absl::string_view type, std::string message);
 
+  // Charges the job's time until now, as the job's state and the progress of its ranks require.
+  // Called after reports of its ranks; the methods above call it themselves.
+  void UpdateTimeAccount(Job& job);
+
   // Adds a warning about what a rank reported, with an event, unless the job has one with the same
   // problem of any rank or as many as it may have.
   void Warn(Job& job, uint32_t rank, const std::string& problem);
@@ -154,6 +159,14 @@ class JobTable {
   // Deletes finished jobs until there is room for `count` more.
   absl::Status MakeRoom(size_t count);
   Job& AddSubmitted(const SubmitJob& event, const JobId& id, const v1::JobSpec& spec);
+  // The slots that the generation's ranks occupy.
+  static SlotCount CountSlots(const v1::GenerationRecord& record);
+  // The node that is to blame for the failure of the living generation; nullopt if there is none.
+  static std::optional<std::string> LostNode(const Job& job);
+  // Opens an account for a job of a store that has none for it, or continues the stored one.
+  void RestoreTimeAccount(Job& job);
+  // Adds the time that has been settled to the cluster's totals.
+  void CountSettledTime(Job& job);
   // Lets the finished job be deleted when it is due.
   void AllowDeletion(Job& job, absl::Time order);
   void AllowDeletion(const JobArray& array);

@@ -12,6 +12,14 @@ namespace {
 
 constexpr int64_t kSecondsPerDay = 86400;
 
+void AddCause(v1::TimeCause cause, double slot_seconds, Owner::Day& day) {
+  const auto known = std::find_if(day.mutable_causes()->begin(), day.mutable_causes()->end(),
+                                  [cause](const auto& time) { return time.cause() == cause; });
+  auto& time = known == day.mutable_causes()->end() ? *day.add_causes() : *known;
+  time.set_cause(cause);
+  time.set_slot_seconds(time.slot_seconds() + slot_seconds);
+}
+
 uint32_t Less(uint32_t count, uint32_t by) { return count - std::min(count, by); }
 
 }  // namespace
@@ -51,6 +59,22 @@ void Owner::End(const SlotCount& slots, Time now) {
   Charge(now);
   running_.cpu = Less(running_.cpu, slots.cpu);
   running_.gpu = Less(running_.gpu, slots.gpu);
+}
+
+void Owner::AddCauses(const Ledger& spent, absl::Time begin, absl::Time now) {
+  const uint32_t today = DayOf(now);
+  const uint32_t first = std::clamp(DayOf(begin), Less(today, limits::kReportedDays - 1), today);
+  const absl::Duration length = now - begin;
+  for (uint32_t day = first; day <= today; ++day) {
+    const absl::Duration on_day =
+        std::min(now, StartOfDay(day + 1)) - std::max(begin, StartOfDay(day));
+    const double share = first == today ? 1 : absl::FDivDuration(on_day, length);
+    for (const Ledger::Entry& entry : spent.entries()) {
+      if (entry.slot_time > absl::ZeroDuration()) {
+        AddCause(entry.cause, share * absl::ToDoubleSeconds(entry.slot_time), OnDay(day));
+      }
+    }
+  }
 }
 
 double Owner::Usage(SteadyTime now) const {

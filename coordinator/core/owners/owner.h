@@ -8,6 +8,7 @@
 
 #include "absl/time/time.h"
 #include "common/time.h"
+#include "coordinator/core/goodput/ledger.h"
 #include "proto/muster/v1/store.pb.h"
 
 namespace muster::core {
@@ -42,6 +43,8 @@ class Owner {
   void Start(const SlotCount& slots, Time now);
   void Resume(const SlotCount& slots);
   void End(const SlotCount& slots, Time now);
+  // Adds the time by cause of a generation that lasted from `begin` until now.
+  void AddCauses(const Ledger& spent, absl::Time begin, absl::Time now);
   // Charges the running generations up to `now`, and drops days that are no longer reported.
   void Charge(Time now);
   // The record of a day, which is created if it is missing.

@@ -84,8 +84,11 @@ void OwnerTable::OnStart(const v1::Job& job, const SlotCount& slots, bool first)
   AddWait(context_.now.wall - submitted, *owner.OnDay(DayOf(context_.now.wall)).mutable_waits());
 }
 
-void OwnerTable::OnEnd(const v1::Job& job, const SlotCount& slots) {
-  Change(job.owner()).End(slots, context_.now);
+void OwnerTable::OnEnd(const v1::Job& job, const SlotCount& slots, const Ledger& spent,
+                       absl::Time begin) {
+  Owner& owner = Change(job.owner());
+  owner.End(slots, context_.now);
+  owner.AddCauses(spent, begin, context_.now.wall);
 }
 
 void OwnerTable::OnFinish(const v1::Job& job, v1::JobState state) {

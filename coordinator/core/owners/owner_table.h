@@ -41,8 +41,8 @@ class OwnerTable : public OwnerUsage {
   void OnUnqueued(const v1::Job& job);
   // A generation of the job starts. `first`: the job's first one.
   void OnStart(const v1::Job& job, const SlotCount& slots, bool first);
-  // Nothing of the generation is left.
-  void OnEnd(const v1::Job& job, const SlotCount& slots);
+  // Nothing of the generation is left, which began at `begin` and spent this time.
+  void OnEnd(const v1::Job& job, const SlotCount& slots, const Ledger& spent, absl::Time begin);
   void OnFinish(const v1::Job& job, v1::JobState state);
 
   // ---- Reading
@@ -51,10 +51,17 @@ class OwnerTable : public OwnerUsage {
   uint32_t RunningSlots(const std::string& owner) const override;
   // The owners that have jobs or have used the cluster, by name.
   std::vector<v1::OwnerUse> Uses(Time now) const;
+  // The time by cause of a generation that runs.
+  struct Running {
+    std::string owner;
+    Ledger spent;
+    absl::Time begin;
+  };
   // Use on the newest `days` days. `unstarted`: the unfinished jobs that have not started yet;
-  // `present`: the slots of the cluster.
+  // `running`: the living generations; `present`: the slots of the cluster.
   v1::GetReportResponse Report(uint32_t days, const std::vector<const v1::Job*>& unstarted,
-                               const SlotCount& present, Time now) const;
+                               const std::vector<Running>& running, const SlotCount& present,
+                               Time now) const;
   size_t size() const { return owners_.size(); }
 
   // ---- Records

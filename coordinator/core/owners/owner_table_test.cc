@@ -33,7 +33,7 @@ class OwnerTableTest : public ::testing::Test {
     owners_.OnStart(job, {1, 0}, /*first=*/true);
     *job.mutable_start_time() = ToProto(context_.now.wall);
     testing::Advance(context_, absl::Hours(1));
-    owners_.OnEnd(job, {1, 0});
+    owners_.OnEnd(job, {1, 0}, Ledger(), context_.now.wall);
     owners_.OnFinish(job, state);
   }
   std::vector<std::string> WrittenKeys() {
@@ -83,7 +83,7 @@ TEST_F(OwnerTableTest, WritesRecordsOnlyWhenGenerationsStartAndEnd) {
   testing::Advance(context_, absl::Hours(5));
   EXPECT_GT(owners_.Usage("alice", context_.now.steady), 0);
   EXPECT_THAT(WrittenKeys(), ::testing::IsEmpty());
-  owners_.OnEnd(job, {1, 0});
+  owners_.OnEnd(job, {1, 0}, Ledger(), context_.now.wall);
   owners_.OnFinish(job, v1::SUCCEEDED);
   EXPECT_THAT(WrittenKeys(), ::testing::ElementsAre("owner/alice"));
 }
@@ -122,7 +122,7 @@ TEST_F(OwnerTableTest, ReportsUseByOwnerAndInTotal) {
   RunJob("alice", v1::FAILED);
   RunJob("bob", v1::CANCELLED);
   const v1::Job waiting = JobOf("bob");
-  const v1::GetReportResponse report = owners_.Report(7, {&waiting}, {2, 0}, context_.now);
+  const v1::GetReportResponse report = owners_.Report(7, {&waiting}, {}, {2, 0}, context_.now);
   ASSERT_EQ(report.owners_size(), 2);
   EXPECT_EQ(report.owners(0).owner(), "alice");
   EXPECT_DOUBLE_EQ(report.owners(0).cpu_slot_seconds(), 7200);
@@ -143,21 +143,21 @@ TEST_F(OwnerTableTest, ReportsUseByOwnerAndInTotal) {
 TEST_F(OwnerTableTest, ReportsOnlyTheNewestDays) {
   RunJob("alice");
   testing::Advance(context_, absl::Hours(48));
-  EXPECT_EQ(owners_.Report(2, {}, {}, context_.now).owners_size(), 0);
-  EXPECT_EQ(owners_.Report(4, {}, {}, context_.now).owners_size(), 1);
+  EXPECT_EQ(owners_.Report(2, {}, {}, {}, context_.now).owners_size(), 0);
+  EXPECT_EQ(owners_.Report(4, {}, {}, {}, context_.now).owners_size(), 1);
 }
 
 TEST_F(OwnerTableTest, ReportsGenerationsThatStillRun) {
   owners_.OnStart(JobOf("alice"), {0, 8}, true);
   testing::Advance(context_, absl::Minutes(10));
-  const v1::GetReportResponse report = owners_.Report(1, {}, {0, 8}, context_.now);
+  const v1::GetReportResponse report = owners_.Report(1, {}, {}, {0, 8}, context_.now);
   EXPECT_DOUBLE_EQ(report.total().gpu_slot_seconds(), 8 * 600);
 }
 
 TEST_F(OwnerTableTest, CountsJobThatNeverStarted) {
   const v1::Job job = JobOf("alice");
   owners_.OnFinish(job, v1::CANCELLED);
-  const v1::GetReportResponse report = owners_.Report(1, {}, {}, context_.now);
+  const v1::GetReportResponse report = owners_.Report(1, {}, {}, {}, context_.now);
   EXPECT_EQ(report.total().jobs_submitted(), 1u);
   EXPECT_EQ(report.total().jobs_failed(), 1u);
   EXPECT_FALSE(report.total().has_median_wait());

@@ -18,6 +18,7 @@ using Row = v1::GetReportResponse::Owner;
 struct Part {
   Row row;
   WaitCounts waits;
+  std::map<v1::TimeCause, double> causes;  // slot-seconds
 };
 
 void Add(const Owner::Day& day, Part& part) {
@@ -28,6 +29,7 @@ void Add(const Owner::Day& day, Part& part) {
   row.set_jobs_succeeded(row.jobs_succeeded() + day.jobs_succeeded());
   row.set_jobs_failed(row.jobs_failed() + day.jobs_failed());
   MergeWaits(day.waits(), part.waits);
+  for (const auto& time : day.causes()) part.causes[time.cause()] += time.slot_seconds();
 }
 
 Row Complete(Part part) {
@@ -37,6 +39,14 @@ Row Complete(Part part) {
     *part.row.mutable_wait_p95() = ToProto(*WaitPercentile(part.waits, 0.95));
     *part.row.mutable_longest_wait() = ToProto(*WaitPercentile(part.waits, 1));
   }
+  double all = 0;
+  for (const auto& [cause, slot_seconds] : part.causes) {
+    Row::Cause& time = *part.row.add_causes();
+    time.set_cause(NameOf(cause));
+    time.set_slot_seconds(slot_seconds);
+    all += slot_seconds;
+  }
+  if (all > 0) part.row.set_goodput_ratio(part.causes[v1::TIME_PRODUCTIVE] / all);
   return std::move(part.row);
 }
 
@@ -51,6 +61,7 @@ double Ratio(double used, uint32_t slots, absl::Duration time) {
 
 v1::GetReportResponse OwnerTable::Report(uint32_t days,
                                          const std::vector<const v1::Job*>& unstarted,
+                                         const std::vector<Running>& running,
                                          const SlotCount& present, Time now) const {
   const uint32_t today = DayOf(now.wall);
   const uint32_t first = today - std::min(today, std::max(days, 1u) - 1);
@@ -63,9 +74,14 @@ v1::GetReportResponse OwnerTable::Report(uint32_t days,
     Add(day, parts[owner]);
     Add(day, total);
   };
+  std::map<std::string, std::vector<const Running*>> generations;
+  for (const Running& generation : running) generations[generation.owner].push_back(&generation);
   for (const auto& [name, owner] : owners_) {
     Owner charged = owner;
     charged.Charge(now);
+    for (const Running* const generation : generations[name]) {
+      charged.AddCauses(generation->spent, generation->begin, now.wall);
+    }
     for (const auto& [number, day] : charged.days()) add(name, day);
   }
   for (const v1::Job* const job : unstarted) {

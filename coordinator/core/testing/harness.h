@@ -106,6 +106,7 @@ class Harness {
   std::unique_ptr<Core> Load(Effects* effects = nullptr) const;
   void Apply(const Effects& effects);
   void CheckRecords() const;
+  void CheckTime(const Core& again, const JobId& id) const;
 
   Options options_;
   Time now_;
