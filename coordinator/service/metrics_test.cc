@@ -43,6 +43,7 @@ std::shared_ptr<v1::Job> MakeJob(const std::string& id, v1::JobState state) {
   job->mutable_progress()->set_train_accuracy(0.75);
   job->mutable_progress()->set_test_accuracy(0.625);
   job->mutable_progress()->set_test_loss(0.9);
+  job->set_slowdown(1.25);
   return job;
 }
 
@@ -72,6 +73,7 @@ class SnapshotMetricsTest : public ::testing::Test {
     snapshot_->totals.checkpoint_failures = 5;
     snapshot_->totals.quarantined_by_field.emplace_back("progress.phase", 2);
     snapshot_->totals.unkillable_ranks = 4;
+    snapshot_->totals.stragglers_by_phase.emplace_back("compute", 2);
   }
   std::string Collect() const {
     return Text(SnapshotMetrics([this] { return snapshot_; }, [this] { return now_; }));
@@ -82,15 +84,23 @@ class SnapshotMetricsTest : public ::testing::Test {
 
 TEST_F(SnapshotMetricsTest, ReportsValues) {
   const std::string text = Collect();
-  for (const char* line :
-       {"muster_jobs_submitted_total 3", "muster_jobs{state=\"running\"} 1",
+  for (const char* line : {"muster_jobs_submitted_total 3",
+                           "muster_jobs{state=\"running\"} 1",
         "muster_jobs{state=\"queued\"} 0",
         "muster_jobs_finished_total{state=\"succeeded\",reason=\"Completed\"} 2",
-        "muster_job_restarts_total{cause=\"NodeLost\"} 1", "muster_job_hangs_total 3",
-        "muster_job_checkpoint_failures_total 5", "muster_nodes{state=\"ready\"} 1",
-        "muster_slots 3", "muster_slots_allocated 1", "muster_unkillable_ranks_total 4",
-        "muster_node_failed_launches{node=\"node-1\"} 2", "muster_nodes_cooling_down 1",
-        "muster_slots_unhealthy 1", "muster_train_step{job_id=\"job-1\"} 12",
+                           "muster_job_restarts_total{cause=\"NodeLost\"} 1",
+                           "muster_job_hangs_total 3",
+                           "muster_stragglers_total{phase=\"compute\"} 2",
+                           "muster_straggler_score_ratio{job_id=\"job-1\"} 1.25",
+                           "muster_job_checkpoint_failures_total 5",
+                           "muster_nodes{state=\"ready\"} 1",
+                           "muster_slots 3",
+                           "muster_slots_allocated 1",
+                           "muster_unkillable_ranks_total 4",
+                           "muster_node_failed_launches{node=\"node-1\"} 2",
+                           "muster_nodes_cooling_down 1",
+                           "muster_slots_unhealthy 1",
+                           "muster_train_step{job_id=\"job-1\"} 12",
         "muster_train_loss{job_id=\"job-1\"} 0.5",
         "muster_train_accuracy_ratio{job_id=\"job-1\"} 0.75",
         "muster_test_accuracy_ratio{job_id=\"job-1\"} 0.625"}) {
