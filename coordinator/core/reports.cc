@@ -240,7 +240,9 @@ void Reports::RecordLossAnomalies(Job& job, const RankState& rank, const v1::Pro
     std::string message = anomaly.step() > 0 ? absl::StrCat("the loss of step ", anomaly.step())
                                              : std::string("the loss");
     if (!job.is_train()) absl::StrAppend(&message, " on rank ", rank.rank);
-    absl::StrAppend(&message, " is ", absl::StrFormat("%.6g", anomaly.loss()));
+    // The sign of a NaN has no meaning.
+    const double value = std::isnan(anomaly.loss()) ? std::abs(anomaly.loss()) : anomaly.loss();
+    absl::StrAppend(&message, " is ", absl::StrFormat("%.6g", value));
     if (finite) {
       absl::StrAppend(&message, "; the median of the steps before is ",
                       absl::StrFormat("%.6g", anomaly.typical()));

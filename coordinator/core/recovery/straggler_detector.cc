@@ -192,13 +192,12 @@ std::optional<StragglerDetector::Run> StragglerDetector::SlowRun(
   if (earlier < kEarlierWindows) {
     return count >= kWindowsAtFirst ? std::optional<Run>(run) : std::nullopt;
   }
-  double sum = 0, squares = 0;
-  for (size_t i = 0; i < earlier; ++i) {
-    sum += windows[i].level;
-    squares += windows[i].level * windows[i].level;
+  // Differences of successive levels, to which a level that changes once adds little.
+  double squares = 0;
+  for (size_t i = kWindows; i < earlier; ++i) {
+    squares += std::pow(windows[i].level - windows[i - kWindows].level, 2);
   }
-  const double mean = sum / static_cast<double>(earlier);
-  const double variance = std::max(0.0, squares / static_cast<double>(earlier) - mean * mean);
+  const double variance = squares / static_cast<double>(earlier - kWindows) / 2;
   // Levels are medians of kWindows windows; those of more windows vary less.
   const double noise =
       std::sqrt(variance * static_cast<double>(kWindows) / static_cast<double>(count));
@@ -221,8 +220,6 @@ void StragglerDetector::Update(uint32_t rank, const Key& key, const Comparison& 
   if (state.slow) {
     if (state.slowdown >= kEnd) return;
     change.step = key.first;
-    // The time of a slow rank is no noise.
-    for (Comparison& window : windows) window.level = 1;
   } else {
     if (!comparison.exceeds) return;
     std::optional<Run> run;

@@ -172,6 +172,21 @@ TEST(StragglerDetectorTest, NamesAnInterruptedRankAmongNoisyOnes) {
   }
 }
 
+// Slow almost from the start, when the noise is not known yet.
+TEST(StragglerDetectorTest, NamesASlowRankInSpiteOfNoise) {
+  for (uint64_t seed = 1; seed <= 20; ++seed) {
+    Noise noise(seed);
+    Trace trace(2);
+    trace.Run(300, [&](uint32_t rank, uint64_t step) {
+      const double cost = 0.1 * std::exp(noise.Normal(0.16));  // 8 % per window
+      return StepCost{rank == 1 && step > 40 ? 1.28 * cost : cost};
+    });
+    ASSERT_FALSE(trace.changes().empty()) << "seed " << seed;
+    EXPECT_EQ(trace.changes()[0].rank, 1u) << "seed " << seed;
+    EXPECT_LE(trace.noticed(0), 400u) << "seed " << seed;
+  }
+}
+
 TEST(StragglerDetectorTest, ReportsBeginAndEndOnce) {
   Noise noise(5);
   Trace trace(4);
@@ -247,15 +262,19 @@ TEST(StragglerDetectorTest, FindsNothingInHeavyTailedNoise) {
   }
 }
 
-// A neighbor that moves from core to core slows down one rank after the other, each for up to half
-// a second.
+// A neighbor that moves from core to core slows down one rank after the other, each for up to two
+// seconds.
 TEST(StragglerDetectorTest, FindsNothingUnderAMovingLoad) {
   for (uint64_t seed = 1; seed <= 20; ++seed) {
     Noise noise(seed);
     Trace trace(2);
     uint32_t victim = 0;
+    uint64_t since = 0;
     trace.Run(1250, [&](uint32_t rank, uint64_t step) {
-      if (rank == 0 && step % 5 == 0) victim = noise.Chance(0.5) ? 1 : 0;
+      if (rank == 0 && (noise.Chance(0.1) || step == since + 20)) {
+        victim = 1 - victim;
+        since = step;
+      }
       return StepCost{rank == victim ? 0.15 : 0.1};
     });
     EXPECT_THAT(trace.changes(), IsEmpty()) << "seed " << seed << ":\n" << Text(trace.changes());
