@@ -183,10 +183,15 @@ std::string SlowestText(const SlowestRank& slowest) {
 }
 
 // The verdict, and the innermost frames of the suspect.
-void AddHang(const v1::Hang& hang, absl::Time now, std::string& out) {
+void AddHang(const v1::Job& job, absl::Time now, std::string& out) {
+  const v1::Hang& hang = job.hang();
   const absl::Duration silence = FromProto(hang.silence()) + (now - FromProto(hang.time()));
-  AddLine(absl::StrCat("It hangs: no output, progress or file input and output of any rank for ",
-                       Seconds(silence), "; ", hang.message(), "."),
+  // Without a hang_timeout, the steps of a training are watched.
+  const bool by_steps = job.spec().has_train() && !job.spec().has_hang_timeout();
+  AddLine(absl::StrCat("It hangs: ",
+                       by_steps ? "no rank has completed a step"
+                                : "no output, progress or file input and output of any rank",
+                       " for ", Seconds(silence), "; ", hang.message(), "."),
           out);
   for (const v1::RankInspection& rank : hang.ranks()) {
     if (!hang.has_suspect_rank() || rank.rank() != hang.suspect_rank()) continue;
@@ -223,7 +228,7 @@ void AddActive(const v1::Job& job, absl::Time now, std::string& out) {
   if (!progress.empty()) AddLine(absl::StrCat("Progress: ", progress), out);
   const std::string failures = CheckpointFailures(job.checkpoint());
   if (!failures.empty()) AddLine(absl::StrCat("Checkpoints: ", failures, "."), out);
-  if (job.has_hang()) AddHang(job.hang(), now, out);
+  if (job.has_hang()) AddHang(job, now, out);
   for (const v1::Wait& wait : job.waits()) {
     AddLine(absl::StrCat("Waiting for ", wait.what(), " for ", Seconds(FromProto(wait.since())),
                          wait.missing().empty() ? "." : "; missing:"),

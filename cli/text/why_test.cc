@@ -252,6 +252,9 @@ TEST(WhyTest, ExplainsHungJob) {
                               "all_reduce.\n  main thread:\n    nanosleep\n    main\n"));
   EXPECT_THAT(text, Not(HasSubstr("No rank is waiting")));
   EXPECT_EQ(WhyJson(facts, kNow)["hang"]["suspect_rank"], 1);
+  facts.job.mutable_spec()->mutable_train();
+  EXPECT_THAT(WhyText(facts, kNow),
+              HasSubstr("It hangs: no rank has completed a step for 12m; rank 1 on node-1 sleeps"));
 }
 
 v1::Job FailedJob() {

@@ -110,8 +110,11 @@ void Reports::ApplyReport(Job& job, const v1::RankReport& report, bool inventory
   }
   if (report.has_checkpoint() && rank.rank == 0) checkpoints_.Record(job, report.checkpoint());
   if (report.has_progress()) {
-    if (HasAdvanced(rank.progress, report.progress())) rank.last_progress = context_.now.steady;
+    const bool first = !rank.progress.has_value();
+    const bool advanced = HasAdvanced(rank.progress, report.progress());
+    if (advanced) rank.last_progress = context_.now.steady;
     rank.progress = report.progress();
+    if (advanced && !rank.gone()) hangs_.NoteAdvance(job, first);
     stragglers_.NoteWindows(job, rank, report.progress().step_windows());
     rank.progress->clear_step_windows();
     RecordLossAnomalies(job, rank, report.progress());
