@@ -67,6 +67,10 @@ inline constexpr int kWarningsPerRank = 8;
 inline constexpr int kWarningsPerJob = 32;
 inline constexpr size_t kGenerationsPerNode =
     16384;  // generations that a worker still holds, including ended ones
+// A rank's newest windows of steps in a report.
+inline constexpr int kStepWindows = 12;
+// Of a rank in a generation: losses that are not finite, and spikes.
+inline constexpr int kLossAnomalies = 16;
 inline constexpr size_t kRecordedLosses = 100000;
 inline constexpr size_t kRecordedEvaluations = 10000;
 inline constexpr int kRecordedDevices = 1024;  // in a summary

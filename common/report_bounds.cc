@@ -123,6 +123,40 @@ constexpr CountField kCounts[] = {
     {"progress.samples", &v1::Progress::samples, &v1::Progress::set_samples},
 };
 
+bool IsDuration(float seconds) { return std::isfinite(seconds) && seconds >= 0; }
+
+bool IsValid(const v1::StepWindow& window) {
+  return window.last_step() <= kLargestCount && window.steps() > 0 &&
+         IsDuration(window.compute_seconds()) && IsDuration(window.input_seconds()) &&
+         IsDuration(window.step_seconds()) && std::isfinite(window.samples()) &&
+         window.samples() >= 0;
+}
+
+void Clamp(v1::StepWindows& windows, Corrections& corrections) {
+  KeepEntries("progress.step_windows", limits::kStepWindows, *windows.mutable_windows(),
+              corrections);
+  if (std::all_of(windows.windows().begin(), windows.windows().end(),
+                  [](const v1::StepWindow& window) { return IsValid(window); })) {
+    return;
+  }
+  Note("progress.step_windows",
+       "has a window without steps, or with a number that is negative or not finite; dropped",
+       corrections);
+  windows.clear_windows();
+}
+
+void Clamp(google::protobuf::RepeatedPtrField<v1::LossAnomaly>& anomalies,
+           Corrections& corrections) {
+  KeepEntries("progress.loss_anomalies", limits::kLossAnomalies, anomalies, corrections);
+  for (v1::LossAnomaly& anomaly : anomalies) {
+    if (anomaly.step() <= kLargestCount) continue;
+    Note("progress.loss_anomalies",
+         absl::StrCat("has the step ", anomaly.step(), "; set to the limit, ", kLargestCount),
+         corrections);
+    anomaly.set_step(kLargestCount);
+  }
+}
+
 void Clamp(v1::Progress& progress, Corrections& corrections) {
   Truncate("progress.phase", limits::kLabelBytes, *progress.mutable_phase(), corrections);
   Truncate("progress.phase_unit", limits::kLabelBytes, *progress.mutable_phase_unit(), corrections);
@@ -133,6 +167,8 @@ void Clamp(v1::Progress& progress, Corrections& corrections) {
       Truncate("progress.precision", limits::kLabelBytes, *word, corrections);
     }
   }
+  if (progress.has_step_windows()) Clamp(*progress.mutable_step_windows(), corrections);
+  Clamp(*progress.mutable_loss_anomalies(), corrections);
   for (const NumberField& field : kNumbers) {
     const double value = (progress.*field.get)();
     if (std::isfinite(value) && value >= 0) continue;

@@ -30,6 +30,11 @@ v1::RankReport GoodReport() {
   report.mutable_progress()->set_step(7);
   report.mutable_progress()->set_loss(std::nan(""));  // diverged
   report.mutable_progress()->mutable_time_left()->set_seconds(60);
+  v1::StepWindow& window = *report.mutable_progress()->mutable_step_windows()->add_windows();
+  window.set_last_step(7);
+  window.set_steps(4);
+  window.set_compute_seconds(0.1f);
+  report.mutable_progress()->add_loss_anomalies()->set_loss(std::nan(""));
   report.mutable_failure()->set_message("failed");
   report.mutable_summary()->add_losses(0.5f);
   report.mutable_checkpoint()->set_dir("/checkpoints");
@@ -67,6 +72,35 @@ TEST(ReportBoundsTest, DropsTimeLeftOfAProgramWithoutEnd) {
   EXPECT_FALSE(report.progress().has_time_left());
   EXPECT_EQ(report.progress().step(), 7u);
   EXPECT_THAT(report.warnings(), ElementsAre("a warning", corrections[0].problem));
+}
+
+TEST(ReportBoundsTest, DropsStepWindowsThatCannotBeCompared) {
+  for (const float seconds : {-1.0f, std::numeric_limits<float>::infinity(), std::nanf("")}) {
+    v1::RankReport report = GoodReport();
+    report.mutable_progress()->mutable_step_windows()->mutable_windows(0)->set_input_seconds(
+        seconds);
+    const Corrections corrections = Clamp(report);
+    ASSERT_THAT(corrections, SizeIs(1));
+    EXPECT_EQ(corrections[0].field, "progress.step_windows");
+    EXPECT_EQ(report.progress().step_windows().windows_size(), 0);
+  }
+  v1::RankReport report = GoodReport();
+  report.mutable_progress()->mutable_step_windows()->mutable_windows(0)->clear_steps();
+  EXPECT_THAT(Clamp(report), SizeIs(1));
+}
+
+TEST(ReportBoundsTest, KeepsTheFirstStepWindowsAndLossAnomalies) {
+  v1::RankReport report = GoodReport();
+  v1::StepWindows& windows = *report.mutable_progress()->mutable_step_windows();
+  for (int i = 0; i < 1000; ++i) {
+    *windows.add_windows() = windows.windows(0);
+    report.mutable_progress()->add_loss_anomalies()->set_step(uint64_t{1} << 63);
+  }
+  EXPECT_FALSE(Clamp(report).empty());
+  EXPECT_EQ(windows.windows_size(), limits::kStepWindows);
+  EXPECT_EQ(report.progress().loss_anomalies_size(), limits::kLossAnomalies);
+  EXPECT_EQ(report.progress().loss_anomalies(1).step(),
+            static_cast<uint64_t>(std::numeric_limits<int64_t>::max()));
 }
 
 TEST(ReportBoundsTest, WarnsOnceAboutAField) {

@@ -201,6 +201,13 @@ std::string ConstraintsText(const v1::Resources& resources) {
   return absl::StrJoin(parts, "; ");
 }
 
+// One straggler per line.
+std::string StragglersText(const v1::Job& job) {
+  std::vector<std::string> lines;
+  for (const v1::Straggler& straggler : job.stragglers()) lines.push_back(straggler.message());
+  return absl::StrJoin(lines, "\n");
+}
+
 void AppendState(const v1::Job& job, absl::Time now, std::string& out) {
   AppendField("State", v1::JobState_Name(job.state()), out);
   AppendField("Reason", job.reason(), out);
@@ -209,6 +216,7 @@ void AppendState(const v1::Job& job, absl::Time now, std::string& out) {
   AppendField("Waits for", WaitsText(job), out);
   AppendField("Starts", StartsText(job, now), out);
   AppendField("Hang", HangText(job), out);
+  AppendField("Slow ranks", StragglersText(job), out);
   AppendField("Generation", job.generation() > 0 ? absl::StrCat(job.generation()) : "", out);
   AppendField("Restarts", RestartsText(job), out);
   if (job.preemptions() > 0) AppendField("Preempted", absl::StrCat(job.preemptions()), out);

@@ -90,7 +90,17 @@ std::string JobNote(const v1::Job& job) {
   return job.state() == v1::RUNNING ? "" : StateWord(job.state());
 }
 
-std::string RankNote(const v1::RankStatus& rank, const std::optional<SlowestRank>& slowest) {
+// "21% slow"; the factor if it is large.
+std::string SlowNote(double slowdown) {
+  return slowdown < 2 ? absl::StrFormat("%.0f%% slow", 100 * (slowdown - 1))
+                      : absl::StrFormat("%.0fx slow", slowdown);
+}
+
+std::string RankNote(const v1::Job& job, const v1::RankStatus& rank,
+                     const std::optional<SlowestRank>& slowest) {
+  if (const v1::Straggler* const straggler = FindStraggler(job, rank); straggler != nullptr) {
+    return SlowNote(SlowdownOf(*straggler, rank));
+  }
   if (slowest.has_value() && slowest->rank == &rank && slowest->by != SlowestRank::By::kSilence) {
     return "slowest";
   }
@@ -127,7 +137,7 @@ void AddJob(const v1::Job& job, const Layout& layout, size_t columns, size_t max
     // The rate is that of all ranks, which the job's row shows.
     table.AddRow({RankName(*rank, columns), StepCell(rank->progress(), layout.step), "",
                   StepTimeCell(rank->progress()), MemoryCell(rank->memory_bytes()),
-                  RankNote(*rank, slowest)});
+                  RankNote(job, *rank, slowest)});
   }
   const size_t more = static_cast<size_t>(job.ranks_size()) - shown.size();
   if (more > 0) table.AddRow({absl::StrCat("  ", more, " more"), "", "", "", "", ""});

@@ -48,6 +48,25 @@ TEST(TopTextTest, ListsJobsAndTheirRanksAndMarksTheSlowest) {
             "  1 node-1  115       -         1.50 s     512M    slowest\n");
 }
 
+TEST(TopTextTest, MarksStragglersByTheirSlowdown) {
+  TopFacts facts;
+  facts.jobs.push_back(Job("train-x7k2", 4));
+  for (const auto& [number, slowdown] : {std::pair(1, 1.21), std::pair(2, 3.4)}) {
+    v1::Straggler& straggler = *facts.jobs[0].add_stragglers();
+    straggler.set_rank(number);
+    straggler.set_slowdown(slowdown);
+  }
+  // The latest value counts, and a rank that is a step behind at the moment is not marked.
+  facts.jobs[0].mutable_ranks(1)->set_slowdown(1.24);
+  facts.jobs[0].mutable_ranks(3)->mutable_progress()->set_step(116);
+  const std::string text = TopText(facts, 80, 8);
+  EXPECT_THAT(text, HasSubstr("  1 node-1  117       -         1.50 s     -       24% slow\n"));
+  EXPECT_THAT(text, HasSubstr("  2 node-1  117       -         1.50 s     -       3x slow\n"));
+  EXPECT_THAT(text, Not(HasSubstr("slowest")));
+  // If there is room for one rank only, the slowest is shown.
+  EXPECT_THAT(TopText(facts, 80, 1), HasSubstr("\n  2 node-1 "));
+}
+
 TEST(TopTextTest, ShowsTheSlowestOfManyRanks) {
   TopFacts facts;
   facts.jobs.push_back(Job("train-x7k2", 64));

@@ -25,6 +25,8 @@ namespace {
 constexpr char kWaitingForResources[] = "WaitingForResources";
 // Maximum number of jobs ahead in the queue that are named.
 constexpr size_t kNamedAhead = 5;
+// Stragglers that are listed after the slowest one.
+constexpr size_t kNamedStragglers = 4;
 // Lines of a stack that are shown; `-o json` has the others.
 constexpr size_t kStackLines = 12;
 
@@ -165,6 +167,10 @@ std::string SlowestText(const SlowestRank& slowest) {
     case SlowestRank::By::kStep:
       return absl::StrCat("Slowest: ", who, ": it is at step ", progress.step(), ", others at ",
                           slowest.step, "; ", report, ".");
+    case SlowestRank::By::kOwnTime:
+      return absl::StrCat("Slowest: ", slowest.straggler->message(), "; now ",
+                          absl::StrFormat("%.0f", 100 * (SlowdownOf(*slowest.straggler, rank) - 1)),
+                          " %; pid ", rank.pid(), ", ", report, ".");
     case SlowestRank::By::kSilence:
       break;
   }
@@ -177,10 +183,15 @@ std::string SlowestText(const SlowestRank& slowest) {
 }
 
 // The verdict, and the innermost frames of the suspect.
-void AddHang(const v1::Hang& hang, absl::Time now, std::string& out) {
+void AddHang(const v1::Job& job, absl::Time now, std::string& out) {
+  const v1::Hang& hang = job.hang();
   const absl::Duration silence = FromProto(hang.silence()) + (now - FromProto(hang.time()));
-  AddLine(absl::StrCat("It hangs: no output, progress or file input and output of any rank for ",
-                       Seconds(silence), "; ", hang.message(), "."),
+  // Without a hang_timeout, the steps of a training are watched.
+  const bool by_steps = job.spec().has_train() && !job.spec().has_hang_timeout();
+  AddLine(absl::StrCat("It hangs: ",
+                       by_steps ? "no rank has completed a step"
+                                : "no output, progress or file input and output of any rank",
+                       " for ", Seconds(silence), "; ", hang.message(), "."),
           out);
   for (const v1::RankInspection& rank : hang.ranks()) {
     if (!hang.has_suspect_rank() || rank.rank() != hang.suspect_rank()) continue;
@@ -217,16 +228,27 @@ void AddActive(const v1::Job& job, absl::Time now, std::string& out) {
   if (!progress.empty()) AddLine(absl::StrCat("Progress: ", progress), out);
   const std::string failures = CheckpointFailures(job.checkpoint());
   if (!failures.empty()) AddLine(absl::StrCat("Checkpoints: ", failures, "."), out);
-  if (job.has_hang()) AddHang(job.hang(), now, out);
+  if (job.has_hang()) AddHang(job, now, out);
   for (const v1::Wait& wait : job.waits()) {
     AddLine(absl::StrCat("Waiting for ", wait.what(), " for ", Seconds(FromProto(wait.since())),
                          wait.missing().empty() ? "." : "; missing:"),
             out);
     AddMissing(wait, out);
   }
-  if (job.waits().empty() && !job.has_hang()) AddLine("No rank is waiting for another one.", out);
+  if (job.waits().empty() && !job.has_hang() && job.stragglers().empty()) {
+    AddLine("No rank is waiting for another one.", out);
+  }
   const std::optional<SlowestRank> slowest = FindSlowest(job);
-  if (slowest.has_value()) AddLine(SlowestText(*slowest), out);
+  if (!slowest.has_value()) return;
+  AddLine(SlowestText(*slowest), out);
+  size_t others = 0;
+  for (const v1::Straggler& straggler : job.stragglers()) {
+    if (&straggler == slowest->straggler) continue;
+    if (++others <= kNamedStragglers) AddLine(absl::StrCat("  ", straggler.message()), out);
+  }
+  if (others > kNamedStragglers) {
+    AddLine(absl::StrCat("  and ", Count(others - kNamedStragglers, "more slow rank")), out);
+  }
 }
 
 void AddStopping(const v1::Job& job, std::string& out) {
@@ -285,7 +307,7 @@ void AddOver(const v1::Job& job, absl::Time now, std::string& out) {
 
 nlohmann::ordered_json SlowestJson(const SlowestRank& slowest) {
   const v1::RankStatus& rank = *slowest.rank;
-  const char* by[] = {"collectives", "step", "silence"};
+  const char* by[] = {"collectives", "step", "silence", "own_time"};
   nlohmann::ordered_json json;
   json["rank"] = rank.rank();
   json["node"] = rank.node();
@@ -296,10 +318,27 @@ nlohmann::ordered_json SlowestJson(const SlowestRank& slowest) {
   json["step"] = rank.progress().step();
   json["furthest_step"] = slowest.step;
   json["silent_seconds"] = absl::ToDoubleSeconds(Silence(rank));
+  if (slowest.straggler != nullptr) {
+    json["phase"] = slowest.straggler->phase();
+    json["slowdown"] = SlowdownOf(*slowest.straggler, rank);
+    json["since_step"] = slowest.straggler->since_step();
+  }
   return json;
 }
 
 }  // namespace
+
+const v1::Straggler* FindStraggler(const v1::Job& job, const v1::RankStatus& rank) {
+  if (rank.phase() == v1::EXITED) return nullptr;
+  for (const v1::Straggler& straggler : job.stragglers()) {
+    if (straggler.rank() == rank.rank()) return &straggler;
+  }
+  return nullptr;
+}
+
+double SlowdownOf(const v1::Straggler& straggler, const v1::RankStatus& rank) {
+  return rank.slowdown() > 0 ? rank.slowdown() : straggler.slowdown();
+}
 
 std::optional<SlowestRank> FindSlowest(const v1::Job& job) {
   SlowestRank slowest;
@@ -318,6 +357,18 @@ std::optional<SlowestRank> FindSlowest(const v1::Job& job) {
     if (slowest.rank == nullptr || place(rank) < place(*slowest.rank)) slowest.rank = &rank;
   }
   if (compared < 2) return std::nullopt;
+  for (const v1::RankStatus& rank : job.ranks()) {
+    const v1::Straggler* const straggler = FindStraggler(job, rank);
+    if (straggler == nullptr) continue;
+    const bool slower =
+        slowest.straggler == nullptr ||
+        SlowdownOf(*straggler, rank) > SlowdownOf(*slowest.straggler, *slowest.rank);
+    if (!slower) continue;
+    slowest.by = SlowestRank::By::kOwnTime;
+    slowest.rank = &rank;
+    slowest.straggler = straggler;
+  }
+  if (slowest.straggler != nullptr) return slowest;
   const v1::Progress& progress = slowest.rank->progress();
   if (progress.collective_sequence() < slowest.collectives) {
     slowest.by = SlowestRank::By::kCollectives;
@@ -368,6 +419,7 @@ nlohmann::ordered_json WhyJson(const WhyFacts& facts, absl::Time now) {
   }
   take("hang");
   take("waits");
+  take("stragglers");
   if (job.state() == v1::STARTING || job.state() == v1::RUNNING) {
     const std::optional<SlowestRank> slowest = FindSlowest(job);
     if (slowest.has_value()) json["slowest"] = SlowestJson(*slowest);

@@ -1,5 +1,6 @@
 #include "cli/text/why.h"
 
+#include "absl/strings/str_cat.h"
 #include "common/proto_time.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -192,6 +193,32 @@ TEST(WhyTest, ExplainsRunningJob) {
   EXPECT_EQ(slowest["silent_seconds"], 7.25);
 }
 
+TEST(WhyTest, NamesStragglers) {
+  WhyFacts facts;
+  facts.job = JobIn(v1::RUNNING);
+  for (int i = 0; i < 4; ++i) AddRank(facts.job, 815 - i, 41, 0.2);
+  for (const uint32_t number : {1u, 2u}) {
+    v1::Straggler& straggler = *facts.job.add_stragglers();
+    straggler.set_rank(number);
+    straggler.set_slowdown(1 + 0.1 * number);
+    straggler.set_phase("compute");
+    straggler.set_since_step(12);
+    straggler.set_message(absl::StrCat("rank ", number, " is slow"));
+  }
+  facts.job.mutable_ranks(2)->set_slowdown(1.24);
+  const std::string text = WhyText(facts, kNow);
+  EXPECT_THAT(text,
+              HasSubstr("Slowest: rank 2 is slow; now 24 %; pid 4002, last report 0.2 s ago.\n"
+                        "  rank 1 is slow\n"));
+  EXPECT_THAT(text, Not(HasSubstr("No rank is waiting")));
+  const nlohmann::ordered_json json = WhyJson(facts, kNow);
+  EXPECT_EQ(json["slowest"]["rank"], 2);
+  EXPECT_EQ(json["slowest"]["judged_by"], "own_time");
+  EXPECT_EQ(json["slowest"]["slowdown"], 1.24);
+  EXPECT_EQ(json["slowest"]["since_step"], 12);
+  EXPECT_EQ(json["stragglers"].size(), 2u);
+}
+
 // The ranks of a command report no collectives or steps; only the age of their reports is known.
 TEST(WhyTest, ExplainsRunningCommand) {
   WhyFacts facts;
@@ -225,6 +252,9 @@ TEST(WhyTest, ExplainsHungJob) {
                               "all_reduce.\n  main thread:\n    nanosleep\n    main\n"));
   EXPECT_THAT(text, Not(HasSubstr("No rank is waiting")));
   EXPECT_EQ(WhyJson(facts, kNow)["hang"]["suspect_rank"], 1);
+  facts.job.mutable_spec()->mutable_train();
+  EXPECT_THAT(WhyText(facts, kNow),
+              HasSubstr("It hangs: no rank has completed a step for 12m; rank 1 on node-1 sleeps"));
 }
 
 v1::Job FailedJob() {

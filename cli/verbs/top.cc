@@ -135,11 +135,14 @@ void AddTopVerb(CLI::App& app, Context& context) {
       app, "top", kJobVerbs,
       {.summary = "Show running jobs and their ranks, live",
        .usage = "[JOB...] [OPTIONS]",
-       .paragraphs = {"Shows each active job with its step, throughput, step time and memory, and "
-                      "below it its ranks, of which the slowest is marked as in `muster why`. Of a "
-                      "job with more than 8 ranks, the slowest and the first ones are shown.",
-                      "On a terminal, the table is redrawn in place until Ctrl-C; otherwise, and "
-                      "with --once or another format than a table, it is printed once."},
+       .paragraphs =
+           {"Shows each active job with its step, throughput, step time and memory, and "
+            "below it its ranks. The note of a rank that others wait for in each step is how "
+            "much slower it is, such as `21% slow`; without one, the slowest is marked as "
+            "in `muster why`. Of a job with more than 8 ranks, the slowest and the first "
+            "ones are shown.",
+            "On a terminal, the table is redrawn in place until Ctrl-C; otherwise, and "
+            "with --once or another format than a table, it is printed once."},
        .exits = {{"0", "The table was printed; the live table was ended by Ctrl-C"}},
        .examples = {{"muster top", "all active jobs"},
                     {"muster top train-x7k2 --ranks", "all ranks of one job"},

@@ -61,8 +61,10 @@ void AddWhyVerb(CLI::App& app, Context& context) {
                       "and what would remove each of these, and when it may start.",
                       "For a starting or running job: the ranks that others wait for, with node, "
                       "pid, phase and time of their last report; and the slowest rank, which is "
-                      "the one that has finished the fewest collectives, then the fewest steps, "
-                      "then has the oldest report. -o wide adds a line per rank.",
+                      "the one that takes longest per step without waiting for its peers, if it "
+                      "takes more than 10 % longer than they do; otherwise the one that has "
+                      "finished the fewest collectives, then the fewest steps, then has the oldest "
+                      "report. -o wide adds a line per rank.",
                       "For a finished job: the first failure with its evidence, and the number of "
                       "ranks that ended as a consequence."},
        .examples = {{"muster why train-x7k2", "explain in text"},

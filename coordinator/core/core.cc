@@ -18,6 +18,7 @@
 #include "coordinator/core/recovery/failures.h"
 #include "coordinator/core/recovery/hangs.h"
 #include "coordinator/core/recovery/load.h"
+#include "coordinator/core/recovery/stragglers.h"
 #include "coordinator/core/removals.h"
 #include "coordinator/core/rendezvous/rendezvous.h"
 #include "coordinator/core/reports.h"
@@ -47,17 +48,19 @@ struct Core::Parts {
   Checkpoints checkpoints{jobs, nodes, context};
   Failures failures{jobs, context};
   Hangs hangs{jobs, nodes, failures, context};
+  Stragglers stragglers{jobs, context};
   // ---- Changing that state
-  LifeCycle life_cycle{jobs, nodes, scheduler, admission, rendezvous, failures, hangs, context};
+  LifeCycle life_cycle{jobs,     nodes, scheduler,  admission, rendezvous,
+                       failures, hangs, stragglers, context};
   Requests requests{jobs, admission, checkpoints, life_cycle, context};
   Removals removals{jobs, nodes, context};
   Reports reports{jobs,     nodes, scheduler,  rendezvous, checkpoints,
-                  failures, hangs, life_cycle, context};
+                  failures, hangs, stragglers, life_cycle, context};
   Takeovers takeovers{jobs, nodes, life_cycle, reports, context};
   Sessions sessions{jobs,  nodes,      scheduler, rendezvous, failures,
                     hangs, life_cycle, takeovers, reports,    context};
   // ---- Reading that state
-  Views views{jobs, nodes, scheduler, rendezvous, hangs};
+  Views views{jobs, nodes, scheduler, rendezvous, hangs, stragglers};
   QueueViews queue_views{jobs, nodes, scheduler, views};
 };
 

@@ -295,6 +295,9 @@ void LifeCycle::OnTimer(const TimerKey& key) {
       hangs_.OnTimer(*job);
       Advance(*job);
       break;
+    case TimerKey::Kind::kStall:
+      hangs_.OnStall(*job);
+      break;
     case TimerKey::Kind::kWait:
       rendezvous_.OnWaitTimer(*job);
       break;

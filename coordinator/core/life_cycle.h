@@ -17,6 +17,7 @@
 #include "coordinator/core/nodes/node_table.h"
 #include "coordinator/core/recovery/failures.h"
 #include "coordinator/core/recovery/hangs.h"
+#include "coordinator/core/recovery/stragglers.h"
 #include "coordinator/core/rendezvous/rendezvous.h"
 #include "coordinator/core/scheduler/scheduler.h"
 
@@ -25,7 +26,8 @@ namespace muster::core {
 class LifeCycle {
  public:
   LifeCycle(JobTable& jobs, NodeTable& nodes, Scheduler& scheduler, Admission& admission,
-            Rendezvous& rendezvous, Failures& failures, Hangs& hangs, Context& context)
+            Rendezvous& rendezvous, Failures& failures, Hangs& hangs, Stragglers& stragglers,
+            Context& context)
       : jobs_(jobs),
         nodes_(nodes),
         scheduler_(scheduler),
@@ -33,6 +35,7 @@ class LifeCycle {
         rendezvous_(rendezvous),
         failures_(failures),
         hangs_(hangs),
+        stragglers_(stragglers),
         context_(context) {}
 
   // ---- Jobs
@@ -133,6 +136,7 @@ class LifeCycle {
   Rendezvous& rendezvous_;
   Failures& failures_;
   Hangs& hangs_;
+  Stragglers& stragglers_;
   Context& context_;
   std::vector<JobId> restarting_;  // jobs that restart in this step
 };

@@ -1,6 +1,7 @@
 #include "coordinator/core/reports.h"
 
 #include <algorithm>
+#include <cmath>
 #include <optional>
 #include <set>
 #include <string>
@@ -22,6 +23,8 @@ namespace {
 constexpr size_t kFailureMessageBytes = 4096;
 // The limit for a message once the generation's records have used up their space for text.
 constexpr size_t kShortMessageBytes = 256;
+// Events of a generation about losses of one kind.
+constexpr uint32_t kLossEvents = 8;
 
 // Bounds the size of a rank's exit record; `room` is the space left for text, in bytes. Ranks that
 // did not fail keep no stderr tail.
@@ -108,10 +111,16 @@ void Reports::ApplyReport(Job& job, const v1::RankReport& report, bool inventory
   }
   if (report.has_checkpoint() && rank.rank == 0) checkpoints_.Record(job, report.checkpoint());
   if (report.has_progress()) {
-    if (HasAdvanced(rank.progress, report.progress())) rank.last_progress = context_.now.steady;
+    const bool first = !rank.progress.has_value();
+    const bool advanced = HasAdvanced(rank.progress, report.progress());
+    if (advanced) rank.last_progress = context_.now.steady;
     generation.SetProgress(rank, report.progress());
+    if (advanced && !rank.gone()) hangs_.NoteAdvance(job, first);
+    stragglers_.NoteWindows(job, rank, report.progress().step_windows());
+    rank.progress->clear_step_windows();
+    RecordLossAnomalies(job, rank, report.progress());
     if (rank.rank == 0) {
-      *job.status.mutable_progress() = report.progress();
+      *job.status.mutable_progress() = *rank.progress;
       RecordSkippedSteps(job, report.progress());
     }
     ReachStep(job, report.progress().step());
@@ -214,6 +223,39 @@ void Reports::RecordSkippedSteps(Job& job, const v1::Progress& progress) {
                  absl::StrCat("the loss scale is ", absl::StrFormat("%.12g", progress.loss_scale()),
                               " at step ", progress.step(), ": gradients overflowed; ", skipped,
                               skipped == 1 ? " step" : " steps", " skipped in total"));
+}
+
+void Reports::RecordLossAnomalies(Job& job, const RankState& rank, const v1::Progress& progress) {
+  if (progress.loss_anomalies().empty()) return;
+  v1::LossEventsRecord& reported = job.loss_events;
+  if (reported.generation() != job.status.generation()) {
+    reported.Clear();
+    reported.set_generation(job.status.generation());
+  }
+  for (const v1::LossAnomaly& anomaly : progress.loss_anomalies()) {
+    const bool finite = std::isfinite(anomaly.loss());
+    // The ranks of a command have the same loss, or similar ones, in the same steps.
+    v1::LossEventsRecord::Kind& kind =
+        finite ? *reported.mutable_spikes() : *reported.mutable_non_finite();
+    if (anomaly.step() < kind.next_step() || kind.count() == kLossEvents) continue;
+    kind.set_next_step(anomaly.step() + 1);
+    kind.set_count(kind.count() + 1);
+    jobs_.MarkJob(job);
+    std::string message = anomaly.step() > 0 ? absl::StrCat("the loss of step ", anomaly.step())
+                                             : std::string("the loss");
+    if (!job.is_train()) absl::StrAppend(&message, " on rank ", rank.rank);
+    // The sign of a NaN has no meaning.
+    const double value = std::isnan(anomaly.loss()) ? std::abs(anomaly.loss()) : anomaly.loss();
+    absl::StrAppend(&message, " is ", absl::StrFormat("%.6g", value));
+    if (finite) {
+      absl::StrAppend(&message, "; the median of the steps before is ",
+                      absl::StrFormat("%.6g", anomaly.typical()));
+    }
+    if (kind.count() == kLossEvents) {
+      absl::StrAppend(&message, "; later ones of this generation are not reported");
+    }
+    jobs_.AddEvent(job, finite ? events::kLossSpike : events::kLossNotFinite, std::move(message));
+  }
 }
 
 void Reports::RecordSummary(Job& job, const v1::TrainSummary& reported) {

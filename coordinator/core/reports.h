@@ -13,6 +13,7 @@
 #include "coordinator/core/nodes/node_table.h"
 #include "coordinator/core/recovery/failures.h"
 #include "coordinator/core/recovery/hangs.h"
+#include "coordinator/core/recovery/stragglers.h"
 #include "coordinator/core/rendezvous/rendezvous.h"
 #include "coordinator/core/scheduler/scheduler.h"
 #include "proto/muster/v1/worker.pb.h"
@@ -22,8 +23,8 @@ namespace muster::core {
 class Reports {
  public:
   Reports(JobTable& jobs, NodeTable& nodes, Scheduler& scheduler, Rendezvous& rendezvous,
-          Checkpoints& checkpoints, Failures& failures, Hangs& hangs, LifeCycle& life_cycle,
-          Context& context)
+          Checkpoints& checkpoints, Failures& failures, Hangs& hangs, Stragglers& stragglers,
+          LifeCycle& life_cycle, Context& context)
       : jobs_(jobs),
         nodes_(nodes),
         scheduler_(scheduler),
@@ -31,6 +32,7 @@ class Reports {
         checkpoints_(checkpoints),
         failures_(failures),
         hangs_(hangs),
+        stragglers_(stragglers),
         life_cycle_(life_cycle),
         context_(context) {}
 
@@ -51,6 +53,8 @@ class Reports {
   void ReachStep(Job& job, uint64_t step);
   void RecordExit(Job& job, RankState& rank, const v1::RankReport& report);
   void RecordSkippedSteps(Job& job, const v1::Progress& progress);
+  // Adds an event for each anomaly that has none; few per generation.
+  void RecordLossAnomalies(Job& job, const RankState& rank, const v1::Progress& progress);
   void RecordSummary(Job& job, const v1::TrainSummary& reported);
   // Handles ranks that no longer count: stops them, keeps their slots occupied until they have
   // exited, then lets the worker forget them.
@@ -64,6 +68,7 @@ class Reports {
   Checkpoints& checkpoints_;
   Failures& failures_;
   Hangs& hangs_;
+  Stragglers& stragglers_;
   LifeCycle& life_cycle_;
   Context& context_;
 };

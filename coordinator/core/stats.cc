@@ -35,6 +35,7 @@ Stats StatsCollector::Take(const Ledger& certain) {
   }
   for (const auto& [cause, count] : restarts_) stats.restarts_by_cause.emplace_back(cause, count);
   stats.quarantined_by_field.assign(quarantined_.begin(), quarantined_.end());
+  stats.stragglers_by_phase.assign(stragglers_.begin(), stragglers_.end());
   for (auto& [phase, samples] : rendezvous_) {
     stats.rendezvous_seconds.push_back({phase, std::move(samples)});
   }

@@ -35,6 +35,7 @@ struct Stats {
   std::vector<Finished> jobs_finished;
   std::vector<std::pair<std::string, uint64_t>> restarts_by_cause;
   std::vector<std::pair<std::string, uint64_t>> quarantined_by_field;
+  std::vector<std::pair<std::string, uint64_t>> stragglers_by_phase;
   std::vector<double> queue_wait_seconds;
   std::vector<Seconds> rendezvous_seconds;  // label: phase (launch, join, communicators)
   std::vector<double> barrier_wait_seconds;
@@ -62,6 +63,7 @@ class StatsCollector {
   void OnHang() { ++hangs_; }
   // Returns how many values of the field were out of bounds so far.
   uint64_t OnQuarantined(const std::string& field) { return ++quarantined_[field]; }
+  void OnStraggler(const std::string& phase) { ++stragglers_[phase]; }
   void OnUnkillable() { ++unkillable_; }
   void OnCheckpointFailures(uint64_t count) { checkpoint_failures_ += count; }
   void OnQueueWait(absl::Duration wait) { Add(samples_.queue_wait_seconds, wait); }
@@ -87,6 +89,7 @@ class StatsCollector {
   std::map<std::pair<v1::JobState, std::string>, uint64_t> finished_;
   std::map<std::string, uint64_t> restarts_;
   std::map<std::string, uint64_t> quarantined_;
+  std::map<std::string, uint64_t> stragglers_ = {{"compute", 0}, {"input", 0}};
   std::map<std::string, std::vector<double>> rendezvous_;
   std::map<v1::TimeCause, absl::Duration> slot_time_;
   std::map<std::string, absl::Duration> lost_slot_time_;  // by node

@@ -49,6 +49,7 @@ void LifeCycle::Stop(Job& job, Ending ending) {
   }
   rendezvous_.Stop(job, job.ending.message);
   hangs_.End(job);
+  stragglers_.End(job);
   ArmStop(job);
   SyncNodes(job, /*launch=*/false);
   CheckStopped(job);

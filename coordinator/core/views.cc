@@ -72,6 +72,7 @@ v1::Job Views::Summary(const Job& job) const {
   if (view.state() != v1::SUCCEEDED) view.clear_summary();
   view.set_queue_position(scheduler_.PositionOf(job.id()));
   view.set_unplaceable(scheduler_.queue().UnplaceableReason(job.id()));
+  view.set_slowdown(stragglers_.HighestSlowdown(job.id()));
   view.clear_past_failures();
   view.clear_warnings();
   return view;
@@ -86,6 +87,9 @@ v1::Job Views::Details(const Job& job, Time now) const {
   const GenerationState* const living = job.generation.has_value() ? &*job.generation : nullptr;
   const v1::GenerationRecord* const record = job.FindRecord(Generation(view.generation()));
   if (record != nullptr) AddRanks(*record, living, now, view);
+  for (v1::RankStatus& rank : *view.mutable_ranks()) {
+    rank.set_slowdown(stragglers_.SlowdownOf(job.id(), rank.rank()));
+  }
   const std::optional<v1::Wait> admission = AdmissionWait(job, jobs_, now);
   if (job.not_before.has_value()) {
     *view.add_waits() = DelayWait(job, now);
@@ -93,8 +97,8 @@ v1::Job Views::Details(const Job& job, Time now) const {
   } else if (admission.has_value()) {
     *view.add_waits() = *admission;
   } else if (job.state() == v1::QUEUED) {
-    *view.add_waits() = ResourceWait(Blockers(job, scheduler_, nodes_.all(), now),
-                                     now.steady - job.state_since);
+    *view.add_waits() =
+        ResourceWait(Blockers(job, scheduler_, nodes_.all(), now), now.steady - job.state_since);
   }
   for (v1::RankInspection& rank : hangs_.Inspections(job.id())) {
     *view.mutable_hang()->add_ranks() = std::move(rank);

@@ -6,6 +6,7 @@
 #include "coordinator/core/jobs/job_table.h"
 #include "coordinator/core/nodes/node_table.h"
 #include "coordinator/core/recovery/hangs.h"
+#include "coordinator/core/recovery/stragglers.h"
 #include "coordinator/core/rendezvous/rendezvous.h"
 #include "coordinator/core/scheduler/scheduler.h"
 #include "proto/muster/v1/job.pb.h"
@@ -16,12 +17,13 @@ namespace muster::core {
 class Views {
  public:
   Views(const JobTable& jobs, const NodeTable& nodes, const Scheduler& scheduler,
-        const Rendezvous& rendezvous, const Hangs& hangs)
+        const Rendezvous& rendezvous, const Hangs& hangs, const Stragglers& stragglers)
       : jobs_(jobs),
         nodes_(nodes),
         scheduler_(scheduler),
         rendezvous_(rendezvous),
-        hangs_(hangs) {}
+        hangs_(hangs),
+        stragglers_(stragglers) {}
 
   // The job without ranks, their inspections, waits and past failures.
   v1::Job Summary(const Job& job) const;
@@ -33,6 +35,7 @@ class Views {
   const Scheduler& scheduler_;
   const Rendezvous& rendezvous_;
   const Hangs& hangs_;
+  const Stragglers& stragglers_;
 };
 
 }  // namespace muster::core

@@ -56,6 +56,9 @@ void GatherTotals(const core::Stats& totals, metrics::Collection& out) {
     out.Add(CoordinatorFamily("muster_job_restarts_total"), {cause}, count);
   }
   out.Add(CoordinatorFamily("muster_job_hangs_total"), {}, totals.job_hangs);
+  for (const auto& [phase, count] : totals.stragglers_by_phase) {
+    out.Add(CoordinatorFamily("muster_stragglers_total"), {phase}, count);
+  }
   out.Add(CoordinatorFamily("muster_job_checkpoint_failures_total"), {},
           totals.checkpoint_failures);
   for (const auto& [field, count] : totals.quarantined_by_field) {
@@ -186,6 +189,9 @@ void GatherJobs(const Snapshot& snapshot, absl::Time now, metrics::Collection& o
     out.Add(CoordinatorFamily("muster_job_info"),
             {job->job_id(), job->spec().name(), trains ? "train" : "command"}, 1);
     if (job->has_progress()) GatherProgress(*job, out);
+    if (job->slowdown() > 0) {
+      out.Add(CoordinatorFamily("muster_straggler_score_ratio"), {job->job_id()}, job->slowdown());
+    }
   }
 }
 

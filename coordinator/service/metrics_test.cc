@@ -43,6 +43,7 @@ std::shared_ptr<v1::Job> MakeJob(const std::string& id, v1::JobState state) {
   job->mutable_progress()->set_train_accuracy(0.75);
   job->mutable_progress()->set_test_accuracy(0.625);
   job->mutable_progress()->set_test_loss(0.9);
+  job->set_slowdown(1.25);
   return job;
 }
 
@@ -74,6 +75,7 @@ class SnapshotMetricsTest : public ::testing::Test {
     snapshot_->totals.unkillable_ranks = 4;
     snapshot_->totals.slot_seconds_by_cause.emplace_back("redone", 1.5);
     snapshot_->totals.lost_slot_seconds_by_node = {{"node-1", 7}, {"removed", 8}};
+    snapshot_->totals.stragglers_by_phase.emplace_back("compute", 2);
   }
   std::string Collect() const {
     return Text(SnapshotMetrics([this] { return snapshot_; }, [this] { return now_; }));
@@ -92,6 +94,8 @@ TEST_F(SnapshotMetricsTest, ReportsValues) {
                            "muster_job_hangs_total 3",
                            "muster_job_slot_seconds_total{cause=\"redone\"} 1.5",
                            "muster_node_lost_slot_seconds_total{node=\"node-1\"} 7",
+                           "muster_stragglers_total{phase=\"compute\"} 2",
+                           "muster_straggler_score_ratio{job_id=\"job-1\"} 1.25",
                            "muster_job_checkpoint_failures_total 5",
                            "muster_nodes{state=\"ready\"} 1",
                            "muster_slots 3",

@@ -34,10 +34,10 @@ class ProgressReporter {
   // so that the position of each rank is known if the world hangs; updates rates and medians five
   // times per second.
   void StepDone(const StepStatistics& statistics, const Time& now);
+  void Send();
 
  private:
   void Measure(const StepStatistics& statistics, const Time& now);
-  void Send();
 
   static constexpr absl::Duration kInterval = absl::Milliseconds(200);
   // Window of rates and medians.

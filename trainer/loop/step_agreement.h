@@ -2,6 +2,7 @@
 #ifndef MUSTER_TRAINER_LOOP_STEP_AGREEMENT_H_
 #define MUSTER_TRAINER_LOOP_STEP_AGREEMENT_H_
 
+#include <algorithm>
 #include <cstdint>
 
 #include "absl/status/statusor.h"
@@ -25,11 +26,13 @@ struct AgreedRequests {
   bool checkpoint = false;  // at least one rank wants a checkpoint, and none is writing one
   bool writing = false;     // at least one rank is still writing a checkpoint
   bool failed = false;      // at least one rank could not write the newest checkpoint
+  uint32_t window_steps = 0;  // length of a window of StepWindowRecorder; 0: not agreed on yet
 };
 
 // The ranks agree in one small all-reduce about every 250 ms: rank 0 derives the number of steps
-// until the next one from the measured step time and distributes it in the same operation. A world
-// of one rank needs no communication and agrees after each step.
+// until the next one, and the length of windows, from the measured step time and distributes both
+// in the same operation. A world of one rank needs no communication, agrees after each step, and
+// has no windows.
 //
 // Used by the training thread. Callers pass in the current time.
 class StepAgreement {
@@ -49,12 +52,15 @@ class StepAgreement {
   // Limits the delay of a request if steps suddenly become much slower.
   static constexpr int32_t kMaxSteps = 64;
 
+  absl::Duration StepTime(SteadyTime now) const { return (now - last_) / std::max(1, steps_); }
   int32_t ChooseSteps(SteadyTime now) const;
+  int32_t ChooseWindow(SteadyTime now) const;
 
   collectives::Communicator& world_;
   SteadyTime last_;    // previous agreement
   int32_t steps_ = 0;  // steps since the last agreement
   int32_t due_steps_ = 1;
+  int32_t window_steps_ = 0;
 };
 
 }  // namespace muster::train

@@ -108,6 +108,33 @@ TEST_F(StepAgreementTest, AgreesAboutEvery250Milliseconds) {
   }
 }
 
+// Rank 0 chooses the length of windows, and keeps it while it fits.
+TEST_F(StepAgreementTest, AllRanksGetTheSameWindows) {
+  std::vector<std::vector<uint32_t>> windows(2);
+  OnRanks(2, [&](uint32_t rank, StepAgreement& agreement) {
+    SteadyTime now;
+    for (const int milliseconds : {1, 1, 2, 3, 5, 100, 3000, 24, 10}) {
+      // Rank 1 measures something else.
+      now = now + absl::Milliseconds(rank == 0 ? milliseconds : 500);
+      agreement.StepDone();
+      const auto agreed = agreement.Agree({}, now);
+      ASSERT_TRUE(agreed.ok()) << agreed.status();
+      windows[rank].push_back(agreed->window_steps);
+    }
+  });
+  // 101 steps take 101 ms, 303 ms at 3 ms each; 505 ms would be too long.
+  EXPECT_THAT(windows[0], ElementsAre(101, 101, 101, 101, 21, 4, 4, 4, 11));
+  EXPECT_EQ(windows[1], windows[0]);
+}
+
+TEST_F(StepAgreementTest, OneRankHasNoWindows) {
+  OnRanks(1, [&](uint32_t, StepAgreement& agreement) {
+    const auto agreed = agreement.Agree({}, SteadyTime() + absl::Milliseconds(10));
+    ASSERT_TRUE(agreed.ok()) << agreed.status();
+    EXPECT_EQ(agreed->window_steps, 0u);
+  });
+}
+
 TEST_F(StepAgreementTest, AgreesAfterEachSlowStep) {
   EXPECT_THAT(AgreedSteps(1, 4, absl::Seconds(3), absl::Seconds(3)), ElementsAre(1, 2, 3, 4));
 }

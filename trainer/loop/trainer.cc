@@ -88,6 +88,9 @@ absl::Status Trainer::CreateStrategy() {
   context.stop_requested = [this] { return requests_.stop_requested(); };
   ASSIGN_OR_RETURN(strategy_, setup_->strategy->Connect(context));
   *progress_.progress().mutable_precision() = PrecisionInfoOf(strategy_->precision());
+  // Ranks of a pipeline do different work in different stages.
+  const uint32_t stage = groups_.pipeline_group == nullptr ? 0 : groups_.pipeline_group->rank();
+  windows_.emplace(stage, strategy_->device().host_memory());
   return absl::OkStatus();
 }
 
@@ -126,6 +129,9 @@ absl::Status Trainer::TrainAll() {
     // The final checkpoint and evaluation are made after the loop.
     if (step_ == setup_->total_steps) break;
     ASSIGN_OR_RETURN(AgreedRequests agreed, AgreeAfterStep());
+    if (agreed.window_steps > 0) windows_->SetLength(agreed.window_steps);
+    // Only some ranks write.
+    if (agreed.writing) windows_->Discard();
     const bool evaluate = evaluate_every > 0 && step_ % evaluate_every == 0 && !agreed.stop;
     if (!evaluate && !agreed.stop && !agreed.checkpoint) continue;
     // Save and evaluate only after the results of all steps are known to be good.
@@ -141,6 +147,7 @@ absl::Status Trainer::TrainAll() {
     } else if (agreed.checkpoint) {
       RETURN_IF_ERROR(SaveCheckpoint());
     }
+    windows_->Discard();
     SetPhase("training");
   }
   return Settle();
@@ -164,6 +171,9 @@ absl::Status Trainer::TrainStep(data::Loader& loader) {
   }
   statistics_.Add(times);
   stall_ += times.data_wait;
+  if (windows_->Add(step_, static_cast<uint32_t>((*batch)->samples), times)) {
+    *progress_.progress().mutable_step_windows() = windows_->windows();
+  }
   RETURN_IF_ERROR(PollStepResults(/*all=*/false));
   v1::Progress& progress = progress_.progress();
   progress.set_step(step_);
@@ -202,6 +212,10 @@ absl::Status Trainer::PollStepResults(bool all) {
   while (true) {
     ASSIGN_OR_RETURN(const std::optional<StepResult> result, strategy_->PollStepResult(all));
     if (!result.has_value()) return DeviceError();
+    // A failed device may compute such a loss.
+    if (!result->diverged.ok()) RETURN_IF_ERROR(DeviceError());
+    MonitorLoss(*result);
+    RETURN_IF_ERROR(result->diverged);
     // The loss of a step that overflowed is meaningless.
     if (std::isfinite(result->loss)) loss_ = result->loss;
     if (spec_.record_losses() && losses_.size() < limits::kRecordedLosses) {
@@ -218,6 +232,16 @@ absl::Status Trainer::PollStepResults(bool all) {
     results_.push_back(*result);
     results_.back().loss = loss_;
   }
+}
+
+void Trainer::MonitorLoss(const StepResult& result) {
+  if (!is_first()) return;
+  const std::optional<v1::LossAnomaly> anomaly = loss_monitor_.Add(result.step + 1, result.loss);
+  auto& anomalies = *progress_.progress().mutable_loss_anomalies();
+  if (!anomaly.has_value() || anomalies.size() == limits::kLossAnomalies) return;
+  *anomalies.Add() = *anomaly;
+  // The training may end with this step.
+  progress_.Send();
 }
 
 absl::Status Trainer::WriteScalars() {

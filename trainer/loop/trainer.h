@@ -25,9 +25,11 @@
 #include "trainer/checkpoint/memory_checkpoint.h"
 #include "trainer/data/loader.h"
 #include "trainer/loop/checkpoint_writer.h"
+#include "trainer/loop/loss_monitor.h"
 #include "trainer/loop/progress.h"
 #include "trainer/loop/rank_requests.h"
 #include "trainer/loop/step_agreement.h"
+#include "trainer/loop/step_windows.h"
 #include "trainer/loop/training_log.h"
 #include "trainer/loop/training_setup.h"
 #include "trainer/optim/state_snapshot.h"
@@ -121,6 +123,8 @@ class Trainer {
   absl::Status TrainStep(data::Loader& loader);
   // Processes available step results; with `all`, waits for all of them. Exit code kExitDiverged.
   absl::Status PollStepResults(bool all);
+  // Reports a loss that is not finite or a spike.
+  void MonitorLoss(const StepResult& result);
   // Writes the results polled last to TensorBoard.
   absl::Status WriteScalars();
   // Waits until the results of all steps so far have been polled.
@@ -213,6 +217,8 @@ class Trainer {
   ProgressReporter progress_;
   TrainingLog log_;
   StepStatistics statistics_;
+  std::optional<StepWindowRecorder> windows_;  // created with the strategy
+  LossMonitor loss_monitor_;
 
   uint64_t step_ = 0;        // completed, including earlier generations
   uint64_t first_step_ = 0;  // first step of this generation

@@ -132,7 +132,7 @@ absl::StatusOr<std::optional<StepResult>> StepController::PollStepResult(bool wa
     result.gradient_norm = record->gradient_norm;
   }
   if (scaled_.has_value()) scaled_->state = record->loss_scale;
-  if (record->diverged != 0) return DivergedAt(result);
+  if (record->diverged != 0) result.diverged = DivergedAt(result);
   return result;
 }
 

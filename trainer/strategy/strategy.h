@@ -49,6 +49,9 @@ struct StepResult {
   // The update was skipped because the loss or a gradient overflowed on some rank. Only with loss
   // scaling; the loss may then be infinite or NaN.
   bool skipped = false;
+  // Not OK, with exit code kExitDiverged, if the loss is infinite or NaN or, with loss scaling, if
+  // reducing the scale no longer helps; no later step has changed the state then.
+  absl::Status diverged;
 };
 
 // How a strategy divides global batches.
@@ -128,8 +131,6 @@ class Strategy {
   virtual absl::Status Step(const data::Batch& batch, uint64_t step, StepTimes& times) = 0;
   // Returns the result of the next step, in order. Empty if no step is pending, or if the result is
   // not available yet, unless `wait` is set or too many steps are pending.
-  // Error with exit code kExitDiverged if the loss is infinite or NaN or, with loss scaling, if
-  // reducing the scale no longer helps; no later step has changed the state then.
   virtual absl::StatusOr<std::optional<StepResult>> PollStepResult(bool wait) = 0;
   // Loss scale after the last polled result; null without loss scaling.
   virtual const LossScaleState* loss_scale() const = 0;

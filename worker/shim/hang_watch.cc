@@ -41,14 +41,15 @@ std::string HangWatch::StateLine(int64_t now_ms) const {
 }
 
 void HangWatch::Inspect(pid_t rank) {
-  if (inspector_ >= 0 || !activity_.has_value()) return;
-  inspector_ = StartInspector(rank, activity_->cpu_ratio(), kInspectionFile);
+  if (inspector_ >= 0) return;
+  const double cpu_ratio = activity_.has_value() ? activity_->cpu_ratio() : 0;
+  inspector_ = StartInspector(rank, cpu_ratio, kInspectionFile);
 }
 
 std::string HangWatch::OnReaped(pid_t child) {
   if (inspector_ < 0 || child != inspector_) return "";
   inspector_ = -1;
-  activity_->ForgetSample();
+  if (activity_.has_value()) activity_->ForgetSample();
   return "inspected\n";
 }
 

@@ -102,6 +102,8 @@ struct Job {
   After after;
   // Skipped steps as of the newest LossScaleLowered event.
   uint64_t reported_skipped_steps = 0;
+  // Which loss anomalies of the newest generation have events.
+  v1::LossEventsRecord loss_events;
   // Digest of the spec as submitted; empty in jobs of older stores.
   std::string submitted_digest;
   TimeAccount time_account;

@@ -77,6 +77,19 @@ void CopyValues(const Other& from, Values& to) {
   }
 }
 
+template <typename Stragglers, typename Other>
+void CopyStragglers(const Other& from, Stragglers& to) {
+  for (const auto& straggler : from) {
+    auto& copy = *to.Add();
+    copy.set_rank(straggler.rank());
+    copy.set_node(straggler.node());
+    copy.set_phase(straggler.phase());
+    copy.set_slowdown(straggler.slowdown());
+    copy.set_since_step(straggler.since_step());
+    copy.set_message(straggler.message());
+  }
+}
+
 // Copies the fields that a job's status and its record have in common.
 template <typename Status, typename Other>
 void CopyStatus(const Other& from, Status& to) {
@@ -95,6 +108,7 @@ void CopyStatus(const Other& from, Status& to) {
   if (from.has_first_failure()) CopyFailure(from.first_failure(), *to.mutable_first_failure());
   for (const auto& failure : from.past_failures()) CopyFailure(failure, *to.add_past_failures());
   *to.mutable_warnings() = from.warnings();
+  CopyStragglers(from.stragglers(), *to.mutable_stragglers());
 }
 
 absl::Status Unreadable(const v1::JobRecord& record, const char* what) {
@@ -136,6 +150,7 @@ v1::JobRecord ToRecord(const Job& job) {
   if (job.not_before.has_value()) *record.mutable_not_before() = ToProto(*job.not_before);
   record.set_highest_generation(job.highest_generation);
   record.set_told_skipped_steps(job.reported_skipped_steps);
+  if (job.loss_events.generation() > 0) *record.mutable_loss_events() = job.loss_events;
   record.set_submitted_digest(job.submitted_digest);
   *record.mutable_time_account() = job.time_account.ToRecord();
   record.set_preemptions(job.status.preemptions());
@@ -184,6 +199,7 @@ absl::StatusOr<Job> FromRecord(const v1::JobRecord& record) {
   if (record.has_not_before()) job.not_before = FromProto(record.not_before());
   job.highest_generation = record.highest_generation();
   job.reported_skipped_steps = record.told_skipped_steps();
+  job.loss_events = record.loss_events();
   job.submitted_digest = record.submitted_digest();
   if (record.has_time_account()) {
     job.time_account = TimeAccount(record.time_account(), job.is_train());

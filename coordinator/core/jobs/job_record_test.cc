@@ -58,6 +58,15 @@ Job MakeJob() {
   status.mutable_checkpoint()->set_dir("/shared/job-1");
   status.mutable_checkpoint()->set_shared(true);
   status.add_warnings("rank 0: a warning");
+  v1::Straggler& straggler = *status.add_stragglers();
+  straggler.set_rank(3);
+  straggler.set_node("node-2");
+  straggler.set_phase("input");
+  straggler.set_slowdown(1.5);
+  straggler.set_since_step(7);
+  straggler.set_message("rank 3 is slow");
+  job.loss_events.set_generation(2);
+  job.loss_events.mutable_spikes()->set_count(5);
   job.queue_sequence = 4;
   job.next_event_sequence = 9;
   job.generation_start_time = absl::FromUnixSeconds(13);
@@ -88,6 +97,7 @@ TEST(JobRecordTest, JobRoundTrips) {
   EXPECT_EQ(found->status.DebugString(), job.status.DebugString());
   EXPECT_EQ(found->queue_sequence, job.queue_sequence);
   EXPECT_EQ(found->submitted_digest, job.submitted_digest);
+  EXPECT_EQ(found->loss_events.spikes().count(), 5u);
   EXPECT_EQ(found->next_event_sequence, job.next_event_sequence);
   EXPECT_EQ(found->generation_start_time, job.generation_start_time);
   EXPECT_EQ(found->ending.outcome, job.ending.outcome);

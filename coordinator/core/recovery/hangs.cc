@@ -18,6 +18,20 @@ constexpr absl::Duration kInspectionTime = absl::Seconds(4);
 // Total size of the stacks in a reply, far below gRPC's message limit.
 constexpr size_t kAllStackBytes = 1 << 20;
 
+// Time without a completed step after which the ranks of a train job are inspected.
+constexpr absl::Duration kShortestStall = absl::Milliseconds(2500);
+constexpr double kStallSteps = 10;
+// Stalls of one generation that are announced: a slow file server may cause many.
+constexpr uint32_t kStalls = 16;
+
+// Returns whether each rank that has not exited trains and has completed a step.
+bool AllTrain(const GenerationState& generation) {
+  return std::all_of(generation.ranks.begin(), generation.ranks.end(), [](const RankState& rank) {
+    return rank.gone() || (rank.progress.has_value() && rank.progress->phase() == "training" &&
+                           rank.progress->has_first_step_time());
+  });
+}
+
 absl::Duration TimeoutOf(const Job& job) { return FromProto(job.spec().hang_timeout()); }
 
 bool Restarts(const Job& job) { return job.spec().on_hang() == "restart"; }
@@ -57,6 +71,30 @@ void Hangs::NoteReport(Job& job, const RankState& rank, const v1::RankReport& re
   Arm(job);
 }
 
+void Hangs::NoteAdvance(Job& job, bool first) {
+  if (!job.is_train() || job.state() != v1::RUNNING) return;
+  if (TimeoutOf(job) > absl::ZeroDuration()) return;
+  Watch& watch = WatchOf(job);
+  if (!first && (watch.phase != Watch::Phase::kWatched || watch.announced)) OnActive(job, watch);
+  const absl::Duration step = absl::Seconds(job.status.progress().step_seconds());
+  context_.timers.Set({TimerKey::Kind::kStall, job.status.job_id()},
+                      context_.now.steady + std::max(kShortestStall, kStallSteps * step));
+}
+
+void Hangs::OnStall(Job& job) {
+  const auto entry = watches_.find(job.id());
+  if (entry == watches_.end() || job.state() != v1::RUNNING) return;
+  Watch& watch = entry->second;
+  if (watch.phase != Watch::Phase::kWatched || watch.stalls == kStalls) return;
+  if (job.generation->gone > 0 || !AllTrain(*job.generation)) return;
+  watch.stalled = true;
+  ++watch.stalls;
+  for (const RankState& rank : job.generation->ranks) {
+    watch.silent_since[rank.rank] = rank.last_progress;
+  }
+  Inspect(job, watch);
+}
+
 void Hangs::NoteExit(Job& job, const RankState& rank) {
   const auto entry = watches_.find(job.id());
   if (entry == watches_.end()) return;
@@ -84,6 +122,7 @@ void Hangs::OnActive(Job& job, Watch& watch) {
   watch.phase = Watch::Phase::kWatched;
   watch.inspections.clear();
   watch.awaited.clear();
+  if (std::exchange(watch.stalled, false)) watch.silent_since.clear();
   if (!std::exchange(watch.announced, false)) return;
   job.status.clear_hang();
   jobs_.AddEvent(job, events::kHangEnded, "a rank had output or progress again");
@@ -158,19 +197,24 @@ v1::Hang Hangs::MakeHang(const Job& job, const Watch& watch) const {
   return hang;
 }
 
+std::string Hangs::Describe(const Watch& watch, const v1::Hang& hang) const {
+  return absl::StrCat(watch.stalled ? "no rank has completed a step for "
+                                    : "no rank had output, progress or file input and output for ",
+                      Seconds(FromProto(hang.silence())), ": ", hang.message());
+}
+
 void Hangs::Conclude(Job& job, Watch& watch) {
   watch.phase = Watch::Phase::kHung;
   v1::Hang& hang = *job.status.mutable_hang();
   hang = MakeHang(job, watch);
   jobs_.MarkChanged(job);
-  const std::string message =
-      absl::StrCat("no rank had output, progress or file input and output for ",
-                   Seconds(FromProto(hang.silence())), ": ", hang.message());
+  const std::string message = Describe(watch, hang);
   if (!std::exchange(watch.announced, true)) {
     jobs_.AddEvent(job, events::kJobHung, message);
     context_.stats.OnHang();
   }
-  if (!Restarts(job)) return;
+  // A stalled rank may still go on before failure_timeout.
+  if (watch.stalled || !Restarts(job)) return;
   v1::FirstFailure failure;
   failure.set_reason(reasons::kRankHung);
   failure.set_message(message);
@@ -184,7 +228,9 @@ void Hangs::Conclude(Job& job, Watch& watch) {
 }
 
 void Hangs::End(Job& job) {
-  context_.timers.Cancel({TimerKey::Kind::kHang, job.status.job_id()});
+  for (const TimerKey::Kind kind : {TimerKey::Kind::kHang, TimerKey::Kind::kStall}) {
+    context_.timers.Cancel({kind, job.status.job_id()});
+  }
   job.status.clear_hang();
   watches_.erase(job.id());
 }

@@ -1,10 +1,12 @@
-// Detects hangs: a RUNNING generation whose ranks are all silent for the job's hang_timeout.
+// Detects hangs: a RUNNING generation whose ranks are all silent for the job's hang_timeout, or a
+// training of which no rank completes a step.
 #ifndef MUSTER_COORDINATOR_CORE_RECOVERY_HANGS_H_
 #define MUSTER_COORDINATOR_CORE_RECOVERY_HANGS_H_
 
 #include <cstdint>
 #include <map>
 #include <set>
+#include <string>
 #include <vector>
 
 #include "common/ids.h"
@@ -24,6 +26,11 @@ namespace muster::core {
 //   watched ──all ranks silent for hang_timeout──> inspecting ──all reports, or 4 s──> hung
 //      ^────────────────────────── any rank is active again ───────────────────────────┘
 //
+// The ranks of a train job report each step, and the trainer has a phase for whatever takes longer
+// than a step. Without a hang_timeout of its own, such a job is inspected as soon as no rank has
+// completed a step for 2.5 s, or for ten times the usual time of a step; failure_timeout, after
+// which its ranks give up, is usually longer.
+//
 // All of it is in memory. After a restart of the coordinator the workers report their ranks'
 // silence again, so that a hang is found again within seconds; the job's history prevents a second
 // event.
@@ -36,11 +43,17 @@ class Hangs {
 
   // Notes the silence in a rank's report, if it has any. The job must have a living generation.
   void NoteReport(Job& job, const RankState& rank, const v1::RankReport& report);
+  // A rank of a train job has completed a step, or entered another phase; with `first`, it has
+  // reported for the first time since the coordinator started. The job must have a living
+  // generation.
+  void NoteAdvance(Job& job, bool first);
   // The rank has exited and no longer counts.
   void NoteExit(Job& job, const RankState& rank);
   void NoteInspection(const Node& node, const v1::InspectionReport& report);
   // The job's timer is due. Adds a failure if the job has to be restarted.
   void OnTimer(Job& job);
+  // The timer of a train job is due: no rank has advanced.
+  void OnStall(Job& job);
   // Sets or cancels the job's timer; called when the job has become RUNNING.
   void Arm(Job& job);
   // The generation is stopping.
@@ -54,6 +67,8 @@ class Hangs {
     enum class Phase { kWatched, kInspecting, kHung };
     Phase phase = Phase::kWatched;
     bool announced = false;  // the job's history ends with a hang of this generation
+    bool stalled = false;    // found because no rank completed a step
+    uint32_t stalls = 0;     // announced in this generation
     std::map<uint32_t, SteadyTime> silent_since;  // by rank
     std::map<uint32_t, v1::RankInspection> inspections;
     std::set<uint32_t> awaited;  // ranks to be inspected
@@ -61,6 +76,7 @@ class Hangs {
 
   Watch& WatchOf(const Job& job);
   void OnActive(Job& job, Watch& watch);
+  std::string Describe(const Watch& watch, const v1::Hang& hang) const;
   void Inspect(Job& job, Watch& watch);
   void Conclude(Job& job, Watch& watch);
   v1::Hang MakeHang(const Job& job, const Watch& watch) const;

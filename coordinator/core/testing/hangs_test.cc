@@ -253,5 +253,138 @@ TEST_F(Hangs, StopsForOtherReasonsDoNotDumpStacks) {
   EXPECT_EQ(cluster_.State(job_), v1::CANCELLED);
 }
 
+// A train job with 64 ranks on 8 nodes, without a hang_timeout of its own.
+class Stalls : public ::testing::Test {
+ protected:
+  static constexpr uint32_t kRanks = 64;
+
+  void SetUp() override {
+    for (uint32_t node = 0; node < 8; ++node) cluster_.Join(NodeOf(8 * node), 8);
+    job_ = cluster_.Submit(testing::MakeSpec(8, 8));
+    cluster_.BringUp(job_);
+    ASSERT_EQ(cluster_.State(job_), v1::RUNNING);
+    Train();
+  }
+  static std::string NodeOf(uint32_t rank) { return absl::StrCat("node-", rank / 8); }
+  std::string NodeOfRank(uint32_t rank) const { return cluster_.Get(job_).ranks(rank).node(); }
+
+  void Report(uint32_t rank, const std::string& phase = "training") {
+    v1::RankReport report = Harness::MakeReport(rank, v1::CONNECTED);
+    v1::Progress& progress = *report.mutable_progress();
+    progress.set_phase(phase);
+    progress.set_step(step_);
+    progress.set_collective_sequence(3 * step_);
+    progress.set_step_seconds(0.1);
+    *progress.mutable_first_step_time() = ToProto(cluster_.now().wall);
+    cluster_.Report(NodeOfRank(rank), job_, report);
+  }
+  // All ranks complete a step.
+  void Train(const std::string& phase = "training") {
+    ++step_;
+    for (uint32_t rank = 0; rank < kRanks; ++rank) Report(rank, phase);
+  }
+  std::vector<std::string> nodes() const {
+    std::vector<std::string> nodes;
+    for (uint32_t rank = 0; rank < kRanks; rank += 8) nodes.push_back(NodeOf(rank));
+    return nodes;
+  }
+  static int CountInspections(const Effects& effects) {
+    return static_cast<int>(
+        std::count_if(effects.sends.begin(), effects.sends.end(),
+                      [](const auto& send) { return send.message.has_inspect(); }));
+  }
+  void Inspect(uint32_t stopped) {
+    for (uint32_t rank = 0; rank < kRanks; ++rank) {
+      v1::WorkerMessage message;
+      v1::InspectionReport& report = *message.mutable_inspection();
+      report.set_job_id(job_);
+      report.set_generation(1);
+      v1::RankInspection& inspection = *report.add_ranks();
+      inspection.set_rank(rank);
+      inspection.set_state(rank == stopped ? "stopped" : "sleeping");
+      if (rank != stopped) {
+        inspection.set_stack("main thread:\n  futex\n  muster::collectives::Ring::AllReduce\n");
+      }
+      cluster_.SendMessage(NodeOfRank(rank), message);
+    }
+    cluster_.TickAtDeadline();
+  }
+  int CountEvents(const std::string& type) const {
+    const std::vector<std::string> types = cluster_.EventTypes(job_);
+    return static_cast<int>(std::count(types.begin(), types.end(), type));
+  }
+
+  Harness cluster_;
+  std::string job_;
+  uint64_t step_ = 0;
+};
+
+TEST_F(Stalls, NameAStoppedRankOf64WithinFiveSeconds) {
+  const Time stopped_at = cluster_.now();
+  // The others wait for rank 37 in a collective, and report so.
+  cluster_.Run(absl::Seconds(2), nodes());
+  for (uint32_t rank = 0; rank < kRanks; ++rank) {
+    if (rank != 37) Report(rank);
+  }
+  EXPECT_EQ(CountInspections(cluster_.Run(absl::Milliseconds(500), nodes())), 8);
+  Inspect(37);
+  EXPECT_LE(cluster_.now().steady - stopped_at.steady, absl::Seconds(5));
+  const v1::Job job = cluster_.Get(job_);
+  EXPECT_EQ(job.state(), v1::RUNNING);
+  EXPECT_EQ(job.hang().suspect_rank(), 37u);
+  EXPECT_EQ(job.hang().node(), job.ranks(37).node());
+  EXPECT_EQ(job.hang().ranks_size(), 64);
+  EXPECT_THAT(cluster_.core().ListEvents(JobId(job_), 0)->back().message(),
+              HasSubstr(absl::StrCat("no rank has completed a step for 2s: rank 37 on ",
+                                     job.ranks(37).node(), " is stopped by a signal")));
+  // It goes on before failure_timeout.
+  Train();
+  EXPECT_FALSE(cluster_.Get(job_).has_hang());
+  EXPECT_EQ(CountEvents(events::kJobHung), 1);
+  EXPECT_EQ(CountEvents(events::kHangEnded), 1);
+}
+
+TEST_F(Stalls, AreReportedOnceAcrossARestartOfTheCoordinator) {
+  cluster_.Run(absl::Milliseconds(2500), nodes());
+  Inspect(5);
+  ASSERT_EQ(CountEvents(events::kJobHung), 1);
+  const v1::Job job = cluster_.Get(job_);
+  std::vector<v1::Hello> hellos;
+  for (uint32_t node = 0; node < 8; ++node) {
+    v1::Hello hello = cluster_.MakeHello(NodeOf(8 * node), 8);
+    std::vector<v1::RankReport> reports;
+    for (const v1::RankStatus& rank : job.ranks()) {
+      if (rank.node() == NodeOf(8 * node)) {
+        reports.push_back(Harness::MakeReport(rank.rank(), v1::CONNECTED));
+      }
+    }
+    *hello.add_inventory() = cluster_.MakeInventory(job_, reports);
+    hellos.push_back(hello);
+  }
+  cluster_.Restart();
+  for (const v1::Hello& hello : hellos) cluster_.Open(hello);
+  for (uint32_t rank = 0; rank < kRanks; ++rank) Report(rank);
+  EXPECT_EQ(CountInspections(cluster_.Run(absl::Milliseconds(2500), nodes())), 8);
+  Inspect(5);
+  EXPECT_EQ(cluster_.Get(job_).hang().suspect_rank(), 5u);
+  EXPECT_EQ(CountEvents(events::kJobHung), 1);
+  EXPECT_EQ(CountEvents(events::kHangEnded), 0);
+}
+
+TEST_F(Stalls, DoNotFollowFromOtherPhasesThanTraining) {
+  Train("evaluating");
+  EXPECT_EQ(CountInspections(cluster_.Run(absl::Minutes(1), nodes())), 0);
+  EXPECT_EQ(CountEvents(events::kJobHung), 0);
+}
+
+TEST_F(Stalls, AreAnnouncedAFewTimesPerGeneration) {
+  for (int i = 0; i < 40; ++i) {
+    cluster_.Run(absl::Milliseconds(2500), nodes());
+    if (i < 16) Inspect(5);
+    Train();
+  }
+  EXPECT_EQ(CountEvents(events::kJobHung), 16);
+}
+
 }  // namespace
 }  // namespace muster::core

@@ -126,6 +126,7 @@ void Harness::CheckRecords() const {
     v1::Job of_now = expected[i];
     v1::Job of_record = found[i];
     of_now.clear_hang();         // detected again
+    of_now.clear_slowdown();     // known again after a few windows of steps
     of_now.clear_unplaceable();  // known again once the nodes have reconnected
     of_record.clear_unplaceable();
     if (IsActive(of_now.state())) {  // the workers report its progress again

@@ -6,10 +6,12 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <cmath>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
+#include "common/limits.h"
 #include "common/proto_time.h"
 #include "worker/agent/rank/progress_line.h"
 
@@ -46,10 +48,20 @@ bool ProgressFile::TakeLine() {
   ProgressLine line;
   if (!skipping_) line = ApplyProgressLine(partial_line_, progress_);
   if (!line.problem.empty()) Warn(line.problem);
+  if (line.applied) NoteLoss();
   partial_line_.clear();
   skipping_ = false;
   if (line_number_.has_value()) ++*line_number_;
   return line.applied;
+}
+
+void ProgressFile::NoteLoss() {
+  const bool was_finite = std::exchange(loss_is_finite_, std::isfinite(progress_.loss()));
+  if (loss_is_finite_ || !was_finite) return;
+  if (progress_.loss_anomalies_size() == limits::kLossAnomalies) return;
+  v1::LossAnomaly& anomaly = *progress_.add_loss_anomalies();
+  anomaly.set_step(progress_.step());
+  anomaly.set_loss(progress_.loss());
 }
 
 void ProgressFile::Warn(absl::string_view problem) {

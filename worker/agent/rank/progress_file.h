@@ -31,6 +31,8 @@ class ProgressFile {
   bool TakeLine();
   void Warn(absl::string_view problem);
   void Date(absl::Time now);
+  // Adds the first of a run of losses that are not finite to the progress.
+  void NoteLoss();
 
   const std::string path_;
   uint64_t offset_ = 0;
@@ -41,6 +43,7 @@ class ProgressFile {
   bool warned_ = false;
   std::string warning_;
   v1::Progress progress_;
+  bool loss_is_finite_ = true;
   // The first observed step, for the estimate of the time left.
   absl::Time first_seen_ = absl::InfinitePast();
   uint64_t first_step_ = 0;

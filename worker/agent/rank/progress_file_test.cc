@@ -3,11 +3,13 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <cmath>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <string>
 
+#include "common/limits.h"
 #include "common/proto_time.h"
 #include "gtest/gtest.h"
 
@@ -48,6 +50,20 @@ TEST_F(ProgressFileTest, ReportsCompleteLines) {
   EXPECT_EQ(progress->step(), 2u);
   EXPECT_EQ(progress->loss(), 1.5);
   EXPECT_EQ(progress->first_step_time().seconds(), 1000);
+}
+
+TEST_F(ProgressFileTest, KeepsTheFirstOfARunOfNonFiniteLosses) {
+  ProgressFile file(path_);
+  Append("step=1 loss=2\nstep=2 loss=nan\nstep=3 loss=inf\nstep=4\n{\"step\": 5, \"loss\": 1}\n");
+  Append("{\"step\": 6, \"loss\": -Infinity}\n{\"step\": 7, \"loss\": 1}\n");
+  const auto progress = file.Read(start_);
+  ASSERT_EQ(progress->loss_anomalies_size(), 2);
+  EXPECT_EQ(progress->loss_anomalies(0).step(), 2u);
+  EXPECT_TRUE(std::isnan(progress->loss_anomalies(0).loss()));
+  EXPECT_EQ(progress->loss_anomalies(1).step(), 6u);
+  EXPECT_EQ(progress->loss_anomalies(1).loss(), -HUGE_VAL);
+  for (int i = 0; i < 100; ++i) Append("loss=nan\nloss=1\n");
+  EXPECT_EQ(file.Read(start_)->loss_anomalies_size(), limits::kLossAnomalies);
 }
 
 TEST_F(ProgressFileTest, EstimatesTimeLeft) {
