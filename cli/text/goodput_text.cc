@@ -17,6 +17,8 @@ namespace {
 
 // Shorter times would be shown as 0.00 s.
 constexpr absl::Duration kShortestShown = absl::Milliseconds(5);
+// Fewer hours would be shown as 0.0.
+constexpr double kFewestHours = 0.05;
 constexpr char kProductive[] = "productive";
 
 // Heads of the columns of lost hours, in order. They are short, so that all fit on a terminal.
@@ -76,7 +78,8 @@ std::string LostHoursTable(const v1::GetReportResponse& report) {
   std::vector<std::string> causes;
   std::vector<std::string> heads = {"OWNER"};
   for (const auto& [cause, head] : kLostHeads) {
-    if (total.count(cause) == 0) continue;
+    const auto lost = total.find(cause);
+    if (lost == total.end() || lost->second < kFewestHours) continue;
     causes.push_back(cause);
     heads.push_back(head);
   }

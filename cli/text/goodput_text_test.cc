@@ -66,6 +66,7 @@ TEST(GoodputTextTest, ShowsLostHoursByOwner) {
   for (const char* cause : {"productive", "redone", "lost_to_node"}) {
     add(cause, 3, *report.mutable_total());
   }
+  add("evaluating", 0.04, *report.mutable_total());
   EXPECT_EQ(LostHoursTable(report),
             "OWNER  REDONE  NODES\n"
             "alice  1.0     -\n"
