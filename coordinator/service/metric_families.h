@@ -40,7 +40,8 @@ inline constexpr metrics::Family kCoordinatorFamilies[] = {
     {"muster_job_hangs_total",
      MetricType::Counter,
      {},
-     "Hangs of jobs: no rank was active for hang_timeout."},
+     "Hangs of jobs: no rank was active for hang_timeout, or no rank of a training completed a "
+     "step."},
     {"muster_stragglers_total",
      MetricType::Counter,
      {"phase"},

@@ -90,7 +90,7 @@ def stragglers_of(job):
 def named(cluster, options):
     """A row per round: rank, who was named, steps until then."""
     job = submit(cluster, options)
-    cluster.wait_for_step(job, WARM_UP)
+    cluster.wait_for_step(job, WARM_UP, timeout=600)
     pids = {rank.get("rank", 0): int(rank["pid"]) for rank in cluster.describe(job)["ranks"]}
     rows = []
     for round_number in range(options.rounds):

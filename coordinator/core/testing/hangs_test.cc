@@ -378,7 +378,7 @@ TEST_F(Stalls, DoNotFollowFromOtherPhasesThanTraining) {
 }
 
 TEST_F(Stalls, AreAnnouncedAFewTimesPerGeneration) {
-  for (int i = 0; i < 40; ++i) {
+  for (int i = 0; i < 18; ++i) {
     cluster_.Run(absl::Milliseconds(2500), nodes());
     if (i < 16) Inspect(5);
     Train();
