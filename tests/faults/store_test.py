@@ -95,7 +95,8 @@ class StoreTest(unittest.TestCase):
             for name in cluster.workers:
                 wait_for_no_conflict(cluster, name)
             cluster.wait_for_state(job, "RUNNING")
-            self.assertEqual(shell_pids(cluster, "both"), pids)
+            # A shell that is about to execute another program is a process with the same command for a moment.
+            wait_until(lambda: shell_pids(cluster, "both") == pids, 5, "the ranks alone")
             self.assertIn("[+]cluster ok", readyz(cluster.workers["node-1"]))
             end(cluster, "both")
             finished = cluster.wait(job)

@@ -122,7 +122,7 @@ void Machine::Work(Holding& holding, Rank& rank) {
   }
   v1::Progress& progress = *rank.report.mutable_progress();
   progress.set_step(kNewSteps * holding.launch.generation() + rank.barrier);
-  progress.set_phase(kPhases[rank.barrier]);
+  progress.set_phase(kPhases[std::min(rank.barrier, kBarriers)]);
   progress.set_checkpoint_stall_seconds(0.1 * rank.barrier);
   rank.report.set_memory_bytes((rank.barrier + 1) << 20);
   const bool last = rank.barrier == kBarriers;

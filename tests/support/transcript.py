@@ -34,7 +34,7 @@ _VOLATILE = [(re.compile(pattern), replacement) for pattern, replacement in (
     (r"\b\d+ %", "N %"),
     # A step, of a fixed number of steps.
     (r"\b\d+/(\d+)", r"N/\1"),
-    (r"\bcheckpoint of step \d+", "checkpoint of step N"),
+    (r"\b(checkpoint|state) of step \d+", r"\1 of step N"),
     (r"\bstep-\d{8}\b", "step-N"),
     (r"\bpid \d+", "pid N"),
     # Tables: a node's CPUs and memory after its kinds of slots; a rank's PID and STEP after its PHASE.

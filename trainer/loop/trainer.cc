@@ -56,7 +56,7 @@ absl::StatusOr<v1::TrainSummary> Trainer::RunToEnd() {
                      TensorBoardWriter::Create(options_.tensorboard_directory, step_ + 1));
   }
   requests_.AcceptStops();
-  requests_.SetLeavesState(options_.memory.has_value());
+  requests_.SetLeavesState(options_.memory.has_value() && strategy_->keeps_complete_state());
   RETURN_IF_ERROR(TrainAll());
   ForgetEarlierState();
   // A checkpoint that may be the best one contains its evaluation; otherwise, saving comes first.

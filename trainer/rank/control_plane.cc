@@ -315,12 +315,12 @@ absl::StatusOr<RankEnvironment> ReadRankEnvironment() {
   environment.identity.set_token(std::move(token));
   environment.identity.set_generation(generation);
   environment.identity.set_rank(rank);
-  const auto optional = [](const char* name) {
-    const char* const value = std::getenv(name);
-    return std::string(value != nullptr ? value : "");
-  };
-  environment.memory_dir = optional("MUSTER_MEMORY_DIR");
-  environment.driver_version = optional("MUSTER_DRIVER_VERSION");
+  if (const char* memory = std::getenv("MUSTER_MEMORY_DIR"); memory != nullptr) {
+    environment.memory_dir = memory;
+  }
+  if (const char* driver = std::getenv("MUSTER_DRIVER_VERSION"); driver != nullptr) {
+    environment.driver_version = driver;
+  }
   return environment;
 }
 

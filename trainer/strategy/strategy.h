@@ -120,8 +120,10 @@ class Strategy {
   // each tensor in one part, and none if it has no part. No rank gathers the whole state.
   virtual absl::Status SnapshotPart(uint64_t steps, StateSnapshot& snapshot) = 0;
 
-  // The whole state that this rank has after a collective has failed; no arrays if it has only a
-  // part. The last call.
+  // Whether this rank can have the whole state once a collective has failed. A call that waits for
+  // peers then fails soon.
+  virtual bool keeps_complete_state() const { return false; }
+  // That state; no arrays if this rank has only a part. The last call.
   virtual WholeState CompleteState() { return {}; }
 
   // Collective. Runs step number `step`; steps are consecutive and counted from 0. On an

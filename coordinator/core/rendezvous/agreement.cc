@@ -76,13 +76,14 @@ std::optional<Agreement> Agree(const Joins& joins, const std::string& job_id) {
 }
 
 std::string Describe(const Agreement& agreement, const std::string& job_id) {
-  std::string text =
-      agreement.resume_rank.has_value()
-          ? absl::StrCat("rank ", *agreement.resume_rank,
-                         agreement.resume_in_memory ? " has the state in memory of step "
-                                                    : " reads the checkpoint of step ",
-                         agreement.resume_step)
-          : "no rank has a checkpoint";
+  std::string text = "no rank has a checkpoint";
+  if (agreement.resume_rank.has_value()) {
+    text = agreement.resume_in_memory
+               ? absl::StrCat("rank ", *agreement.resume_rank, " has the state of step ",
+                              agreement.resume_step, " in memory")
+               : absl::StrCat("rank ", *agreement.resume_rank, " reads the checkpoint of step ",
+                              agreement.resume_step);
+  }
   if (agreement.resume_rank.has_value() && agreement.resume_job_id != job_id) {
     absl::StrAppend(&text, " of job ", agreement.resume_job_id, ", ", agreement.resume_path);
   }

@@ -41,6 +41,18 @@ TEST(AgreementTest, LowestRankWithNewestCheckpointReadsIt) {
   EXPECT_EQ(Describe(*agreement, kJob), "rank 1 reads the checkpoint of step 9");
 }
 
+TEST(AgreementTest, PrefersNewerStateInMemory) {
+  v1::JoinInfo in_memory = Join("x", 9);
+  in_memory.set_checkpoint_in_memory(true);
+  const auto newer = Agree({Join("x", 8), in_memory, in_memory}, kJob);
+  EXPECT_EQ(newer->resume_rank, 1u);
+  EXPECT_TRUE(newer->resume_in_memory);
+  EXPECT_EQ(Describe(*newer, kJob), "rank 1 has the state of step 9 in memory");
+  const auto older = Agree({in_memory, Join("x", 10)}, kJob);
+  EXPECT_EQ(older->resume_rank, 1u);
+  EXPECT_FALSE(older->resume_in_memory);
+}
+
 TEST(AgreementTest, PrefersTheJobsOwnCheckpoints) {
   const auto own = Agree({Join("x", 90, "other"), Join("x", 20), Join("x", 95, "other")}, kJob);
   EXPECT_EQ(own->resume_rank, 1u);

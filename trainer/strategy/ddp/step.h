@@ -23,6 +23,7 @@ namespace muster::train {
 class DataParallelStrategy : public StrategyBase {
  public:
   absl::Status Step(const data::Batch& batch, uint64_t step, StepTimes& times) override;
+  bool keeps_complete_state() const override { return keeps_complete_state_; }
   WholeState CompleteState() override;
 
  protected:
