@@ -1,4 +1,5 @@
 // The ranks of a simulated machine.
+#include <algorithm>
 #include <csignal>
 #include <utility>
 #include <vector>
