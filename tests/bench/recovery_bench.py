@@ -62,7 +62,7 @@ class Muster:
 
 
 class Torchrun:
-    """The peer under torchrun; its restarts count from 0, generations from 1."""
+    """The peer under torchrun; a generation is a process of rank 0."""
 
     def __init__(self, directory, python, args):
         self.log = pathlib.Path(directory) / "steps"
@@ -81,7 +81,8 @@ class Torchrun:
         if not self.log.exists():
             return []
         lines = [json.loads(line) for line in self.log.read_text(encoding="utf-8").splitlines() if line.endswith("}")]
-        return [line for line in lines if line["restart"] == generation - 1]
+        pids = list(dict.fromkeys(line["pid"] for line in lines))  # one per start of rank 0
+        return [line for line in lines if line["pid"] == pids[generation - 1]] if len(pids) >= generation else []
 
     def progress(self, generation):
         assert all(agent.poll() is None for agent in self.agents), "an agent of torchrun has ended"

@@ -2,7 +2,7 @@
 
 Counterpart of recovery_bench.py's training, run by torchrun: resnet18 on random images of 32 x 32 with one thread per
 rank. Rank 0 saves a checkpoint every --checkpoint-every steps, as the documentation of torchrun advises, and appends a
-JSON line for each step to --steps-file: the step, the time at its end, and the number of the restart.
+JSON line for each step to --steps-file: the step, the time at its end, and the process.
 """
 
 import argparse
@@ -71,8 +71,7 @@ def main():
         if rank != 0:
             continue
         with pathlib.Path(args.steps_file).open("a", encoding="utf-8") as log:
-            log.write(json.dumps({"step": step, "time": time.time(),
-                                  "restart": int(os.environ["TORCHELASTIC_RESTART_COUNT"])}) + "\n")
+            log.write(json.dumps({"step": step, "time": time.time(), "pid": os.getpid()}) + "\n")
         if step % args.checkpoint_every == 0:
             torch.save({"model": model.state_dict(), "optimizer": optimizer.state_dict(), "step": step},
                        args.state_file + ".new")
