@@ -237,8 +237,14 @@ absl::Status Trainer::PollStepResults(bool all) {
 void Trainer::MonitorLoss(const StepResult& result) {
   if (!is_first()) return;
   const std::optional<v1::LossAnomaly> anomaly = loss_monitor_.Add(result.step + 1, result.loss);
+  if (!anomaly.has_value()) return;
   auto& anomalies = *progress_.progress().mutable_loss_anomalies();
-  if (!anomaly.has_value() || anomalies.size() == limits::kLossAnomalies) return;
+  // Spikes must not use up the space for losses that are not finite.
+  const bool finite = std::isfinite(anomaly->loss());
+  const auto same_kind = std::count_if(
+      anomalies.begin(), anomalies.end(),
+      [finite](const v1::LossAnomaly& earlier) { return std::isfinite(earlier.loss()) == finite; });
+  if (same_kind == limits::kLossAnomalies / 2) return;
   *anomalies.Add() = *anomaly;
   // The training may end with this step.
   progress_.Send();
