@@ -20,8 +20,8 @@ std::string GoodputText(const v1::Goodput& goodput);
 // Causes that took hardly any time are left out. Empty if the job has no account.
 std::string TimeByCauseText(const v1::Goodput& goodput);
 
-// A table of the slot hours that were not productive, by owner and cause, without causes
-// that took hardly any; empty if there are none.
+// A table of the slot hours that were not productive, by owner and cause. Causes that took hardly
+// any are left out; empty if there are no others.
 std::string LostHoursTable(const v1::GetReportResponse& report);
 
 // "91.2 %"; empty if the owner's jobs have held no slots.

@@ -175,8 +175,8 @@ void TimeAccount::Interrupt(v1::TimeCause cause, std::string node) {
 
 void TimeAccount::UpdateCause() {
   // The next step ends an interruption. A generation may have no step left, or a program no steps.
-  const bool made_up = step_ > 0 || !counts_steps_ || activity_ != v1::TIME_PRODUCTIVE;
-  if (Trains(activity_) && made_up) Interrupt(v1::TIME_CAUSE_UNSPECIFIED, "");
+  const bool advanced = step_ > 0 || !counts_steps_ || activity_ != v1::TIME_PRODUCTIVE;
+  if (Trains(activity_) && advanced) Interrupt(v1::TIME_CAUSE_UNSPECIFIED, "");
   const v1::TimeCause cause = CauseOfActivity();
   changed_ |= cause != cause_;
   cause_ = cause;

@@ -1,9 +1,9 @@
 // The account of one job's time: every moment from its submission to its end is charged to exactly
 // one cause, so the causes add up to the job's wall time. docs/operate/goodput.md defines them.
 //
-// The account is told what the job does (its activity), and derives the cause from that and from
-// what happened before: while a failure or a requeue is being made up for, starting and training
-// are charged to it, and steps that an earlier generation has completed are charged as redone.
+// The cause follows from the job's activity and from what happened before. After a failure or a
+// requeue, starting and the first step are charged to that interruption, and steps that an earlier
+// generation has completed are charged as redone.
 //
 // Time is settled when its cause can no longer change: above all, with each completed step. A
 // failure takes back the pending time of the step that it interrupts, and the loss of a node also
@@ -42,7 +42,7 @@ class TimeAccount {
   void Resume(Time now);
 
   // ---- Changes
-  // The job's activity, as the cause that it is charged to if nothing has to be made up for.
+  // The job's activity, as the cause that it is charged to if no interruption precedes it.
   // RECOVERY: the generation stops because of a failure. REQUEUE: it stops for a requeue,
   // preemption or drain. PRODUCTIVE: it trains, or a program runs.
   void Enter(v1::TimeCause activity, Time now);
@@ -95,7 +95,7 @@ class TimeAccount {
   absl::Time charged_to_wall_;
   v1::TimeCause activity_ = v1::TIME_CAUSE_UNSPECIFIED;
   v1::TimeCause cause_ = v1::TIME_CAUSE_UNSPECIFIED;
-  // What is being made up for until the next step, or UNSPECIFIED.
+  // The interruption that the next step ends; UNSPECIFIED without one.
   v1::TimeCause interruption_ = v1::TIME_CAUSE_UNSPECIFIED;
   std::string interruption_node_;
   bool failing_ = false;  // the generation stops because of a failure, whose cause is not known yet

@@ -156,7 +156,7 @@ TEST_F(TimeAccountTest, ReportMayCoverRedoneAndNewSteps) {
                                      Pair("starting", 2)));
 }
 
-TEST_F(TimeAccountTest, RequeueIsMadeUpForExceptInTheQueue) {
+TEST_F(TimeAccountTest, RequeueIsChargedUntilNextStepExceptInTheQueue) {
   Start();
   Pass(5);
   Step(1);

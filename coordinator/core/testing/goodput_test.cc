@@ -247,6 +247,27 @@ TEST_F(GoodputTest, Requeue) {
   EXPECT_THAT(Seconds(), ElementsAre(Pair("productive", 15), Pair("requeue", 6)));
 }
 
+TEST_F(GoodputTest, DrainOfNode) {
+  cluster_.Join("a");
+  Submit(MakeSpec(1));
+  cluster_.BringUp(job_);
+  Progress("training");
+  Pass(10);
+  Progress("training", 10);
+  cluster_.Step(CordonNode{NodeName("a"), "fan", /*drain=*/true});
+  Pass(3);
+  cluster_.ReportExit("a", job_, 0, ExitWith(143));
+  Pass(40);
+  EXPECT_EQ(Current(), "queued");
+  cluster_.Join("b");
+  Pass(2);
+  cluster_.BringUp(job_);
+  Progress("training", 11, 0, /*rank=*/0, "b");
+  Pass(1);
+  EXPECT_THAT(Seconds(),
+              ElementsAre(Pair("productive", 11), Pair("queued", 40), Pair("requeue", 5)));
+}
+
 TEST_F(GoodputTest, HeldJob) {
   Submit(MakeSpec(1));
   Pass(2);
