@@ -15,6 +15,8 @@ namespace {
 constexpr size_t kPortionBytes = 64 << 10;
 // Batches whose steps are queued on a device: the one being computed and the next.
 constexpr uint32_t kLeastInFlight = 2;
+// Interval between two calls of LoaderOptions::cancelled.
+constexpr absl::Duration kCancelInterval = absl::Milliseconds(100);
 
 LoaderOptions Complete(const ImageDataset& dataset, LoaderOptions options) {
   ImageSize& size = options.transform.size;
@@ -138,7 +140,10 @@ absl::StatusOr<const Batch*> Loader::Next() {
   Slot& slot = SlotOf(next_to_use_);
   if (!slot.ready) {
     const SteadyTime start = Now().steady;
-    while (!slot.ready) slot_ready_.Wait(&mutex_);
+    while (!slot.ready) {
+      const bool expired = slot_ready_.WaitWithTimeout(&mutex_, kCancelInterval);
+      if (expired && options_.cancelled()) return absl::AbortedError("the wait was cancelled");
+    }
     waited_ = Now().steady - start;
   }
   if (!slot.status.ok()) {

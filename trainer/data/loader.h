@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <thread>
@@ -36,6 +37,8 @@ struct LoaderOptions {
   const uint8_t* resident = nullptr;
   // Batches contain only labels, and no image is read.
   bool labels_only = false;
+  // Ends a wait for a batch; called on the thread that waits.
+  std::function<bool()> cancelled = [] { return false; };
   // For training only:
   uint64_t seed = 0;  // seed of the sample order
   uint64_t first_step = 0;
@@ -64,7 +67,8 @@ class Loader {
 
   // Waits for the next batch and returns it, or null after the last. It is valid until the next
   // call (see Batch::copied for its arrays). An image that cannot be read ends the stream: the call
-  // for its batch and all later calls return the error, which names the file.
+  // for its batch and all later calls return the error, which names the file. ABORTED if the wait is
+  // cancelled.
   absl::StatusOr<const Batch*> Next() ABSL_LOCKS_EXCLUDED(mutex_);
   // How long the last Next waited for the loader's threads. Excludes waiting for the device, which
   // limits the number of batches in flight there.

@@ -1,6 +1,7 @@
 #include "trainer/data/loader.h"
 
 #include <algorithm>
+#include <atomic>
 #include <memory>
 #include <numeric>
 #include <string>
@@ -517,6 +518,18 @@ TEST(LoaderTest, WaitedIncludesWaitingForThreads) {
   dataset.Open();
   training.join();
   EXPECT_GT(loader->waited(), absl::ZeroDuration());
+}
+
+TEST(LoaderTest, WaitCanBeCancelled) {
+  GatedDataset dataset;
+  std::atomic<bool> cancelled = false;
+  LoaderOptions options = Options();
+  options.cancelled = [&] { return cancelled.load(); };
+  const auto loader =
+      Loader::ForTraining(&dataset, *StepMap::Create(kSamples, kGlobalBatch, false), options);
+  cancelled = true;
+  EXPECT_TRUE(absl::IsAborted(loader->Next().status()));
+  dataset.Open();
 }
 
 TEST(LoaderTest, CanBeDestroyedWithUnusedBatches) {

@@ -27,6 +27,7 @@ class RankRequests {
     aborted_.store(true);
     EndIfAborted();
   }
+  bool aborted() const { return aborted_.load(); }
   // Called when the writing of a checkpoint begins and ends.
   void SetWriting(bool writing) {
     writing_.store(writing);

@@ -109,6 +109,8 @@ data::LoaderOptions Trainer::LoaderOptionsFor(const kernels::DeviceMemory& resid
   options.transform = TrainingTransformOf(spec_, setup_->training->info());
   options.device = &strategy_->device();
   options.resident = resident.as<uint8_t>();
+  // This rank may have to leave its state.
+  options.cancelled = [this] { return requests_.aborted(); };
   return options;
 }
 
@@ -157,7 +159,9 @@ absl::Status Trainer::TrainStep(data::Loader& loader) {
   StepTimes times;
   const SteadyTime start = Now().steady;
   const absl::StatusOr<const data::Batch*> batch = loader.Next();
-  if (kernels::IsOutOfMemory(batch.status())) return batch.status();
+  if (kernels::IsOutOfMemory(batch.status()) || absl::IsAborted(batch.status())) {
+    return batch.status();
+  }
   if (!batch.ok()) return WithExitCode(batch.status(), kExitNoInput);
   times.data_wait = loader.waited();
   RETURN_IF_ERROR(strategy_->Step(**batch, step_, times));
