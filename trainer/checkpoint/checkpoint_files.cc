@@ -13,6 +13,7 @@
 #include "common/status.h"
 #include "nlohmann/json.hpp"
 #include "trainer/checkpoint/durable_file.h"
+#include "trainer/checkpoint/loss_scale_json.h"
 #include "trainer/data/mapped_file.h"
 
 namespace muster::train {
@@ -128,12 +129,7 @@ absl::Status WriteState(const std::string& directory, const CheckpointState& sta
       {"generation", state.generation},
       {"training", state.training},
   };
-  if (state.loss_scale.has_value()) {
-    json["loss_scale"] = {{"scale", state.loss_scale->scale},
-                          {"clean_steps", state.loss_scale->clean_steps},
-                          {"skipped_steps", state.loss_scale->skipped_steps},
-                          {"overflows_in_row", state.loss_scale->overflows_in_row}};
-  }
+  AddLossScale(state.loss_scale, json);
   const auto add = [&json](const char* key, const std::optional<double>& value) {
     // JSON has no NaN.
     if (value.has_value() && std::isfinite(*value)) json[key] = *value;
@@ -185,14 +181,7 @@ absl::StatusOr<CheckpointState> ReadState(const std::string& directory) {
   }
   if (json.contains("test_accuracy")) state.test_accuracy = Get<double>(json, "test_accuracy");
   if (json.contains("test_loss")) state.test_loss = Get<double>(json, "test_loss");
-  const auto loss_scale = json.find("loss_scale");
-  if (loss_scale != json.end() && loss_scale->is_object()) {
-    state.loss_scale =
-        LossScaleState{.scale = Get<double>(*loss_scale, "scale"),
-                       .clean_steps = Get<uint64_t>(*loss_scale, "clean_steps"),
-                       .skipped_steps = Get<uint64_t>(*loss_scale, "skipped_steps"),
-                       .overflows_in_row = Get<uint64_t>(*loss_scale, "overflows_in_row")};
-  }
+  state.loss_scale = LossScaleIn(json);
   return state;
 }
 

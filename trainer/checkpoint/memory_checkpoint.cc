@@ -17,6 +17,7 @@
 #include "absl/strings/string_view.h"
 #include "common/status.h"
 #include "nlohmann/json.hpp"
+#include "trainer/checkpoint/loss_scale_json.h"
 #include "trainer/checkpoint/retention.h"
 #include "trainer/data/mapped_file.h"
 
@@ -31,11 +32,7 @@ constexpr size_t kLengthBytes = sizeof(uint64_t);
 std::string HeaderOf(const MemoryCheckpoint& checkpoint, absl::Span<const StateArray> arrays) {
   Json json = {{"layout", checkpoint.layout}, {"arrays", Json::object()}};
   for (const StateArray& array : arrays) json["arrays"][array.name] = array.elements;
-  if (checkpoint.loss_scale.has_value()) {
-    json["loss_scale"] = {checkpoint.loss_scale->scale, checkpoint.loss_scale->clean_steps,
-                          checkpoint.loss_scale->skipped_steps,
-                          checkpoint.loss_scale->overflows_in_row};
-  }
+  AddLossScale(checkpoint.loss_scale, json);
   return json.dump();
 }
 
@@ -56,18 +53,7 @@ bool ReadHeader(const std::string& path, MemoryCheckpoint& checkpoint) {
   const Json json = Json::parse(HeaderIn(file->bytes()), nullptr, /*allow_exceptions=*/false);
   if (!json.is_object() || !json.contains("layout") || !json["layout"].is_string()) return false;
   checkpoint.layout = json["layout"].get<std::string>();
-  const auto scale = json.find("loss_scale");
-  if (scale == json.end()) return true;
-  if (!scale->is_array() || scale->size() != 4) return false;
-  if (!std::all_of(scale->begin(), scale->end(), [](const Json& v) { return v.is_number(); })) {
-    return false;
-  }
-  checkpoint.loss_scale = LossScaleState{
-      .scale = scale->at(0).get<double>(),
-      .clean_steps = scale->at(1).get<uint64_t>(),
-      .skipped_steps = scale->at(2).get<uint64_t>(),
-      .overflows_in_row = scale->at(3).get<uint64_t>(),
-  };
+  checkpoint.loss_scale = LossScaleIn(json);
   return true;
 }
 

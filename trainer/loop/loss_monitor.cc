@@ -1,8 +1,10 @@
 #include "trainer/loop/loss_monitor.h"
 
-#include <algorithm>
 #include <cmath>
 #include <utility>
+
+#include "absl/types/span.h"
+#include "common/median.h"
 
 namespace muster::train {
 namespace {
@@ -13,12 +15,6 @@ constexpr double kSpikeRatio = 1.5;
 constexpr double kSpikeShareOfFirst = 0.1;
 // Standard deviation of a normal distribution by its median absolute deviation.
 constexpr double kDeviationOfMedian = 1.4826;
-
-double MedianOf(std::vector<double>& values) {
-  const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
-  std::nth_element(values.begin(), middle, values.end());
-  return *middle;
-}
 
 v1::LossAnomaly Anomaly(uint64_t step, double loss, double typical) {
   v1::LossAnomaly anomaly;
@@ -38,10 +34,10 @@ std::optional<v1::LossAnomaly> LossMonitor::Add(uint64_t completed_steps, double
   }
   if (window_.size() >= kFewest) {
     sorted_ = window_;
-    const double median = MedianOf(sorted_);
+    const double median = MedianOf(absl::MakeSpan(sorted_));
     if (window_.size() < kWindow || first_level_ == 0) first_level_ = median;
     for (double& value : sorted_) value = std::abs(value - median);
-    const double deviation = kDeviationOfMedian * MedianOf(sorted_);
+    const double deviation = kDeviationOfMedian * MedianOf(absl::MakeSpan(sorted_));
     const double excess = loss - median;
     if (in_anomaly_) {
       in_anomaly_ = excess > kEndDeviations * deviation && loss > kSpikeRatio * median;

@@ -20,12 +20,6 @@ constexpr size_t kBlockElements = 8 << 10;
 // Longest time that a running rank needs for a block, even on a machine that is overloaded. One
 // that needs longer is treated as if it had ended.
 constexpr absl::Duration kBlockPatience = absl::Milliseconds(200);
-// Arrays in shared memory begin at a cache line.
-constexpr size_t kLineFloats = 16;
-
-size_t PaddedFloats(size_t floats) {
-  return (floats + kLineFloats - 1) / kLineFloats * kLineFloats;
-}
 
 constexpr uint64_t PositionAt(uint64_t updates, uint64_t blocks) { return updates << 32 | blocks; }
 uint64_t UpdatesAt(uint64_t position) { return position >> 32; }
@@ -43,10 +37,10 @@ FusedSharedMemoryUpdate::FusedSharedMemoryUpdate(collectives::Communicator* comm
       addends_(communicator->size()) {}
 
 size_t FusedSharedMemoryUpdate::SharedFloats() const {
-  const size_t parameters = PaddedFloats(shares_.elements());
+  const size_t parameters = Shares::RoundUp(shares_.elements());
   if (!shares_states_) return parameters;
   const size_t states = optimizer_->states().size();
-  return parameters + PaddedFloats(states * shares_.elements()) + (1 + states) * kBlockElements +
+  return parameters + Shares::RoundUp(states * shares_.elements()) + (1 + states) * kBlockElements +
          sizeof(Progress) / sizeof(float);
 }
 
@@ -55,8 +49,8 @@ FusedSharedMemoryUpdate::Peer FusedSharedMemoryUpdate::PeerAt(float* memory,
   Peer peer{gradients, memory};
   if (!shares_states_) return peer;
   const size_t states = optimizer_->states().size();
-  peer.states = memory + PaddedFloats(shares_.elements());
-  peer.saved = peer.states + PaddedFloats(states * shares_.elements());
+  peer.states = memory + Shares::RoundUp(shares_.elements());
+  peer.saved = peer.states + Shares::RoundUp(states * shares_.elements());
   // Zero is the initial state of the atomics.
   peer.progress = reinterpret_cast<Progress*>(peer.saved + (1 + states) * kBlockElements);
   return peer;

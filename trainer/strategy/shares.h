@@ -20,6 +20,11 @@ class Shares {
   Shares(size_t elements, uint32_t ranks)
       : elements_(elements), ranks_(ranks), length_(RoundUp((elements + ranks - 1) / ranks)) {}
 
+  // Rounds up to whole cache lines.
+  static size_t RoundUp(size_t elements) {
+    return (elements + kLineElements - 1) / kLineElements * kLineElements;
+  }
+
   size_t elements() const { return elements_; }
   // Elements of a shard, including padding.
   size_t length() const { return length_; }
@@ -32,9 +37,6 @@ class Shares {
 
  private:
   static constexpr size_t kLineElements = 16;
-  static size_t RoundUp(size_t elements) {
-    return (elements + kLineElements - 1) / kLineElements * kLineElements;
-  }
 
   size_t elements_;
   uint32_t ranks_;

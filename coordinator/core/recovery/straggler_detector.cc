@@ -5,6 +5,9 @@
 #include <cstddef>
 #include <utility>
 
+#include "absl/types/span.h"
+#include "common/median.h"
+
 namespace muster::core {
 namespace {
 
@@ -24,14 +27,6 @@ constexpr double kMaxSlowdown = 100;
 constexpr size_t kFirstWindows = 16;  // that growth is related to
 // Ranks report at different times; a window that some have not reported for so long is dropped.
 constexpr size_t kIncompleteRows = 32;
-
-double MedianOf(std::vector<double> values) {
-  const size_t half = values.size() / 2;
-  const auto middle = values.begin() + static_cast<std::ptrdiff_t>(half);
-  std::nth_element(values.begin(), middle, values.end());
-  if (values.size() % 2 == 1) return *middle;
-  return (*middle + *std::max_element(values.begin(), middle)) / 2;
-}
 
 // A property of all ranks, for the median without one of them.
 class Sorted {
@@ -98,8 +93,8 @@ bool StragglerDetector::RelateToFirst(std::vector<OwnTime>& ranks) {
         compute.push_back(window[rank].compute);
         input.push_back(window[rank].input);
       }
-      medians[rank].compute = MedianOf(std::move(compute));
-      medians[rank].input = MedianOf(std::move(input));
+      medians[rank].compute = MedianOf(absl::MakeSpan(compute));
+      medians[rank].input = MedianOf(absl::MakeSpan(input));
     }
     first_ = {std::move(medians)};
     has_first_ = true;
@@ -186,7 +181,7 @@ std::optional<StragglerDetector::Run> StragglerDetector::SlowRun(
     if (window.input) ++input;
   }
   if (exceeding + count / kWindows < count) return std::nullopt;
-  run.slowdown = MedianOf(std::move(slowdowns));
+  run.slowdown = MedianOf(absl::MakeSpan(slowdowns));
   run.input = 2 * input > exceeding;
   const size_t earlier = windows.size() - count;
   if (earlier < kEarlierWindows) {
@@ -215,7 +210,7 @@ void StragglerDetector::Update(uint32_t rank, const Key& key, const Comparison& 
   for (size_t i = windows.size() - kWindows; i < windows.size(); ++i) {
     slowdowns.push_back(windows[i].slowdown);
   }
-  state.slowdown = windows.back().level = MedianOf(std::move(slowdowns));
+  state.slowdown = windows.back().level = MedianOf(absl::MakeSpan(slowdowns));
   Change change{.rank = rank, .slowdown = state.slowdown, .by_growth = by_growth};
   if (state.slow) {
     if (state.slowdown >= kEnd) return;
