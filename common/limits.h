@@ -15,14 +15,14 @@ inline constexpr size_t kIdempotencyKeyLength = 128;
 inline constexpr uint32_t kNodes = 16384;
 inline constexpr uint32_t kSlotsPerNode = 1024;
 inline constexpr uint32_t kRanksPerJob = 131072;
-inline constexpr size_t kJobs = 100000;         // including finished jobs, which are evicted first
+inline constexpr size_t kJobs = 100000;  // including finished jobs, which are evicted first
 inline constexpr uint32_t kTasksPerArray = 10000;
 inline constexpr size_t kArrayBytes = 64 << 20;  // the specs of all tasks of an array
-inline constexpr uint32_t kDependencies = 64;  // of one kind, in a job spec
+inline constexpr uint32_t kDependencies = 64;    // of one kind, in a job spec
 inline constexpr size_t kSecretBytes = 64 << 10;
 inline constexpr size_t kSecretsPerOwner = 256;
-inline constexpr size_t kOwners = 4096;        // whose use of the cluster is recorded
-inline constexpr uint32_t kReportedDays = 90;  // of an owner's use
+inline constexpr size_t kOwners = 4096;         // whose use of the cluster is recorded
+inline constexpr uint32_t kReportedDays = 90;   // of an owner's use
 inline constexpr size_t kEventsPerJob = 10000;  // the oldest are evicted first
 inline constexpr uint64_t kLargestGeneration = 9'999'999'999;  // the store's keys have 10 digits
 inline constexpr size_t kKeyBytes = 256;                       // a key in a generation's store
@@ -69,7 +69,7 @@ inline constexpr size_t kGenerationsPerNode =
     16384;  // generations that a worker still holds, including ended ones
 // A rank's newest windows of steps in a report.
 inline constexpr int kStepWindows = 12;
-// Of a rank in a generation: losses that are not finite, and spikes.
+// Number of losses that are not finite, or spikes, of a rank in a generation.
 inline constexpr int kLossAnomalies = 16;
 inline constexpr size_t kRecordedLosses = 100000;
 inline constexpr size_t kRecordedEvaluations = 10000;

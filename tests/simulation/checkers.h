@@ -114,7 +114,7 @@ class StoreChecker : public Checker {
 // The jobs that an operator has recovered from workers' records with this step.
 std::set<std::string> RecoveredJobs(const core::Effects& effects);
 
-// What is wrong with the account of a job's time; empty if every moment from its submission until
+// Returns the error in the account of a job's time; empty if every moment from its submission until
 // its end, or until now, has one cause.
 std::string FindWrongTime(const v1::Job& job, absl::Time now);
 

@@ -100,7 +100,7 @@ class ModelState {
   static std::string WeightsDigest(absl::Span<const Tensor> parameters);
   std::string WeightsDigest() const { return WeightsDigest(ExportParameters()); }
 
-  // What Broadcast sends besides parameters and buffers, and how.
+  // Arrays that Broadcast sends in addition to parameters and buffers, and their order.
   struct BroadcastOptions {
     bool resuming = false;   // also the average and the complete optimizer states
     bool canonical = false;  // in the canonical order, because the ranks' layouts differ

@@ -233,7 +233,7 @@ void TrainJob::DescribeNewestCheckpoint(v1::JoinInfo& info) {
     // The generation that wrote it: that of its name is this one on every rank that has claimed it.
     if (newest.job_id == launch_.job_id()) info.set_checkpoint_generation(newest.generation);
   }
-  // A single rank leaves its state to nobody.
+  // Without other ranks, no state outlives the loss of a rank.
   if (environment_.memory_dir.empty() || launch_.world_size() == 1) return;
   memory_.emplace(environment_.memory_dir);
   in_memory_ = memory_->FindNewest(launch_.generation(), setup_->strategy->layout_digest());

@@ -342,7 +342,7 @@ TEST(FusedSharedMemoryUpdateTest, SurvivorsCompleteTheUpdate) {
     if (results[0].empty() || results[2].empty()) ++complete;
   }
   EXPECT_GE(interrupted, 25);
-  // If only the lost rank had begun the update, nobody knows its scalars.
+  // If only the lost rank had begun the update, no survivor has its scalars.
   EXPECT_GE(complete, interrupted * 9 / 10);
   RecordProperty("interrupted", interrupted);
   RecordProperty("complete", complete);

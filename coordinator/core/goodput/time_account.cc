@@ -77,7 +77,7 @@ void TimeAccount::Enter(v1::TimeCause activity, Time now) {
 void TimeAccount::ReportStep(uint64_t step, absl::Duration checkpoint_stall, Time now) {
   if (!is_open() || step == 0) return;
   highest_step_ = std::max(highest_step_, step);
-  // Of a generation that has failed, what was done after its last settled step is lost.
+  // A generation that has failed loses what it did after its last settled step.
   if (failing_ || step <= step_) return;
   counts_steps_ = true;
   const absl::Duration elapsed = std::max(now.steady - charged_to_, absl::ZeroDuration());

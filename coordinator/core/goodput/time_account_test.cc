@@ -191,7 +191,7 @@ TEST_F(TimeAccountTest, MovesReportedCheckpointStallOutOfProductiveTime) {
   Step(1, /*checkpoint_stall=*/1);
   Pass(10);
   Step(2, 1);
-  // Of this stop, the phase was noticed.
+  // The account noticed the phase of this stop.
   Enter(v1::TIME_CHECKPOINT_STALL);
   Pass(2);
   Enter(v1::TIME_PRODUCTIVE);

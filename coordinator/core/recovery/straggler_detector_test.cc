@@ -26,7 +26,7 @@ using ::testing::IsEmpty;
 constexpr uint32_t kStepsPerWindow = 4;
 constexpr int kReported = 12;  // windows in a report
 
-// What a rank's step takes, in seconds.
+// Seconds that a rank's step takes.
 struct StepCost {
   double compute = 0.1;
   double input = 0;
