@@ -222,12 +222,22 @@ void AppendState(const v1::Job& job, absl::Time now, std::string& out) {
   if (job.preemptions() > 0) AppendField("Preempted", absl::StrCat(job.preemptions()), out);
 }
 
-void AppendSpec(const v1::JobSpec& spec, std::string& out) {
+// An elastic job may have fewer ranks than it could use.
+std::string RanksText(const v1::Job& job) {
+  const uint64_t most = spec::MaxWorldSize(job.spec());
+  const auto now = static_cast<uint64_t>(job.ranks_size());
+  const bool active = job.state() == v1::STARTING || job.state() == v1::RUNNING;
+  return active && now > 0 && now < most ? absl::StrCat(now, " of at most ", most)
+                                         : absl::StrCat(most);
+}
+
+void AppendSpec(const v1::Job& job, std::string& out) {
+  const v1::JobSpec& spec = job.spec();
   AppendField("Class", spec.priority_class(), out);
   AppendField("After", AfterText(spec.after()), out);
   AppendField("Nodes", NodesText(spec.resources().nodes()), out);
   AppendField("Constraints", ConstraintsText(spec.resources()), out);
-  AppendField("Ranks", absl::StrCat(spec::MaxWorldSize(spec)), out);
+  AppendField("Ranks", RanksText(job), out);
   AppendField("Command", CommandText(spec), out);
   AppendField("Workdir", spec.workdir(), out);
   AppendField("Env", EnvText(spec), out);
@@ -319,7 +329,7 @@ std::string Description(const v1::Job& job, absl::Time now) {
   AppendField("Owner", job.owner(), out);
   AppendField("Array", ArrayText(job), out);
   AppendState(job, now, out);
-  AppendSpec(job.spec(), out);
+  AppendSpec(job, out);
   AppendTimes(job, now, out);
   AppendResult(job, out);
   AppendWarnings(job, out);

@@ -73,6 +73,18 @@ TEST(DescriptionTest, ShowsWhenAndWhereTheJobMayRun) {
               HasSubstr("Constraints:   gpu=h100, rack=a; not on gpu-3; without other jobs\n"));
 }
 
+TEST(DescriptionTest, ShowsSizeOfElasticJob) {
+  v1::Job job;
+  job.set_state(v1::RUNNING);
+  job.mutable_spec()->mutable_resources()->mutable_nodes()->set_min(1);
+  job.mutable_spec()->mutable_resources()->mutable_nodes()->set_max(4);
+  job.mutable_spec()->mutable_resources()->set_ranks_per_node(2);
+  for (int rank = 0; rank < 6; ++rank) job.add_ranks()->set_rank(rank);
+  EXPECT_THAT(Description(job, kNow), HasSubstr("Ranks:         6 of at most 8\n"));
+  for (int rank = 6; rank < 8; ++rank) job.add_ranks()->set_rank(rank);
+  EXPECT_THAT(Description(job, kNow), HasSubstr("Ranks:         8\n"));
+}
+
 TEST(DescriptionTest, ShowsEachFailureOnce) {
   const v1::Job job = FailedJob();
   std::string text = Description(job, kNow);

@@ -176,6 +176,7 @@ void LifeCycle::Resume(Job& job) {
   ArmTimeLimit(job);
   rendezvous_.Begin(job);
   rendezvous_.RestorePassed(job);
+  BeginGrowthWatch(job);
   if (job.state() == v1::STOPPING) ArmStop(job);
   if (job.state() == v1::STOPPING && failures_.Earliest(job) != nullptr &&
       !failures_.IsAttributed(job)) {
@@ -216,6 +217,7 @@ void LifeCycle::Advance(Job& job) {
     jobs_.AddEvent(job, events::kRunning, message);
     jobs_.Transition(job, v1::RUNNING, reasons::kRunning, message);
     hangs_.Arm(job);
+    BeginGrowthWatch(job);
   }
   if (job.state() == v1::RUNNING && job.generation->EveryRankExitedCleanly()) {
     Stop(job, {v1::SUCCEEDED, reasons::kCompleted, reasons::kAllExited, absl::ZeroDuration(),
@@ -303,6 +305,9 @@ void LifeCycle::OnTimer(const TimerKey& key) {
       break;
     case TimerKey::Kind::kStop:
       OnStopTimer(*job);
+      break;
+    case TimerKey::Kind::kGrowth:
+      OnGrowthTimer(*job);
       break;
     case TimerKey::Kind::kCoolDown:
     case TimerKey::Kind::kSelfTest:

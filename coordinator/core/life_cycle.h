@@ -114,6 +114,14 @@ class LifeCycle {
   void Delay(Job& job, absl::Duration delay);
   void OnDelayEnd(Job& job);
 
+  // ---- growth.cc
+  // Called when a generation is RUNNING.
+  void BeginGrowthWatch(Job& job);
+  void ArmGrowth(Job& job);
+  void OnGrowthTimer(Job& job);
+  // Whether a job is stopping in order to grow.
+  bool SomeJobGrows() const;
+
   // Loses a rank of a generation that a newer one has replaced. It may still run on a connected
   // node: its slots stay occupied until it has exited.
   void Abandon(Job& job, RankState& rank);

@@ -41,6 +41,7 @@ void LifeCycle::Restart(Job& job, absl::Duration run_time) {
 void LifeCycle::Requeue(Job& job) {
   job.restarting = false;
   scheduler_.Replace(job);
+  if (job.ending.outcome == v1::QUEUED) return;  // it was to grow, and its message says so
   const v1::FirstFailure& failure = job.status.first_failure();
   std::vector<std::string> blockers;
   for (const v1::WaitedFor& blocker :

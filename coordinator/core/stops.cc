@@ -179,6 +179,7 @@ void LifeCycle::CheckStopped(Job& job) {
   const std::string id = job.status.job_id();
   context_.timers.Cancel({TimerKey::Kind::kCause, id});
   context_.timers.Cancel({TimerKey::Kind::kStop, id});
+  context_.timers.Cancel({TimerKey::Kind::kGrowth, id});
   context_.timers.Cancel({TimerKey::Kind::kTimeLimit, id});
   rendezvous_.End(job);
   failures_.Clear(job);
@@ -203,6 +204,9 @@ void LifeCycle::CheckStopped(Job& job) {
       break;
     case v1::QUEUED:
       job.state_since = context_.now.steady;
+      // So that no other job takes its place.
+      job.restarting = ending.reason == reasons::kGrowing;
+      if (job.restarting) restarting_.push_back(job.id());
       scheduler_.Add(job);
       jobs_.AddEvent(job, events::kRequeued, ending.message);
       jobs_.Transition(job, v1::QUEUED, ending.reason, ending.message);

@@ -29,6 +29,7 @@ struct TimerKey {
     kAgeing,      // a waiting job moves up in the queue
     kHang,        // all ranks of a job have been silent for too long, or were inspected
     kStall,       // no rank of a train job has completed a step for too long
+    kGrowth,      // an elastic job looks for further nodes
     kDelay,       // a delayed job joins the queue
     kCoolDown,    // a node may have ranks again after failed launches
     kSelfTest,    // a node's self-test is due again, or its answer is missing

@@ -60,6 +60,8 @@ class ShapesTest(unittest.TestCase):
 
 
 class ResumeTest(unittest.TestCase):
+    STEPS = 600
+
     def test_resume_after_kill_reproduces_weights(self):
         """A training that is killed in mid-epoch and resumed from a checkpoint has the same weights, bit for bit, as an
         undisturbed one. Ranks of one node share the update and the optimizer state."""
@@ -67,7 +69,8 @@ class ResumeTest(unittest.TestCase):
                                                                   "weight_decay": 0.01})
 
         def training(cluster, name, shape):
-            return training_spec(name, global_batch=32, max_steps=150, restart={"max": 2},
+            # Long enough that it still trains when the client has seen a step.
+            return training_spec(name, global_batch=32, max_steps=self.STEPS, restart={"max": 2},
                                  resources={"nodes": shape[0], "ranks_per_node": shape[1]},
                                  checkpoint={"dir": str(cluster.directory / name), "every_steps": 30}, **spec)
 
@@ -87,7 +90,7 @@ class ResumeTest(unittest.TestCase):
         self.assertEqual(killed["summary"]["weights_digest"], whole["summary"]["weights_digest"])
         for file in ("model.safetensors", "optimizer.safetensors", "ema.safetensors"):
             digests = [hashlib.sha256((cluster.directory / name / folder / file).read_bytes()).hexdigest()
-                       for name, folder in (("whole", "step-00000150.g1"), ("killed", "step-00000150.g2"))]
+                       for name, folder in (("whole", f"step-{self.STEPS:08}.g1"), ("killed", f"step-{self.STEPS:08}.g2"))]
             self.assertEqual(digests[0], digests[1], file)
 
 

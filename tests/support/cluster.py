@@ -186,10 +186,10 @@ class Cluster:
 
     # ---- processes
 
-    def processes(self):
-        """(pid, command line) of all processes that use this cluster's directory, including daemons."""
+    def processes(self, node=""):
+        """(pid, command line) of all processes that use this cluster's or node's directory, including daemons."""
         found = []
-        marker = str(self.directory).encode()
+        marker = str(self.directory / node).encode()
         for entry in pathlib.Path("/proc").iterdir():
             if not entry.name.isdigit() or int(entry.name) == os.getpid():
                 continue

@@ -118,6 +118,8 @@ struct Job {
   bool restarting = false;
   // Order in which finished jobs are deleted; unset while the job is kept.
   std::optional<absl::Time> deletion_order;
+  absl::Duration growth_interval;    // between two attempts to grow
+  uint32_t nodes_before_growth = 0;  // while the job grows
   std::optional<SteadyTime> failed_at;  // start of the recovery; cleared when the job runs again
 
   JobId id() const { return JobId(status.job_id()); }

@@ -161,6 +161,17 @@ void Scheduler::Refresh(NodeTable& nodes) {
   cluster_.Refresh(changed);
 }
 
+bool Scheduler::SomeJobWaits() const {
+  return std::any_of(plan_.of_groups.begin(), plan_.of_groups.end(), [](const auto& entry) {
+    return entry.second.hindrance != Hindrance::kUnplaceable;
+  });
+}
+
+bool Scheduler::ExceedsLimit(const std::string& owner, uint32_t slots) const {
+  const uint32_t limit = options().LimitsOf(owner).running_slots;
+  return limit > 0 && uint64_t{usage_->RunningSlots(owner)} + slots > limit;
+}
+
 bool Scheduler::SurelyFitsVacant(const JobId& id) {
   const JobQueue::Entry* const entry = queue_.Find(id);
   if (entry == nullptr || cluster_.shares_devices()) return false;

@@ -99,7 +99,12 @@ class Scheduler {
   };
   Forecast ForecastOf(const Job& job, const NodeTable& nodes, Planner::Start start) const;
 
+  // Whether a job in the queue waits for slots, rather than for a larger cluster or another limit.
+  bool SomeJobWaits() const;
+
   // ---- Owners
+  // Whether the owner's limit forbids this many further slots.
+  bool ExceedsLimit(const std::string& owner, uint32_t slots) const;
   const OwnerUsage& usage() const { return *usage_; }
   // Replaces the record of the owners' use, which must outlive the scheduler.
   void SetUsage(const OwnerUsage& usage) { usage_ = &usage; }

@@ -1,0 +1,92 @@
+// LifeCycle: lets an elastic job grow that runs on fewer nodes than it could use.
+//
+// At regular intervals it looks for further nodes. If there are any, and no job in the queue waits
+// for resources, it is stopped as for a requeue, so that its ranks can save their state, and placed
+// again in the step in which the last of them has ended.
+#include <algorithm>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "coordinator/core/life_cycle.h"
+#include "coordinator/core/reasons.h"
+#include "coordinator/core/scheduler/placement.h"
+
+namespace muster::core {
+namespace {
+
+// Several nodes that return one after another cause only one interruption.
+constexpr absl::Duration kGrowthInterval = absl::Seconds(10);
+constexpr absl::Duration kMostInterval = absl::Minutes(10);
+
+// How many more nodes the job could use.
+uint32_t LackingNodes(const Job& job) {
+  const auto used = static_cast<uint32_t>(job.generation->record.nodes_size());
+  const v1::Resources& resources = job.spec().resources();
+  if (resources.ranks() > 0) return 0;  // a fixed number of ranks
+  return resources.nodes().max() - std::min(used, resources.nodes().max());
+}
+
+// What the job requests beyond its nodes.
+v1::Resources FurtherNodes(const Job& job) {
+  v1::Resources resources = job.spec().resources();
+  resources.mutable_nodes()->set_min(1);
+  resources.mutable_nodes()->set_max(LackingNodes(job));
+  // A job does not mix kinds of slot.
+  resources.set_device(job.generation->record.gpu_slots() > 0 ? "gpu" : "cpu");
+  for (const v1::NodePlacement& placement : job.generation->record.nodes()) {
+    resources.add_exclude_nodes(placement.node());
+  }
+  return resources;
+}
+
+}  // namespace
+
+void LifeCycle::ArmGrowth(Job& job) {
+  const TimerKey key{TimerKey::Kind::kGrowth, job.status.job_id()};
+  if (job.state() != v1::RUNNING || LackingNodes(job) == 0) return context_.timers.Cancel(key);
+  context_.timers.Set(key, context_.now.steady + job.growth_interval);
+}
+
+void LifeCycle::BeginGrowthWatch(Job& job) {
+  const auto nodes = static_cast<uint32_t>(job.generation->record.nodes_size());
+  // An interruption that gained nothing must not recur soon.
+  const bool in_vain = nodes <= std::exchange(job.nodes_before_growth, 0);
+  job.growth_interval =
+      in_vain ? std::min(kMostInterval, 2 * job.growth_interval) : kGrowthInterval;
+  ArmGrowth(job);
+}
+
+bool LifeCycle::SomeJobGrows() const {
+  return std::any_of(jobs_.active().begin(), jobs_.active().end(), [this](const JobId& id) {
+    const Job& job = jobs_.at(id);
+    return job.state() == v1::STOPPING && job.ending.reason == reasons::kGrowing;
+  });
+}
+
+void LifeCycle::OnGrowthTimer(Job& job) {
+  if (job.state() != v1::RUNNING) return;
+  const v1::Resources further = FurtherNodes(job);
+  std::vector<std::string> names;
+  uint32_t slots = 0;
+  if (!scheduler_.SomeJobWaits() && !SomeJobGrows()) {
+    for (const v1::NodePlacement& placement :
+         Place(further, nodes_.all(), Offers::kNow, further.share_device())) {
+      uint32_t of_node = 0;
+      for (const v1::RankRecord& rank : placement.ranks()) of_node += rank.slots_size();
+      if (scheduler_.ExceedsLimit(job.status.owner(), slots + of_node)) break;
+      slots += of_node;
+      names.push_back(placement.node());
+    }
+  }
+  if (names.empty()) return ArmGrowth(job);
+  job.nodes_before_growth = static_cast<uint32_t>(job.generation->record.nodes_size());
+  std::string message = absl::StrCat(
+      "growing from ", job.nodes_before_growth, " to ", job.nodes_before_growth + names.size(),
+      " nodes: ", absl::StrJoin(names, ", "), names.size() == 1 ? " is free" : " are free");
+  StopAndRequeue(job, reasons::kGrowing, std::move(message));
+}
+
+}  // namespace muster::core
