@@ -2,6 +2,7 @@
 
 import collections
 import contextlib
+import hashlib
 import os
 import pathlib
 import subprocess
@@ -40,8 +41,10 @@ def listening_ports(pids):
     return found
 
 
-def shared_memory():
-    return set(os.listdir("/dev/shm"))
+def shared_memory(data_dir):
+    """What the ranks of a worker have left in its --memory-dir."""
+    name = "muster-" + hashlib.sha256(str(data_dir.resolve()).encode()).hexdigest()[:16]
+    return files_below(pathlib.Path("/dev/shm") / name)
 
 
 def files_below(directory, without=()):
@@ -60,5 +63,5 @@ def footprint(cluster):
         "children": {name: children(pid) for name, pid in pids.items()},
         "open files": {name: open_files(pid) for name, pid in pids.items()},
         "listening": listening_ports(pids.values()),
-        "shared memory": shared_memory(),
+        "shared memory": {name: shared_memory(cluster.site(name).data_dir) for name in cluster.workers},
     }

@@ -64,7 +64,9 @@ class ScriptedCoordinator::Impl final : public v1::WorkerService::Service {
         v1::CoordinatorMessage reply;
         reply.mutable_heartbeat_ack()->set_sequence(message.heartbeat().sequence());
         if (acknowledging_) stream->Write(reply);
-        for (const v1::GenerationReport& report : message.heartbeat().progress()) Keep(report);
+        for (const v1::GenerationReport& report : message.heartbeat().progress()) {
+          KeepProgress(report);
+        }
       }
       if (message.has_report()) Keep(message.report());
       messages_.push_back(message);
@@ -158,14 +160,23 @@ class ScriptedCoordinator::Impl final : public v1::WorkerService::Service {
   }
 
   void Keep(const v1::GenerationReport& report) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    for (const v1::RankReport& rank : report.ranks()) KeptReport(report, rank) = rank;
+  }
+  // Of a heartbeat, whose reports have only some fields. It may have been made before a report that
+  // was sent first.
+  void KeepProgress(const v1::GenerationReport& report) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
     for (const v1::RankReport& rank : report.ranks()) {
-      v1::RankReport& kept =
-          ranks_[{absl::StrCat(report.job_id(), "/", report.generation()), rank.rank()}];
-      v1::RankReport next = rank;
-      // The reports in heartbeats leave it out.
-      if (!next.has_silence() && kept.has_silence()) *next.mutable_silence() = kept.silence();
-      kept = std::move(next);
+      v1::RankReport& kept = KeptReport(report, rank);
+      kept.set_rank(rank.rank());
+      kept.set_phase(std::max(kept.phase(), rank.phase()));
+      kept.set_pid(rank.pid());
+      kept.set_memory_bytes(rank.memory_bytes());
+      *kept.mutable_progress() = rank.progress();
     }
+  }
+  v1::RankReport& KeptReport(const v1::GenerationReport& report, const v1::RankReport& rank)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    return ranks_[{absl::StrCat(report.job_id(), "/", report.generation()), rank.rank()}];
   }
 
   template <typename Predicate>

@@ -1,5 +1,8 @@
 // Elastic jobs: they shrink to the nodes that are left, and grow when further nodes are free.
 #include <csignal>
+#include <string>
+#include <utility>
+#include <vector>
 
 #include "coordinator/core/reasons.h"
 #include "coordinator/core/testing/harness.h"
@@ -36,23 +39,29 @@ class Growth : public ::testing::Test {
 
   // Runs an elastic job on the node a.
   void RunOnOneNode(uint32_t max) {
-    cluster_.Join("a");
+    Join("a");
     job_ = cluster_.Submit(Elastic(1, max));
     cluster_.BringUp(job_);
   }
-  void Run(absl::Duration by) { cluster_.Run(by, {"a", "b", "c"}); }
+  void Join(const std::string& node, uint32_t slots = 1) {
+    cluster_.Join(node, slots);
+    nodes_.push_back(node);
+  }
+  // All nodes are alive.
+  void Run(absl::Duration by) { cluster_.Run(by, nodes_); }
   v1::Job Get() const { return cluster_.Get(job_); }
   v1::JobState State() const { return cluster_.State(job_); }
 
   Harness cluster_;
+  std::vector<std::string> nodes_;
   std::string job_;
 };
 
 TEST_F(Growth, StartsAgainOnMoreNodesOnceTheyAreFree) {
   RunOnOneNode(3);
-  cluster_.Join("b");
+  Join("b");
   Run(absl::Seconds(5));
-  cluster_.Join("c");  // both nodes cost one interruption
+  Join("c");  // both nodes cost one interruption
   Run(absl::Seconds(4));
   EXPECT_EQ(State(), v1::RUNNING);
   Run(absl::Seconds(2));
@@ -66,14 +75,14 @@ TEST_F(Growth, StartsAgainOnMoreNodesOnceTheyAreFree) {
   EXPECT_EQ(Get().restarts(), 0u);
   EXPECT_FALSE(Get().has_first_failure());
   cluster_.BringUp(job_);
-  cluster_.Join("d");
-  cluster_.Run(absl::Minutes(1), {"a", "b", "c", "d"});
+  Join("d");
+  Run(absl::Minutes(1));
   EXPECT_EQ(State(), v1::RUNNING) << "it has as many nodes as it can use";
 }
 
 TEST_F(Growth, ShrinksAtOnceWhenNodeIsLost) {
   RunOnOneNode(2);
-  cluster_.Join("b");
+  Join("b");
   Run(absl::Seconds(11));
   cluster_.ExitAll(job_, Stopped());
   cluster_.BringUp(job_);
@@ -90,7 +99,7 @@ TEST_F(Growth, ShrinksAtOnceWhenNodeIsLost) {
 
 TEST_F(Growth, ShrinksWhenNodeIsDrained) {
   RunOnOneNode(2);
-  cluster_.Join("b");
+  Join("b");
   Run(absl::Seconds(11));
   cluster_.ExitAll(job_, Stopped());
   cluster_.BringUp(job_);
@@ -104,7 +113,7 @@ TEST_F(Growth, ShrinksWhenNodeIsDrained) {
 TEST_F(Growth, LeavesNodesToJobsInQueue) {
   RunOnOneNode(2);
   const std::string waiting = cluster_.Submit(MakeSpec(2));
-  cluster_.Join("b");
+  Join("b");
   Run(absl::Minutes(1));
   EXPECT_EQ(State(), v1::RUNNING);
   ASSERT_TRUE(cluster_.Cancel(waiting).ok());
@@ -115,19 +124,19 @@ TEST_F(Growth, LeavesNodesToJobsInQueue) {
 TEST_F(Growth, IgnoresJobsThatDoNotFitOnCluster) {
   RunOnOneNode(2);
   cluster_.Submit(MakeSpec(5));
-  cluster_.Join("b");
+  Join("b");
   Run(absl::Seconds(11));
   EXPECT_EQ(Get().reason(), reasons::kGrowing);
 }
 
 TEST_F(Growth, NeedsFreeNodeThatSuitsJob) {
-  cluster_.Join("a");
+  Join("a");
   v1::JobSpec spec = Elastic(1, 4);
   spec.mutable_resources()->add_exclude_nodes("b");
   job_ = cluster_.Submit(spec);
   cluster_.BringUp(job_);
-  cluster_.Join("b");
-  cluster_.Join("c");
+  Join("b");
+  Join("c");
   cluster_.Submit(MakeSpec(1));  // takes b or c: b comes first
   Run(absl::Seconds(11));
   ASSERT_EQ(Get().reason(), reasons::kGrowing);
@@ -136,7 +145,7 @@ TEST_F(Growth, NeedsFreeNodeThatSuitsJob) {
 
 TEST_F(Growth, KeepsItsNodesWhenAnotherJobTakesTheFreeOne) {
   RunOnOneNode(2);
-  cluster_.Join("b");
+  Join("b");
   Run(absl::Seconds(11));
   ASSERT_EQ(Get().reason(), reasons::kGrowing);
   const std::string other = cluster_.Submit(MakeSpec(1));
@@ -155,12 +164,12 @@ TEST_F(Growth, KeepsItsNodesWhenAnotherJobTakesTheFreeOne) {
 }
 
 TEST_F(Growth, OneJobAtATime) {
-  cluster_.Join("a", 2);
+  Join("a", 2);
   const std::string first = cluster_.Submit(Elastic(1, 2));
   job_ = cluster_.Submit(Elastic(1, 2));
   cluster_.BringUp(first);
   cluster_.BringUp(job_);
-  cluster_.Join("b");
+  Join("b");
   Run(absl::Seconds(11));
   EXPECT_EQ(cluster_.Get(first).reason(), reasons::kGrowing);
   EXPECT_EQ(State(), v1::RUNNING) << "it would stop in vain";
@@ -168,14 +177,16 @@ TEST_F(Growth, OneJobAtATime) {
 
 TEST_F(Growth, SurvivesRestartOfCoordinator) {
   RunOnOneNode(2);
-  cluster_.Join("b");
+  Join("b");
   Run(absl::Seconds(11));
   ASSERT_EQ(Get().reason(), reasons::kGrowing);
   cluster_.Restart();
+  nodes_.clear();
   v1::Hello hello = cluster_.MakeHello("a", 1);
   *hello.add_inventory() = cluster_.MakeInventory(job_, {Harness::MakeReport(0, v1::CONNECTED)});
   cluster_.Open(hello);
-  cluster_.Join("b");
+  nodes_.push_back("a");
+  Join("b");
   cluster_.ExitAll(job_, Stopped());
   EXPECT_EQ(Get().ranks_size(), 2);
 }
@@ -183,19 +194,21 @@ TEST_F(Growth, SurvivesRestartOfCoordinator) {
 TEST_F(Growth, WatchSurvivesRestartOfCoordinator) {
   RunOnOneNode(2);
   cluster_.Restart();
+  nodes_.clear();
   v1::Hello hello = cluster_.MakeHello("a", 1);
   *hello.add_inventory() = cluster_.MakeInventory(job_, {Harness::MakeReport(0, v1::CONNECTED)});
   cluster_.Open(hello);
-  cluster_.Join("b");
+  nodes_.push_back("a");
+  Join("b");
   Run(absl::Seconds(11));
   EXPECT_EQ(Get().reason(), reasons::kGrowing);
 }
 
 TEST_F(Growth, JobsOfFixedSizeDoNotGrow) {
-  cluster_.Join("a");
+  Join("a");
   job_ = cluster_.Submit(MakeCommandSpec(1));
   cluster_.BringUp(job_);
-  cluster_.Join("b");
+  Join("b");
   Run(absl::Minutes(1));
   EXPECT_THAT(cluster_.EventTypes(job_), Not(Contains(events::kStopping)));
 }
@@ -212,8 +225,8 @@ class LimitedGrowth : public Growth {
 
 TEST_F(LimitedGrowth, StaysWithinLimitOfOwner) {
   RunOnOneNode(3);
-  cluster_.Join("b");
-  cluster_.Join("c");
+  Join("b");
+  Join("c");
   Run(absl::Seconds(11));
   EXPECT_EQ(Get().message(), "growing from 1 to 2 nodes: b is free");
   cluster_.ExitAll(job_, Stopped());
