@@ -46,7 +46,7 @@ constexpr EnvironmentVariable kProgramVariables[] = {
      "of the blocks per kernel."},
     {"NCCL_MAX_CTAS", "muster-rank, programs of the process-group library", "See NCCL_MIN_CTAS."},
     {"MUSTER_LAUNCH_FILE", "muster-rank", "File with the rank's job, set by the worker."},
-    {"MUSTER_MEMORY_DIR", "muster-rank",
+    {"MUSTER_JOB_MEMORY_DIR", "muster-rank",
      "Directory in memory in which the job's ranks on the node leave their state when they lose a "
      "peer, set by the worker."},
     {"MUSTER_DRIVER_VERSION", "muster-rank",

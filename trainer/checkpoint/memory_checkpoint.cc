@@ -30,8 +30,11 @@ using Json = nlohmann::ordered_json;
 constexpr size_t kLengthBytes = sizeof(uint64_t);
 
 std::string HeaderOf(const MemoryCheckpoint& checkpoint, absl::Span<const StateArray> arrays) {
-  Json json = {{"layout", checkpoint.layout}, {"arrays", Json::object()}};
-  for (const StateArray& array : arrays) json["arrays"][array.name] = array.elements;
+  Json json = {{"layout", checkpoint.layout},
+               {"part", checkpoint.part},
+               {"parts", checkpoint.parts},
+               {"arrays", Json::object()}};
+  for (const StateArray& array : arrays) json["arrays"][array.name] = array.bytes;
   AddLossScale(checkpoint.loss_scale, json);
   return json.dump();
 }
@@ -51,8 +54,15 @@ bool ReadHeader(const std::string& path, MemoryCheckpoint& checkpoint) {
   const auto file = data::MappedFile::Open(path);
   if (!file.ok()) return false;
   const Json json = Json::parse(HeaderIn(file->bytes()), nullptr, /*allow_exceptions=*/false);
-  if (!json.is_object() || !json.contains("layout") || !json["layout"].is_string()) return false;
-  checkpoint.layout = json["layout"].get<std::string>();
+  if (!json.is_object()) return false;
+  const auto layout = json.find("layout"), part = json.find("part"), parts = json.find("parts");
+  if (layout == json.end() || !layout->is_string() || part == json.end() ||
+      !part->is_number_unsigned() || parts == json.end() || !parts->is_number_unsigned()) {
+    return false;
+  }
+  checkpoint.layout = layout->get<std::string>();
+  checkpoint.part = part->get<uint32_t>();
+  checkpoint.parts = parts->get<uint32_t>();
   checkpoint.loss_scale = LossScaleIn(json);
   return true;
 }
@@ -76,15 +86,27 @@ absl::Status WriteContents(int file, const std::string& path, const MemoryCheckp
   RETURN_IF_ERROR(WriteAll(file, &length, kLengthBytes, path));
   RETURN_IF_ERROR(WriteAll(file, header.data(), header.size(), path));
   for (const StateArray& array : arrays) {
-    RETURN_IF_ERROR(WriteAll(file, array.values, array.elements * sizeof(float), path));
+    RETURN_IF_ERROR(WriteAll(file, array.data, array.bytes, path));
   }
   return absl::OkStatus();
+}
+
+FolderName NameOf(const MemoryCheckpoint& checkpoint) {
+  FolderName name{checkpoint.step, checkpoint.generation};
+  if (checkpoint.parts > 1) {
+    name.job_id = absl::StrCat("part", checkpoint.part, "of", checkpoint.parts);
+  }
+  return name;
+}
+
+absl::Status Damaged(const std::string& path) {
+  return absl::DataLossError(absl::StrCat(path, " does not contain the state of this training"));
 }
 
 }  // namespace
 
 std::string MemoryCheckpoints::Path(const MemoryCheckpoint& checkpoint) const {
-  return absl::StrCat(directory_, "/", FormatFolderName({checkpoint.step, checkpoint.generation}));
+  return absl::StrCat(directory_, "/", FormatFolderName(NameOf(checkpoint)));
 }
 
 absl::StatusOr<bool> MemoryCheckpoints::Write(const MemoryCheckpoint& checkpoint,
@@ -95,7 +117,7 @@ absl::StatusOr<bool> MemoryCheckpoints::Write(const MemoryCheckpoint& checkpoint
   const std::string path = Path(checkpoint);
   if (access(path.c_str(), F_OK) == 0) return false;
   const std::string unfinished =
-      absl::StrCat(directory_, "/", UnfinishedFolderName({checkpoint.step, checkpoint.generation}));
+      absl::StrCat(directory_, "/", UnfinishedFolderName(NameOf(checkpoint)));
   // Whoever creates it writes.
   const int file = open(unfinished.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
   if (file < 0 && errno == EEXIST) return false;
@@ -110,21 +132,22 @@ absl::StatusOr<bool> MemoryCheckpoints::Write(const MemoryCheckpoint& checkpoint
   return status;
 }
 
-std::optional<MemoryCheckpoint> MemoryCheckpoints::FindNewest(uint64_t before_generation,
-                                                              const std::string& layout) const {
-  std::optional<MemoryCheckpoint> newest;
+std::vector<MemoryCheckpoint> MemoryCheckpoints::Find(uint64_t before_generation,
+                                                      const std::string& layout) const {
+  std::vector<MemoryCheckpoint> found;
   std::error_code error;  // a directory that does not exist has no checkpoints
   for (const fs::directory_entry& entry : fs::directory_iterator(directory_, error)) {
     const auto name = ParseFolderName(entry.path().filename().string());
     if (!name.has_value() || name->generation >= before_generation) continue;
-    MemoryCheckpoint found{.step = name->step, .generation = name->generation};
-    if (newest.has_value() &&
-        std::tie(found.generation, found.step) < std::tie(newest->generation, newest->step)) {
-      continue;
+    MemoryCheckpoint checkpoint{.step = name->step, .generation = name->generation};
+    if (ReadHeader(entry.path(), checkpoint) && checkpoint.layout == layout) {
+      found.push_back(std::move(checkpoint));
     }
-    if (ReadHeader(entry.path(), found) && found.layout == layout) newest = std::move(found);
   }
-  return newest;
+  std::sort(found.begin(), found.end(), [](const auto& a, const auto& b) {
+    return std::tie(a.generation, a.step, b.part) > std::tie(b.generation, b.step, a.part);
+  });
+  return found;
 }
 
 absl::Status MemoryCheckpoints::Read(const MemoryCheckpoint& checkpoint,
@@ -133,17 +156,33 @@ absl::Status MemoryCheckpoints::Read(const MemoryCheckpoint& checkpoint,
   ASSIGN_OR_RETURN(const data::MappedFile file, data::MappedFile::Open(path));
   const absl::string_view header = HeaderIn(file.bytes());
   size_t bytes = kLengthBytes + header.size();
-  for (const StateArray& array : arrays) bytes += array.elements * sizeof(float);
-  if (header != HeaderOf(checkpoint, arrays) || file.bytes().size() != bytes) {
-    return absl::DataLossError(absl::StrCat(path, " does not contain the state of this training"));
-  }
+  for (const StateArray& array : arrays) bytes += array.bytes;
+  if (header != HeaderOf(checkpoint, arrays) || file.bytes().size() != bytes) return Damaged(path);
   const uint8_t* next = file.bytes().data() + kLengthBytes + header.size();
   for (const StateArray& array : arrays) {
-    const size_t size = array.elements * sizeof(float);
-    if (size > 0) std::memcpy(array.values, next, size);
-    next += size;
+    if (array.bytes > 0) std::memcpy(array.data, next, array.bytes);
+    next += array.bytes;
   }
   return absl::OkStatus();
+}
+
+absl::StatusOr<MemoryCheckpoints::Contents> MemoryCheckpoints::ReadContents(
+    const MemoryCheckpoint& checkpoint) const {
+  const std::string path = Path(checkpoint);
+  ASSIGN_OR_RETURN(const data::MappedFile file, data::MappedFile::Open(path));
+  const absl::string_view header = HeaderIn(file.bytes());
+  const Json json = Json::parse(header, nullptr, /*allow_exceptions=*/false);
+  if (!json.is_object() || !json.contains("arrays")) return Damaged(path);
+  absl::Span<const uint8_t> rest = file.bytes().subspan(kLengthBytes + header.size());
+  Contents contents;
+  for (const auto& [name, size] : json["arrays"].items()) {
+    if (!size.is_number_unsigned() || size.get<size_t>() > rest.size()) return Damaged(path);
+    const absl::Span<const uint8_t> array = rest.first(size.get<size_t>());
+    contents[name].assign(array.begin(), array.end());
+    rest.remove_prefix(array.size());
+  }
+  if (!rest.empty()) return Damaged(path);
+  return contents;
 }
 
 void MemoryCheckpoints::RemoveBefore(uint64_t generation) const {

@@ -39,6 +39,12 @@ class RankRequests {
     leaves_state_.store(leaves);
     EndIfAborted();
   }
+  // Called once that training has its state and begins to write it.
+  void BeginToLeave() { leaving_.store(true); }
+  // Called when a training has had enough time to get its state: it is not waited for any longer.
+  void GiveUpState() {
+    if (!leaving_.load()) SetLeavesState(false);
+  }
   // Asks for a checkpoint of the newest completed step.
   void RequestCheckpoint() { checkpoint_.store(true); }
 
@@ -71,6 +77,7 @@ class RankRequests {
   std::atomic<bool> aborted_{false};
   std::atomic<bool> writing_{false};
   std::atomic<bool> leaves_state_{false};
+  std::atomic<bool> leaving_{false};
 };
 
 }  // namespace muster::train

@@ -46,9 +46,10 @@ struct ResumePoint {
   uint64_t step = 0;
   // This job wrote it to disk; otherwise it continues another job, or from a checkpoint in memory.
   bool own = true;
-  // Used only on the rank that reads it: the checkpoint in memory, or else the name of its folder.
-  std::optional<MemoryCheckpoint> in_memory;
-  std::string name;
+  // The parts of a state in memory, of which `rank` reads the first; empty for a checkpoint on
+  // disk.
+  std::vector<MemoryPart> memory;
+  std::string name;  // of the checkpoint's folder; used only on the rank that reads it
 };
 
 struct TrainerOptions {

@@ -5,12 +5,33 @@
 #include <utility>
 
 #include "common/proto_time.h"
+#include "common/status.h"
+#include "gmock/gmock.h"
 #include "spec/spec.h"
-#include "trainer/loop/testing.h"
+#include "trainer/strategy/create_strategy.h"
 
 namespace muster::train {
 
 namespace fs = std::filesystem;
+
+namespace {
+
+// The parts of the newest state of which all are there, read by different ranks; empty if there is
+// none.
+std::vector<MemoryPart> NewestComplete(const std::vector<MemoryCheckpoint>& found, uint32_t world) {
+  for (size_t first = 0; first < found.size(); ++first) {
+    std::vector<MemoryPart> parts;
+    for (const MemoryCheckpoint& part : absl::MakeSpan(found).subspan(first)) {
+      if (part.generation != found[first].generation || part.step != found[first].step) break;
+      const auto index = static_cast<uint32_t>(parts.size());
+      if (part.part == index) parts.push_back({(index + 1) % world, part});
+    }
+    if (parts.size() == found[first].parts) return parts;
+  }
+  return {};
+}
+
+}  // namespace
 
 void TrainerCheckpointTest::SetUp() { data::WriteSyntheticDataset(data_.path(), 1000, 100); }
 
@@ -30,10 +51,32 @@ v1::JobSpec TrainerCheckpointTest::Spec(uint64_t steps) const {
   return job;
 }
 
+void TrainerCheckpointTest::ConnectRanks(const v1::JobSpec& spec, uint32_t world) {
+  groups_.clear();
+  groups_.resize(world);
+  keys_ = std::make_unique<collectives::FileKeyStore>();
+  const auto connect = [&](uint32_t rank) -> absl::Status {
+    collectives::WorldOptions options;
+    options.backend = backend_;
+    options.rank = rank;
+    options.world_size = world;
+    options.ranks_on_node = {world};
+    options.store = keys_.get();
+    options.interface_address = "127.0.0.1";
+    ASSIGN_OR_RETURN(groups_[rank], ProcessGroups::Create(options, RequiredGroupsOf(spec.train())));
+    return absl::OkStatus();
+  };
+  EXPECT_THAT(collectives::RunRankThreads(world, connect), ::testing::Each(""));
+}
+
+void TrainerCheckpointTest::Abort(uint32_t rank, const absl::Status& reason) {
+  for (collectives::Communicator* const group : groups_[rank].all()) group->Abort(reason);
+}
+
 std::vector<TrainerCheckpointTest::Result> TrainerCheckpointTest::Train(
     v1::JobSpec spec, uint32_t world, uint64_t generation, const AtProgress& at_progress) {
   spec::ApplyDefaults(spec);
-  groups_ = MakeLoopbackWorld(world);
+  ConnectRanks(spec, world);
   requests_.clear();
   for (uint32_t rank = 0; rank < world; ++rank) {
     requests_.push_back(std::make_unique<RankRequests>());
@@ -63,15 +106,17 @@ std::vector<TrainerCheckpointTest::Result> TrainerCheckpointTest::Train(
             ResumePoint{.rank = 0, .step = (*newest)->state.step, .name = (*newest)->name};
       }
       options.layout_digest = (*setup)->strategy->layout_digest();
-      if (memory_.has_value()) {
+      if (memory_.has_value() && rank != without_memory_) {
         options.memory = memory_;
         options.on_peer_lost = [&result](const absl::Status&, uint64_t step) {
           result.left_step = step;
         };
-        const auto left = memory_->FindNewest(generation, options.layout_digest);
-        if (left.has_value()) {
-          options.resume =
-              ResumePoint{.rank = 0, .step = left->step, .own = false, .in_memory = left};
+        std::vector<MemoryPart> parts =
+            NewestComplete(memory_->Find(generation, options.layout_digest), world);
+        if (!parts.empty()) {
+          const uint64_t step = parts.front().checkpoint.step;
+          options.resume = ResumePoint{
+              .rank = parts.front().rank, .step = step, .own = false, .memory = std::move(parts)};
         }
       }
       options.requests = requests_[rank].get();
@@ -92,7 +137,7 @@ std::vector<TrainerCheckpointTest::Result> TrainerCheckpointTest::Train(
       if (summary.ok()) {
         result.summary = *std::move(summary);
       } else {
-        groups_[rank].world->Abort(absl::AbortedError("the rank has ended"));
+        Abort(rank, absl::AbortedError("the rank has ended"));
       }
     });
   }

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "collectives/testing.h"
 #include "gtest/gtest.h"
 #include "kernels/device.h"
 #include "proto/muster/v1/job.pb.h"
@@ -42,10 +43,13 @@ class TrainerCheckpointTest : public ::testing::Test {
   v1::JobSpec Spec(uint64_t steps) const;
 
   // Trains with one thread per rank, from the newest checkpoint if there is one; with `memory_`,
-  // from the newest one in memory. A rank that fails
-  // leaves the world, as if its process ended.
+  // from the newest complete state in memory. A rank that fails leaves the world, as if its process
+  // ended.
   std::vector<Result> Train(v1::JobSpec spec, uint32_t world, uint64_t generation = 1,
                             const AtProgress& at_progress = nullptr);
+
+  // The rank's communicators fail.
+  void Abort(uint32_t rank, const absl::Status& reason);
 
   // State of the newest valid checkpoint.
   std::optional<CheckpointState> Newest() const;
@@ -55,9 +59,16 @@ class TrainerCheckpointTest : public ::testing::Test {
   // Makes the directory inaccessible, or accessible again.
   void SetAccessible(bool accessible);
 
+ private:
+  void ConnectRanks(const v1::JobSpec& spec, uint32_t world);
+
+ protected:
   data::TemporaryDirectory data_;
   data::TemporaryDirectory checkpoints_;
   std::optional<MemoryCheckpoints> memory_;
+  std::optional<uint32_t> without_memory_;  // a rank that leaves nothing
+  std::string backend_ = "loopback";
+  std::unique_ptr<collectives::FileKeyStore> keys_;  // of the groups
   std::vector<ProcessGroups> groups_;
   std::vector<std::unique_ptr<RankRequests>> requests_;
   const DirectoryOperations* operations_ = &RealDirectoryOperations();

@@ -45,8 +45,72 @@ class TrainerMemoryTest : public TrainerCheckpointTest {
     return job;
   }
 
-  void LoseRank(uint32_t rank) {
-    groups_[rank].world->Abort(absl::UnavailableError("the rank was lost"));
+  void LoseRank(uint32_t rank) { Abort(rank, absl::UnavailableError("the rank was lost")); }
+
+  static v1::JobSpec Pipelined(v1::JobSpec job) {
+    v1::PipelineSpec& pipeline = *job.mutable_train()->mutable_strategy()->mutable_pipeline();
+    job.mutable_train()->mutable_strategy()->set_name("pipeline");
+    job.mutable_train()->set_sync_batch_norm(false);
+    pipeline.set_stages(2);
+    pipeline.set_micro_batches(2);
+    return job;
+  }
+  static v1::JobSpec Sharded(v1::JobSpec job) {
+    job.mutable_train()->mutable_strategy()->set_shard_optimizer(true);
+    return job;
+  }
+
+  // Interrupts the training `rounds` times at random moments, between steps or in any phase of a
+  // step, so that the ranks fail at different points of it and may even have completed different
+  // numbers of steps. Each time, the next generation must end as `undisturbed`.
+  struct Continued {
+    int interrupted = 0;
+    int from_memory = 0;
+  };
+  enum class Leaves { kAll, kAllButTheLost };
+  Continued Interrupt(const v1::JobSpec& spec, uint32_t world, uint32_t lost, Leaves leaves,
+                      int rounds, const std::string& undisturbed) {
+    memory_ = left_;
+    std::mt19937 random(1);
+    Continued continued;
+    for (int round = 0; round < rounds; ++round) {
+      const uint64_t at_step = random() % (kSteps - 1);
+      const auto delay = absl::Microseconds(random() % 20'000);
+      std::atomic<bool> due = false;
+      std::atomic<bool> over = false;
+      std::thread loser([&] {
+        while (!due && !over) std::this_thread::yield();
+        absl::SleepFor(delay);
+        if (!over) LoseRank(lost);
+      });
+      if (leaves == Leaves::kAllButTheLost) without_memory_ = lost;
+      const auto results =
+          Train(spec, world, /*generation=*/1, [&](uint32_t rank, const v1::Progress& progress) {
+            if (rank == 0 && progress.phase() == "training" && progress.step() == at_step) {
+              due = true;
+            }
+          });
+      over = true;
+      loser.join();
+      without_memory_.reset();
+      if (!results[0].status.ok()) {
+        ++continued.interrupted;
+        uint64_t newest = 0;
+        for (const Result& result : results) {
+          newest = std::max(newest, result.left_step.value_or(0));
+        }
+        EXPECT_GE(newest, at_step);
+        const Result rest = Train(spec, world, /*generation=*/2)[0];
+        EXPECT_TRUE(rest.status.ok()) << rest.status;
+        // An update that only some ranks had begun may have been completed by its shards' owners.
+        if (rest.summary.resumed_from_step() >= newest && newest > 0) ++continued.from_memory;
+        EXPECT_LE(rest.summary.resumed_from_step(), newest + 1);
+        EXPECT_TRUE(!fs::exists(node_.path() + "/job") || fs::is_empty(node_.path() + "/job"));
+      }
+      EXPECT_TRUE(FinalState() == undisturbed) << "round " << round << ", step " << at_step;
+      fs::remove_all(checkpoints_.path());
+    }
+    return continued;
   }
 
   // The files of the final checkpoint: parameters, running statistics, their average, momentum.
@@ -74,48 +138,78 @@ class TrainerMemoryTest : public TrainerCheckpointTest {
   const MemoryCheckpoints left_{node_.path() + "/job"};
 };
 
-// A rank is lost between steps or in any phase of a step, so that the others fail at different
-// points of it, and may even have completed another number of steps.
 TEST_F(TrainerMemoryTest, ContinuesBitEqualFromAnyMoment) {
   const v1::JobSpec spec = SpecWithState();
   constexpr uint32_t kWorld = 3;
   const std::string undisturbed = StateOfUndisturbed(spec, kWorld);
-  memory_ = left_;
-  std::mt19937 random(1);
-  int interrupted = 0;
-  for (int round = 0; round < 20; ++round) {
-    const uint64_t at_step = random() % (kSteps - 1);
-    const auto delay = absl::Microseconds(random() % 20'000);
-    std::atomic<bool> due = false;
-    std::atomic<bool> over = false;
-    std::thread loser([&] {
-      while (!due && !over) std::this_thread::yield();
-      absl::SleepFor(delay);
-      if (!over) LoseRank(1);
-    });
-    const auto results =
-        Train(spec, kWorld, /*generation=*/1, [&](uint32_t rank, const v1::Progress& progress) {
-          if (rank == 0 && progress.phase() == "training" && progress.step() == at_step) due = true;
-        });
-    over = true;
-    loser.join();
-    if (!results[0].status.ok()) {
-      ++interrupted;
-      uint64_t newest = 0;
-      for (const Result& result : results) {
-        ASSERT_TRUE(result.left_step.has_value()) << result.status;
-        newest = std::max(newest, *result.left_step);
-      }
-      EXPECT_GE(newest, at_step);
-      const Result rest = Train(spec, kWorld, /*generation=*/2)[0];
-      ASSERT_TRUE(rest.status.ok()) << rest.status;
-      EXPECT_EQ(rest.summary.resumed_from_step(), newest);
-      EXPECT_TRUE(fs::is_empty(node_.path() + "/job"));
-    }
-    EXPECT_TRUE(FinalState() == undisturbed) << "round " << round << ", step " << at_step;
-    fs::remove_all(checkpoints_.path());
+  const Continued continued = Interrupt(spec, kWorld, /*lost=*/1, Leaves::kAll, 20, undisturbed);
+  EXPECT_GE(continued.interrupted, 10);
+  EXPECT_EQ(continued.from_memory, continued.interrupted);
+}
+
+// Two replicas of two stages: each stage of the lost rank's pipeline has a replica.
+TEST_F(TrainerMemoryTest, PipelineContinuesFromReplicasOfItsStages) {
+  v1::JobSpec spec = Pipelined(SpecWithState());
+  // Replicas have different running statistics.
+  spec.mutable_train()->mutable_model()->mutable_layers()->DeleteSubrange(1, 1);
+  constexpr uint32_t kWorld = 4;
+  const std::string undisturbed = StateOfUndisturbed(spec, kWorld);
+  Continued all;
+  for (uint32_t lost = 0; lost < kWorld; ++lost) {
+    const Continued continued =
+        Interrupt(spec, kWorld, lost, Leaves::kAllButTheLost, 4, undisturbed);
+    all.interrupted += continued.interrupted;
+    all.from_memory += continued.from_memory;
   }
-  EXPECT_GE(interrupted, 10);
+  EXPECT_GE(all.interrupted, 8);
+  // Seldom, the failure divides the ranks between two steps, which have no common state.
+  EXPECT_GE(all.from_memory, all.interrupted - 1);
+}
+
+TEST_F(TrainerMemoryTest, PipelineWithoutReplicasNeedsEveryStage) {
+  const v1::JobSpec spec = Pipelined(SpecWithState());
+  constexpr uint32_t kWorld = 2;
+  const std::string undisturbed = StateOfUndisturbed(spec, kWorld);
+  const Continued all = Interrupt(spec, kWorld, /*lost=*/1, Leaves::kAll, 6, undisturbed);
+  EXPECT_GE(all.interrupted, 3);
+  EXPECT_GE(all.from_memory, all.interrupted - 1);
+  const Continued one = Interrupt(spec, kWorld, /*lost=*/1, Leaves::kAllButTheLost, 4, undisturbed);
+  EXPECT_GE(one.interrupted, 2);
+  EXPECT_EQ(one.from_memory, 0);
+}
+
+TEST_F(TrainerMemoryTest, ShardedOptimizerNeedsEveryShard) {
+  const v1::JobSpec spec = Sharded(SpecWithState());
+  constexpr uint32_t kWorld = 3;
+  for (const char* const backend : {"loopback", "shm"}) {
+    SCOPED_TRACE(backend);
+    backend_ = backend;
+    const std::string undisturbed = StateOfUndisturbed(spec, kWorld);
+    const Continued all = Interrupt(spec, kWorld, /*lost=*/1, Leaves::kAll, 8, undisturbed);
+    EXPECT_GE(all.interrupted, 4);
+    EXPECT_GE(all.from_memory, all.interrupted - 1);
+    const Continued one =
+        Interrupt(spec, kWorld, /*lost=*/1, Leaves::kAllButTheLost, 4, undisturbed);
+    EXPECT_GE(one.interrupted, 2);
+    EXPECT_EQ(one.from_memory, 0);
+  }
+}
+
+// As with a file system in memory that is full.
+TEST_F(TrainerMemoryTest, ContinuesWithoutStateIfItCannotBeWritten) {
+  const v1::JobSpec spec = SpecWithState();
+  const std::string undisturbed = StateOfUndisturbed(spec, 2);
+  memory_ = MemoryCheckpoints("/dev/null/job");
+  const auto results =
+      Train(spec, 2, /*generation=*/1, [&](uint32_t, const v1::Progress& progress) {
+        if (progress.step() >= 5) LoseRank(1);
+      });
+  EXPECT_FALSE(results[0].status.ok());
+  EXPECT_GE(results[0].left_step.value_or(0), 5u);
+  const Result rest = Train(spec, 2, /*generation=*/2)[0];
+  ASSERT_TRUE(rest.status.ok()) << rest.status;
+  EXPECT_EQ(rest.summary.resumed_from_step(), 0u);
+  EXPECT_TRUE(FinalState() == undisturbed);
 }
 
 TEST_F(TrainerMemoryTest, LeavesNothingAfterOtherFailures) {
@@ -141,6 +235,18 @@ TEST_F(TrainerMemoryTest, StopWaitsForTheState) {
   left.Abort();
   left.SetLeavesState(false);
   EXPECT_FALSE(left.RequestStop(SIGTERM));
+}
+
+TEST_F(TrainerMemoryTest, StopDoesNotWaitForADeviceThatNeverAnswers) {
+  for (const bool has_state : {false, true}) {
+    RankRequests requests;
+    requests.AcceptStops();
+    requests.SetLeavesState(true);
+    requests.Abort();
+    if (has_state) requests.BeginToLeave();
+    requests.GiveUpState();
+    EXPECT_EQ(requests.RequestStop(SIGTERM), has_state);
+  }
 }
 
 }  // namespace

@@ -28,11 +28,18 @@ absl::Status Trainer::LoadInitialState() {
     if (is_first()) newest_ = CheckpointRef{options_.resume->name, step_};
   }
   CheckpointFiles files;
-  RETURN_IF_ERROR(RunOnOneRank(world_, options_.resume->rank, ReportInterval(),
-                               [&](const std::function<void()>& on_progress) -> absl::Status {
-                                 ASSIGN_OR_RETURN(files, FindCheckpoint(on_progress));
-                                 return absl::OkStatus();
-                               }));
+  if (!options_.resume->memory.empty()) {
+    // Other nodes may have it.
+    if (options_.memory.has_value()) files.memory = &*options_.memory;
+    files.parts = options_.resume->memory;
+    files.loss_scale = files.parts.front().checkpoint.loss_scale;
+  } else {
+    RETURN_IF_ERROR(RunOnOneRank(world_, options_.resume->rank, ReportInterval(),
+                                 [&](const std::function<void()>& on_progress) -> absl::Status {
+                                   ASSIGN_OR_RETURN(files, FindCheckpoint(on_progress));
+                                   return absl::OkStatus();
+                                 }));
+  }
   RETURN_IF_ERROR(strategy_->RestoreState(files, options_.resume->rank));
   if (strategy_->loss_scale() != nullptr) CountCollectives(1, sizeof(LossScaleState));
   return absl::OkStatus();
@@ -40,13 +47,6 @@ absl::Status Trainer::LoadInitialState() {
 
 absl::StatusOr<CheckpointFiles> Trainer::FindCheckpoint(const std::function<void()>& on_progress) {
   CheckpointFiles files;
-  if (const auto& in_memory = options_.resume->in_memory; in_memory.has_value()) {
-    files.loss_scale = in_memory->loss_scale;
-    files.read_arrays = [this](absl::Span<const StateArray> arrays) {
-      return options_.memory->Read(*options_.resume->in_memory, arrays);
-    };
-    return files;
-  }
   const std::optional<CheckpointDirectory>& directory =
       options_.resume_directory.has_value() ? options_.resume_directory : options_.checkpoints;
   if (!directory.has_value()) {
@@ -75,13 +75,16 @@ void Trainer::LeaveState(const absl::Status& failure) {
   if (!options_.memory.has_value() || !has_state_ || !peer_lost) return;
   options_.on_peer_lost(failure, step_);
   const SteadyTime start = SteadyNow();
-  const WholeState state = strategy_->CompleteState();
-  if (state.arrays.empty()) return;
-  MemoryCheckpoint checkpoint{.step = step_ + (state.after_failed_step ? 1 : 0),
-                              .generation = options_.generation,
-                              .layout = options_.layout_digest};
+  const absl::StatusOr<WholeState> state = strategy_->CompleteState();
+  MemoryCheckpoint checkpoint{
+      .step = step_, .generation = options_.generation, .layout = options_.layout_digest};
+  if (!state.ok()) return log_.StateLeft(checkpoint, state.status(), SteadyNow() - start);
+  requests_.BeginToLeave();
+  checkpoint.step = step_ + (state->after_failed_step ? 1 : 0) - state->unfinished_steps;
+  checkpoint.part = state->part;
+  checkpoint.parts = state->parts;
   if (strategy_->loss_scale() != nullptr) checkpoint.loss_scale = *strategy_->loss_scale();
-  log_.StateLeft(checkpoint.step, options_.memory->Write(checkpoint, state.arrays),
+  log_.StateLeft(checkpoint, options_.memory->Write(checkpoint, state->arrays),
                  SteadyNow() - start);
 }
 

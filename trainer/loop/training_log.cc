@@ -123,16 +123,19 @@ void TrainingLog::CheckpointFailed(uint64_t step, const absl::Status& status) {
         absl::StrCat("checkpoint of step ", step, " could not be written: ", status.message()));
 }
 
-void TrainingLog::StateLeft(uint64_t step, const absl::StatusOr<bool>& written,
+void TrainingLog::StateLeft(const MemoryCheckpoint& state, const absl::StatusOr<bool>& written,
                             absl::Duration duration) {
+  const std::string part =
+      state.parts > 1 ? absl::StrCat("part ", state.part + 1, " of ", state.parts, " of ") : "";
   if (!written.ok()) {
-    sink_(LogSeverity::kWarning, absl::StrCat("the state of step ", step,
+    sink_(LogSeverity::kWarning, absl::StrCat(part, "the state of step ", state.step,
                                               " could not be kept in memory, so that steps since "
                                               "the last checkpoint are lost: ",
                                               written.status().message()));
   } else if (*written) {
-    sink_(LogSeverity::kInfo, absl::StrCat("kept the state of step ", step, " in memory in ",
-                                           Seconds(duration), " for the next generation"));
+    sink_(LogSeverity::kInfo,
+          absl::StrCat("kept ", part, "the state of step ", state.step, " in memory in ",
+                       Seconds(duration), " for the next generation"));
   }
 }
 

@@ -9,6 +9,7 @@
 #include "absl/status/status.h"
 #include "absl/time/time.h"
 #include "common/time.h"
+#include "trainer/checkpoint/memory_checkpoint.h"
 #include "trainer/data/sampler.h"
 #include "trainer/strategy/evaluate.h"
 #include "trainer/strategy/strategy.h"
@@ -42,7 +43,8 @@ class TrainingLog {
                        absl::Duration stall);
   void CheckpointFailed(uint64_t step, const absl::Status& status);
   // `written`: result of MemoryCheckpoints::Write. Logged on every rank that has written.
-  void StateLeft(uint64_t step, const absl::StatusOr<bool>& written, absl::Duration duration);
+  void StateLeft(const MemoryCheckpoint& state, const absl::StatusOr<bool>& written,
+                 absl::Duration duration);
 
  private:
   void Info(const std::string& line);

@@ -238,14 +238,47 @@ absl::Status ModelState::ImportAverage(const TensorSet& tensors) {
 
 std::vector<Tensor> ModelState::ExportParameters() const {
   std::vector<Tensor> tensors;
+  ExportArray(parameters_, "", tensors);
+  return tensors;
+}
+
+ModelTensors ModelState::Export() {
+  ModelTensors all;
+  ExportArray(parameters_, "", all.model);
+  ExportBuffers(all.model);
+  if (average_.has_value()) {
+    ExportArray(average_->parameters(), "", all.average);
+    const absl::Status exported = WithAverage([&] {
+      ExportBuffers(all.average);
+      return absl::OkStatus();
+    });
+    LOG_IF(DFATAL, !exported.ok()) << exported;
+  }
+  if (optimizer_ == nullptr) return all;
+  for (const OptimizerState& state : optimizer_->states()) {
+    ExportArray(state.values.get(), absl::StrCat(".", state.name), all.optimizer);
+  }
+  return all;
+}
+
+void ModelState::ExportArray(const float* flat, const std::string& suffix,
+                             std::vector<Tensor>& tensors) const {
   for (const nn::ParameterInfo& parameter : plan_->parameters()) {
     std::vector<float> values(CountOf(parameter));
     // Cannot fail: name and size are the plan's own.
-    const absl::Status exported = plan_->ExportFrom(parameters_, parameter, absl::MakeSpan(values));
+    const absl::Status exported = plan_->ExportFrom(flat, parameter, absl::MakeSpan(values));
     LOG_IF(DFATAL, !exported.ok()) << parameter.name << ": " << exported;
-    tensors.push_back({parameter.name, parameter.shape, std::move(values)});
+    tensors.push_back({absl::StrCat(parameter.name, suffix), parameter.shape, std::move(values)});
   }
-  return tensors;
+}
+
+void ModelState::ExportBuffers(std::vector<Tensor>& tensors) const {
+  for (const nn::ParameterInfo& buffer : plan_->buffers()) {
+    std::vector<float> values(CountOf(buffer));
+    const absl::Status exported = plan_->Export(buffer, absl::MakeSpan(values));
+    LOG_IF(DFATAL, !exported.ok()) << buffer.name << ": " << exported;
+    tensors.push_back({buffer.name, buffer.shape, std::move(values)});
+  }
 }
 
 std::string ModelState::WeightsDigest(absl::Span<const Tensor> parameters) {
@@ -258,27 +291,46 @@ std::string ModelState::WeightsDigest(absl::Span<const Tensor> parameters) {
   return hasher.HexDigest();
 }
 
-std::vector<StateArray> ModelState::Arrays() {
-  std::vector<StateArray> arrays = {{"parameters", parameters_, plan_->parameter_elements()},
-                                    {"buffers", buffers_.get(), plan_->buffer_elements()}};
+std::vector<StateArray> ModelState::Arrays(const TensorRange& range) {
+  const size_t end = std::min(range.end, plan_->parameter_elements());
+  const size_t parameters = (end - range.begin) * sizeof(float);
+  const size_t buffers = range.buffers ? plan_->buffer_elements() * sizeof(float) : 0;
+  std::vector<StateArray> arrays = {{"parameters", parameters_ + range.begin, parameters},
+                                    {"buffers", buffers_.get(), buffers}};
   if (average_.has_value()) {
-    arrays.push_back({"average", average_->parameters(), plan_->parameter_elements()});
-    arrays.push_back({"average.buffers", average_->buffers(), plan_->buffer_elements()});
+    arrays.push_back({"average", average_->parameters() + range.begin, parameters});
+    arrays.push_back({"average.buffers", average_->buffers(), buffers});
   }
   if (optimizer_ == nullptr) return arrays;
-  for (const OptimizerState& state : optimizer_->states()) {
-    arrays.push_back(
-        {absl::StrCat("optimizer.", state.name), state.values.get(), plan_->parameter_elements()});
+  for (size_t i = 0; i < optimizer_->states().size(); ++i) {
+    arrays.push_back({absl::StrCat("optimizer.", optimizer_->states()[i].name),
+                      optimizer_->state(i, range.begin), parameters});
   }
   return arrays;
 }
 
+absl::Status ModelState::PrepareToKeepBuffers() {
+  if (plan_->buffer_elements() == 0) return absl::OkStatus();
+  ASSIGN_OR_RETURN(kept_buffers_,
+                   kernels::DeviceFloats::Create(plan_->device(), plan_->buffer_elements(),
+                                                 "a copy of the running statistics"));
+  return absl::OkStatus();
+}
+
 void ModelState::KeepBuffers() {
-  kept_buffers_.assign(buffers_.get(), buffers_.get() + plan_->buffer_elements());
+  if (kept_buffers_.bytes() == 0) return;
+  plan_->device().Copy(kept_buffers_.get(), buffers_.get(), kept_buffers_.bytes());
 }
 
 void ModelState::RestoreBuffers() {
-  std::copy(kept_buffers_.begin(), kept_buffers_.end(), buffers_.get());
+  if (kept_buffers_.bytes() == 0) return;
+  plan_->device().Copy(buffers_.get(), kept_buffers_.get(), kept_buffers_.bytes());
+}
+
+void ModelState::RestoreBuffersOfSkippedStep(const kernels::UpdateScalars* scalars) {
+  if (kept_buffers_.bytes() == 0) return;
+  plan_->device().kernels().restore_skipped(scalars, kept_buffers_.get(), buffers_.get(),
+                                            plan_->buffer_elements());
 }
 
 absl::Status ModelState::Broadcast(collectives::Communicator& communicator, uint32_t root,

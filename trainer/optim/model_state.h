@@ -85,16 +85,23 @@ class ModelState {
   // Initializes the average with the model's current values, e.g. for a checkpoint without one.
   void StartAverage();
 
-  // All arrays in the plan's layout: parameters, buffers, their average and the optimizer's states,
-  // of which it must keep all. Only in host memory.
-  std::vector<StateArray> Arrays();
+  // The range of all arrays in the plan's layout: parameters, buffers, their average and the
+  // optimizer's states, of which it must keep this range. In device memory.
+  std::vector<StateArray> Arrays(const TensorRange& range = {});
+  // Called once, before the methods below. RESOURCE_EXHAUSTED.
+  absl::Status PrepareToKeepBuffers();
   // Keeps a copy of the buffers, which forward passes change; restores it after a step that failed.
-  // Only in host memory.
   void KeepBuffers();
   void RestoreBuffers();
+  // Called after UpdateController::Decide; restores the copy on the device if the update is
+  // skipped. Does nothing without PrepareToKeepBuffers. Only issues device calls.
+  void RestoreBuffersOfSkippedStep(const kernels::UpdateScalars* scalars);
 
   // Exports the parameters only.
   std::vector<Tensor> ExportParameters() const;
+  // Exports all tensors, as the files of a checkpoint have them. The optimizer must keep all
+  // states.
+  ModelTensors Export();
   // SHA-256 of the names, shapes and values of all parameters in model order; independent of their
   // layout in memory.
   static std::string WeightsDigest(absl::Span<const Tensor> parameters);
@@ -117,6 +124,11 @@ class ModelState {
       : plan_(plan), execution_(execution), optimizer_(optimizer) {}
 
   absl::Status ImportTensors(const TensorSet& tensors, absl::Span<const std::string> excluded);
+  // Appends the tensors of a flat array in the layout of the parameters.
+  void ExportArray(const float* flat, const std::string& suffix,
+                   std::vector<Tensor>& tensors) const;
+  // Appends the buffers that the plan is bound to.
+  void ExportBuffers(std::vector<Tensor>& tensors) const;
   // Broadcasts a flat array in the layout of the parameters.
   absl::Status BroadcastParameters(collectives::Communicator& communicator, uint32_t root,
                                    bool canonical, float* flat);
@@ -127,7 +139,7 @@ class ModelState {
   kernels::DeviceFloats own_parameters_;
   float* parameters_ = nullptr;
   kernels::DeviceFloats buffers_;
-  std::vector<float> kept_buffers_;
+  kernels::DeviceFloats kept_buffers_;
   float* gradients_ = nullptr;
   std::optional<ExponentialMovingAverage> average_;
   bool IsOfLayer(absl::string_view tensor) const;

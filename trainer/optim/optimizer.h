@@ -67,6 +67,12 @@ class Optimizer {
   // cover all elements, and KeepShare moves them to memory of their own again.
   void MoveStates(float* memory);
 
+  // Address of state `index` of `element`, which must be kept or the end of what is kept. Null if
+  // the optimizer has no such state.
+  float* state(size_t index, size_t element) const {
+    return index < states_.size() ? states_[index].values.get() + (element - kept_begin_) : nullptr;
+  }
+
   // Updates all parameters. parameters, gradients: flat float32 arrays in the plan's layout with
   // zero padding. Only issues device calls, the same in every step; what varies is in *scalars, in
   // device memory.
@@ -117,11 +123,6 @@ class Optimizer {
       const size_t end = std::min(range.offset + range.count, slice.end);
       if (begin < end) visit(begin, end - begin, range.weight_decay);
     }
-  }
-  // Address of state `index` of `element`, which must be kept. Null if the optimizer has no such
-  // state.
-  float* state(size_t index, size_t element) const {
-    return index < states_.size() ? states_[index].values.get() + (element - kept_begin_) : nullptr;
   }
   const kernels::KernelTable& kernels() const { return options_.device->kernels(); }
   const v1::OptimizerSpec& spec() const { return spec_; }

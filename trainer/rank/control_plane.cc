@@ -315,7 +315,7 @@ absl::StatusOr<RankEnvironment> ReadRankEnvironment() {
   environment.identity.set_token(std::move(token));
   environment.identity.set_generation(generation);
   environment.identity.set_rank(rank);
-  if (const char* memory = std::getenv("MUSTER_MEMORY_DIR"); memory != nullptr) {
+  if (const char* memory = std::getenv("MUSTER_JOB_MEMORY_DIR"); memory != nullptr) {
     environment.memory_dir = memory;
   }
   if (const char* driver = std::getenv("MUSTER_DRIVER_VERSION"); driver != nullptr) {

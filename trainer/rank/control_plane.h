@@ -17,7 +17,7 @@ namespace muster::rank {
 
 // Environment variables that the worker sets for a rank's process: MUSTER_WORKER_SOCKET,
 // MUSTER_JOB_ID, MUSTER_GENERATION, RANK, MUSTER_RANK_TOKEN, MUSTER_NODE_NAME, MUSTER_CACHE_DIR,
-// MUSTER_CHECKPOINT_DIR, optionally MUSTER_MEMORY_DIR, and, for a rank with a GPU,
+// MUSTER_CHECKPOINT_DIR, optionally MUSTER_JOB_MEMORY_DIR, and, for a rank with a GPU,
 // MUSTER_DRIVER_VERSION.
 struct RankEnvironment {
   std::string worker_socket;  // gRPC target, e.g. unix:/path

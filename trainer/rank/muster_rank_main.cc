@@ -4,9 +4,14 @@
 #include <cstdio>
 #include <iostream>
 #include <memory>
+#include <optional>
+#include <thread>
 
+#include "absl/cleanup/cleanup.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
+#include "absl/synchronization/notification.h"
+#include "absl/time/time.h"
 #include "collectives/nccl/nccl_library.h"
 #include "glog/logging.h"
 #include "trainer/exit_code.h"
@@ -20,6 +25,10 @@
 
 namespace muster::rank {
 namespace {
+
+// Time for a training whose peer is lost to get its state from its devices, beyond which a stop
+// ends the process.
+constexpr absl::Duration kStatePatience = absl::Seconds(5);
 
 void Flush() {
   google::FlushLogFiles(google::INFO);
@@ -43,6 +52,13 @@ RankEnd RunRank() {
   }
   AbortSwitch abort;
   train::RankRequests requests;
+  // Ends the wait for the state of a rank whose device does not answer.
+  absl::Notification ended;
+  std::optional<std::thread> patience;
+  absl::Cleanup join = [&] {
+    ended.Notify();
+    if (patience.has_value()) patience->join();
+  };
   const StopSignals signals(&requests, launch->spec());
   const std::unique_ptr<ControlPlane> control = ConnectControlPlane(*environment);
   control->SetDirectiveHandler([&](const v1::Directive& directive) {
@@ -52,6 +68,10 @@ RankEnd RunRank() {
       abort.Abort(absl::AbortedError(why));
       Flush();
       requests.Abort();
+      if (patience.has_value()) return;
+      patience.emplace([&] {
+        if (!ended.WaitForNotificationWithTimeout(kStatePatience)) requests.GiveUpState();
+      });
     } else if (directive.kind() == v1::Directive::STOP) {
       LOG(WARNING) << "stopping: " << why;
       Flush();

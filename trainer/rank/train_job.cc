@@ -37,6 +37,9 @@ namespace {
 // announces. An unavailable coordinator must not fail a job either.
 constexpr absl::Duration kRanksTimeout = absl::Hours(7 * 24);
 
+// States in memory that a rank reports, JoinInfo.memory.
+constexpr size_t kMostInMemory = 64;
+
 // Replaced by the node's name in directories of the spec.
 constexpr absl::string_view kNodePattern = "{node}";
 
@@ -233,22 +236,48 @@ void TrainJob::DescribeNewestCheckpoint(v1::JoinInfo& info) {
     // The generation that wrote it: that of its name is this one on every rank that has claimed it.
     if (newest.job_id == launch_.job_id()) info.set_checkpoint_generation(newest.generation);
   }
+  DescribeMemory(info);
+}
+
+void TrainJob::DescribeMemory(v1::JoinInfo& info) {
   // Without other ranks, no state outlives the loss of a rank.
   if (environment_.memory_dir.empty() || launch_.world_size() == 1) return;
   memory_.emplace(environment_.memory_dir);
-  in_memory_ = memory_->FindNewest(launch_.generation(), setup_->strategy->layout_digest());
-  if (!in_memory_.has_value()) return;
-  if (std::make_tuple(in_memory_->generation, in_memory_->step) <=
-      std::make_tuple(info.checkpoint_generation(), info.checkpoint_step())) {
-    in_memory_.reset();
-    return;
+  in_memory_ = memory_->Find(launch_.generation(), setup_->strategy->layout_digest());
+  if (in_memory_.size() > kMostInMemory) in_memory_.resize(kMostInMemory);
+  for (const train::MemoryCheckpoint& found : in_memory_) {
+    v1::MemoryState& state = *info.add_memory();
+    state.set_generation(found.generation);
+    state.set_step(found.step);
+    state.set_part(found.part);
+    state.set_parts(found.parts);
   }
-  info.set_has_checkpoint(true);
-  info.set_checkpoint_in_memory(true);
-  info.set_checkpoint_step(in_memory_->step);
-  info.set_checkpoint_path(absl::StrCat("memory of ", environment_.node_name));
-  info.set_checkpoint_job_id(launch_.job_id());
-  info.set_checkpoint_generation(in_memory_->generation);
+}
+
+absl::StatusOr<std::vector<train::MemoryPart>> TrainJob::MemoryPartsOf(
+    const v1::World& world) const {
+  std::vector<train::MemoryPart> parts;
+  const auto count = static_cast<uint32_t>(world.resume_memory_ranks_size());
+  for (const uint32_t rank : world.resume_memory_ranks()) {
+    train::MemoryCheckpoint wanted{.step = world.resume_step(),
+                                   .generation = world.resume_generation(),
+                                   .part = static_cast<uint32_t>(parts.size()),
+                                   .parts = count};
+    if (rank == environment_.identity.rank()) {
+      const auto key = [](const train::MemoryCheckpoint& state) {
+        return std::make_tuple(state.generation, state.step, state.part, state.parts);
+      };
+      const auto found = std::find_if(in_memory_.begin(), in_memory_.end(),
+                                      [&](const auto& state) { return key(state) == key(wanted); });
+      if (found == in_memory_.end() || !memory_.has_value()) {
+        return absl::InternalError(
+            absl::StrCat("this rank has not reported the state of step ", wanted.step));
+      }
+      wanted = *found;
+    }
+    parts.push_back({rank, std::move(wanted)});
+  }
+  return parts;
 }
 
 std::string TrainJob::CheckpointDirectoryPath() const {
@@ -303,10 +332,11 @@ absl::Status TrainJob::Train(const train::ProcessGroups& groups, const v1::World
   options.generation = launch_.generation();
   options.canonical_layout = world.canonical_layout();
   if (world.has_resume_rank()) {
-    options.resume = train::ResumePoint{
-        world.resume_rank(), world.resume_step(),
-        world.resume_job_id() == launch_.job_id() && !world.resume_in_memory(), in_memory_,
-        checkpoints_.newest.has_value() ? checkpoints_.newest->name : ""};
+    ASSIGN_OR_RETURN(std::vector<train::MemoryPart> in_memory, MemoryPartsOf(world));
+    const bool own = world.resume_job_id() == launch_.job_id() && in_memory.empty();
+    options.resume =
+        train::ResumePoint{world.resume_rank(), world.resume_step(), own, std::move(in_memory),
+                           checkpoints_.newest.has_value() ? checkpoints_.newest->name : ""};
   }
   options.memory = memory_;
   options.layout_digest = setup_->strategy->layout_digest();

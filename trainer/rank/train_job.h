@@ -58,8 +58,11 @@ class TrainJob {
   // Devices that the rank computes on; several only if the strategy drives several.
   std::vector<kernels::Device*> Devices() const;
   absl::Status OpenCheckpoints(v1::JoinInfo& info);
-  // Describes the newest checkpoint on this node to the coordinator.
+  // Describes the newest checkpoint on this node, and what is in its memory, to the coordinator.
   void DescribeNewestCheckpoint(v1::JoinInfo& info);
+  void DescribeMemory(v1::JoinInfo& info);
+  // The parts of the state in memory that the ranks have agreed on.
+  absl::StatusOr<std::vector<train::MemoryPart>> MemoryPartsOf(const v1::World& world) const;
   // Directory on this node to which the job's checkpoints are written.
   std::string CheckpointDirectoryPath() const;
   // Reports the newest checkpoint in the job's directory, without a name if there is none, and the
@@ -90,10 +93,10 @@ class TrainJob {
   std::optional<collectives::NcclParts> nccl_;
   std::unique_ptr<train::TrainingSetup> setup_;
   train::JobCheckpoints checkpoints_;
-  // Where the ranks of this node leave their state if a peer is lost, and what they left there if
-  // it is newer than checkpoints_.newest.
+  // Where the ranks of this node leave their state if a peer is lost, and what those of earlier
+  // generations left there, newest first.
   std::optional<train::MemoryCheckpoints> memory_;
-  std::optional<train::MemoryCheckpoint> in_memory_;
+  std::vector<train::MemoryCheckpoint> in_memory_;
   v1::CheckpointStatus checkpoint_status_;
   int stopped_by_ = 0;
   std::string phase_;

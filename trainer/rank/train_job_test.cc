@@ -41,6 +41,14 @@ class Generation {
         this));
     v1::World world;
     world.set_world_size(world_size_);
+    if (const v1::JoinInfo& last = joined_.rbegin()->second; last.memory_size() > 0) {
+      const v1::MemoryState& state = last.memory(0);
+      world.set_resume_rank(joined_.rbegin()->first);
+      world.set_resume_step(state.step());
+      world.set_resume_generation(state.generation());
+      world.add_resume_memory_ranks(world.resume_rank());
+      return world;
+    }
     for (const auto& [joined_rank, joined_info] : joined_) {
       if (!joined_info.has_checkpoint()) continue;
       if (world.has_resume_rank() && world.resume_step() >= joined_info.checkpoint_step()) continue;
@@ -156,6 +164,9 @@ class TrainJobTest : public ::testing::Test {
       threads.emplace_back([&, rank] {
         RankEnvironment environment = Environment(rank);
         environment.node_name = absl::StrCat("node-", nodes[rank]);
+        if (memory_) {
+          environment.memory_dir = absl::StrCat(directory_.path(), "/memory-of-node-", nodes[rank]);
+        }
         outcomes[rank] = Run(generation, environment);
       });
     }
@@ -169,7 +180,7 @@ class TrainJobTest : public ::testing::Test {
     Outcome outcome;
     outcome.control = std::make_unique<InMemoryControlPlane>(&generation, rank);
     outcome.control->at_progress = at_progress_;
-    TrainJob job(environment, launch_, outcome.control.get(), &abort_, &requests_,
+    TrainJob job(environment, launch_, outcome.control.get(), abort_switch_, &requests_,
                  [&](const collectives::WorldOptions&,
                      const train::RequiredGroups&) -> absl::StatusOr<train::ProcessGroups> {
                    if (!connect_error_.ok()) return connect_error_;
@@ -185,7 +196,9 @@ class TrainJobTest : public ::testing::Test {
   data::TemporaryDirectory directory_;
   v1::Launch launch_;
   AbortSwitch abort_;
+  AbortSwitch* abort_switch_ = &abort_;
   train::RankRequests requests_;
+  bool memory_ = false;  // ranks that lose a peer leave their state
   absl::Status connect_error_;
   std::function<void(const v1::Progress&)> at_progress_;
 };
@@ -227,6 +240,34 @@ TEST_F(TrainJobTest, ResumesFromNodeWithNewestCheckpoint) {
   EXPECT_EQ(outcomes[0].control->summaries[0].resumed_from_step(), 10);
   EXPECT_EQ(outcomes[0].control->summaries[0].steps(), 15);
   EXPECT_TRUE(std::filesystem::exists(directory_.path() + "/node-1/checkpoints/step-00000015.g2"));
+}
+
+// Rank 1 loses its peer in generation 1; in generation 2 it is rank 1 again, and has the state.
+TEST_F(TrainJobTest, ResumesFromStateInMemory) {
+  spec().clear_checkpoint();
+  spec().mutable_checkpoint()->set_keep(0);
+  memory_ = true;
+  at_progress_ = [this](const v1::Progress& progress) {
+    if (progress.phase() == "training" && progress.step() >= 5) {
+      abort_.Abort(absl::AbortedError("NodeLost: a peer was lost"));
+    }
+  };
+  const std::vector<Outcome> interrupted = RunWorld({0, 1});
+  EXPECT_NE(interrupted[1].exit_code, 0);
+  EXPECT_EQ(interrupted[1].control->join_info.memory_size(), 0);
+  at_progress_ = nullptr;
+  AbortSwitch next_abort;
+  abort_switch_ = &next_abort;
+  const std::vector<Outcome> continued = RunWorld({2, 1});
+  EXPECT_EQ(continued[0].control->join_info.memory_size(), 0);
+  const v1::JoinInfo& join = continued[1].control->join_info;
+  ASSERT_EQ(join.memory_size(), 1);
+  EXPECT_EQ(join.memory(0).generation(), 1u);
+  EXPECT_EQ(join.memory(0).parts(), 1u);
+  EXPECT_GE(join.memory(0).step(), 5u);
+  EXPECT_FALSE(join.has_checkpoint());
+  ASSERT_EQ(continued[0].exit_code, 0);
+  EXPECT_EQ(continued[0].control->summaries[0].resumed_from_step(), join.memory(0).step());
 }
 
 TEST_F(TrainJobTest, ReportsMissingDataBeforeJoining) {

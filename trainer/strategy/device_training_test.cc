@@ -129,6 +129,51 @@ class DeviceTrainingTest : public ::testing::Test {
     });
   }
 
+  // Final weights of each rank and the evaluation of their average, with running statistics.
+  std::vector<std::string> Evaluations(const v1::JobSpec& spec, const TrainerOptions& options,
+                                       const AtProgress& at_progress) {
+    collectives::FileKeyStore store;
+    return collectives::RunRankProcesses(ranks_, [&](uint32_t rank) -> absl::Status {
+      ASSIGN_OR_RETURN(
+          const v1::TrainSummary summary,
+          TrainRank(spec, rank, kernels::CapturingDevice(), store, options, at_progress));
+      return absl::UnknownError(
+          absl::StrFormat("%s %.17g", summary.weights_digest(), summary.test_loss()));
+    });
+  }
+
+  // Loses rank 1 in a step after `after` and continues from what the others leave.
+  void ExpectContinues(v1::JobSpec spec, uint32_t parts, uint64_t after) {
+    spec::ApplyDefaults(spec);
+    const std::vector<std::string> undisturbed = Evaluations(spec, {}, nullptr);
+    const data::TemporaryDirectory directory;
+    TrainerOptions options;
+    options.memory = MemoryCheckpoints(directory.path() + "/job");
+    options.layout_digest = "layout";
+    std::vector<MemoryCheckpoint> left;
+    // Seldom, the failure divides stages between two steps.
+    for (int attempt = 0; attempt < 3 && left.size() != parts; ++attempt) {
+      std::filesystem::remove_all(directory.path() + "/job");
+      const auto lost =
+          Evaluations(spec, options, [&](uint32_t rank, const v1::Progress& progress) {
+            if (rank == 1 && progress.step() > after) std::raise(SIGKILL);
+          });
+      EXPECT_EQ(lost[1], "signal 9");
+      EXPECT_THAT(lost[0], AnyOf(HasSubstr("UNAVAILABLE: "), HasSubstr("ABORTED: ")));
+      left.clear();
+      for (const MemoryCheckpoint& found : options.memory->Find(2, options.layout_digest)) {
+        if (left.empty() || found.step == left.front().step) left.push_back(found);
+      }
+    }
+    ASSERT_EQ(left.size(), parts);
+    EXPECT_GE(left.front().step, after);
+    EXPECT_LT(left.front().step, spec.train().max_steps());
+    options.generation = 2;
+    options.resume = ResumePoint{.rank = 0, .step = left.front().step, .own = false};
+    for (const MemoryCheckpoint& part : left) options.resume->memory.push_back({0, part});
+    EXPECT_EQ(Evaluations(spec, options, nullptr), undisturbed);
+  }
+
   void ExpectTheSame(const v1::JobSpec& spec) {
     const std::vector<std::string> expected = Train(spec, /*on_devices=*/false);
     EXPECT_THAT(expected, Each(HasSubstr(" 0 skipped: 2.")));  // the first loss
@@ -295,6 +340,50 @@ TEST_F(DeviceTrainingTest, LostStageEndsStepOfPeers) {
                              });
   EXPECT_THAT(results[0], HasSubstr("UNAVAILABLE: "));
   EXPECT_EQ(results[1], "signal 9");
+}
+
+// The survivors copy their state from their devices, on which they had queued steps that could no
+// longer be completed. The next generation ends as if nothing had happened.
+TEST_F(DeviceTrainingTest, SurvivorLeavesTheStateOfItsDevice) {
+  v1::JobSpec spec = Spec(20);
+  spec.mutable_train()->set_sync_batch_norm(true);
+  spec.mutable_train()->mutable_ema()->set_decay(0.8);
+  ExpectContinues(spec, /*parts=*/1, /*after=*/9);
+}
+
+TEST_F(DeviceTrainingTest, SurvivingStagesLeaveTheirStates) {
+  ranks_ = 4;
+  v1::JobSpec spec = PipelineSpec("1f1b", 2, 6);
+  // Replicas have different running statistics.
+  spec.mutable_train()->mutable_model()->set_batch_norm(false);
+  spec.mutable_train()->mutable_strategy()->mutable_pipeline()->set_cuts(0, "3");
+  ExpectContinues(spec, /*parts=*/2, /*after=*/2);
+}
+
+// Its state stays on the device, and the rank ends within the bound.
+TEST_F(DeviceTrainingTest, SurvivorOfAFailedDeviceLeavesNothing) {
+  v1::JobSpec spec = Spec(1'000'000);
+  spec.mutable_train()->set_cuda_graphs("never");
+  spec::ApplyDefaults(spec);
+  const data::TemporaryDirectory directory;
+  collectives::FileKeyStore store;
+  const absl::Time start = absl::Now();
+  const auto results = collectives::RunRankProcesses(kRanks, [&](uint32_t rank) -> absl::Status {
+    kernels::FailingDevice& device = kernels::FailingDevice::Get();
+    TrainerOptions options;
+    options.memory = MemoryCheckpoints(directory.path() + "/job");
+    options.on_peer_lost = [&](const absl::Status&, uint64_t) {
+      device.FailAt(kernels::DeviceCall::kCopyToHost, 1);
+    };
+    return TrainRank(spec, rank, device, store, std::move(options),
+                     [](uint32_t reporting, const v1::Progress& progress) {
+                       if (reporting == 1 && progress.step() > 9) std::raise(SIGKILL);
+                     })
+        .status();
+  });
+  EXPECT_EQ(results[1], "signal 9");
+  EXPECT_FALSE(std::filesystem::exists(directory.path() + "/job"));
+  EXPECT_LT(absl::Now() - start, absl::Seconds(30));
 }
 
 // A kernel of one rank fails in step 8, of which a checkpoint is due, and its device reports that

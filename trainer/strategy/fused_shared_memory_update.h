@@ -72,6 +72,9 @@ class FusedSharedMemoryUpdate {
 
   const Shares& shares() const { return shares_; }
   bool shares_states() const { return shares_states_; }
+  // After Run: it failed once this rank had updated its shard, of which this rank then has the
+  // updated values.
+  bool updating() const { return updating_; }
 
   // Compute time in Run since Create, without waiting.
   absl::Duration kernel_time() const { return kernel_time_; }

@@ -60,6 +60,10 @@ absl::Status ReplicatedUpdate::Run(StepTimes&) {
     double* const norm = parts_.controller->SumOfSquares(reducer_.gradients(), elements);
     if (norm != nullptr) RETURN_IF_ERROR(ReduceSquaredNorm(norm));
     parts_.controller->Decide();
+    // Devices skip an update if a group has failed.
+    if (parts_.path == ReductionPath::kDevice) {
+      parts_.state->RestoreBuffersOfSkippedStep(parts_.controller->scalars());
+    }
     Optimize(0, elements);
     parts_.state->UpdateAverage(parts_.controller->scalars());
     return absl::OkStatus();

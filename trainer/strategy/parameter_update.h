@@ -49,10 +49,11 @@ class ParameterUpdate {
   virtual absl::Status CopyOptimizerStates(const CheckpointRanges& ranges,
                                            StateSnapshot& snapshot) const;
 
-  // Whether this rank can have all parameters and optimizer states after a collective has failed:
-  // CompleteState then makes them those of the newest update that any rank has begun. Returns
-  // whether Run of that update failed on this rank, so that it belongs to the current step; nullopt
-  // if the state is not complete.
+  // Whether this rank can have all parameters and optimizer states, or those of its shard of
+  // optimizer_shares(), after a collective has failed: CompleteState then makes them those of the
+  // newest update that any rank has begun, or of its shard. Returns whether Run of that update
+  // failed on this rank, so that it belongs to the current step; nullopt if the state is not
+  // complete.
   virtual bool keeps_complete_state() const { return false; }
   virtual std::optional<bool> CompleteState() { return std::nullopt; }
   // Shards of the optimizer states, of which each rank keeps one; null if it keeps all states.
@@ -84,7 +85,8 @@ class ReplicatedUpdate : public ParameterUpdate {
   using ParameterUpdate::ParameterUpdate;
   absl::Status Run(StepTimes& times) override;
   bool keeps_complete_state() const override { return true; }
-  // Nothing that is called after the update has begun can fail.
+  // Nothing that is called after the update has begun can fail. On devices, a group that fails
+  // before makes all updates that are queued skip.
   std::optional<bool> CompleteState() override { return false; }
 
  protected:
@@ -112,6 +114,8 @@ class FusedUpdate : public ParameterUpdate {
 
  protected:
   const Shares& shares() const { return fused_->shares(); }
+  // Whether Run has updated this rank's shard and not returned successfully.
+  bool updating() const { return fused_->updating(); }
 
  private:
   const std::unique_ptr<FusedSharedMemoryUpdate> fused_;

@@ -115,6 +115,7 @@ absl::StatusOr<std::optional<StepResult>> StepController::PollStepResult(bool wa
   ASSIGN_OR_RETURN(const std::optional<kernels::StepRecord> record, update_->Read(wait));
   if (!record.has_value()) return std::nullopt;
   if (record->failed != 0) {
+    ++failed_steps_;
     absl::Status status = groups_.status();
     if (status.ok()) status = absl::InternalError("the gradients of a step were not reduced");
     groups_.AbortDevices(status);
@@ -134,6 +135,18 @@ absl::StatusOr<std::optional<StepResult>> StepController::PollStepResult(bool wa
   if (scaled_.has_value()) scaled_->state = record->loss_scale;
   if (record->diverged != 0) result.diverged = DivergedAt(result);
   return result;
+}
+
+absl::StatusOr<uint64_t> StepController::DropFailedSteps() {
+  while (update_->pending() > 0) {
+    ASSIGN_OR_RETURN(const std::optional<kernels::StepRecord> record, update_->Read(/*wait=*/true));
+    if (record->failed != 0) {
+      ++failed_steps_;
+    } else if (scaled_.has_value()) {
+      scaled_->state = record->loss_scale;
+    }
+  }
+  return failed_steps_;
 }
 
 absl::Status StepController::AwaitNextResult() {

@@ -51,6 +51,11 @@ class StepController {
   // Scalars for the update kernels; valid after Decide.
   const kernels::UpdateScalars* scalars() const { return update_->scalars(); }
 
+  // After a group has failed, once the device has made all calls: takes over the results that have
+  // not been polled. Returns the number of finished steps whose update the device skipped because
+  // of the failure. Called instead of PollStepResult. Returns the device's errors.
+  absl::StatusOr<uint64_t> DropFailedSteps();
+
   // FAILED_PRECONDITION if too many results have not been polled.
   absl::Status BeginStep(uint64_t step);
   // Called before the step's first forward pass. Only issues device calls.
@@ -118,8 +123,9 @@ class StepController {
   const uint32_t losses_;
   std::unique_ptr<UpdateController> update_;
   std::optional<ScaledLoss> scaled_;
-  uint64_t step_ = 0;         // current step
-  uint64_t next_result_ = 0;  // step whose result is polled next
+  uint64_t step_ = 0;          // current step
+  uint64_t next_result_ = 0;   // step whose result is polled next
+  uint64_t failed_steps_ = 0;  // whose results were polled or dropped
   std::array<PendingStep, UpdateController::kStepsAhead> pending_;
 };
 

@@ -79,15 +79,22 @@ struct CheckpointFiles {
   std::string optimizer;
   std::string average;  // empty if the checkpoint has none
   std::optional<LossScaleState> loss_scale;
-  // Set instead of the paths for a checkpoint in memory: reads CompleteState() of its writer.
-  std::function<absl::Status(absl::Span<const StateArray>)> read_arrays;
+  // Set instead of the paths for a state in memory, on all ranks: its parts, which their readers
+  // read from `memory`. The first reader is `root`.
+  const MemoryCheckpoints* memory = nullptr;
+  std::vector<MemoryPart> parts;
 };
 
-// State of a model replica in host memory.
+// State of a model replica in host memory, or a part of it.
 struct WholeState {
   std::vector<StateArray> arrays;
+  std::vector<std::string> files;  // arrays may refer to them
+  uint32_t part = 0;               // of `parts`
+  uint32_t parts = 1;
   // The step that failed on this rank counts as completed, because another rank's update had begun.
   bool after_failed_step = false;
+  // Steps that Step has queued and that the device has not completed.
+  uint64_t unfinished_steps = 0;
 };
 
 // A strategy whose ranks are connected. All methods are called from the training thread of one
@@ -120,11 +127,14 @@ class Strategy {
   // each tensor in one part, and none if it has no part. No rank gathers the whole state.
   virtual absl::Status SnapshotPart(uint64_t steps, StateSnapshot& snapshot) = 0;
 
-  // Whether this rank can have the whole state once a collective has failed. A call that waits for
-  // peers then fails soon.
+  // Whether this rank can have the whole state, or a part of it that other ranks complete, once a
+  // collective has failed. A call that waits for peers then fails soon.
   virtual bool keeps_complete_state() const { return false; }
-  // That state; no arrays if this rank has only a part. The last call.
-  virtual WholeState CompleteState() { return {}; }
+  // That state, or why this rank does not have it. Waits only for a bounded time for the device.
+  // The last call.
+  virtual absl::StatusOr<WholeState> CompleteState() {
+    return absl::UnimplementedError("the strategy does not keep it on this device");
+  }
 
   // Collective. Runs step number `step`; steps are consecutive and counted from 0. On an
   // asynchronous device the step is only queued and its result is polled later. Adds to

@@ -4,11 +4,16 @@
 #include <utility>
 #include <variant>
 
+#include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "absl/time/time.h"
+#include "common/deadline.h"
 #include "common/limits.h"
 #include "common/status.h"
 #include "glog/logging.h"
 #include "trainer/exit_code.h"
 #include "trainer/strategy/gather_summaries.h"
+#include "trainer/strategy/shares.h"
 
 namespace muster::train {
 namespace {
@@ -18,6 +23,10 @@ namespace {
 bool SharesMemory(const ProcessGroups& groups, const collectives::Communicator& replicas) {
   return replicas.size() == 1 || (replicas.backend() == "shm" && groups.devices == nullptr);
 }
+
+// Time for a device to end its work once a peer is lost, and the pause between two looks at it.
+constexpr absl::Duration kDevicePatience = absl::Seconds(2);
+constexpr absl::Duration kDevicePoll = absl::Milliseconds(1);
 
 }  // namespace
 
@@ -70,7 +79,7 @@ absl::Status StrategyBase::RestoreState(const CheckpointFiles& files, uint32_t r
   }
   RETURN_IF_ERROR(ReadCheckpoint(files, root));
   LOG_IF(INFO, world().rank() == root)
-      << "resumed from " << (files.read_arrays ? "the memory of this node" : files.model);
+      << "resumed from " << (files.parts.empty() ? files.model : "memory");
   RETURN_IF_ERROR(controller_->BroadcastLossScale(root));
   return FinishState(root, /*resuming=*/true);
 }
@@ -92,13 +101,108 @@ absl::Status StrategyBase::ReadInitialModel(const std::string& path,
 }
 
 absl::Status StrategyBase::ReadCheckpoint(const CheckpointFiles& files, uint32_t root) {
+  if (!files.parts.empty()) return GatherParts(files, root);
   if (world().rank() != root) return absl::OkStatus();
-  if (files.read_arrays) return files.read_arrays(state_.Arrays());
   RETURN_IF_ERROR(state_.ImportModel(files.model));
   RETURN_IF_ERROR(state_.ImportOptimizer(files.optimizer));
   if (!files.average.empty()) return state_.ImportAverage(files.average);
   state_.StartAverage();
   return absl::OkStatus();
+}
+
+absl::Status StrategyBase::GatherParts(const CheckpointFiles& files, uint32_t root) {
+  const uint32_t own = world().rank();
+  const auto parts = static_cast<uint32_t>(files.parts.size());
+  for (uint32_t index = 0; index < parts; ++index) {
+    const MemoryPart& part = files.parts[index];
+    const std::vector<StateArray> arrays = state_.Arrays(PartRange(index, parts));
+    if (own == part.rank) RETURN_IF_ERROR(ReadArrays(files, part, arrays));
+    if (part.rank == root || (own != part.rank && own != root)) continue;
+    for (const StateArray& array : arrays) {
+      if (array.bytes == 0) continue;
+      constexpr auto kType = collectives::DataType::kUint8;
+      RETURN_IF_ERROR(own == root ? world().Recv(array.data, array.bytes, kType, part.rank)->Wait()
+                                  : world().Send(array.data, array.bytes, kType, root)->Wait());
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::Status StrategyBase::ReadArrays(const CheckpointFiles& files, const MemoryPart& part,
+                                      const std::vector<StateArray>& arrays) {
+  if (device().host_memory()) return files.memory->Read(part.checkpoint, arrays);
+  std::vector<std::vector<uint8_t>> copies;
+  std::vector<StateArray> on_host = arrays;
+  for (StateArray& array : on_host) array.data = copies.emplace_back(array.bytes).data();
+  RETURN_IF_ERROR(files.memory->Read(part.checkpoint, on_host));
+  for (size_t i = 0; i < arrays.size(); ++i) {
+    device().CopyToDevice(arrays[i].data, on_host[i].data, arrays[i].bytes);
+  }
+  return device().Synchronize();
+}
+
+TensorRange StrategyBase::PartRange(uint32_t part, uint32_t parts) const {
+  const Shares::Share share = Shares(plan_.parameter_elements(), parts).of(part);
+  return {.begin = share.begin, .end = share.end, .buffers = part == 0};
+}
+
+absl::Status StrategyBase::KeepState() {
+  // A strategy that drives several devices has arrays on all of them.
+  keeps_complete_state_ = world().size() > 1 && path_.update->keeps_complete_state() &&
+                          (device().host_memory() || devices().size() == 1);
+  return keeps_complete_state_ ? state_.PrepareToKeepBuffers() : absl::OkStatus();
+}
+
+void StrategyBase::BeginState() {
+  if (keeps_complete_state_) state_.KeepBuffers();
+  in_step_ = true;
+}
+
+absl::StatusOr<WholeState> StrategyBase::CompleteUpdate() {
+  if (!keeps_complete_state_) return Strategy::CompleteState();
+  WholeState state;
+  if (!device().host_memory()) {
+    RETURN_IF_ERROR(DrainDevice());
+    ASSIGN_OR_RETURN(state.unfinished_steps, controller_->DropFailedSteps());
+  }
+  const std::optional<bool> updated = path_.update->CompleteState();
+  if (!updated.has_value()) {
+    return absl::FailedPreconditionError("its update was interrupted where it cannot be completed");
+  }
+  if (in_step_ && !*updated) state_.RestoreBuffers();
+  state.after_failed_step = *updated;
+  return state;
+}
+
+absl::Status StrategyBase::DrainDevice() {
+  // Ends kernels that wait for a peer. Updates that are queued behind them see the failure.
+  absl::Status failure = context_.groups->status();
+  if (failure.ok()) failure = absl::AbortedError("a peer was lost");
+  context_.groups->AbortDevices(failure);
+  const std::unique_ptr<kernels::DeviceEvent> end = device().MakeEvent();
+  end->Record();
+  const Deadline patience(kDevicePatience);
+  while (!end->Done()) {
+    RETURN_IF_ERROR(device().error());
+    if (patience.passed()) {
+      return absl::DeadlineExceededError(absl::StrCat(device().name(), " has not answered for ",
+                                                      absl::FormatDuration(kDevicePatience)));
+    }
+    absl::SleepFor(kDevicePoll);
+  }
+  return device().error();
+}
+
+absl::Status StrategyBase::AddArrays(const std::vector<StateArray>& arrays, WholeState& state) {
+  state.arrays = arrays;
+  if (device().host_memory()) return absl::OkStatus();
+  state.files.reserve(arrays.size());
+  for (StateArray& array : state.arrays) {
+    std::string& copy = state.files.emplace_back(array.bytes, '\0');
+    device().CopyToHost(copy.data(), array.data, array.bytes);
+    array.data = copy.data();
+  }
+  return device().error();
 }
 
 absl::Status StrategyBase::BroadcastState(uint32_t root, bool resuming) {

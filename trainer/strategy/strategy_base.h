@@ -39,6 +39,8 @@ class StrategyBase : public Strategy {
     return SnapshotState(steps, snapshot);
   }
 
+  bool keeps_complete_state() const override { return keeps_complete_state_; }
+
   absl::StatusOr<std::optional<StepResult>> PollStepResult(bool wait) override {
     return controller_->PollStepResult(wait);
   }
@@ -74,6 +76,14 @@ class StrategyBase : public Strategy {
                                         const std::vector<std::string>& excluded);
   // Collective. Reads the files of rank `root`, either on that rank or on all ranks.
   virtual absl::Status ReadCheckpoint(const CheckpointFiles& files, uint32_t root);
+  // Collective. Reads the parts of a state in memory: the arrays of PartRange, all to rank `root`.
+  absl::Status GatherParts(const CheckpointFiles& files, uint32_t root);
+  // Reads a part's arrays, which are in the device's memory, on the rank that has them.
+  absl::Status ReadArrays(const CheckpointFiles& files, const MemoryPart& part,
+                          const std::vector<StateArray>& arrays);
+  // Elements of the flat arrays that are part `part` of `parts`; the first part also has the
+  // running statistics.
+  TensorRange PartRange(uint32_t part, uint32_t parts) const;
   // Collective. Broadcasts the state that `root` read or initialized.
   virtual absl::Status BroadcastState(uint32_t root, bool resuming);
   // Collective. Copies this rank's range of its replica's parameters and states, and the first
@@ -88,6 +98,14 @@ class StrategyBase : public Strategy {
   // Collective over the ranks that form one model replica. Takes each rank's own tensors and
   // returns all tensors of the replica on its first rank.
   virtual absl::StatusOr<std::vector<Tensor>> GatherTensors(std::vector<Tensor> own) { return own; }
+
+  // Called at the beginning and at the end of a step: running statistics change within it.
+  void BeginState();
+  void EndState() { in_step_ = false; }
+  // After a collective has failed: completes the state of the last step. Returns it without arrays.
+  absl::StatusOr<WholeState> CompleteUpdate();
+  // Adds the arrays, copied from the device if they are not in host memory.
+  absl::Status AddArrays(const std::vector<StateArray>& arrays, WholeState& state);
 
   // Records a step's compute time for the summary.
   void RecordBusy(absl::Duration busy) { busy_.Add({busy}); }
@@ -107,12 +125,19 @@ class StrategyBase : public Strategy {
   std::unique_ptr<StepController> controller_;
   std::unique_ptr<Objective> objective_;
   GradientPath path_;
+  // Called before the first step, when path_ exists: decides whether this rank can leave its state
+  // to the next generation. RESOURCE_EXHAUSTED.
+  absl::Status KeepState();
 
  private:
   absl::Status FinishState(uint32_t root, bool resuming);
+  // Waits, for a bounded time, until the device has made all calls.
+  absl::Status DrainDevice();
   absl::Status SummarizeWeights(v1::TrainSummary& summary);
 
   DurationStatistics busy_{1};
+  bool keeps_complete_state_ = false;
+  bool in_step_ = false;  // a step has begun that is not completed
 };
 
 }  // namespace muster::train

@@ -57,7 +57,7 @@ class AgentImpl final : public Agent {
   absl::Status Start() {
     ASSIGN_OR_RETURN(devices_, Devices::Open(options_.devices));
     ASSIGN_OR_RETURN(directory_, DataDirectory::Open(options_.data_dir));
-    memory_directory_ = MemoryDirectory(options_.memory_dir, directory_->path());
+    OpenMemoryDirectory();
     machine_id_ = options_.machine_id;
     if (machine_id_.empty()) {
       ASSIGN_OR_RETURN(machine_id_, FindMachineId(MachineIdFiles(), directory_->MachineId()));
@@ -134,8 +134,10 @@ class AgentImpl final : public Agent {
     gpu_metrics_.reset();
     loop_->RunAndWait([this] {
       membership_->Flush(Now().steady);
-      SweepMemoryDirectory(memory_directory_, table_->Held(),
-                           hands_over_ ? absl::Now() - kKeepState : absl::InfiniteFuture());
+      if (memory_directory_ != nullptr) {
+        memory_directory_->Sweep(table_->Held(),
+                                 hands_over_ ? absl::Now() - kKeepState : absl::InfiniteFuture());
+      }
       self_tester_.reset();
       table_.reset();
       devices_.reset();
@@ -158,6 +160,16 @@ class AgentImpl final : public Agent {
   const Address& http_address() const override { return http_->address(); }
 
  private:
+  void OpenMemoryDirectory() {
+    if (options_.memory_dir.empty()) return;
+    auto opened = MemoryDirectory::Open(options_.memory_dir, directory_->path());
+    LOG_IF(WARNING, !opened.ok())
+        << "ranks that lose a peer cannot keep their state in memory, so that their jobs continue "
+           "from the last checkpoint: --memory-dir: "
+        << opened.status().message();
+    if (opened.ok()) memory_directory_ = *std::move(opened);
+  }
+
   GenerationContext MakeContext() {
     GenerationContext context;
     context.loop = loop_.get();
@@ -167,7 +179,7 @@ class AgentImpl final : public Agent {
     context.environment.node_name = options_.name;
     context.environment.worker_socket = absl::StrCat("unix:", directory_->RankSocket());
     context.environment.cache_dir = directory_->Cache();
-    context.environment.memory_dir = memory_directory_;
+    if (memory_directory_ != nullptr) context.environment.memory_dir = memory_directory_->path();
     context.environment.slots = devices_->slots();
     context.devices = devices_.get();
     context.network = NetworkIdentity();
@@ -450,9 +462,12 @@ class AgentImpl final : public Agent {
 
   void SweepLogs(SteadyTime now) {
     next_sweep_ = now + std::min(kLongestSweepInterval, options_.keep_logs.age / 10);
-    sweeper_->Post([jobs = directory_->Jobs(), memory = memory_directory_,
+    sweeper_->Post([jobs = directory_->Jobs(), memory = memory_directory_.get(),
                     keep = options_.keep_logs, held = table_->Held()] {
-      SweepMemoryDirectory(memory, held, absl::Now() - kKeepState);
+      if (memory != nullptr) {
+        memory->Sweep(held, absl::Now() - kKeepState);
+        memory->SweepAbandoned(absl::Now() - kKeepState);
+      }
       const SweepResult swept = Sweep(jobs, keep, held, absl::Now());
       LOG_IF(INFO, swept.generations + swept.jobs > 0)
           << "deleted the logs of " << swept.generations << " finished generations ("
@@ -467,7 +482,7 @@ class AgentImpl final : public Agent {
   WorkerStatus status_;
   ProgressBoard board_;
   std::unique_ptr<DataDirectory> directory_;
-  std::string memory_directory_;
+  std::unique_ptr<MemoryDirectory> memory_directory_;  // null: ranks leave no state
   bool hands_over_ = true;  // a later worker continues where this one ends
   std::string machine_id_;
   std::unique_ptr<Membership> membership_;

@@ -16,12 +16,21 @@ namespace muster::core {
 using Joins = std::vector<std::optional<v1::JoinInfo>>;  // by rank
 
 struct Agreement {
+  // A state in memory of which a part is lost.
+  struct IncompleteState {
+    uint64_t step = 0;
+    uint32_t parts = 0;
+    uint32_t lost_part = 0;  // the first one
+  };
+
   std::optional<uint32_t> resume_rank;  // no value: no rank has a checkpoint
   uint64_t resume_generation = 0;       // generation of this job; 0: another job's, or unknown
   uint64_t resume_step = 0;
-  std::string resume_path;    // path of the checkpoint
+  std::string resume_path;    // path of the checkpoint; empty for a state in memory
   std::string resume_job_id;  // job that wrote it
-  bool resume_in_memory = false;
+  // For a state in memory, the ranks that read its parts, by part; resume_rank is the first.
+  std::vector<uint32_t> memory_ranks;
+  std::optional<IncompleteState> incomplete;  // newest state in memory, if it is newer
   bool canonical_layout = false;
 };
 
@@ -29,8 +38,13 @@ struct Agreement {
 // rank: the one of the highest generation, and in it of the highest step, because a later
 // generation may have resumed from an earlier step. One that another job wrote counts only if
 // `job_id` has none of its own. The lowest rank that has the checkpoint reads and broadcasts it.
+//
+// A state in memory counts like a checkpoint of the same generation and step if each of its parts
+// is in the memory of some rank's node; parts of different steps are never combined. With equal
+// ones on disk and in memory, the one on disk is used.
 std::optional<Agreement> Agree(const Joins& joins, const std::string& job_id);
-std::string Describe(const Agreement& agreement, const std::string& job_id);
+// `reached`: the highest step that the job has completed in any generation.
+std::string Describe(const Agreement& agreement, const std::string& job_id, uint64_t reached);
 
 // A difference between the fingerprints of two ranks, which would train different models, or hang.
 struct Mismatch {

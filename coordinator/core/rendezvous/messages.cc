@@ -64,7 +64,8 @@ v1::CoordinatorMessage MakeWorld(const Job& job, uint32_t node_rank, const Agree
   if (agreement.resume_rank.has_value()) world.set_resume_rank(*agreement.resume_rank);
   world.set_resume_step(agreement.resume_step);
   world.set_resume_job_id(agreement.resume_job_id);
-  world.set_resume_in_memory(agreement.resume_in_memory);
+  for (const uint32_t rank : agreement.memory_ranks) world.add_resume_memory_ranks(rank);
+  world.set_resume_generation(agreement.resume_generation);
   world.set_canonical_layout(agreement.canonical_layout);
   *world.mutable_failure_timeout() = job.status.spec().failure_timeout();
   return message;

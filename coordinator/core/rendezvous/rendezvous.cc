@@ -1,9 +1,11 @@
 #include "coordinator/core/rendezvous/rendezvous.h"
 
 #include <algorithm>
+#include <set>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "common/limits.h"
 #include "common/proto_time.h"
 #include "common/wait_text.h"
@@ -41,11 +43,22 @@ absl::Status EndedError(const std::string& job, uint64_t generation) {
       absl::StrCat("generation ", generation, " of job ", job, " has ended or is stopping"));
 }
 
+// "memory of node-1, node-2".
+std::string MemoryOf(const std::vector<uint32_t>& ranks, const GenerationState& generation) {
+  std::set<std::string> nodes;
+  for (const uint32_t rank : ranks) {
+    nodes.insert(generation.placement(generation.ranks[rank].node_rank).node());
+  }
+  return absl::StrCat("memory of ", absl::StrJoin(nodes, ", "));
+}
+
 // Records which checkpoint the generation resumes from.
 void RecordResume(const Agreement& agreement, Job& job) {
   if (!agreement.resume_rank.has_value()) return;
   v1::CheckpointStatus& status = *job.status.mutable_checkpoint();
-  status.set_resumed_from(agreement.resume_path);
+  status.set_resumed_from(agreement.memory_ranks.empty()
+                              ? agreement.resume_path
+                              : MemoryOf(agreement.memory_ranks, *job.generation));
   status.set_resumed_step(agreement.resume_step);
   status.set_resumed_job_id(agreement.resume_job_id);
   if (agreement.resume_job_id == job.status.job_id()) return;
@@ -113,9 +126,9 @@ std::optional<v1::FirstFailure> Rendezvous::FormWorld(Job& job) {
   RecordResume(*state.agreement, job);
   jobs_.MarkJob(job);
   if (job.state() == v1::STARTING) {
-    jobs_.AddEvent(
-        job, events::kWorldSent,
-        absl::StrCat("all ranks have joined; ", Describe(*state.agreement, job.status.job_id())));
+    jobs_.AddEvent(job, events::kWorldSent,
+                   absl::StrCat("all ranks have joined; ",
+                                Describe(*state.agreement, job.status.job_id(), job.highest_step)));
   }
   for (int node_rank = 0; node_rank < generation.record.nodes_size(); ++node_rank) {
     SendWorld(job, node_rank);

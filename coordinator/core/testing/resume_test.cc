@@ -112,6 +112,34 @@ TEST_F(ResumeTest, NamesJobThatIsContinuedAndThenTheOwnCheckpoint) {
   EXPECT_EQ(finished.summary().resumed_job_id(), "other");
 }
 
+// The decision, and what is shown of it.
+TEST_F(ResumeTest, NamesTheNodesWithTheStateInMemory) {
+  for (const uint32_t rank : {1u, 0u}) {
+    v1::RankReport report = Harness::MakeReport(rank, v1::JOINED);
+    v1::JoinInfo& join = *report.mutable_join();
+    join.set_has_checkpoint(true);
+    join.set_checkpoint_step(20);
+    join.set_checkpoint_job_id(job_);
+    v1::MemoryState& state = *join.add_memory();
+    state.set_generation(1);
+    state.set_step(30);
+    state.set_part(1 - rank);
+    state.set_parts(2);
+    const Effects joined = cluster_.Report(rank == 0 ? "a" : "b", job_, report);
+    if (rank == 1) continue;
+    const Message* const world = FindSent(joined, cluster_.session("a"), Message::kWorld);
+    ASSERT_NE(world, nullptr);
+    EXPECT_EQ(world->world().resume_rank(), 1u);
+    EXPECT_EQ(world->world().resume_step(), 30u);
+    EXPECT_EQ(world->world().resume_generation(), 1u);
+    ASSERT_EQ(world->world().resume_memory_ranks_size(), 2);
+    EXPECT_EQ(world->world().resume_memory_ranks(0), 1u);
+    EXPECT_EQ(world->world().resume_memory_ranks(1), 0u);
+  }
+  EXPECT_EQ(Status().resumed_from(), "memory of a, b");
+  EXPECT_EQ(Status().resumed_step(), 30u);
+}
+
 TEST_F(ResumeTest, ForgetsResumeOfEarlierGeneration) {
   Join(60, "other");
   cluster_.ExitAll(job_, KilledBy(9));

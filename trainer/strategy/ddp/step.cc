@@ -53,7 +53,7 @@ absl::Status DataParallelStrategy::Build(PathFactory create_path, kernels::Threa
   parts.threads = threads;
   ASSIGN_OR_RETURN(path_, create_path(parts));
   state_.BindGradients(path_.reducer->gradients());
-  keeps_complete_state_ = device().host_memory() && path_.update->keeps_complete_state();
+  RETURN_IF_ERROR(KeepState());
   return path_.update->KeepOwnOptimizerStates();
 }
 
@@ -62,8 +62,7 @@ absl::Status DataParallelStrategy::Step(const data::Batch& batch, uint64_t step,
   const uint64_t global_samples = batch.global_samples * batch.views;
   const uint32_t slices = controller_->accumulation_steps();
   RETURN_IF_ERROR(controller_->BeginStep(step));
-  if (keeps_complete_state_) state_.KeepBuffers();
-  in_step_ = true;
+  BeginState();
   for (uint32_t index = 0; index < slices; ++index) {
     RETURN_IF_ERROR(RunSlice(batch.Slice(index, slices), index, step, global_samples));
   }
@@ -76,7 +75,7 @@ absl::Status DataParallelStrategy::Step(const data::Batch& batch, uint64_t step,
     const Stopwatch stopwatch(phases_.update);
     RETURN_IF_ERROR(path_.update->Run(times));
   }
-  in_step_ = false;
+  EndState();
   controller_->FinishStep(global_samples);
   const absl::Duration computed = kernel_time() - computed_before;
   times.kernels += computed;
@@ -84,12 +83,14 @@ absl::Status DataParallelStrategy::Step(const data::Batch& batch, uint64_t step,
   return absl::OkStatus();
 }
 
-WholeState DataParallelStrategy::CompleteState() {
-  if (!keeps_complete_state_) return {};
-  const std::optional<bool> updated = path_.update->CompleteState();
-  if (!updated.has_value()) return {};
-  if (in_step_ && !*updated) state_.RestoreBuffers();
-  return {.arrays = state_.Arrays(), .after_failed_step = *updated};
+absl::StatusOr<WholeState> DataParallelStrategy::CompleteState() {
+  ASSIGN_OR_RETURN(WholeState left, CompleteUpdate());
+  if (path_.update->optimizer_shares() != nullptr) {
+    left.part = replicas_.rank();
+    left.parts = replicas_.size();
+  }
+  RETURN_IF_ERROR(AddArrays(state_.Arrays(PartRange(left.part, left.parts)), left));
+  return left;
 }
 
 absl::Status DataParallelStrategy::RunSlice(const data::Batch& slice, uint32_t index, uint64_t step,

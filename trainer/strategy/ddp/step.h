@@ -23,8 +23,7 @@ namespace muster::train {
 class DataParallelStrategy : public StrategyBase {
  public:
   absl::Status Step(const data::Batch& batch, uint64_t step, StepTimes& times) override;
-  bool keeps_complete_state() const override { return keeps_complete_state_; }
-  WholeState CompleteState() override;
+  absl::StatusOr<WholeState> CompleteState() override;
 
  protected:
   // Time spent in each phase since construction.
@@ -63,9 +62,6 @@ class DataParallelStrategy : public StrategyBase {
   data::InputWriter input_;
   StepGraphs graphs_;
   bool captures_passes_ = false;
-  // Whether this rank can leave its state to the next generation, and whether a step has begun that
-  // is not completed.
-  bool keeps_complete_state_ = false, in_step_ = false;
   Phases phases_;
   absl::Duration input_time_;
 };

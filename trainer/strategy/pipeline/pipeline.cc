@@ -84,6 +84,7 @@ class Pipeline final : public StrategyBase {
     const StageTimes stage_before = stage_->times();
     const uint64_t global_samples = batch.global_samples * batch.views;
     RETURN_IF_ERROR(controller_->BeginStep(step));
+    BeginState();
     {
       const Stopwatch stopwatch(input_time_);
       RETURN_IF_ERROR(input_.Write(batch, stage_->input(), stage_->labels()));
@@ -95,12 +96,23 @@ class Pipeline final : public StrategyBase {
                                      : ForwardBackward(global_samples));
     RETURN_IF_ERROR(path_.reducer->Finish(times));
     RETURN_IF_ERROR(path_.update->Run(times));
+    EndState();
     controller_->FinishStep(global_samples);
     const absl::Duration computed = kernel_time() - computed_before;
     times.kernels += computed;
     RecordBusy(computed);
     RecordStage(stage_before, stage_->times());
     return absl::OkStatus();
+  }
+
+  // The tensors of the stage, because the next generation may cut the model elsewhere.
+  absl::StatusOr<WholeState> CompleteState() override {
+    ASSIGN_OR_RETURN(WholeState left, CompleteUpdate());
+    AddFiles(state_.Export(), left);
+    RETURN_IF_ERROR(device().error());
+    left.part = pipeline_group().rank();
+    left.parts = pipeline_group().size();
+    return left;
   }
 
  protected:
@@ -134,6 +146,7 @@ class Pipeline final : public StrategyBase {
   }
 
   absl::Status ReadCheckpoint(const CheckpointFiles& files, uint32_t root) override {
+    if (!files.parts.empty()) return ReadParts(files);
     ASSIGN_OR_RETURN(const TensorSet model, OpenOnAllRanks(world(), root, files.model));
     RETURN_IF_ERROR(state_.ImportModel(model));
     ASSIGN_OR_RETURN(const TensorSet optimizer, OpenOnAllRanks(world(), root, files.optimizer));
@@ -147,6 +160,13 @@ class Pipeline final : public StrategyBase {
     }
     ASSIGN_OR_RETURN(const TensorSet average, OpenOnAllRanks(world(), root, files.average));
     return state_.ImportAverage(average);
+  }
+
+  absl::Status ReadParts(const CheckpointFiles& files) {
+    ASSIGN_OR_RETURN(const ReadTensors tensors, ReadPartsOnAllRanks(world(), files));
+    RETURN_IF_ERROR(state_.ImportModel(tensors.model));
+    RETURN_IF_ERROR(state_.ImportOptimizer(tensors.optimizer));
+    return state_.ImportAverage(tensors.average);
   }
 
   // Not needed: all replicas of a stage initialized or read the same values.
@@ -221,6 +241,7 @@ class Pipeline final : public StrategyBase {
     parts.captures_passes = captures_passes_;
     ASSIGN_OR_RETURN(path_, CreateStagePath(parts));
     state_.BindGradients(path_.reducer->gradients());
+    RETURN_IF_ERROR(KeepState());
     RETURN_IF_ERROR(path_.update->KeepOwnOptimizerStates());
     // A file of the whole model also contains the tensors of other stages.
     std::set<std::string, std::less<>> layers;

@@ -131,7 +131,7 @@ absl::StatusOr<GradientPath> CreateStagePath(const StepParts& parts) {
   ASSIGN_OR_RETURN(auto buckets, HostGradientReducer::MakeBuckets(parts, /*scatters=*/false));
   if (parts.path == ReductionPath::kFusedSharedMemory) {
     ASSIGN_OR_RETURN(auto fused,
-                     FusedUpdate::MakeFused(parts, buckets.get(), /*shares_states=*/false));
+                     FusedUpdate::MakeFused(parts, buckets.get(), /*shares_states=*/true));
     path.reducer = std::make_unique<StageGradientReducer>(parts, std::move(buckets));
     path.update = std::make_unique<FusedUpdate>(parts, path.reducer.get(), std::move(fused));
     return path;

@@ -1,12 +1,13 @@
 #include "trainer/strategy/pipeline/stage_tensors.h"
 
-#include <cstring>
+#include <iterator>
 #include <utility>
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "absl/types/span.h"
 #include "common/status.h"
+#include "glog/logging.h"
 #include "nlohmann/json.hpp"
 
 namespace muster::train {
@@ -70,6 +71,19 @@ absl::Status ReceiveTensors(Communicator& stages, uint32_t from, std::vector<Ten
   return absl::OkStatus();
 }
 
+// Names of the arrays in memory.
+constexpr char kModel[] = "model";
+constexpr char kOptimizer[] = "optimizer";
+constexpr char kAverage[] = "average";
+
+// Collective. Broadcasts `bytes` of rank `root`.
+absl::Status BroadcastBytes(Communicator& world, uint32_t root, std::vector<uint8_t>& bytes) {
+  auto size = static_cast<int64_t>(bytes.size());
+  RETURN_IF_ERROR(world.Broadcast(&size, 1, DataType::kInt64, root)->Wait());
+  bytes.resize(static_cast<size_t>(size));
+  return world.Broadcast(bytes.data(), bytes.size(), DataType::kUint8, root)->Wait();
+}
+
 }  // namespace
 
 absl::StatusOr<std::vector<Tensor>> GatherStageTensors(Communicator& stages,
@@ -99,17 +113,55 @@ absl::StatusOr<TensorSet> OpenOnAllRanks(Communicator& world, uint32_t root,
   for (int64_t i = 0; i < files; ++i) {
     absl::Span<const uint8_t> contents;
     if (is_root) contents = opened->files()[static_cast<size_t>(i)].bytes();
-    auto size = static_cast<int64_t>(contents.size());
-    RETURN_IF_ERROR(world.Broadcast(&size, 1, DataType::kInt64, root)->Wait());
-    std::vector<uint8_t> bytes(static_cast<size_t>(size));
-    if (is_root) std::memcpy(bytes.data(), contents.data(), bytes.size());
-    RETURN_IF_ERROR(world.Broadcast(bytes.data(), bytes.size(), DataType::kUint8, root)->Wait());
+    std::vector<uint8_t> bytes(contents.begin(), contents.end());
+    RETURN_IF_ERROR(BroadcastBytes(world, root, bytes));
     if (is_root) continue;
     ASSIGN_OR_RETURN(SafetensorsFile copy, SafetensorsFile::Parse(path, std::move(bytes)));
     copies.push_back(std::move(copy));
   }
   if (is_root) return opened;
   return TensorSet::Create(path, std::move(copies));
+}
+
+void AddFiles(const ModelTensors& tensors, WholeState& state) {
+  const std::pair<const char*, const std::vector<Tensor>*> files[] = {
+      {kModel, &tensors.model}, {kOptimizer, &tensors.optimizer}, {kAverage, &tensors.average}};
+  for (const auto& [name, file] : files) {
+    std::string& bytes = state.files.emplace_back();
+    const absl::Status written = WriteSafetensors(*file, [&](absl::Span<const uint8_t> next) {
+      bytes.append(next.begin(), next.end());
+      return absl::OkStatus();
+    });
+    // Cannot fail: the names are those of one plan.
+    LOG_IF(DFATAL, !written.ok()) << name << ": " << written;
+    state.arrays.push_back({.name = name, .bytes = bytes.size()});
+  }
+  // The strings no longer move.
+  for (size_t i = 0; i < state.files.size(); ++i) state.arrays[i].data = state.files[i].data();
+}
+
+absl::StatusOr<ReadTensors> ReadPartsOnAllRanks(Communicator& world, const CheckpointFiles& files) {
+  const char* const names[] = {kModel, kOptimizer, kAverage};
+  std::vector<SafetensorsFile> read[std::size(names)];
+  for (const MemoryPart& part : files.parts) {
+    MemoryCheckpoints::Contents contents;
+    if (world.rank() == part.rank) {
+      ASSIGN_OR_RETURN(contents, files.memory->ReadContents(part.checkpoint));
+    }
+    for (size_t i = 0; i < std::size(names); ++i) {
+      RETURN_IF_ERROR(BroadcastBytes(world, part.rank, contents[names[i]]));
+      ASSIGN_OR_RETURN(SafetensorsFile file, SafetensorsFile::Parse("the state in memory",
+                                                                    std::move(contents[names[i]])));
+      read[i].push_back(std::move(file));
+    }
+  }
+  const auto set = [](std::vector<SafetensorsFile>& of_parts) {
+    return TensorSet::Create("the state in memory", std::move(of_parts));
+  };
+  ASSIGN_OR_RETURN(TensorSet model, set(read[0]));
+  ASSIGN_OR_RETURN(TensorSet optimizer, set(read[1]));
+  ASSIGN_OR_RETURN(TensorSet average, set(read[2]));
+  return ReadTensors{std::move(model), std::move(optimizer), std::move(average)};
 }
 
 }  // namespace muster::train

@@ -1,4 +1,5 @@
-// Reads and writes model files on one rank for all stages of a pipeline.
+// Reads and writes model files on one rank for all stages of a pipeline, and the files that the
+// stages leave in memory.
 #ifndef MUSTER_TRAINER_STRATEGY_PIPELINE_STAGE_TENSORS_H_
 #define MUSTER_TRAINER_STRATEGY_PIPELINE_STAGE_TENSORS_H_
 
@@ -10,6 +11,8 @@
 #include "collectives/communicator.h"
 #include "trainer/checkpoint/safetensors.h"
 #include "trainer/checkpoint/tensor_set.h"
+#include "trainer/optim/state_snapshot.h"
+#include "trainer/strategy/strategy.h"
 
 namespace muster::train {
 
@@ -23,6 +26,20 @@ absl::StatusOr<std::vector<Tensor>> GatherStageTensors(collectives::Communicator
 // on the root, and ABORTED on the other ranks if the root has an error.
 absl::StatusOr<TensorSet> OpenOnAllRanks(collectives::Communicator& world, uint32_t root,
                                          const std::string& path);
+
+// Adds the tensors of a stage as files of a checkpoint.
+void AddFiles(const ModelTensors& tensors, WholeState& state);
+
+// The files of all stages.
+struct ReadTensors {
+  TensorSet model;
+  TensorSet optimizer;
+  TensorSet average;
+};
+// Collective. Reads the parts of a state in memory, each of which one rank reads, on all ranks.
+// DATA_LOSS for a file that is damaged.
+absl::StatusOr<ReadTensors> ReadPartsOnAllRanks(collectives::Communicator& world,
+                                                const CheckpointFiles& files);
 
 }  // namespace muster::train
 

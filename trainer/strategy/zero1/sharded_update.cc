@@ -47,13 +47,24 @@ absl::Status HostShardedUpdate::Run(StepTimes& times) {
       return absl::OkStatus();
     }));
   }
+  updated_ = true;
   {
     const Stopwatch stopwatch(times.exposed_communication);
     RETURN_IF_ERROR(shards_->Gather());
   }
+  updated_ = false;
   const Stopwatch stopwatch(kernel_time_);
   parts_.state->UpdateAverage(parts_.controller->scalars());
   return absl::OkStatus();
+}
+
+std::optional<bool> HostShardedUpdate::CompleteState() {
+  if (!updated_) return false;
+  // The loss scale after this step is not known.
+  if (parts_.controller->checks_gradients()) return std::nullopt;
+  // Outside of the own shard the average is undefined, as the parameters are.
+  parts_.state->UpdateAverage(parts_.controller->scalars());
+  return true;
 }
 
 absl::Status DeviceShardedUpdate::Run(StepTimes&) {
@@ -73,6 +84,12 @@ absl::Status FusedShardedUpdate::KeepOwnOptimizerStates() { return KeepShare(par
 absl::Status FusedShardedUpdate::CopyOptimizerStates(const CheckpointRanges& ranges,
                                                      StateSnapshot& snapshot) const {
   return CopyShards(shares(), ranges, snapshot);
+}
+
+std::optional<bool> FusedShardedUpdate::CompleteState() {
+  if (!updating()) return false;
+  parts_.state->UpdateAverage(parts_.controller->scalars());
+  return true;
 }
 
 absl::StatusOr<GradientPath> CreateShardedPath(const StepParts& parts) {

@@ -9,6 +9,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <utility>
 
 #include "absl/status/status.h"
@@ -44,6 +45,11 @@ class HostShardedUpdate final : public ShardedOptimizerUpdate {
  public:
   using ShardedOptimizerUpdate::ShardedOptimizerUpdate;
   absl::Status Run(StepTimes& times) override;
+  bool keeps_complete_state() const override { return parts_.plan->device().host_memory(); }
+  std::optional<bool> CompleteState() override;
+
+ private:
+  bool updated_ = false;  // Run has updated the own shard and not gathered the others
 };
 
 class DeviceShardedUpdate final : public ShardedOptimizerUpdate {
@@ -59,6 +65,8 @@ class FusedShardedUpdate final : public FusedUpdate {
   absl::Status CopyOptimizerStates(const CheckpointRanges& ranges,
                                    StateSnapshot& snapshot) const override;
   const Shares* optimizer_shares() const override { return &shares(); }
+  bool keeps_complete_state() const override { return true; }
+  std::optional<bool> CompleteState() override;
 };
 
 // Collective. Creates the variant selected by parts.path; parts.replicas must have several ranks.

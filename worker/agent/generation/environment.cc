@@ -147,7 +147,7 @@ std::vector<std::string> RankVariables(const NodeEnvironment& node, const v1::La
   variables["MUSTER_CHECKPOINT_SHARED"] = rank.checkpoint.shared() ? "1" : "0";
   if (launch.spec().has_train()) {
     variables["MUSTER_LAUNCH_FILE"] = rank.launch_file;
-    variables["MUSTER_MEMORY_DIR"] = MemoryDirectoryOf(node.memory_dir, launch.job_id());
+    variables["MUSTER_JOB_MEMORY_DIR"] = MemoryDirectoryOf(node.memory_dir, launch.job_id());
     const std::string driver = DriverVersion(node, placement);
     if (!driver.empty()) variables["MUSTER_DRIVER_VERSION"] = driver;
   } else {
