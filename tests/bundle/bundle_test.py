@@ -11,7 +11,7 @@ import tarfile
 import tempfile
 import unittest
 
-from deploy.bundle import make_bundle
+from deploy.bundle import libraries, make_bundle
 from tests.bundle import roots
 from tests.support import namespaces
 from tests.support.cluster import Cluster, binary, command_spec, training_spec
@@ -78,7 +78,7 @@ class ContentTest(unittest.TestCase):
             for name, place in libraries.items():
                 with self.subTest(file=path.name, library=name):
                     if place is None:
-                        self.assertTrue(make_bundle.LEFT_OUT.match(name))
+                        self.assertTrue(libraries.LEFT_OUT.match(name))
                         self.assertNotEqual(path.parent.name, "libexec", "a program must start without it")
                     else:
                         self.assertIn(PREFIX.resolve(), place.parents)
