@@ -11,7 +11,8 @@
 #   FOLDER/nodes/NODE/       for each node
 #   FOLDER/admin/            for you: MUSTER_CONFIG=FOLDER/admin/config
 #
-# Called again, it keeps the authority and the tokens, adds nodes, and renews all certificates (valid for a year).
+# Called again, it keeps the authority, the tokens and the settings, adds nodes, and renews the certificates, which are
+# valid for a year.
 set -euo pipefail
 (($# >= 3)) || { sed -n '2,/^set/s/^# \{0,1\}//p' "$0" >&2; exit 2; }
 mkdir -p "$1"
@@ -45,7 +46,7 @@ if [[ ! -e $folder/coordinator/tokens ]]; then
   printf 'admin %s admin\nworker %s nodes\n' "$(openssl rand -hex 32)" "$(openssl rand -hex 32)" \
     >"$folder/coordinator/tokens"
 fi
-cat >"$folder/coordinator/coordinator" <<END
+[[ -e $folder/coordinator/coordinator ]] || cat >"$folder/coordinator/coordinator" <<END
 listen=0.0.0.0:7070
 data-dir=/var/lib/muster/coordinator
 tokens=/etc/muster/tokens
@@ -58,7 +59,7 @@ for node in "$@"; do
   out=$folder/nodes/$node
   issue "$out" node "$node"
   awk '$1 == "worker" { print $2; exit }' "$folder/coordinator/tokens" >"$out/worker.token"
-  cat >"$out/worker" <<END
+  [[ -e $out/worker ]] || cat >"$out/worker" <<END
 coordinator=$coordinator:7070
 name=$node
 data-dir=/var/lib/muster-worker
@@ -71,7 +72,7 @@ done
 
 issue "$folder/admin" admin admin
 awk '$1 == "admin" { print $2; exit }' "$folder/coordinator/tokens" >"$folder/admin/token"
-cat >"$folder/admin/config" <<END
+[[ -e $folder/admin/config ]] || cat >"$folder/admin/config" <<END
 coordinator=$coordinator:7070
 token-file=$folder/admin/token
 tls-ca=$folder/admin/ca.pem

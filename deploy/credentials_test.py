@@ -47,7 +47,10 @@ class CredentialsTest(unittest.TestCase):
         self.assertIn("on node-2", result.stdout)
 
         before = (cluster.folder / "coordinator/tokens").read_text()
+        with open(cluster.folder / "coordinator/coordinator", "a") as settings:
+            settings.write("keep-jobs=77\n")
         cluster.issue("node-3")
+        self.assertIn("keep-jobs=77\n", (cluster.folder / "coordinator/coordinator").read_text())
         self.assertEqual((cluster.folder / "coordinator/tokens").read_text(), before)
         cluster.start_worker("node-3")
         cluster.wait_for_nodes(3)
