@@ -97,7 +97,7 @@ def _impl(ctx):
             ctx.symlink(folder + "/" + archive, "archives/" + archive)
     build += "filegroup(name = 'archives', srcs = glob(['archives/*.a']))\n"
 
-    # Rules that copy the libraries (bazel/bundle.bzl) depend on this file, so that they run again after a package
+    # Rules that copy the libraries (bazel/packages.bzl) depend on this file, so that they run again after a package
     # update.
     build += "filegroup(name = 'packages', srcs = glob(['dpkg_status'], allow_empty = True))\n"
     if ctx.path("/var/lib/dpkg/status").exists:

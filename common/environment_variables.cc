@@ -14,7 +14,8 @@ constexpr EnvironmentVariable kProgramVariables[] = {
      "Directory of the CUDA Toolkit, whose `lib64` is searched for NVIDIA's libraries after the "
      "dynamic linker's directories."},
     {"CUDA_VISIBLE_DEVICES", "muster-worker, muster-rank",
-     "Ignored by a worker, which selects GPUs with `--devices`; a worker sets it for its ranks."},
+     "GPUs that a worker offers with `--devices=auto`, as indices in the order of `nvidia-smi` or "
+     "UUIDs; empty: none. A worker sets it for its ranks."},
     {"LD_LIBRARY_PATH", "programs of the bundle",
      "Directories that the dynamic linker searches, after those of the bundle."},
     {"MUSTER_MPI_PLUGIN", "programs of the process-group library",

@@ -9,12 +9,12 @@ packages=(
   libgrpc++-dev protobuf-compiler protobuf-compiler-grpc libprotobuf-dev
   libabsl-dev libgoogle-glog-dev libcli11-dev nlohmann-json3-dev libyaml-cpp-dev
   prometheus-cpp-dev libcivetweb-dev libsqlite3-dev libssl-dev zlib1g-dev libjpeg62-turbo-dev
-  libgloo-dev libunwind-dev libgtest-dev libgmock-dev libbenchmark-dev patchelf
+  libgloo-dev libunwind-dev libgtest-dev libgmock-dev libbenchmark-dev patchelf dpkg-dev
   dataset-fashion-mnist python3
   libopenmpi-dev openmpi-bin  # needed only for the mpi backend
 )
 if [[ ${1:-} == --with-tests ]]; then
-  packages+=(libclang-rt-dev prometheus iproute2 procps curl openssl python3-torch python3-torchvision python3-pil python3-venv python3-yaml python3-pyte)
+  packages+=(libclang-rt-dev prometheus iproute2 procps curl openssl python3-torch python3-torchvision python3-pil python3-venv python3-yaml python3-pyte lintian man-db slurm-wlm)
 fi
 
 missing=()

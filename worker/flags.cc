@@ -77,9 +77,11 @@ std::unique_ptr<CLI::App> WorkerApp(WorkerFlags& flags) {
   app.add_option("--slots", options.devices.slots,
                  "Number of CPU slots (default: one per core, or none on a node with GPUs)")
       ->type_name("N");
-  app.add_option("--devices", options.devices.devices,
-                 "Devices to offer: auto (all GPUs, if any), cpu (no GPUs), or a list of GPU "
-                 "indices as shown by nvidia-smi, or UUIDs, e.g. 0,1,3")
+  app.add_option(
+         "--devices", options.devices.devices,
+         "Devices to offer: auto (the GPUs that CUDA_VISIBLE_DEVICES admits, if any; all if "
+         "it is not set), cpu (no GPUs), or a list of GPU indices as shown by nvidia-smi, "
+         "or UUIDs, e.g. 0,1,3")
       ->type_name("CHOICE")
       ->capture_default_str();
   app.add_option("--required-cuda", options.devices.required_cuda,

@@ -140,6 +140,9 @@ int main(int argc, char** argv) {
     // Ranks must not inherit it.
     unsetenv("MUSTER_TOKEN");
   }
+  if (const char* visible = std::getenv("CUDA_VISIBLE_DEVICES"); visible != nullptr) {
+    options.devices.visible = visible;
+  }
   google::InitGoogleLogging(argv[0]);
   // Debian's Abseil is built with deadlock detection, which checks every mutex, including gRPC's.
   absl::SetMutexDeadlockDetectionMode(absl::OnDeadlockCycle::kIgnore);

@@ -11,7 +11,7 @@ import tarfile
 import tempfile
 import unittest
 
-from deploy.bundle import make_bundle
+from deploy.bundle import libraries, make_bundle
 from tests.bundle import roots
 from tests.support import namespaces
 from tests.support.cluster import Cluster, binary, command_spec, training_spec
@@ -21,6 +21,10 @@ DOCUMENTS = ("LICENSE", "THIRD_PARTY_NOTICES.md")
 BUNDLE = pathlib.Path("deploy/muster.tar.xz").absolute()
 BINARIES = ("cli/muster", "coordinator/muster-coordinator", "trainer/muster-rank",
             "worker/muster-c10d-store", "worker/muster-shim", "worker/muster-worker")
+FILES = {"credentials.sh": "deploy/credentials.sh", "install.sh": "deploy/bundle/install.sh",
+         "share/slurm/muster.sbatch": "deploy/slurm/muster.sbatch",
+         "share/systemd/muster-coordinator.service": "deploy/systemd/muster-coordinator.service",
+         "share/systemd/muster-worker.service": "deploy/systemd/muster-worker.service"}
 # Set by the user; must be passed unchanged to the user's command.
 USERS_LIBRARIES = "/users/own/libraries"
 # Prints a command's view of its environment; a minimal Python has no json.
@@ -78,7 +82,7 @@ class ContentTest(unittest.TestCase):
             for name, place in libraries.items():
                 with self.subTest(file=path.name, library=name):
                     if place is None:
-                        self.assertTrue(make_bundle.LEFT_OUT.match(name))
+                        self.assertTrue(libraries.LEFT_OUT.match(name))
                         self.assertNotEqual(path.parent.name, "libexec", "a program must start without it")
                     else:
                         self.assertIn(PREFIX.resolve(), place.parents)
@@ -121,6 +125,7 @@ class ContentTest(unittest.TestCase):
         arguments = [f"--program={binary(path)}" for path in reversed(BINARIES)]
         arguments += [f"--plugin={path}" for path in pathlib.Path("kernels/cuda").glob("*.so")]
         arguments += [f"--document={name}" for name in DOCUMENTS]
+        arguments += [f"--file={path}={source}" for path, source in FILES.items()]
         arguments += [f"--archive={path}" for path in pathlib.Path("../system/archives").glob("*.a")]
         arguments += [f"--out={again}", f"--launcher={binary('deploy/bundle/launcher')}"]
         run(sys.executable, "-B", make_bundle.__file__, *arguments, preexec_fn=lambda: os.umask(0o77))

@@ -75,6 +75,18 @@ class OtherRoot(Root):
         return [*super().prefix(), "unshare", f"--root={self.path}"]
 
 
+class SystemCopy(OtherRoot):
+    """The host's root, on top of which files can be written; they are kept in memory. `path` is an empty folder."""
+
+    def _script(self):
+        script = super()._script().replace(f"cd '{self.path}'", "cd root")
+        return (f"mount -t tmpfs tmpfs '{self.path}'\ncd '{self.path}'\nmkdir upper work root\n"
+                f"mount -t overlay -o lowerdir=/,upperdir=upper,workdir=work overlay root\n{script}")
+
+    def prefix(self):
+        return [*Root.prefix(self), "unshare", f"--root={self.path}/root"]
+
+
 def debian(suite, path, packages):
     """Installs another release of Debian from the mirror that this machine uses.
 

@@ -5,6 +5,7 @@ import pathlib
 import shutil
 import signal
 import socket
+import stat
 import subprocess
 import tempfile
 
@@ -48,6 +49,7 @@ MessageTimeout=60
 KillWait=1
 InactiveLimit=0
 Waittime=0
+{gres}
 {nodes}
 PartitionName=all Nodes=ALL Default=YES MaxTime=INFINITE State=UP OverSubscribe=NO
 """
@@ -60,16 +62,25 @@ def free_port():
 
 
 def missing_programs():
-    return [name for name in ("slurmctld", "slurmd", "sbatch", "squeue") if shutil.which(name) is None]
+    return [name for name in ("slurmctld", "slurmd", "sbatch", "squeue") if find(name) is None]
+
+
+def find(program):
+    """Path of a program, which may be one for administrators; None if it is not installed."""
+    return shutil.which(program, path=f"{os.environ['PATH']}:/usr/sbin:/sbin")
 
 
 class SlurmCluster:
-    """slurmctld and `nodes` slurmd with `slots` CPUs each; a context manager that stops them."""
+    """slurmctld and `nodes` slurmd with `slots` CPUs and `gpus` GPUs each, which are copies of /dev/null.
 
-    def __init__(self, nodes, slots):
+    A context manager that stops them. Only root can create the GPUs.
+    """
+
+    def __init__(self, nodes, slots, gpus=0):
         self.directory = pathlib.Path(tempfile.mkdtemp(prefix="muster-slurm."))
         self.names = [f"s{i + 1}" for i in range(nodes)]
         self._slots = slots
+        self._gpus = gpus
         self._daemons = []
 
     def __enter__(self):
@@ -79,10 +90,15 @@ class SlurmCluster:
         for name in self.names:
             (self.directory / name).mkdir()
             lines.append(f"NodeName={name} NodeHostname={host} NodeAddr=127.0.0.1 Port={free_port()} "
-                         f"CPUs={self._slots} State=UNKNOWN")
+                         f"CPUs={self._slots} State=UNKNOWN" + (f" Gres=gpu:{self._gpus}" if self._gpus else ""))
+        for i in range(self._gpus):
+            os.mknod(self.directory / f"gpu{i}", stat.S_IFCHR | 0o600, os.makedev(1, 3))
+        if self._gpus:
+            (self.directory / "gres.conf").write_text(f"Name=gpu File={self.directory}/gpu[0-{self._gpus - 1}]\n")
         self.configuration = self.directory / "slurm.conf"
         self.configuration.write_text(CONFIGURATION.format(
-            host=host, ctld_port=free_port(), dir=self.directory, nodes="\n".join(lines)))
+            host=host, ctld_port=free_port(), dir=self.directory, nodes="\n".join(lines),
+            gres="GresTypes=gpu" if self._gpus else ""))
         try:
             self._start("slurmctld", "-D", "-i", "-f", str(self.configuration))
             for name in self.names:
@@ -103,7 +119,7 @@ class SlurmCluster:
 
     def _start(self, program, *arguments):
         log = open(self.directory / f"{program}-{len(self._daemons)}.out", "w")  # closed at exit
-        self._daemons.append(subprocess.Popen([shutil.which(program), *arguments], env=self.env(), stdout=log,
+        self._daemons.append(subprocess.Popen([find(program), *arguments], env=self.env(), stdout=log,
                                               stderr=subprocess.STDOUT, start_new_session=True))
 
     def _stop(self):

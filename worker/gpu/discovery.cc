@@ -147,4 +147,21 @@ absl::StatusOr<std::vector<Gpu>> Select(absl::string_view choice, const std::vec
   return chosen;
 }
 
+absl::StatusOr<std::vector<Gpu>> Visible(absl::string_view variable, const std::vector<Gpu>& gpus) {
+  std::vector<Gpu> visible;
+  std::set<uint32_t> taken;
+  for (const absl::string_view part : absl::StrSplit(variable, ',')) {
+    const absl::string_view word = absl::StripAsciiWhitespace(part);
+    if (absl::StartsWith(word, "MIG-")) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("'", word, "' is a MIG instance, and only whole GPUs can be offered; ",
+                       "select GPUs with --devices, or CPUs with --devices=cpu"));
+    }
+    const absl::StatusOr<const Gpu*> gpu = Find(word, gpus);
+    if (!gpu.ok() || !taken.insert((*gpu)->index).second) break;
+    visible.push_back(**gpu);
+  }
+  return visible;
+}
+
 }  // namespace muster::gpu

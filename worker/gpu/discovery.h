@@ -39,6 +39,12 @@ absl::StatusOr<std::vector<Gpu>> Discover(const Nvml& nvml, const std::string& s
 // unambiguous prefixes of UUIDs). INVALID_ARGUMENT names the existing GPUs.
 absl::StatusOr<std::vector<Gpu>> Select(absl::string_view choice, const std::vector<Gpu>& gpus);
 
+// Selects the GPUs that `variable`, a value of CUDA_VISIBLE_DEVICES, makes visible, in its order: a
+// comma-separated list of indices and UUIDs, which ends before the first entry that is not a GPU of
+// `gpus` or is repeated, as it does in CUDA. Empty if no GPU is visible. INVALID_ARGUMENT if it
+// names a MIG instance, because only whole GPUs can be offered.
+absl::StatusOr<std::vector<Gpu>> Visible(absl::string_view variable, const std::vector<Gpu>& gpus);
+
 // Parses CPU lists such as 0-3,8 as in /sys; ignores invalid parts.
 std::vector<int> ParseCpuList(absl::string_view text);
 

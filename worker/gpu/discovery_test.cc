@@ -132,6 +132,34 @@ TEST_F(SelectTest, ErrorsNameExistingGpus) {
   EXPECT_EQ(Error("0"), "there is no GPU 0; this machine has no GPU");
 }
 
+TEST_F(SelectTest, VisibleDevicesAreThoseThatCudaWouldUse) {
+  const auto visible = [this](const char* variable) {
+    std::vector<uint32_t> indices;
+    const auto gpus = Visible(variable, gpus_);
+    EXPECT_TRUE(gpus.ok()) << gpus.status();
+    for (const Gpu& gpu : gpus.value_or(std::vector<Gpu>())) indices.push_back(gpu.index);
+    return indices;
+  };
+  EXPECT_THAT(visible("3, 1"), ElementsAre(3, 1));
+  EXPECT_THAT(visible("GPU-aa2,GPU-c"), ElementsAre(1, 3));
+  EXPECT_THAT(visible(""), IsEmpty());
+  EXPECT_THAT(visible("-1"), IsEmpty());
+  // Slurm's value for a job step without GPUs.
+  EXPECT_THAT(visible("NoDevFiles"), IsEmpty());
+  // The list ends at an unknown, ambiguous or repeated entry.
+  EXPECT_THAT(visible("0,9,1"), ElementsAre(0));
+  EXPECT_THAT(visible("2,GPU-aa,1"), ElementsAre(2));
+  EXPECT_THAT(visible("1,1,2"), ElementsAre(1));
+}
+
+TEST_F(SelectTest, VisibleDevicesMustNotBeMigInstances) {
+  for (const char* variable : {"MIG-c6d4f1ef-42e4-5de3-91c7-45d71c87eb3f", "0,MIG-GPU-b/1/0"}) {
+    const absl::Status status = Visible(variable, gpus_).status();
+    EXPECT_TRUE(absl::IsInvalidArgument(status)) << variable;
+    EXPECT_THAT(std::string(status.message()), HasSubstr("is a MIG instance"));
+  }
+}
+
 TEST(CpuListTest, ParsesListsOfSysfs) {
   EXPECT_THAT(ParseCpuList("0-2,8"), ElementsAre(0, 1, 2, 8));
   EXPECT_THAT(ParseCpuList(""), IsEmpty());

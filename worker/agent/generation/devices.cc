@@ -3,7 +3,6 @@
 #include <sched.h>
 
 #include <algorithm>
-#include <cstdlib>
 #include <set>
 #include <thread>
 #include <utility>
@@ -71,6 +70,16 @@ absl::StatusOr<std::unique_ptr<Devices>> Devices::Open(const DeviceOptions& opti
       } else if (!gpus.ok()) {
         LOG(WARNING) << "not using GPUs: " << gpus.status().message();
       }
+      if (gpus.ok() && options.visible.has_value()) {
+        const size_t count = gpus->size();
+        gpus = gpu::Visible(*options.visible, *gpus);
+        if (!gpus.ok()) {
+          return absl::InvalidArgumentError(absl::StrCat("CUDA_VISIBLE_DEVICES=", *options.visible,
+                                                         ": ", gpus.status().message()));
+        }
+        LOG(INFO) << "CUDA_VISIBLE_DEVICES=" << *options.visible << ": using " << gpus->size()
+                  << " of " << count << " GPUs";
+      }
       devices->gpus_ = std::move(gpus).value_or(std::vector<gpu::Gpu>());
     } else {
       if (gpus.ok()) gpus = gpu::Select(options.devices, *gpus);
@@ -90,9 +99,6 @@ absl::StatusOr<std::unique_ptr<Devices>> Devices::Open(const DeviceOptions& opti
         required_cuda, supported.ok() ? std::optional(*supported) : std::nullopt, driver);
     LOG_IF(WARNING, !devices->driver_problem_.empty())
         << "no ranks will run on the GPUs: " << devices->driver_problem_;
-  }
-  if (!devices->gpus_.empty() && std::getenv("CUDA_VISIBLE_DEVICES") != nullptr) {
-    LOG(INFO) << "ignoring CUDA_VISIBLE_DEVICES of this worker; use --devices to select GPUs";
   }
   const uint32_t cpus =
       devices->gpus_.empty() ? std::max(1u, std::thread::hardware_concurrency()) : 0;

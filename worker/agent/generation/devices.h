@@ -23,9 +23,11 @@ namespace muster::agent {
 inline constexpr char kNvmlLibrary[] = "libnvidia-ml.so.1";
 
 struct DeviceOptions {
-  // auto: all GPUs, if any; cpu: none; otherwise a list of GPU indices or UUIDs. The worker's
-  // CUDA_VISIBLE_DEVICES is ignored.
+  // auto: all GPUs that `visible` admits, if any; cpu: none; otherwise a list of GPU indices or
+  // UUIDs, for which `visible` does not matter.
   std::string devices = "auto";
+  // The worker's CUDA_VISIBLE_DEVICES; not set: all GPUs are visible.
+  std::optional<std::string> visible;
   // Number of CPU slots; if not set, one per CPU, or none on a node with GPUs.
   std::optional<uint32_t> slots;
   std::string nvml_library = kNvmlLibrary;

@@ -58,6 +58,35 @@ TEST_F(DevicesTest, SelectsDevices) {
             "--devices=0,3: there is no GPU 3; this machine has 0 (GPU-a), 1 (GPU-b), 2 (GPU-c)");
 }
 
+TEST_F(DevicesTest, OffersVisibleGpus) {
+  const auto slots = [](const std::string& choice, const std::string& visible) {
+    DeviceOptions options;
+    options.devices = choice;
+    options.visible = visible;
+    options.nvml_library = FakeMachine::Library();
+    options.slots = 1;
+    std::vector<std::string> texts;
+    const auto devices = Devices::Open(options);
+    EXPECT_TRUE(devices.ok()) << devices.status();
+    if (!devices.ok()) return texts;
+    for (const v1::Slot& slot : (*devices)->slots()) {
+      texts.push_back(slot.has_device() ? slot.uuid() : slot.kind());
+    }
+    return texts;
+  };
+  EXPECT_THAT(slots("auto", "2,0"), ElementsAre("GPU-c", "GPU-a", "cpu"));
+  EXPECT_THAT(slots("auto", "GPU-b"), ElementsAre("GPU-b", "cpu"));
+  EXPECT_THAT(slots("auto", ""), ElementsAre("cpu"));
+  // The flag has precedence.
+  EXPECT_THAT(slots("0,1", "2"), ElementsAre("GPU-a", "GPU-b", "cpu"));
+  DeviceOptions mig;
+  mig.visible = "MIG-1";
+  mig.nvml_library = FakeMachine::Library();
+  const absl::Status status = Devices::Open(mig).status();
+  EXPECT_TRUE(absl::IsInvalidArgument(status));
+  EXPECT_THAT(std::string(status.message()), HasSubstr("CUDA_VISIBLE_DEVICES=MIG-1: 'MIG-1' is"));
+}
+
 TEST_F(DevicesTest, UsesCpusWithoutTheLibrary) {
   DeviceOptions options;
   options.nvml_library = "libno-such-thing.so.1";
