@@ -48,6 +48,11 @@ def run(*argv, **kwargs):
     return subprocess.run([str(a) for a in argv], capture_output=True, text=True, check=True, **kwargs).stdout
 
 
+def training(name, **train):
+    """Spec of a training on the system's dataset: the one of the build tree is out of reach."""
+    return training_spec(name, dataset={"name": "fashion_mnist", "path": roots.DATASET}, **train)
+
+
 def shared_objects(pid):
     """The libraries, including the loader, that a process has mapped; paths relative to the root of the mounts."""
     text = pathlib.Path(f"/proc/{pid}/maps").read_text()
@@ -203,12 +208,12 @@ class RunTest:
         self.assertRegex(cluster.muster("version").stdout, r"^muster \d")
 
         resources = {"nodes": 1, "ranks_per_node": 2}
-        job = cluster.submit(training_spec("long", max_steps=1_000_000, resources=resources))
+        job = cluster.submit(training("long", max_steps=1_000_000, resources=resources))
         cluster.wait_for_step(job, 1)
         # Coordinator, worker, and two shims with their ranks.
         self.assertGreaterEqual(self.check_libraries(cluster), 6)
         cluster.muster("cancel", job)
-        job = cluster.submit(training_spec("short", max_steps=20, resources=resources))
+        job = cluster.submit(training("short", max_steps=20, resources=resources))
         self.assertEqual(cluster.wait(job)["state"], "SUCCEEDED")
         if self.PYTHON is not None:
             self.check_command(cluster)
@@ -228,7 +233,7 @@ class RunTest:
 
     def test_local(self):
         cluster = self.cluster()
-        spec = cluster.write_spec(training_spec("local", max_steps=10))
+        spec = cluster.write_spec(training("local", max_steps=10))
         self.assertIn("test accuracy", cluster.muster("local", spec).stdout)
         # The bundle's own program can run as a command, even in an empty root.
         self.assertIn("protocol", cluster.muster("local", "--", PREFIX / "bin/muster", "version").stdout)
