@@ -103,6 +103,10 @@ void CheckValue(const Message& message, const FieldDescriptor& field, int index,
                 const std::string& path, Problems& problems) {
   const Field& entry = FieldOf(field);
   if (field.cpp_type() == FieldDescriptor::CPPTYPE_BOOL) return;
+  if (field.cpp_type() == FieldDescriptor::CPPTYPE_ENUM) {
+    // A newer program may know more values.
+    return CheckWord(field, path, ScalarText(message, field, index), problems);
+  }
   if (field.cpp_type() != FieldDescriptor::CPPTYPE_STRING) {
     if (!entry.range.Contains(NumberOf(message, field, index))) {
       AddOutOfRange(field, path, ScalarText(message, field, index), problems);

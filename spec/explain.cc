@@ -97,6 +97,7 @@ std::string TypeText(const FieldDescriptor& field) {
   if (field.message_type() != nullptr) {
     return field.message_type()->field_count() > 0 ? "fields" : "no options";
   }
+  if (field.cpp_type() == FieldDescriptor::CPPTYPE_ENUM) return AnyOf(FieldOf(field).words);
   if (!FieldOf(field).words.empty()) return "string";
   switch (field.cpp_type()) {
     case FieldDescriptor::CPPTYPE_STRING:

@@ -94,9 +94,9 @@ TEST(ExplainTest, ListsValidWords) {
       absl::StatusOr<v1::JobSpec> spec =
           Parse(absl::StartsWith(path, "train") ? "train: {}" : "command: [x]", "s",
                 {absl::StrCat(path, "=", word)});
-      EXPECT_TRUE(spec.ok()) << spec.status();
-      ApplyDefaults(*spec);
-      const std::string problems(Validate(*spec).message());
+      if (spec.ok()) ApplyDefaults(*spec);
+      // Other words than those of an enum cannot be parsed.
+      const std::string problems((spec.ok() ? Validate(*spec) : spec.status()).message());
       const size_t line = problems.find(absl::StrCat(path, ": "));
       return line == std::string::npos ? ""
                                        : problems.substr(line, problems.find('\n', line) - line);

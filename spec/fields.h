@@ -48,7 +48,8 @@ struct Field {
   uint32_t max_items = 0;       // maximum length of a list; 0: no limit
   bool or_never = false;        // a duration: `never` is accepted and stored as 0
   bool absolute_path = false;   // the value is an absolute path on the node
-  std::vector<std::string> words = {};          // allowed values; empty: any
+  // Allowed values; empty: any. Of an enum, words[i] stands for the value i.
+  std::vector<std::string> words = {};
   std::vector<std::string> testing_words = {};  // values accepted only for Muster's own tests
   // Values that a user may expect here, with the reason why they are rejected.
   std::map<std::string, std::string> rejected_words = {};

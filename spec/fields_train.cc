@@ -313,11 +313,14 @@ void AddTrainFields(FieldTable& table) {
       {"TrainSpec.deterministic",
        {.help = "Whether a GPU may only use algorithms whose results do not depend on the order in "
                 "which its blocks run. false allows faster ones, with results that differ in "
-                "rounding from run to run.",
-        .default_value = "true"}},
+                "rounding from run to run. elastic: on CPUs, the result does not depend on the "
+                "number of ranks either, which may change between nodes.min and nodes.max.",
+        .default_value = "true",
+        .words = {"false", "true", "elastic"}}},
       {"TrainSpec.tf32",
-       {.help = "Whether float32 convolutions and matrix products on a GPU may round their operands "
-                "to TF32 (10 bits of mantissa), which is faster."}},
+       {.help =
+            "Whether float32 convolutions and matrix products on a GPU may round their operands "
+            "to TF32 (10 bits of mantissa), which is faster."}},
   });
 }
 

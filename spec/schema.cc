@@ -24,6 +24,7 @@ bool IsNumber(const FieldDescriptor& field) {
   switch (field.cpp_type()) {
     case FieldDescriptor::CPPTYPE_STRING:
     case FieldDescriptor::CPPTYPE_BOOL:
+    case FieldDescriptor::CPPTYPE_ENUM:
     case FieldDescriptor::CPPTYPE_MESSAGE:
       return false;
     default:
@@ -122,6 +123,12 @@ std::string RangeText(const FieldDescriptor& field) {
   }
   return absl::StrCat("from ", low, range.high_excluded ? " to below " : " to ", high,
                       FieldOf(field).or_never ? ", or never" : "");
+}
+
+std::string EnumText(const FieldDescriptor& field, int value) {
+  const std::vector<std::string>& words = FieldOf(field).words;
+  return value >= 0 && value < static_cast<int64_t>(words.size()) ? words[value]
+                                                                  : absl::StrCat(value);
 }
 
 std::string AnyOf(const std::vector<std::string>& words) {

@@ -42,6 +42,9 @@ bool Applies(const google::protobuf::Message& message,
 // "from 4 to 1024", "above 0", "from 1 to 4GiB", "0 or more"; empty for a field without a range.
 std::string RangeText(const google::protobuf::FieldDescriptor& field);
 
+// The word for a value of an enum; its number if there is none.
+std::string EnumText(const google::protobuf::FieldDescriptor& field, int value);
+
 // "a, b or c".
 std::string AnyOf(const std::vector<std::string>& words);
 

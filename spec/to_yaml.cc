@@ -197,6 +197,8 @@ std::string ScalarText(const Message& message, const FieldDescriptor& field, int
                              : reflection.GetString(message, &field));
     case FieldDescriptor::CPPTYPE_BOOL:
       return reflection.GetBool(message, &field) ? "true" : "false";
+    case FieldDescriptor::CPPTYPE_ENUM:
+      return EnumText(field, reflection.GetEnumValue(message, &field));
     case FieldDescriptor::CPPTYPE_DOUBLE:
       return Number(repeated ? reflection.GetRepeatedDouble(message, &field, index)
                              : reflection.GetDouble(message, &field));

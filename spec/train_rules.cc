@@ -317,6 +317,34 @@ void CheckPipeline(const v1::JobSpec& spec, Problems& problems) {
                    "micro-batch");
 }
 
+// Checks that the result cannot depend on the number of ranks.
+void CheckElastic(const v1::JobSpec& spec, Problems& problems) {
+  const v1::TrainSpec& train = spec.train();
+  if (train.deterministic() != v1::TrainSpec::ELASTIC) return;
+  const v1::StrategySpec& strategy = train.strategy();
+  problems.Require(strategy.name() == "ddp", "train.strategy.name",
+                   absl::StrCat("ddp with deterministic elastic, not ", strategy.name()));
+  problems.Require(!strategy.shard_optimizer(), "train.strategy.shard_optimizer",
+                   "false with deterministic elastic");
+  problems.Require(
+      spec.resources().device() == "cpu", "resources.device",
+      absl::StrCat("cpu with train.deterministic elastic, not ", spec.resources().device()));
+  problems.Require(
+      train.objective().name() == "cross_entropy", "train.objective.name",
+      absl::StrCat("cross_entropy with deterministic elastic, not ", train.objective().name()));
+  problems.Require(!train.sync_batch_norm(), "train.sync_batch_norm",
+                   "false with deterministic elastic, where a rank runs parts of a batch one after "
+                   "the other");
+  problems.Require(train.accumulation_steps() <= 1, "train.accumulation_steps",
+                   absl::StrCat("1 with deterministic elastic, not ", train.accumulation_steps(),
+                                "; a higher resources.nodes.max makes the parts of a batch "
+                                "smaller"));
+  const std::string& gradients = train.mixed_precision().gradient_dtype();
+  problems.Require(gradients.empty() || gradients == "auto" || gradients == "float32",
+                   "train.mixed_precision.gradient_dtype",
+                   absl::StrCat("float32 or auto with deterministic elastic, not ", gradients));
+}
+
 }  // namespace
 
 void CheckTrainRules(const v1::JobSpec& spec, Problems& problems) {
@@ -339,6 +367,7 @@ void CheckTrainRules(const v1::JobSpec& spec, Problems& problems) {
                    "train.strategy.shard_optimizer",
                    "false with lars, which needs whole parameters");
   CheckPipeline(spec, problems);
+  CheckElastic(spec, problems);
 }
 
 bool DrivesSeveralDevices(const v1::StrategySpec& strategy) {

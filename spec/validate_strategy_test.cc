@@ -79,6 +79,34 @@ TEST(ValidateStrategyTest, DpAndHybridRequireOneProcessPerNode) {
               HasSubstr("except with strategy dp or hybrid"));
 }
 
+TEST(ValidateStrategyTest, ChecksElasticDeterminism) {
+  const auto problems = [](std::vector<std::string> overrides) {
+    overrides.insert(overrides.begin(), {"train.deterministic=elastic", "resources.device=cpu",
+                                         "resources.nodes={min: 1, max: 3}"});
+    return Problems(overrides);
+  };
+  EXPECT_EQ(problems({}), "");
+  EXPECT_EQ(problems({"train.precision=O2"}), "");
+  EXPECT_THAT(
+      problems({"resources.device=auto"}),
+      HasSubstr("resources.device: must be cpu with train.deterministic elastic, not auto"));
+  EXPECT_THAT(problems({"train.strategy.name=hybrid"}),
+              HasSubstr("train.strategy.name: must be ddp with deterministic elastic, not hybrid"));
+  EXPECT_THAT(problems({"train.strategy.shard_optimizer=true"}),
+              HasSubstr("train.strategy.shard_optimizer: must be false"));
+  EXPECT_THAT(problems({"train.objective.name=nt_xent", "train.augment.flip=true"}),
+              HasSubstr("train.objective.name: must be cross_entropy"));
+  EXPECT_THAT(problems({"train.sync_batch_norm=true"}),
+              HasSubstr("train.sync_batch_norm: must be false"));
+  EXPECT_THAT(problems({"train.accumulation_steps=2"}),
+              HasSubstr("train.accumulation_steps: must be 1 with deterministic elastic, not 2"));
+  EXPECT_THAT(problems({"train.precision=O2", "train.mixed_precision.gradient_dtype=bfloat16"}),
+              HasSubstr("train.mixed_precision.gradient_dtype: must be float32 or auto"));
+  EXPECT_THAT(
+      std::string(Parse(kTrain, "job.yaml", {"train.deterministic=sometimes"}).status().message()),
+      HasSubstr("unknown 'sometimes'; one of: false, true, elastic"));
+}
+
 TEST(ValidateStrategyTest, ChecksShardedOptimizer) {
   const std::string sharded = "train.strategy.shard_optimizer=true";
   EXPECT_THAT(Problems({sharded, "train.optimizer.name=lars"}),

@@ -227,9 +227,10 @@ TEST(ValidateTrainTest, ReportsEachProblemWithItsPath) {
 }
 
 TEST(TrainDefaultsTest, GpusAreDeterministicAndExact) {
-  EXPECT_TRUE(Defaulted({}).train().deterministic());
+  EXPECT_EQ(Defaulted({}).train().deterministic(), v1::TrainSpec::DETERMINISTIC);
   EXPECT_FALSE(Defaulted({}).train().tf32());
-  EXPECT_FALSE(Defaulted({"train.deterministic=false"}).train().deterministic());
+  EXPECT_EQ(Defaulted({"train.deterministic=false"}).train().deterministic(),
+            v1::TrainSpec::NOT_DETERMINISTIC);
   EXPECT_TRUE(Defaulted({"train.tf32=true"}).train().tf32());
 }
 

@@ -1,5 +1,6 @@
 #include "spec/yaml_reader.h"
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 #include <set>
@@ -319,6 +320,17 @@ void YamlReader::ReadNumberOrText(const YAML::Node& node, const std::string& whe
       if (!ReadScalar(node, where, "true or false", text)) return;
       if (text != "true" && text != "false") return refuse("expected true or false");
       reflection.SetBool(&message, &field, text == "true");
+      return;
+    }
+    case FieldDescriptor::CPPTYPE_ENUM: {
+      const std::vector<std::string>& words = FieldOf(field).words;
+      if (!ReadScalar(node, where, AnyOf(words), text)) return;
+      const auto word = std::find(words.begin(), words.end(), text);
+      if (word == words.end()) {
+        return AddError(node.Mark(), absl::StrCat(where, ": unknown ", Quoted(text),
+                                                  "; one of: ", absl::StrJoin(words, ", ")));
+      }
+      reflection.SetEnumValue(&message, &field, static_cast<int>(word - words.begin()));
       return;
     }
     case FieldDescriptor::CPPTYPE_DOUBLE: {

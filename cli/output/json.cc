@@ -14,6 +14,7 @@
 #include "cli/output/words.h"
 #include "common/proto_time.h"
 #include "nlohmann/json.hpp"
+#include "spec/fields.h"
 #include "spec/schema.h"
 
 namespace muster::cli {
@@ -105,6 +106,7 @@ ordered_json ValueJson(const Message& message, const FieldDescriptor& field, int
     case FieldDescriptor::CPPTYPE_ENUM: {
       const int number = repeated ? r.GetRepeatedEnumValue(message, &field, index)
                                   : r.GetEnumValue(message, &field);
+      if (!spec::FieldOf(field).words.empty()) return WordJson(spec::EnumText(field, number));
       const auto* value = field.enum_type()->FindValueByNumber(number);
       // A newer server may know more values.
       return value == nullptr ? ordered_json(number) : ordered_json(value->name());
@@ -184,6 +186,10 @@ void AppendYaml(const ordered_json& value, const std::string& indent, std::strin
 }
 
 }  // namespace
+
+ordered_json WordJson(const std::string& word) {
+  return word == "true" || word == "false" ? ordered_json(word == "true") : ordered_json(word);
+}
 
 ordered_json ToJson(const Message& message) {
   const Reflection& reflection = *message.GetReflection();

@@ -17,6 +17,9 @@ namespace muster::cli {
 // "NaN", "Infinity", "-Infinity".
 nlohmann::ordered_json ToJson(const google::protobuf::Message& message);
 
+// A word of a spec's field as YAML reads it: a boolean for true and false, otherwise a string.
+nlohmann::ordered_json WordJson(const std::string& word);
+
 // A job, by default without its summary's losses, of which there may be 100,000.
 nlohmann::ordered_json JobToJson(const v1::Job& job, bool with_losses = false);
 

@@ -3,6 +3,7 @@
 #include <string>
 
 #include "absl/strings/str_cat.h"
+#include "cli/output/json.h"
 #include "nlohmann/json.hpp"
 #include "proto/muster/v1/job.pb.h"
 #include "spec/explain.h"
@@ -91,6 +92,11 @@ ordered_json ValueSchema(const FieldDescriptor& field, const std::string& path) 
       const std::vector<std::string>& more = spec::FieldOf(field).testing_words;
       words.insert(words.end(), more.begin(), more.end());
       return words.empty() ? TextSchema() : ordered_json{{"enum", words}};
+    }
+    case FieldDescriptor::CPPTYPE_ENUM: {
+      ordered_json words = ordered_json::array();
+      for (const std::string& word : spec::FieldOf(field).words) words.push_back(WordJson(word));
+      return {{"enum", words}};
     }
     case FieldDescriptor::CPPTYPE_BOOL:
       return {{"type", "boolean"}};

@@ -82,6 +82,8 @@ std::string ScalarText(const Message& message, const FieldDescriptor& field, int
     case FieldDescriptor::CPPTYPE_DOUBLE:
       return ShortestText(list ? reflection.GetRepeatedDouble(message, &field, index)
                                : reflection.GetDouble(message, &field));
+    case FieldDescriptor::CPPTYPE_ENUM:
+      return spec::EnumText(field, reflection.GetEnumValue(message, &field));
     default:  // the spec has no other types
       return list ? reflection.GetRepeatedString(message, &field, index)
                   : reflection.GetString(message, &field);
@@ -168,10 +170,14 @@ std::vector<std::string> Differences(const TrainingFields& saved, const Training
 
 }  // namespace
 
-TrainingIdentity TrainingIdentityOf(const v1::TrainSpec& spec) {
+TrainingIdentity TrainingIdentityOf(const v1::TrainSpec& spec, uint32_t shares) {
   const v1::TrainSpec essential = Essential(spec);
   TrainingIdentity training;
   AddFields(essential, std::string(kRoot), training.fields);
+  if (spec.deterministic() == v1::TrainSpec::ELASTIC) {
+    training.fields[absl::StrCat(kRoot, ".deterministic")] =
+        absl::StrCat("elastic up to ", shares, shares == 1 ? " rank" : " ranks");
+  }
   // As earlier releases computed it. The message has no maps, so its text is deterministic.
   training.digest = Sha256Hex(essential.ShortDebugString());
   return training;

@@ -6,6 +6,7 @@
 #ifndef MUSTER_TRAINER_CHECKPOINT_TRAINING_IDENTITY_H_
 #define MUSTER_TRAINER_CHECKPOINT_TRAINING_IDENTITY_H_
 
+#include <cstdint>
 #include <string>
 
 #include "proto/muster/v1/job.pb.h"
@@ -18,8 +19,9 @@ struct TrainingIdentity {
   std::string digest;  // CheckpointState::training_digest in checkpoints of earlier releases
 };
 
-// `spec` has its defaults filled in.
-TrainingIdentity TrainingIdentityOf(const v1::TrainSpec& spec);
+// `spec` has its defaults filled in. `shares`: slices of a global batch, on which the state depends
+// with deterministic: elastic.
+TrainingIdentity TrainingIdentityOf(const v1::TrainSpec& spec, uint32_t shares);
 
 // How the training of a checkpoint with this state differs: "train.global_batch: 256, now 512; …".
 // Empty if it is the same. A field that only one side has equals its default, because a later

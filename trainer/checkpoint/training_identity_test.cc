@@ -32,18 +32,22 @@ v1::TrainSpec Spec(const Change& change = [](v1::TrainSpec&) {}) {
   return *job.mutable_train();
 }
 
+TrainingIdentity IdentityOf(const v1::TrainSpec& spec, uint32_t shares = 2) {
+  return TrainingIdentityOf(spec, shares);
+}
+
 // Resumes a checkpoint of one training in another one: the differences.
 std::string Resume(const Change& before, const Change& now) {
   CheckpointState state;
-  state.training = TrainingIdentityOf(Spec(before)).fields;
-  return TrainingDifferences(state, TrainingIdentityOf(Spec(now)));
+  state.training = IdentityOf(Spec(before)).fields;
+  return TrainingDifferences(state, IdentityOf(Spec(now)));
 }
 std::string Resume(const Change& now) {
   return Resume([](v1::TrainSpec&) {}, now);
 }
 
 TEST(TrainingIdentityTest, FieldsAreReadable) {
-  EXPECT_THAT(TrainingIdentityOf(Spec()).fields,
+  EXPECT_THAT(IdentityOf(Spec()).fields,
               UnorderedElementsAre(
                   Pair("train.model.name", "mlp"), Pair("train.model.hidden", "[256, 128]"),
                   Pair("train.model.dropout", "0"), Pair("train.dataset.name", "mnist"),
@@ -54,7 +58,7 @@ TEST(TrainingIdentityTest, FieldsAreReadable) {
 }
 
 TEST(TrainingIdentityTest, NumbersAndLayersHaveCanonicalTexts) {
-  const TrainingFields fields = TrainingIdentityOf(Spec([](v1::TrainSpec& s) {
+  const TrainingFields fields = IdentityOf(Spec([](v1::TrainSpec& s) {
                                   s.mutable_model()->Clear();
                                   v1::LayerSpec* layer = s.mutable_model()->add_layers();
                                   layer->mutable_batch_norm2d()->set_momentum(0.3);
@@ -75,8 +79,24 @@ TEST(TrainingIdentityTest, AllowsChangesThatDoNotAffectTheState) {
   EXPECT_EQ(Resume([](v1::TrainSpec& s) { s.set_epochs(9); }), "");
   EXPECT_EQ(Resume([](v1::TrainSpec& s) { s.mutable_optimizer()->set_learning_rate(9); }), "");
   EXPECT_EQ(Resume([](v1::TrainSpec& s) { s.mutable_dataset()->set_path("/elsewhere"); }), "");
-  EXPECT_EQ(Resume([](v1::TrainSpec& s) { s.set_deterministic(false); }), "");
+  EXPECT_EQ(Resume([](v1::TrainSpec& s) { s.set_deterministic(v1::TrainSpec::NOT_DETERMINISTIC); }),
+            "");
   EXPECT_EQ(Resume([](v1::TrainSpec& s) { s.set_tf32(true); }), "");
+}
+
+// The state depends on the division of batches, unlike without elastic.
+TEST(TrainingIdentityTest, ElasticTrainingKeepsItsNumberOfShares) {
+  const v1::TrainSpec elastic =
+      Spec([](v1::TrainSpec& s) { s.set_deterministic(v1::TrainSpec::ELASTIC); });
+  CheckpointState state;
+  state.training = IdentityOf(elastic, 4).fields;
+  EXPECT_EQ(TrainingDifferences(state, IdentityOf(elastic, 4)), "");
+  EXPECT_EQ(TrainingDifferences(state, IdentityOf(elastic, 1)),
+            "train.deterministic: elastic up to 4 ranks, now elastic up to 1 rank");
+  EXPECT_EQ(TrainingDifferences(state, IdentityOf(Spec(), 4)),
+            "train.deterministic: elastic up to 4 ranks, now true");
+  state.training = IdentityOf(Spec(), 4).fields;
+  EXPECT_EQ(TrainingDifferences(state, IdentityOf(Spec(), 2)), "");
 }
 
 TEST(TrainingIdentityTest, NamesDifferences) {
@@ -111,7 +131,7 @@ TEST(TrainingIdentityTest, NamesDifferentLayers) {
 
 TEST(TrainingIdentityTest, DistinguishesPrecisions) {
   const auto mixed = [](const std::string& level, const std::string& dtype) {
-    return TrainingIdentityOf(Spec([&](v1::TrainSpec& s) {
+    return IdentityOf(Spec([&](v1::TrainSpec& s) {
              s.set_precision(level);
              if (level != "O0") s.mutable_mixed_precision()->set_dtype(dtype);
            }))
@@ -124,7 +144,7 @@ TEST(TrainingIdentityTest, DistinguishesPrecisions) {
 }
 
 TEST(TrainingIdentityTest, AbsentFieldHasItsDefault) {
-  const TrainingIdentity training = TrainingIdentityOf(Spec());
+  const TrainingIdentity training = IdentityOf(Spec());
   CheckpointState state;
   state.training = training.fields;
   // As if a release after that of the checkpoint had added them.
@@ -132,7 +152,7 @@ TEST(TrainingIdentityTest, AbsentFieldHasItsDefault) {
     ASSERT_EQ(state.training.erase(path), 1u);
   }
   const TrainingIdentity changed =
-      TrainingIdentityOf(Spec([](v1::TrainSpec& s) { s.set_accumulation_steps(2); }));
+      IdentityOf(Spec([](v1::TrainSpec& s) { s.set_accumulation_steps(2); }));
   EXPECT_EQ(TrainingDifferences(state, training), "");
   EXPECT_EQ(TrainingDifferences(state, changed), "train.accumulation_steps: 1, now 2");
   // As if a later release had written the checkpoint.
@@ -149,8 +169,8 @@ TEST(TrainingIdentityTest, ComparesDigestOfEarlierReleases) {
       "model { name: \"mlp\" dropout: 0 hidden: 256 hidden: 128 } dataset { name: \"mnist\" } "
       "global_batch: 256 image_size: 28 optimizer { name: \"sgd\" } precision: \"O0\" "
       "objective { name: \"cross_entropy\" } augment { } seed: 1 accumulation_steps: 1");
-  EXPECT_EQ(TrainingDifferences(state, TrainingIdentityOf(Spec())), "");
-  const TrainingIdentity other = TrainingIdentityOf(Spec([](v1::TrainSpec& s) { s.set_seed(2); }));
+  EXPECT_EQ(TrainingDifferences(state, IdentityOf(Spec())), "");
+  const TrainingIdentity other = IdentityOf(Spec([](v1::TrainSpec& s) { s.set_seed(2); }));
   EXPECT_THAT(TrainingDifferences(state, other), HasSubstr("seed or augmentation differs"));
 }
 

@@ -1,11 +1,12 @@
 #include "trainer/data/batch.h"
 
-#include "trainer/data/sampler.h"
-
 namespace muster::data {
 
 Batch Batch::Slice(uint32_t slice, uint32_t slices) const {
-  const SampleRange range = Share(samples / views, slice, slices);
+  return Samples(Share(samples / views, slice, slices));
+}
+
+Batch Batch::Samples(SampleRange range) const {
   const size_t begin = range.begin * views;
   Batch result = *this;
   result.first_sample += range.begin;

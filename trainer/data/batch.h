@@ -9,6 +9,7 @@
 #include "kernels/device.h"
 #include "kernels/image_transform.h"
 #include "trainer/data/image_dataset.h"
+#include "trainer/data/sampler.h"
 
 namespace muster::data {
 
@@ -43,6 +44,8 @@ struct Batch {
   // arrays unchanged until it is done, even after the next call of Next. Null if nothing is copied.
   kernels::DeviceEvent* copied = nullptr;
 
+  // Returns the samples in `range`, which counts each sample once, from this batch's first one.
+  Batch Samples(SampleRange range) const;
   // Returns slice `slice` of `slices` nearly equal slices, divided as by Share: a micro-batch of a
   // step with gradient accumulation. Views of a sample stay together; a slice may be empty.
   Batch Slice(uint32_t slice, uint32_t slices) const;

@@ -35,9 +35,9 @@ size_t Bytes(ImageSize size, const ImageDataset& dataset) {
 
 std::unique_ptr<Loader> Loader::ForTraining(const ImageDataset* dataset, const StepMap& steps,
                                             const LoaderOptions& options) {
-  return absl::WrapUnique(
-      new Loader(dataset, RankBatches::OfTraining(steps, options.rank, options.world_size),
-                 /*shuffle=*/true, Complete(*dataset, options)));
+  return absl::WrapUnique(new Loader(
+      dataset, RankBatches::OfTraining(steps, options.rank, options.world_size, options.slices),
+      /*shuffle=*/true, Complete(*dataset, options)));
 }
 
 std::unique_ptr<Loader> Loader::ForEvaluation(const ImageDataset* dataset, uint32_t max_samples,

@@ -27,6 +27,7 @@ namespace muster::data {
 struct LoaderOptions {
   uint32_t rank = 0;
   uint32_t world_size = 1;
+  uint32_t slices = 1;  // for training: consecutive slices of each batch, from slice `rank` on
   uint32_t threads = 1;
   uint32_t prefetch = 4;  // batches ready ahead
   TransformOptions transform;

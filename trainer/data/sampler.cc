@@ -65,12 +65,15 @@ uint64_t StepMap::SamplesBefore(uint64_t step) const {
   return step / steps_per_epoch_ * per_epoch + step % steps_per_epoch_ * global_batch_;
 }
 
-RankBatches RankBatches::OfTraining(const StepMap& steps, uint32_t rank, uint32_t world_size) {
+RankBatches RankBatches::OfTraining(const StepMap& steps, uint32_t rank, uint32_t world_size,
+                                    uint32_t slices) {
   RankBatches batches;
   batches.steps_ = steps;
   batches.rank_ = rank;
   batches.world_size_ = world_size;
-  batches.max_samples_ = LargestShare(steps.global_batch(), world_size);
+  batches.slices_ = slices;
+  batches.max_samples_ =
+      std::min(LargestShare(steps.global_batch(), world_size) * slices, steps.global_batch());
   return batches;
 }
 
@@ -93,7 +96,8 @@ RankBatch RankBatches::At(uint64_t step) const {
     return batch;
   }
   const GlobalBatch global = steps_->At(step);
-  const SampleRange share = Share(global.samples, rank_, world_size_);
+  const SampleRange share = {Share(global.samples, rank_, world_size_).begin,
+                             Share(global.samples, rank_ + slices_ - 1, world_size_).end};
   batch.epoch = global.epoch;
   batch.global_samples = global.samples;
   batch.first_sample = share.begin;

@@ -68,8 +68,10 @@ struct RankBatch {
 // The batches of one rank. Immutable.
 class RankBatches {
  public:
-  // For training: the rank's slice of each global batch.
-  static RankBatches OfTraining(const StepMap& steps, uint32_t rank, uint32_t world_size);
+  // For training: `slices` slices of each global batch, of which there are `world_size`, from slice
+  // `rank` on.
+  static RankBatches OfTraining(const StepMap& steps, uint32_t rank, uint32_t world_size,
+                                uint32_t slices = 1);
   // For evaluation: the rank's slice of the whole dataset, in pieces of at most `max_samples` > 0
   // samples; the dataset counts as one global batch. Step i is piece i.
   static RankBatches OfEvaluation(uint64_t samples, uint64_t max_samples, uint32_t rank,
@@ -87,6 +89,7 @@ class RankBatches {
   std::optional<StepMap> steps_;  // for training
   uint32_t rank_ = 0;
   uint32_t world_size_ = 1;
+  uint32_t slices_ = 1;
   uint64_t samples_ = 0;  // for evaluation, with this rank's slice
   SampleRange share_;
   uint64_t max_samples_ = 0;

@@ -102,6 +102,17 @@ TEST(RankBatchesTest, TrainingReturnsSlicesOfTheGlobalBatch) {
   EXPECT_EQ(batch.positions.end, 23);
 }
 
+TEST(RankBatchesTest, TrainingReturnsConsecutiveSlices) {
+  const StepMap steps = *StepMap::Create(25, 10, false);
+  const RankBatches batches = RankBatches::OfTraining(steps, 1, 4, /*slices=*/2);
+  EXPECT_EQ(batches.max_samples(), 6);
+  const RankBatch full = batches.At(0);  // slices from 2, 5 and 7
+  EXPECT_EQ(full.first_sample, 2);
+  EXPECT_EQ(full.positions.begin, 2);
+  EXPECT_EQ(full.positions.end, 7);
+  EXPECT_EQ(RankBatches::OfTraining(steps, 0, 4, 4).max_samples(), 10);
+}
+
 TEST(RankBatchesTest, EvaluationReturnsPiecesOfTheRanksSlice) {
   const RankBatches batches = RankBatches::OfEvaluation(25, 5, 1, 2);  // 12 to 25
   EXPECT_EQ(batches.max_samples(), 5);

@@ -14,9 +14,10 @@ namespace muster::train {
 
 uint32_t ViewsOf(const v1::ObjectiveSpec& spec) { return spec.name() == "nt_xent" ? 2 : 1; }
 
-uint32_t MaxSamplesOf(const v1::TrainSpec& spec, uint32_t world_size) {
+uint32_t MaxSamplesOf(const v1::JobSpec& job, uint32_t world_size) {
+  const v1::TrainSpec& spec = job.train();
   const uint64_t share =
-      data::LargestShare(spec.global_batch(), BatchDivisionOf(spec, world_size).shares);
+      data::LargestShare(spec.global_batch(), BatchDivisionOf(job, world_size).shares);
   const uint64_t samples = data::LargestShare(share, std::max(1u, spec.accumulation_steps()));
   return static_cast<uint32_t>(samples * ViewsOf(spec.objective()));
 }
@@ -39,7 +40,7 @@ absl::StatusOr<nn::Graph> GraphOf(const v1::TrainSpec& spec, const data::Dataset
 absl::StatusOr<nn::CompileOptions> CompileOptionsOf(const v1::JobSpec& job, uint32_t world_size) {
   ASSIGN_OR_RETURN(const TrainingPrecision precision, PrecisionOf(job.train()));
   nn::CompileOptions options;
-  options.max_batch = MaxSamplesOf(job.train(), world_size);
+  options.max_batch = MaxSamplesOf(job, world_size);
   options.threads = std::max(1u, job.resources().threads_per_rank());
   options.synchronize_batch_norm = job.train().sync_batch_norm();
   options.precision = precision.plan;

@@ -18,7 +18,7 @@ uint32_t ViewsOf(const v1::ObjectiveSpec& spec);
 
 // Maximum number of samples in one pass of a model replica: its share of an accumulation step. A
 // pipeline divides it further.
-uint32_t MaxSamplesOf(const v1::TrainSpec& spec, uint32_t world_size);
+uint32_t MaxSamplesOf(const v1::JobSpec& job, uint32_t world_size);
 
 // Graph of the model with the objective's head, for images of `dataset` at the spec's size.
 // INVALID_ARGUMENT, also if neither spec nor dataset defines the image size.

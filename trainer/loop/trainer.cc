@@ -82,6 +82,7 @@ absl::Status Trainer::CreateStrategy() {
   context.groups = &groups_;
   context.precision = setup_->precision;
   context.max_samples = setup_->max_samples;
+  context.shares = setup_->shares;
   context.canonical_layout = options_.canonical_layout;
   context.node_name = options_.node_name;
   context.report_phase = [this](const std::string& phase) { SetPhase(phase); };
@@ -99,6 +100,7 @@ data::LoaderOptions Trainer::LoaderOptionsFor(const kernels::DeviceMemory& resid
   data::LoaderOptions options;
   options.rank = share.index;
   options.world_size = share.count;
+  options.slices = share.slices;
   options.labels_only = share.labels_only;
   options.seed = spec_.seed();
   options.first_step = step_;

@@ -1,9 +1,13 @@
 #include "trainer/loop/trainer_checkpoint_testing.h"
 
 #include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <map>
 #include <thread>
 #include <utility>
 
+#include "absl/strings/str_cat.h"
 #include "common/proto_time.h"
 #include "common/status.h"
 #include "gmock/gmock.h"
@@ -149,6 +153,18 @@ std::optional<CheckpointState> TrainerCheckpointTest::Newest() const {
   const auto found = CheckpointDirectory::OpenReadOnly(checkpoints_.path()).FindNewestValid();
   EXPECT_TRUE(found.ok()) << found.status();
   return found.ok() && found->has_value() ? std::optional((*found)->state) : std::nullopt;
+}
+
+std::string TrainerCheckpointTest::SavedTensors() const {
+  std::map<std::string, std::string> files;
+  for (const auto& entry : fs::recursive_directory_iterator(checkpoints_.path())) {
+    if (entry.path().extension() != ".safetensors") continue;
+    std::ifstream file(entry.path(), std::ios::binary);
+    files[entry.path().filename().string()].append(std::istreambuf_iterator<char>(file), {});
+  }
+  std::string all;
+  for (const auto& [name, content] : files) absl::StrAppend(&all, name, content);
+  return all;
 }
 
 void TrainerCheckpointTest::ExpectContinues(const v1::JobSpec& spec, uint32_t world,

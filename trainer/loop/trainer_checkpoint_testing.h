@@ -53,6 +53,9 @@ class TrainerCheckpointTest : public ::testing::Test {
 
   // State of the newest valid checkpoint.
   std::optional<CheckpointState> Newest() const;
+  // The tensor files of all checkpoints: parameters, running statistics, their average and
+  // optimizer states. Sorted by name.
+  std::string SavedTensors() const;
   // Expects the next generation to continue after `step` and to end like a training that was never
   // interrupted.
   void ExpectContinues(const v1::JobSpec& spec, uint32_t world, uint64_t step);

@@ -3,8 +3,6 @@
 #include <atomic>
 #include <csignal>
 #include <filesystem>
-#include <fstream>
-#include <iterator>
 #include <random>
 #include <string>
 #include <thread>
@@ -107,28 +105,16 @@ class TrainerMemoryTest : public TrainerCheckpointTest {
         EXPECT_LE(rest.summary.resumed_from_step(), newest + 1);
         EXPECT_TRUE(!fs::exists(node_.path() + "/job") || fs::is_empty(node_.path() + "/job"));
       }
-      EXPECT_TRUE(FinalState() == undisturbed) << "round " << round << ", step " << at_step;
+      EXPECT_TRUE(SavedTensors() == undisturbed) << "round " << round << ", step " << at_step;
       fs::remove_all(checkpoints_.path());
     }
     return continued;
   }
 
-  // The files of the final checkpoint: parameters, running statistics, their average, momentum.
-  std::string FinalState() const {
-    std::string all;
-    for (const auto& entry : fs::recursive_directory_iterator(checkpoints_.path())) {
-      if (entry.path().extension() != ".safetensors") continue;
-      std::ifstream file(entry.path(), std::ios::binary);
-      all += entry.path().filename().string();
-      all.append(std::istreambuf_iterator<char>(file), {});
-    }
-    return all;
-  }
-
   std::string StateOfUndisturbed(const v1::JobSpec& spec, uint32_t world) {
     const auto memory = std::exchange(memory_, std::nullopt);
     EXPECT_TRUE(Train(spec, world)[0].status.ok());
-    std::string state = FinalState();
+    std::string state = SavedTensors();
     fs::remove_all(checkpoints_.path());
     memory_ = memory;
     return state;
@@ -209,7 +195,7 @@ TEST_F(TrainerMemoryTest, ContinuesWithoutStateIfItCannotBeWritten) {
   const Result rest = Train(spec, 2, /*generation=*/2)[0];
   ASSERT_TRUE(rest.status.ok()) << rest.status;
   EXPECT_EQ(rest.summary.resumed_from_step(), 0u);
-  EXPECT_TRUE(FinalState() == undisturbed);
+  EXPECT_TRUE(SavedTensors() == undisturbed);
 }
 
 TEST_F(TrainerMemoryTest, LeavesNothingAfterOtherFailures) {

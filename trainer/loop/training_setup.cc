@@ -65,6 +65,7 @@ absl::StatusOr<std::unique_ptr<TrainingSetup>> SetUpWithoutExitCode(
   ASSIGN_OR_RETURN(nn::Graph graph, GraphOf(spec, training->info()));
   ASSIGN_OR_RETURN(const TrainingPrecision precision, PrecisionOf(spec));
   ASSIGN_OR_RETURN(nn::CompileOptions compiling, CompileOptionsOf(job, world_size));
+  const uint32_t shares = BatchDivisionOf(job, world_size).shares;
   std::vector<v1::FingerprintEntry> fingerprint =
       Fingerprint(*training, *test, precision, *devices.front());
   auto setup = std::make_unique<TrainingSetup>(TrainingSetup{
@@ -77,7 +78,8 @@ absl::StatusOr<std::unique_ptr<TrainingSetup>> SetUpWithoutExitCode(
       .schedule = schedule,
       .precision = precision,
       .max_samples = compiling.max_batch,
-      .identity = TrainingIdentityOf(spec),
+      .shares = shares,
+      .identity = TrainingIdentityOf(spec, shares),
       .fingerprint = std::move(fingerprint),
   });
   ModelSetup model;

@@ -31,6 +31,7 @@ struct TrainingSetup {
   Schedule schedule;
   TrainingPrecision precision;
   uint32_t max_samples = 0;  // CompileOptions::max_batch
+  uint32_t shares = 1;       // BatchDivision::shares
   std::unique_ptr<StrategySetup> strategy;
   TrainingIdentity identity;  // for checkpoints
   // Properties that must agree between all ranks but that the spec does not determine; see

@@ -36,6 +36,12 @@ absl::StatusOr<TrainingPrecision> PrecisionOf(const v1::TrainSpec& spec) {
   if (precision.level == 3) precision.weights = low;
   precision.gradients = precision.plan.activations;
   precision.automatic_gradients = mixed.gradient_dtype() == "auto";
+  if (precision.automatic_gradients && spec.deterministic() == v1::TrainSpec::ELASTIC) {
+    // Rounding before a sum would depend on how many samples a rank has summed.
+    precision.gradients = DataType::kFloat32;
+    precision.automatic_gradients = false;
+    return precision;
+  }
   if (!precision.automatic_gradients) {
     ASSIGN_OR_RETURN(precision.gradients,
                      TypeOf("mixed_precision.gradient_dtype", mixed.gradient_dtype()));

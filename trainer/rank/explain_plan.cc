@@ -80,7 +80,7 @@ absl::StatusOr<Step> MakeStep(const v1::JobSpec& job, uint32_t ranks, kernels::D
   options.device = &device;
   step.use.views = train::ViewsOf(spec.objective());
   // Plan of the whole model for one micro-batch.
-  const uint32_t micro_batches = train::BatchDivisionOf(spec, ranks).micro_batches;
+  const uint32_t micro_batches = train::BatchDivisionOf(job, ranks).micro_batches;
   step.use.accumulation_steps = spec.accumulation_steps() * micro_batches;
   options.max_batch = static_cast<uint32_t>(data::LargestShare(options.max_batch, micro_batches));
   step.use.samples = options.max_batch;

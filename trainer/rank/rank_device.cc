@@ -14,7 +14,9 @@ bool UsesGpu(const v1::Resources& resources, absl::string_view visible_devices) 
 }
 
 kernels::cuda::Numerics NumericsOf(const v1::TrainSpec& spec) {
-  return {.deterministic = !spec.has_deterministic() || spec.deterministic(), .tf32 = spec.tf32()};
+  const bool deterministic =
+      !spec.has_deterministic() || spec.deterministic() != v1::TrainSpec::NOT_DETERMINISTIC;
+  return {.deterministic = deterministic, .tf32 = spec.tf32()};
 }
 
 absl::StatusOr<std::unique_ptr<kernels::Device>> OpenGpu(const kernels::cuda::Numerics& numerics,

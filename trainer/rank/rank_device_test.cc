@@ -23,7 +23,7 @@ TEST(RankDeviceTest, NumericsAreExactUnlessTheJobAllowsOthers) {
   v1::TrainSpec spec;
   EXPECT_TRUE(NumericsOf(spec).deterministic);
   EXPECT_FALSE(NumericsOf(spec).tf32);
-  spec.set_deterministic(false);
+  spec.set_deterministic(v1::TrainSpec::NOT_DETERMINISTIC);
   spec.set_tf32(true);
   EXPECT_FALSE(NumericsOf(spec).deterministic);
   EXPECT_TRUE(NumericsOf(spec).tf32);

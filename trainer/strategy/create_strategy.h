@@ -16,8 +16,8 @@ namespace muster::train {
 // device lacks a library.
 absl::StatusOr<std::unique_ptr<StrategySetup>> SetUpStrategy(const ModelSetup& setup);
 
-// How the strategy divides global batches. An unknown strategy is treated as ddp.
-BatchDivision BatchDivisionOf(const v1::TrainSpec& spec, uint32_t world_size);
+// How the job's strategy divides global batches. An unknown strategy is treated as ddp.
+BatchDivision BatchDivisionOf(const v1::JobSpec& job, uint32_t world_size);
 // Process groups that the strategy and the objective require.
 RequiredGroups RequiredGroupsOf(const v1::TrainSpec& spec);
 

@@ -1,6 +1,7 @@
 #include "trainer/strategy/evaluate.h"
 
 #include <memory>
+#include <vector>
 
 #include "common/status.h"
 #include "trainer/data/loader.h"
@@ -13,15 +14,10 @@ namespace {
 // resolution.
 constexpr double kDetail = 2;
 
-struct Totals {
-  double loss_sum = 0;
-  double correct = 0;
-
-  void Add(const nn::LossResult& result) {
-    loss_sum += result.loss_sum;
-    correct += result.correct;
-  }
-};
+void Add(const nn::LossResult& result, nn::LossResult& total) {
+  total.loss_sum += result.loss_sum;
+  total.correct += result.correct;
+}
 
 // Batches between two meetings of the ranks.
 constexpr uint64_t kBatchesPerMeeting = 8;
@@ -41,26 +37,30 @@ absl::StatusOr<bool> Meet(bool finished, const StopRequested& stop_requested,
   return counts[0] == static_cast<int32_t>(world.size());
 }
 
-// Mean over the samples of all ranks.
-absl::StatusOr<Evaluation> MeanOver(uint64_t samples, const Totals& totals,
-                                    collectives::Communicator& communicator) {
-  double sums[2] = {totals.loss_sum, totals.correct};
-  RETURN_IF_ERROR(
-      communicator
-          .AllReduce(sums, sums, 2, collectives::DataType::kFloat64, collectives::ReduceOp::kSum)
-          ->Wait());
+Evaluation MeanOver(uint64_t samples, const nn::LossResult& total) {
   const auto count = static_cast<double>(samples);
-  return Evaluation{sums[0] / count, sums[1] / count};
+  return {total.loss_sum / count, total.correct / count};
 }
 
 }  // namespace
 
+absl::StatusOr<nn::LossResult> SumOverRanks(absl::Span<const nn::LossResult> own,
+                                            collectives::Communicator& world) {
+  nn::LossResult total;
+  for (const nn::LossResult& slice : own) Add(slice, total);
+  RETURN_IF_ERROR(world
+                      .AllReduce(&total, &total, 2, collectives::DataType::kFloat64,
+                                 collectives::ReduceOp::kSum)
+                      ->Wait());
+  return total;
+}
+
 absl::StatusOr<Evaluation> EvaluateDataset(const data::ImageDataset& dataset,
                                            const EvaluationOptions& options,
                                            kernels::Device& device,
-                                           collectives::Communicator& world, BatchLoss loss) {
+                                           collectives::Communicator& world, BatchLoss loss,
+                                           LossSum sum) {
   data::LoaderOptions loading;
-  loading.rank = options.slice;
   loading.world_size = options.slices;
   loading.threads = options.threads;
   loading.prefetch = options.prefetch;
@@ -68,23 +68,27 @@ absl::StatusOr<Evaluation> EvaluateDataset(const data::ImageDataset& dataset,
   loading.transform.detail = kDetail;
   loading.labels_only = options.labels_only;
   loading.device = &device;
-  const auto loader = data::Loader::ForEvaluation(&dataset, options.max_samples, loading);
-  Totals totals;
+  std::vector<nn::LossResult> totals(options.own_slices);
   uint64_t batches = 0;
-  while (true) {
-    ASSIGN_OR_RETURN(const data::Batch* batch, loader->Next());
-    if (batch == nullptr) break;
-    ASSIGN_OR_RETURN(const nn::LossResult result, loss(*batch, batch->global_samples));
-    totals.Add(result);
-    if (++batches % kBatchesPerMeeting == 0) {
-      RETURN_IF_ERROR(Meet(false, options.stop_requested, world).status());
+  for (uint32_t i = 0; i < options.own_slices; ++i) {
+    loading.rank = options.slice + i;
+    const auto loader = data::Loader::ForEvaluation(&dataset, options.max_samples, loading);
+    while (true) {
+      ASSIGN_OR_RETURN(const data::Batch* batch, loader->Next());
+      if (batch == nullptr) break;
+      ASSIGN_OR_RETURN(const nn::LossResult result, loss(*batch, batch->global_samples));
+      Add(result, totals[i]);
+      if (++batches % kBatchesPerMeeting == 0) {
+        RETURN_IF_ERROR(Meet(false, options.stop_requested, world).status());
+      }
     }
   }
   bool all_finished = false;
   while (!all_finished) {
     ASSIGN_OR_RETURN(all_finished, Meet(true, options.stop_requested, world));
   }
-  return MeanOver(dataset.size(), totals, world);
+  ASSIGN_OR_RETURN(const nn::LossResult total, sum(totals));
+  return MeanOver(dataset.size(), total);
 }
 
 absl::StatusOr<Evaluation> EvaluateContrastive(const data::ImageDataset& dataset,
@@ -105,7 +109,7 @@ absl::StatusOr<Evaluation> EvaluateContrastive(const data::ImageDataset& dataset
   loading.views = options.views;
   loading.device = &device;
   const auto loader = data::Loader::ForTraining(&dataset, steps, loading);
-  Totals totals;
+  nn::LossResult own;
   uint64_t batches = 0;  // the same on all ranks
   while (true) {
     ASSIGN_OR_RETURN(const data::Batch* batch, loader->Next());
@@ -116,10 +120,11 @@ absl::StatusOr<Evaluation> EvaluateContrastive(const data::ImageDataset& dataset
     for (uint32_t i = 0; i < options.slices; ++i) {
       ASSIGN_OR_RETURN(const nn::LossResult result,
                        loss(batch->Slice(i, options.slices), batch->global_samples * batch->views));
-      totals.Add(result);
+      Add(result, own);
     }
   }
-  return MeanOver(dataset.size() * options.views, totals, world);
+  ASSIGN_OR_RETURN(const nn::LossResult total, SumOverRanks({&own, 1}, world));
+  return MeanOver(dataset.size() * options.views, total);
 }
 
 }  // namespace muster::train

@@ -7,6 +7,7 @@
 
 #include "absl/functional/function_ref.h"
 #include "absl/status/statusor.h"
+#include "absl/types/span.h"
 #include "collectives/communicator.h"
 #include "kernels/device.h"
 #include "trainer/data/batch.h"
@@ -22,10 +23,11 @@ using StopRequested = std::function<bool()>;
 struct EvaluationOptions {
   data::TransformOptions transform;  // augment and detail are ignored
   uint32_t max_samples = 0;          // largest batch of the plan
-  // This rank evaluates slice `slice` of `slices` of the dataset. The stages of a pipeline
-  // evaluate the same slice.
+  // This rank evaluates `own_slices` slices of `slices` of the dataset, from slice `slice` on. The
+  // stages of a pipeline evaluate the same slice.
   uint32_t slice = 0;
   uint32_t slices = 1;
+  uint32_t own_slices = 1;
   bool labels_only = false;  // this rank loads labels but no images
   uint32_t threads = 1;      // loader threads
   uint32_t prefetch = 4;
@@ -57,12 +59,20 @@ struct Evaluation {
 using BatchLoss = absl::FunctionRef<absl::StatusOr<nn::LossResult>(const data::Batch& batch,
                                                                    uint64_t global_samples)>;
 
-// Collective over `world`. Loads batches for `device`. Returns errors of the dataset, `loss` and
-// the communicator; CANCELLED, on all ranks, if one of them was asked to stop.
+// Collective. Sums the losses of this rank's slices and of all other ranks.
+using LossSum =
+    absl::FunctionRef<absl::StatusOr<nn::LossResult>(absl::Span<const nn::LossResult> own)>;
+// Without a fixed order of additions.
+absl::StatusOr<nn::LossResult> SumOverRanks(absl::Span<const nn::LossResult> own,
+                                            collectives::Communicator& world);
+
+// Collective over `world`. Loads batches for `device`. Returns errors of the dataset, `loss`, `sum`
+// and the communicator; CANCELLED, on all ranks, if one of them was asked to stop.
 absl::StatusOr<Evaluation> EvaluateDataset(const data::ImageDataset& dataset,
                                            const EvaluationOptions& options,
                                            kernels::Device& device,
-                                           collectives::Communicator& world, BatchLoss loss);
+                                           collectives::Communicator& world, BatchLoss loss,
+                                           LossSum sum);
 
 // Same, for a contrastive objective. Accuracy is the fraction of views whose nearest neighbor is
 // the other view of the same sample.

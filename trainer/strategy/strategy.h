@@ -60,10 +60,12 @@ struct BatchDivision {
   uint32_t micro_batches = 1;  // run one after the other in a replica's pass
 };
 
-// This rank's share of each global batch: slice `index` of `count` in the data loader.
+// This rank's share of each global batch: `slices` slices of `count` in the data loader, from slice
+// `index` on.
 struct BatchShare {
   uint32_t index = 0;
   uint32_t count = 1;
+  uint32_t slices = 1;
   bool labels_only = false;  // this rank loads labels but no images
 };
 
@@ -168,6 +170,7 @@ struct StrategyContext {
   const ProcessGroups* groups = nullptr;
   TrainingPrecision precision;
   uint32_t max_samples = 0;       // CompileOptions::max_batch
+  uint32_t shares = 1;            // BatchDivision::shares
   bool canonical_layout = false;  // ranks use different parameter layouts
   std::string node_name;          // for the summary
   // Called with the name of each long-running phase of Connect.

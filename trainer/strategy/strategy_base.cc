@@ -247,10 +247,12 @@ absl::StatusOr<Evaluation> StrategyBase::Evaluate(const data::ImageDataset& data
       options.max_samples = context_.max_samples;
       options.slice = share.index;
       options.slices = share.count;
+      options.own_slices = share.slices;
       options.labels_only = share.labels_only;
       options.threads = threads;
       options.stop_requested = context_.stop_requested;
-      return EvaluateDataset(dataset, options, device(), world(), loss);
+      const auto sum = [&](absl::Span<const nn::LossResult> own) { return SumLosses(own); };
+      return EvaluateDataset(dataset, options, device(), world(), loss, sum);
     }
     ContrastiveEvaluationOptions options;
     options.transform = transform;

@@ -13,6 +13,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/types/span.h"
 #include "trainer/data/input_writer.h"
 #include "trainer/objective/objective.h"
 #include "trainer/strategy/parameter_update.h"
@@ -68,6 +69,10 @@ class StrategyBase : public Strategy {
   virtual absl::StatusOr<nn::LossResult> EvaluateBatch(const data::Batch& batch,
                                                        uint64_t global_samples,
                                                        data::InputWriter& input) = 0;
+  // Collective. Sums an evaluation's losses, one per slice of batch_share(), over all ranks.
+  virtual absl::StatusOr<nn::LossResult> SumLosses(absl::Span<const nn::LossResult> own) {
+    return SumOverRanks(own, world());
+  }
   // Number of batches that batch norm processes per step.
   virtual uint32_t batches_per_step() const { return controller_->accumulation_steps(); }
 

@@ -37,10 +37,10 @@ absl::Status DataParallelStrategy::Build(PathFactory create_path, kernels::Threa
                    Objective::Create(spec().objective(), *context_.groups, context_.max_samples,
                                      static_cast<int64_t>(execution_.logits(1).size()), device()));
   const bool on_devices = reduction_path_ == ReductionPath::kDevice;
-  ASSIGN_OR_RETURN(controller_,
-                   StepController::Create(context_, device(), state_,
-                                          {.reduces_on_devices = on_devices,
-                                           .buffer_elements = plan_.buffer_elements()}));
+  ASSIGN_OR_RETURN(controller_, StepController::Create(context_, device(), state_,
+                                                       {.reduces_on_devices = on_devices,
+                                                        .buffer_elements = plan_.buffer_elements(),
+                                                        .losses = slices()}));
   objective_->set_loss_scale(controller_->loss_scale_factor());
   if (spec().sync_batch_norm()) execution_.set_statistics_reducer(&batch_norm_statistics_);
   // Processes cannot reduce statistics within a captured pass.
@@ -60,11 +60,10 @@ absl::Status DataParallelStrategy::Build(PathFactory create_path, kernels::Threa
 absl::Status DataParallelStrategy::Step(const data::Batch& batch, uint64_t step, StepTimes& times) {
   const absl::Duration computed_before = kernel_time();
   const uint64_t global_samples = batch.global_samples * batch.views;
-  const uint32_t slices = controller_->accumulation_steps();
   RETURN_IF_ERROR(controller_->BeginStep(step));
   BeginState();
-  for (uint32_t index = 0; index < slices; ++index) {
-    RETURN_IF_ERROR(RunSlice(batch.Slice(index, slices), index, step, global_samples));
+  for (uint32_t index = 0; index < slices(); ++index) {
+    RETURN_IF_ERROR(RunSlice(SliceOf(batch, index), index, step, global_samples));
   }
   {
     const Stopwatch stopwatch(phases_.reduction);
@@ -108,7 +107,7 @@ absl::Status DataParallelStrategy::RunSlice(const data::Batch& slice, uint32_t i
 
 absl::Status DataParallelStrategy::ForwardBackward(uint32_t index, uint32_t samples,
                                                    uint64_t global_samples) {
-  const bool first = index == 0, last = index + 1 == controller_->accumulation_steps();
+  const bool first = index == 0, last = index + 1 == slices();
   if (first) controller_->BeginForward();
   execution_.Forward(samples, /*training=*/true);
   {

@@ -1,12 +1,13 @@
 // Training step of ranks that all execute the whole model and reduce their gradients while backward
-// runs. Shared by ddp, zero1, dp and hybrid, which differ in how the model is executed and how
-// reduced gradients are applied.
+// runs. Shared by ddp, zero1, elastic, dp and hybrid, which differ in how the model is executed,
+// how gradients are reduced and how they are applied.
 //
 // On an asynchronous device a step is queued and its result is polled later. If the device supports
 // CUDA graphs, forward, loss and backward are captured once per batch size, and the update once.
 #ifndef MUSTER_TRAINER_STRATEGY_DDP_STEP_H_
 #define MUSTER_TRAINER_STRATEGY_DDP_STEP_H_
 
+#include <algorithm>
 #include <cstdint>
 #include <memory>
 
@@ -43,13 +44,19 @@ class DataParallelStrategy : public StrategyBase {
   using PathFactory = absl::FunctionRef<absl::StatusOr<GradientPath>(const StepParts&)>;
   absl::Status Build(PathFactory create_path, kernels::ThreadPool* threads);
 
+  // Slices of this rank's share of a batch, which run one after the other and whose gradients are
+  // summed.
+  virtual uint32_t slices() const { return std::max(1u, spec().accumulation_steps()); }
+  virtual data::Batch SliceOf(const data::Batch& batch, uint32_t index) const {
+    return batch.Slice(index, slices());
+  }
   absl::StatusOr<nn::LossResult> EvaluateBatch(const data::Batch& batch, uint64_t global_samples,
                                                data::InputWriter& input) override;
   ReductionPath reduction_path() const { return reduction_path_; }
   const Phases& phases() const { return phases_; }
 
  private:
-  // Runs one accumulation step on its slice of the batch: forward, loss and backward.
+  // Runs forward, loss and backward of a slice.
   absl::Status RunSlice(const data::Batch& slice, uint32_t index, uint64_t step,
                         uint64_t global_samples);
   // The part of RunSlice that is the same in every step and can be captured.
