@@ -49,7 +49,7 @@ TEST(SpecSchemaTest, DescribesTypesAndRanges) {
   EXPECT_EQ(train["epochs"]["exclusiveMinimum"], 0);
   EXPECT_EQ(train["max_steps"]["minimum"], 1);
   EXPECT_EQ(train["drop_last"]["type"], "boolean");
-  EXPECT_EQ(train["deterministic"]["enum"], (nlohmann::json{false, true, "elastic"}));
+  EXPECT_EQ(train["deterministic"]["enum"], (nlohmann::ordered_json{false, true, "elastic"}));
   EXPECT_EQ(train["model"]["properties"]["name"]["enum"][0], "small_cnn");
   EXPECT_EQ(properties["command"]["items"]["type"][0], "string");
   EXPECT_EQ(properties["files"]["items"]["anyOf"][0]["type"][0], "string");

@@ -42,7 +42,7 @@ class ElasticTest(unittest.TestCase):
         self.cluster.start_worker("node-2", 2)
         step = self.wait_for_generation(job, 3, 4, step)
         self.assertEqual(int(self.cluster.get(job)["restarts"]), 1)
-        text = self.cluster.muster("describe", job).stdout
+        text = self.cluster.muster("describe", job, "--events").stdout
         self.assertIn("growing from 1 to 2 nodes: node-2 is free", text)
         self.cluster.muster("cancel", job)
 
