@@ -137,6 +137,7 @@ void NcclCommThread::Leave(absl::Status status) {
                        << absl::FormatDuration(SteadyNow() - seen);
   };
   LOG_IF(INFO, !status.ok()) << options_.name << ": leaving NCCL: " << status.message();
+  if (!status.ok()) SetFlag();
   bool aborted = false;
   for (const NcclLevel level : kPartsFirst) {
     NcclComm& comm = group(level).comm;

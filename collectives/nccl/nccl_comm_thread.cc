@@ -150,8 +150,7 @@ absl::Status NcclCommThread::Fail(const absl::Status& status) {
 
 void NcclCommThread::KeepFailure(const absl::Status& status) {
   if (!failure_.ok() || status.ok()) return;
-  // Set before any operation is cut short, so that kernels that run afterwards see the failure.
-  flag_stream_->flag() = 1;
+  SetFlag();
   failure_ = status;
   failed_ = SteadyNow();
   leave_by_.emplace(kLeaveTime);

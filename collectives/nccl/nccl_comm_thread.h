@@ -101,6 +101,8 @@ class NcclCommThread : public std::enable_shared_from_this<NcclCommThread> {
   // Starts the operation if it has not started; returns whether it is done.
   bool Begin(const std::shared_ptr<Task>& task) ABSL_LOCKS_EXCLUDED(mutex_);
   void StartPendingP2p() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Before any operation is cut short, so that kernels that run afterwards see the failure.
+  void SetFlag() { flag_stream_->flag() = 1; }
   void KeepFailure(const absl::Status& status) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // After a failure: waits until the thread has left NCCL, at most until leave_by_.
   void AwaitLeft() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);

@@ -6,6 +6,9 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "absl/time/time.h"
+#include "common/deadline.h"
 #include "common/status.h"
 #include "kernels/update_rules.h"
 #include "trainer/exit_code.h"
@@ -13,6 +16,10 @@
 
 namespace muster::train {
 namespace {
+
+// Time for a group to leave NCCL and to ask which peer has failed, and the pause between two looks.
+constexpr absl::Duration kFailurePatience = absl::Seconds(5);
+constexpr absl::Duration kFailurePoll = absl::Milliseconds(1);
 
 kernels::UpdateRules RulesOf(const v1::TrainSpec& spec) {
   kernels::UpdateRules rules = UpdateRulesOf(spec.optimizer());
@@ -116,8 +123,7 @@ absl::StatusOr<std::optional<StepResult>> StepController::PollStepResult(bool wa
   if (!record.has_value()) return std::nullopt;
   if (record->failed != 0) {
     ++failed_steps_;
-    absl::Status status = groups_.status();
-    if (status.ok()) status = absl::InternalError("the gradients of a step were not reduced");
+    absl::Status status = FailureOfGroups();
     groups_.AbortDevices(status);
     return status;
   }
@@ -135,6 +141,16 @@ absl::StatusOr<std::optional<StepResult>> StepController::PollStepResult(bool wa
   if (scaled_.has_value()) scaled_->state = record->loss_scale;
   if (record->diverged != 0) result.diverged = DivergedAt(result);
   return result;
+}
+
+// A group that fails sets its flag first. Its status, which names the lost peer, follows.
+absl::Status StepController::FailureOfGroups() const {
+  for (const Deadline patience(kFailurePatience); !patience.passed();
+       absl::SleepFor(kFailurePoll)) {
+    absl::Status status = groups_.status();
+    if (!status.ok()) return status;
+  }
+  return absl::InternalError("the gradients of a step were not reduced");
 }
 
 absl::StatusOr<uint64_t> StepController::DropFailedSteps() {

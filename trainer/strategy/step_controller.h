@@ -112,6 +112,7 @@ class StepController {
   StepController(const StrategyContext& context, kernels::Device& device, const Options& options);
   PendingStep& pending(uint64_t step) { return pending_[step % pending_.size()]; }
   absl::Status AwaitNextResult();
+  absl::Status FailureOfGroups() const;
   absl::Status DivergedAt(const StepResult& result) const;
 
   const v1::TrainSpec& spec_;

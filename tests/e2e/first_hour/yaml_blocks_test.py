@@ -12,7 +12,7 @@ from tests.support.page import blocks
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 # Blocks of other formats, by their first key.
 OTHER_FORMATS = {"scrape_configs": "Prometheus' configuration", "experiment": "of muster experiment",
-                 "ageing": "of --scheduler-config"}
+                 "ageing": "of --scheduler-config", "apiVersion": "of Kubernetes"}
 # What a fragment lacks.
 TRAIN = {
     "model": {"name": "small_cnn"},
