@@ -15,6 +15,10 @@ class ElasticTest(unittest.TestCase):
     def setUpClass(cls):
         cls.cluster = cls.enterClassContext(Cluster(nodes=2, slots=2, coordinator_flags=["--job-lease=12s"]))
 
+    def cancel(self, job):
+        self.cluster.muster("cancel", job)
+        self.cluster.wait(job, check=False)
+
     def ranks(self, job):
         return len(self.cluster.describe(job)["ranks"])
 
@@ -44,7 +48,7 @@ class ElasticTest(unittest.TestCase):
         self.assertEqual(int(self.cluster.get(job)["restarts"]), 1)
         text = self.cluster.muster("describe", job, "--events").stdout
         self.assertIn("growing from 1 to 2 nodes: node-2 is free", text)
-        self.cluster.muster("cancel", job)
+        self.cancel(job)
 
     def test_command_starts_anew_with_each_number_of_ranks(self):
         """As under torchrun; its restarts are not counted."""
@@ -60,7 +64,7 @@ class ElasticTest(unittest.TestCase):
         for generation, world in ((1, 2), (2, 1), (3, 2)):
             log = self.cluster.muster("logs", job, "--rank", "0", "--generation", str(generation)).stdout
             self.assertIn(f"world {world} restart 0", log)
-        self.cluster.muster("cancel", job)
+        self.cancel(job)
 
 
 if __name__ == "__main__":
