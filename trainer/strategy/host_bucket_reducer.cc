@@ -76,6 +76,15 @@ void HostBucketReducer::LayOut(const HostBucketReducerOptions& options) {
   }
 }
 
+HostBucketReducer::~HostBucketReducer() {
+  if (tail_work_ != nullptr) work_.push_back(std::move(tail_work_));
+  for (const std::shared_ptr<collectives::Work>& work : work_) {
+    if (work->Done()) continue;
+    communicator_->Abort(absl::AbortedError("the step has failed"));
+    work->Wait().IgnoreError();
+  }
+}
+
 absl::Status HostBucketReducer::Allocate(const HostBucketReducerOptions& options) {
   const size_t floats = plan_->parameter_elements();
   if (options.accumulates) {

@@ -69,6 +69,10 @@ class HostBucketReducer {
   static absl::StatusOr<std::unique_ptr<HostBucketReducer>> Create(
       collectives::Communicator* communicator, nn::Plan* plan,
       const HostBucketReducerOptions& options);
+  // Aborts the operations of a step that failed between Begin and Finish.
+  ~HostBucketReducer();
+  HostBucketReducer(const HostBucketReducer&) = delete;
+  HostBucketReducer& operator=(const HostBucketReducer&) = delete;
 
   // Gradient array in device memory.
   float* gradients() { return gradients_; }

@@ -52,6 +52,18 @@ absl::StatusOr<std::unique_ptr<StageLinks>> StageLinks::Create(const train::Proc
   return links;
 }
 
+StageLinks::~StageLinks() {
+  for (const Link* link : {&inputs_, &input_gradients_, &outputs_, &output_gradients_}) {
+    for (const auto& slot : link->slots) {
+      for (const P2PTransfer& transfer : slot) {
+        if (transfer.work == nullptr || transfer.work->Done()) continue;
+        link->group->Abort(absl::AbortedError("the step has failed"));
+        transfer.work->Wait().IgnoreError();
+      }
+    }
+  }
+}
+
 absl::Status StageLinks::AddP2PTransfer(Link& link, uint32_t slot, const nn::BoundaryTensor& tensor,
                                         void* data) {
   // No gradient is needed if no parameter precedes this tensor.

@@ -39,6 +39,10 @@ class StageLinks {
   static absl::StatusOr<std::unique_ptr<StageLinks>> Create(const train::ProcessGroups& groups,
                                                             nn::Plan* stage, uint32_t slots,
                                                             uint32_t max_samples);
+  // After an error, aborts the transfers in flight, which would access memory of the plan.
+  ~StageLinks();
+  StageLinks(const StageLinks&) = delete;
+  StageLinks& operator=(const StageLinks&) = delete;
 
   void PostRecvActivations(uint32_t slot, uint32_t samples) { PostRecv(inputs_, slot, samples); }
   absl::Status AwaitActivations(uint32_t slot) { return Await(inputs_, slot); }
