@@ -71,11 +71,11 @@ States StatesInMemory(const Joins& joins) {
   return states;
 }
 
-// Replaces the checkpoint on disk by the newest complete state in memory, if that is newer.
+// Replaces the checkpoint on disk by the newest complete state in memory, unless that is older.
 void PreferMemory(const States& states, const std::string& job_id, Agreement& agreement) {
   const bool own = agreement.resume_rank.has_value() && agreement.resume_job_id == job_id;
   for (const auto& [key, parts] : states) {
-    if (own && std::tie(key.generation, key.step) <=
+    if (own && std::tie(key.generation, key.step) <
                    std::tie(agreement.resume_generation, agreement.resume_step)) {
       return;
     }

@@ -101,6 +101,7 @@ TEST(AgreementTest, DecidesForAllRanksTogether) {
   const std::vector<Row> rows = {
       {"nothing in memory", {{}, {}, {}}, 5, {}, "because no node has a newer state in memory"},
       {"the newest of two steps", {{}, {whole9}, {whole10}}, 10, {2}, ""},
+      {"as new as the one on disk", {{}, {{.step = 5}}, {}}, 5, {1}, "5 steps are lost"},
       {"an older generation", {{old12}, {}, {}}, 5, {}, "no node has a newer state in memory"},
       {"all parts", {{second9}, {first9}, {first9}}, 9, {1, 0}, "1 step is lost"},
       {"all parts on one node", {{first9, second9}, {}, {}}, 9, {0, 0}, "1 step is lost"},
