@@ -11,6 +11,7 @@ decision to stop the generation until then. Of torchrun, with one agent per node
 """
 
 import argparse
+import json
 import os
 import pathlib
 import random
@@ -30,7 +31,7 @@ from tests.support.cluster import Cluster, parse_time, shell_spec, wait_until  #
 
 # One line per rank and start: rank, pid, time. With a completed step, the restart that follows is not delayed.
 SCRIPT = """echo "$RANK $$ $EPOCHREALTIME" >> {}
-echo "step=$EPOCHSECONDS" >> ${{MUSTER_PROGRESS:-/dev/null}}; exec sleep 600"""
+echo "step=${{EPOCHREALTIME/./}}" >> ${{MUSTER_PROGRESS:-/dev/null}}; exec sleep 600"""
 
 
 def starts(log, count):
@@ -66,10 +67,10 @@ def muster(args):
                                         restart={"max": 1000}))
 
         def is_ready(running):
-            return int(cluster.get(job).get("progress", {}).get("step", 0)) >= int(min(t for _, _, t in running))
+            return int(cluster.get(job).get("progress", {}).get("step", 0)) >= int(min(t for _, _, t in running) * 1e6) - 1
 
         def verdict():
-            events = cluster.describe(job)["events"]
+            events = json.loads(cluster.muster("describe", job, "--events", "-o", "json").stdout)["events"]
             return parse_time([event for event in events if event["type"] == "Stopping"][-1]["time"])
 
         summary = run_rounds("muster", log, args.nodes * args.ranks_per_node, args, is_ready, verdict)

@@ -12,6 +12,7 @@ the first step that follows; each less the time of a step. "steps" is the number
 
 import argparse
 import contextlib
+import json
 import os
 import pathlib
 import signal
@@ -61,7 +62,7 @@ class Training:
 
     def time_of(self, type_):
         """Time of the newest event of this type."""
-        events = self.cluster.describe(self.job)["events"]
+        events = json.loads(self.cluster.muster("describe", self.job, "--events", "-o", "json").stdout)["events"]
         return parse_time([event for event in events if event["type"] == type_][-1]["time"])
 
 
