@@ -29,7 +29,7 @@ uint32_t LackingNodes(const Job& job) {
   return resources.nodes().max() - std::min(used, resources.nodes().max());
 }
 
-// What the job requests beyond its nodes.
+// Returns the request for the nodes that the job lacks.
 v1::Resources FurtherNodes(const Job& job) {
   v1::Resources resources = job.spec().resources();
   resources.mutable_nodes()->set_min(1);

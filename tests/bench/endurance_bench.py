@@ -2,11 +2,11 @@
 """One training job of which a rank is killed again and again: its result, and the share of its time that is productive.
 
     bazel build //cli:muster //coordinator:muster-coordinator //trainer:muster-rank //worker:muster-worker
-    tests/bench/endurance_bench.py [--kills 100] [--every 30] [--nodes 2] [--ranks-per-node 2] [--steps N]
+    tests/bench/endurance_bench.py [--kills 100] [--every 30] [--nodes 2] [--ranks-per-node 2] --steps N
 
-A rank chosen at random is killed with SIGKILL every so many seconds, whatever it does at that moment, until there have been
-enough kills. Then the job trains on to the given number of steps, by default the next multiple of 1000, which must not be
-reached before. Without kills, a run with the same --steps shows what the losses and the digest of the weights have to be.
+At a fixed interval, a rank chosen at random is killed with SIGKILL, until there have been enough kills. Then the job trains on
+to its last step, --steps, which it must not reach before. A run with --kills 0 and the same --steps shows which final loss
+and digest of the weights to expect.
 """
 
 import argparse

@@ -65,7 +65,8 @@ class MemoryCheckpoints {
   // errno, as when there is not enough memory; nothing is left then.
   absl::StatusOr<bool> Write(const MemoryCheckpoint& checkpoint,
                              absl::Span<const StateArray> arrays) const;
-  // What earlier generations wrote with this layout, the newest (generation, step) first.
+  // Returns the states that earlier generations wrote with this layout, the newest (generation,
+  // step) first.
   std::vector<MemoryCheckpoint> Find(uint64_t before_generation, const std::string& layout) const;
   // Reads all arrays. DATA_LOSS if the file does not have exactly these arrays; errors of errno.
   absl::Status Read(const MemoryCheckpoint& checkpoint, absl::Span<const StateArray> arrays) const;

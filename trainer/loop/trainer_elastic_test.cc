@@ -31,7 +31,7 @@ enum class Recovery { kDisk, kMemory };
 
 class TrainerElasticTest : public TrainerCheckpointTest {
  protected:
-  // What an elastic training must not change.
+  // The results of a training that must not depend on its number of ranks.
   struct Outcome {
     std::string tensors;
     std::string weights_digest;

@@ -162,8 +162,8 @@ class ScriptedCoordinator::Impl final : public v1::WorkerService::Service {
   void Keep(const v1::GenerationReport& report) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
     for (const v1::RankReport& rank : report.ranks()) KeptReport(report, rank) = rank;
   }
-  // Of a heartbeat, whose reports have only some fields. It may have been made before a report that
-  // was sent first.
+  // Takes over the reports of a heartbeat, which have only some fields. A heartbeat may be older
+  // than a report that arrived before it.
   void KeepProgress(const v1::GenerationReport& report) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
     for (const v1::RankReport& rank : report.ranks()) {
       v1::RankReport& kept = KeptReport(report, rank);

@@ -41,7 +41,7 @@ std::vector<std::string> Differing(const v1::JoinInfo& one, const v1::JoinInfo& 
 // More than any job has.
 constexpr uint32_t kMostParts = 1 << 16;
 
-// What of a state in memory is available: the lowest rank that has each part, by part.
+// The lowest rank that has each part of a state in memory, by part; nullopt if no rank has it.
 using Parts = std::vector<std::optional<uint32_t>>;
 
 // A generation has one number of parts.

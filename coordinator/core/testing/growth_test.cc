@@ -49,6 +49,14 @@ class Growth : public ::testing::Test {
   }
   // All nodes are alive.
   void Run(absl::Duration by) { cluster_.Run(by, nodes_); }
+  // Only the node a, on which the job's rank runs, reconnects.
+  void RestartCoordinator() {
+    cluster_.Restart();
+    v1::Hello hello = cluster_.MakeHello("a", 1);
+    *hello.add_inventory() = cluster_.MakeInventory(job_, {Harness::MakeReport(0, v1::CONNECTED)});
+    cluster_.Open(hello);
+    nodes_ = {"a"};
+  }
   v1::Job Get() const { return cluster_.Get(job_); }
   v1::JobState State() const { return cluster_.State(job_); }
 
@@ -180,12 +188,7 @@ TEST_F(Growth, SurvivesRestartOfCoordinator) {
   Join("b");
   Run(absl::Seconds(11));
   ASSERT_EQ(Get().reason(), reasons::kGrowing);
-  cluster_.Restart();
-  nodes_.clear();
-  v1::Hello hello = cluster_.MakeHello("a", 1);
-  *hello.add_inventory() = cluster_.MakeInventory(job_, {Harness::MakeReport(0, v1::CONNECTED)});
-  cluster_.Open(hello);
-  nodes_.push_back("a");
+  RestartCoordinator();
   Join("b");
   cluster_.ExitAll(job_, Stopped());
   EXPECT_EQ(Get().ranks_size(), 2);
@@ -193,12 +196,7 @@ TEST_F(Growth, SurvivesRestartOfCoordinator) {
 
 TEST_F(Growth, WatchSurvivesRestartOfCoordinator) {
   RunOnOneNode(2);
-  cluster_.Restart();
-  nodes_.clear();
-  v1::Hello hello = cluster_.MakeHello("a", 1);
-  *hello.add_inventory() = cluster_.MakeInventory(job_, {Harness::MakeReport(0, v1::CONNECTED)});
-  cluster_.Open(hello);
-  nodes_.push_back("a");
+  RestartCoordinator();
   Join("b");
   Run(absl::Seconds(11));
   EXPECT_EQ(Get().reason(), reasons::kGrowing);
