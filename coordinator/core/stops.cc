@@ -116,6 +116,7 @@ void LifeCycle::SendStop(const Job& job, uint32_t node_rank) {
   stop.set_reason(job.status.reason());
   stop.set_message(job.status.message());
   stop.set_abort(job.ending.abort);
+  stop.set_leave_in_memory(job.ending.reason == reasons::kGrowing);
   stop.set_dump_stacks(!job.is_train() && job.ending.reason == reasons::kRankHung);
   nodes_.SendStop(node, std::move(stop));
 }

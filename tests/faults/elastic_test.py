@@ -48,6 +48,8 @@ class ElasticTest(unittest.TestCase):
         self.assertEqual(int(self.cluster.get(job)["restarts"]), 1)
         text = self.cluster.muster("describe", job, "--events").stdout
         self.assertIn("growing from 1 to 2 nodes: node-2 is free", text)
+        self.assertEqual(text.count(" in memory"), 2, text)
+        self.assertNotIn("checkpoint of step", text)
         self.cancel(job)
 
     def test_command_starts_anew_with_each_number_of_ranks(self):

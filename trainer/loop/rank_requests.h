@@ -45,6 +45,8 @@ class RankRequests {
   void GiveUpState() {
     if (!leaving_.load()) SetLeavesState(false);
   }
+  // The next generation follows at once: the stop that follows need not wait for a disk.
+  void LeaveInMemory() { leave_in_memory_.store(true); }
   // Asks for a checkpoint of the newest completed step.
   void RequestCheckpoint() { checkpoint_.store(true); }
 
@@ -58,6 +60,7 @@ class RankRequests {
   bool stop_requested() const { return stop_.load() > 0; }
   // Signal of the first request to stop; 0 without one.
   int stop_signal() const { return stop_requested() ? stop_.load() : 0; }
+  bool leave_in_memory() const { return leave_in_memory_.load(); }
   bool checkpoint_requested() const { return checkpoint_.load(); }
   void ClearCheckpointRequest() { checkpoint_.store(false); }
 
@@ -74,6 +77,7 @@ class RankRequests {
 
   std::atomic<int> stop_{kRefused};  // or the signal of the request
   std::atomic<bool> checkpoint_{false};
+  std::atomic<bool> leave_in_memory_{false};
   std::atomic<bool> aborted_{false};
   std::atomic<bool> writing_{false};
   std::atomic<bool> leaves_state_{false};

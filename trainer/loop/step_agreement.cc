@@ -34,9 +34,21 @@ int32_t StepAgreement::ChooseWindow(SteadyTime now) const {
 
 absl::StatusOr<AgreedRequests> StepAgreement::Agree(const RankVote& vote, SteadyTime now) {
   // Sums over the ranks. Only rank 0 contributes to the last two.
-  enum { kStop, kCheckpoint, kWriting, kFailed, kNextSteps, kWindowLength, kCount };
+  enum {
+    kStop,
+    kInMemory,
+    kOnlyOnDisk,
+    kCheckpoint,
+    kWriting,
+    kFailed,
+    kNextSteps,
+    kWindowLength,
+    kCount
+  };
   const bool is_first = world_.rank() == 0;
   int32_t sums[kCount] = {vote.stop,
+                          vote.in_memory,
+                          vote.only_on_disk,
                           vote.checkpoint,
                           vote.writing,
                           vote.failed,
@@ -53,6 +65,7 @@ absl::StatusOr<AgreedRequests> StepAgreement::Agree(const RankVote& vote, Steady
   steps_ = 0;
   last_ = now;
   return AgreedRequests{.stop = sums[kStop] > 0,
+                        .in_memory = sums[kInMemory] > 0 && sums[kOnlyOnDisk] == 0,
                         .checkpoint = sums[kCheckpoint] > 0 && sums[kWriting] == 0,
                         .writing = sums[kWriting] > 0,
                         .failed = sums[kFailed] > 0,

@@ -14,18 +14,21 @@ namespace muster::train {
 
 // What one rank contributes to an agreement.
 struct RankVote {
-  bool stop = false;        // this rank was asked to stop
-  bool checkpoint = false;  // a checkpoint is due or was asked for
-  bool writing = false;     // this rank is still writing a checkpoint
-  bool failed = false;      // this rank could not write the newest checkpoint
+  bool stop = false;          // this rank was asked to stop
+  bool in_memory = false;     // it was asked to leave its state in memory at that stop
+  bool only_on_disk = false;  // it cannot leave its state in memory
+  bool checkpoint = false;    // a checkpoint is due or was asked for
+  bool writing = false;       // this rank is still writing a checkpoint
+  bool failed = false;        // this rank could not write the newest checkpoint
 };
 
 // The same on all ranks.
 struct AgreedRequests {
-  bool stop = false;        // at least one rank was asked to stop
-  bool checkpoint = false;  // at least one rank wants a checkpoint, and none is writing one
-  bool writing = false;     // at least one rank is still writing a checkpoint
-  bool failed = false;      // at least one rank could not write the newest checkpoint
+  bool stop = false;       // at least one rank was asked to stop
+  bool in_memory = false;  // at that stop, all ranks can leave their states in memory, as asked for
+  bool checkpoint = false;    // at least one rank wants a checkpoint, and none is writing one
+  bool writing = false;       // at least one rank is still writing a checkpoint
+  bool failed = false;        // at least one rank could not write the newest checkpoint
   uint32_t window_steps = 0;  // length of a window of StepWindowRecorder; 0: not agreed on yet
 };
 

@@ -56,7 +56,7 @@ absl::StatusOr<v1::TrainSummary> Trainer::RunToEnd() {
                      TensorBoardWriter::Create(options_.tensorboard_directory, step_ + 1));
   }
   requests_.AcceptStops();
-  requests_.SetLeavesState(options_.memory.has_value() && strategy_->keeps_complete_state());
+  requests_.SetLeavesState(LeavesState());
   RETURN_IF_ERROR(TrainAll());
   ForgetEarlierState();
   // A checkpoint that may be the best one contains its evaluation; otherwise, saving comes first.
@@ -146,7 +146,7 @@ absl::Status Trainer::TrainAll() {
       RETURN_IF_ERROR(SaveIfBest());
     }
     if (agreed.stop) {
-      RETURN_IF_ERROR(SaveAndWait());
+      RETURN_IF_ERROR(agreed.in_memory ? LeaveAtStop() : SaveAndWait());
       RETURN_IF_ERROR(CheckStop());
     } else if (agreed.checkpoint) {
       RETURN_IF_ERROR(SaveCheckpoint());

@@ -195,8 +195,14 @@ class Trainer {
   absl::Status CheckStop() const;
   // Waits for this rank's write after another error.
   void FinishWriting();
+  // Whether this rank can leave its state, or its part of it, in memory.
+  bool LeavesState() const;
   // Leaves the state of the last completed step in memory if `failure` is the loss of a peer.
   void LeaveState(const absl::Status& failure);
+  // Collective; after Settle. Leaves the state in memory, or saves it if a rank could not write it.
+  absl::Status LeaveAtStop();
+  // Writes the state of the last completed step to memory.
+  absl::Status WriteToMemory();
   // Removes the state that an earlier generation left, once all ranks have it.
   void ForgetEarlierState();
   // Longest interval between two reports of a rank that works while others wait.

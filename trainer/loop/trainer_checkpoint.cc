@@ -34,6 +34,8 @@ absl::StatusOr<AgreedRequests> Trainer::AgreeAfterStep() {
   const SteadyTime now = SteadyNow();
   ASSIGN_OR_RETURN(AgreedRequests agreed,
                    agreement_.Agree({.stop = requests_.stop_requested(),
+                                     .in_memory = requests_.leave_in_memory(),
+                                     .only_on_disk = !LeavesState(),
                                      .checkpoint = is_first() && CheckpointIsDue(now),
                                      .writing = writer_.busy(),
                                      .failed = write_failed_},

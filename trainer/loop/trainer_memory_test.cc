@@ -116,6 +116,36 @@ class TrainerMemoryTest : public TrainerCheckpointTest {
     return continued;
   }
 
+  // Asks the ranks of the first generation to stop, and to leave their states in memory.
+  std::vector<Result> Stop(const v1::JobSpec& spec, uint32_t world) {
+    return Train(spec, world, /*generation=*/1, [&](uint32_t rank, const v1::Progress& progress) {
+      if (rank != world - 1 || progress.phase() != "training") return;
+      for (const auto& requests : requests_) {
+        requests->LeaveInMemory();
+        requests->RequestStop(SIGTERM);
+      }
+    });
+  }
+
+  // The next generation must continue after the step at which the first one stopped, and end as
+  // `undisturbed`.
+  void ExpectContinuesAfter(const std::vector<Result>& stopped, const v1::JobSpec& spec,
+                            const std::string& undisturbed) {
+    for (const Result& result : stopped) {
+      EXPECT_EQ(result.status.code(), absl::StatusCode::kCancelled) << result.status;
+      EXPECT_FALSE(result.left_step.has_value()) << "no peer was lost";
+    }
+    const uint64_t step = stopped[0].step;
+    EXPECT_GT(step, 0u);
+    EXPECT_LT(step, kSteps);
+    const auto world = static_cast<uint32_t>(stopped.size());
+    const Result rest = Train(spec, world, /*generation=*/2)[0];
+    EXPECT_TRUE(rest.status.ok()) << rest.status;
+    EXPECT_EQ(rest.summary.resumed_from_step(), step);
+    EXPECT_TRUE(SavedTensors() == undisturbed);
+    fs::remove_all(checkpoints_.path());
+  }
+
   std::string StateOfUndisturbed(const v1::JobSpec& spec, uint32_t world) {
     const auto memory = std::exchange(memory_, std::nullopt);
     EXPECT_TRUE(Train(spec, world)[0].status.ok());
@@ -186,6 +216,41 @@ TEST_F(TrainerMemoryTest, ShardedOptimizerNeedsEveryShard) {
     EXPECT_GE(one.interrupted, 2);
     EXPECT_EQ(one.from_memory, 0);
   }
+}
+
+TEST_F(TrainerMemoryTest, StopLeavesTheStateInMemoryWhereItIsAskedTo) {
+  const v1::JobSpec whole = SpecWithState();
+  for (const v1::JobSpec& spec : {whole, Pipelined(whole), Sharded(whole)}) {
+    SCOPED_TRACE(spec.train().strategy().ShortDebugString());
+    for (const char* const backend : {"loopback", "shm"}) {
+      backend_ = backend;
+      const std::string undisturbed = StateOfUndisturbed(spec, 2);
+      memory_ = left_;
+      const auto stopped = Stop(spec, 2);
+      EXPECT_FALSE(Newest().has_value());
+      ExpectContinuesAfter(stopped, spec, undisturbed);
+    }
+  }
+}
+
+TEST_F(TrainerMemoryTest, StopSavesTheStateIfARankCannotLeaveIt) {
+  const v1::JobSpec spec = Sharded(SpecWithState());
+  const std::string undisturbed = StateOfUndisturbed(spec, 2);
+  keep_ = 1;
+  const auto expect_saved = [&] {
+    const auto stopped = Stop(spec, 2);
+    const std::optional<CheckpointState> newest = Newest();
+    ASSERT_TRUE(newest.has_value());
+    EXPECT_EQ(newest->step, stopped[0].step);
+    ExpectContinuesAfter(stopped, spec, undisturbed);
+  };
+  memory_ = left_;
+  without_memory_ = 1;
+  expect_saved();
+  // As with a file system in memory that is full.
+  memory_ = MemoryCheckpoints("/dev/null/job");
+  without_memory_.reset();
+  expect_saved();
 }
 
 // As with a file system in memory that is full.

@@ -69,23 +69,43 @@ absl::StatusOr<CheckpointFiles> Trainer::FindCheckpoint(const std::function<void
   return files;
 }
 
+bool Trainer::LeavesState() const {
+  return options_.memory.has_value() && strategy_->keeps_complete_state();
+}
+
 void Trainer::LeaveState(const absl::Status& failure) {
   const bool peer_lost =
       absl::IsAborted(failure) || absl::IsUnavailable(failure) || absl::IsDeadlineExceeded(failure);
   if (!options_.memory.has_value() || !has_state_ || !peer_lost) return;
   options_.on_peer_lost(failure, step_);
+  WriteToMemory().IgnoreError();  // it is in the log
+}
+
+absl::Status Trainer::LeaveAtStop() {
+  SetPhase("checkpointing");
+  // From then on, no rank waits for this one's device.
+  RETURN_IF_ERROR(AgreeOnDevices());
+  ASSIGN_OR_RETURN(const bool failed, OnAnyRank(!WriteToMemory().ok()));
+  return failed ? SaveAndWait() : absl::OkStatus();
+}
+
+absl::Status Trainer::WriteToMemory() {
   const SteadyTime start = SteadyNow();
   const absl::StatusOr<WholeState> state = strategy_->CompleteState();
   MemoryCheckpoint checkpoint{
       .step = step_, .generation = options_.generation, .layout = options_.layout_digest};
-  if (!state.ok()) return log_.StateLeft(checkpoint, state.status(), SteadyNow() - start);
+  if (!state.ok()) {
+    log_.StateLeft(checkpoint, state.status(), SteadyNow() - start);
+    return state.status();
+  }
   requests_.BeginToLeave();
   checkpoint.step = step_ + (state->after_failed_step ? 1 : 0) - state->unfinished_steps;
   checkpoint.part = state->part;
   checkpoint.parts = state->parts;
   if (strategy_->loss_scale() != nullptr) checkpoint.loss_scale = *strategy_->loss_scale();
-  log_.StateLeft(checkpoint, options_.memory->Write(checkpoint, state->arrays),
-                 SteadyNow() - start);
+  const absl::StatusOr<bool> written = options_.memory->Write(checkpoint, state->arrays);
+  log_.StateLeft(checkpoint, written, SteadyNow() - start);
+  return written.status();
 }
 
 void Trainer::ForgetEarlierState() {

@@ -75,6 +75,7 @@ RankEnd RunRank() {
     } else if (directive.kind() == v1::Directive::STOP) {
       LOG(WARNING) << "stopping: " << why;
       Flush();
+      if (directive.leave_in_memory()) requests.LeaveInMemory();
       // Same effect as the worker's signal, which will follow.
       std::raise(StopSignalOf(launch->spec()));
     } else if (directive.kind() == v1::Directive::CHECKPOINT) {

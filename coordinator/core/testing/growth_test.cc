@@ -48,7 +48,13 @@ class Growth : public ::testing::Test {
     nodes_.push_back(node);
   }
   // All nodes are alive.
-  void Run(absl::Duration by) { cluster_.Run(by, nodes_); }
+  Effects Run(absl::Duration by) { return cluster_.Run(by, nodes_); }
+  // Whether the job's ranks on the node are asked to leave their state in memory when they stop.
+  bool StopsInMemory(const Effects& effects, const std::string& node) const {
+    const v1::CoordinatorMessage* const stop =
+        testing::FindSent(effects, cluster_.session(node), v1::CoordinatorMessage::kStop);
+    return stop != nullptr && stop->stop().leave_in_memory();
+  }
   // Only the node a, on which the job's rank runs, reconnects.
   void RestartCoordinator() {
     cluster_.Restart();
@@ -72,7 +78,7 @@ TEST_F(Growth, StartsAgainOnMoreNodesOnceTheyAreFree) {
   Join("c");  // both nodes cost one interruption
   Run(absl::Seconds(4));
   EXPECT_EQ(State(), v1::RUNNING);
-  Run(absl::Seconds(2));
+  EXPECT_TRUE(StopsInMemory(Run(absl::Seconds(2)), "a"));
   ASSERT_EQ(State(), v1::STOPPING);
   EXPECT_EQ(Get().reason(), reasons::kGrowing);
   EXPECT_EQ(Get().message(), "growing from 1 to 3 nodes: b, c are free");
@@ -111,7 +117,7 @@ TEST_F(Growth, ShrinksWhenNodeIsDrained) {
   Run(absl::Seconds(11));
   cluster_.ExitAll(job_, Stopped());
   cluster_.BringUp(job_);
-  cluster_.SendLeaving("b");
+  EXPECT_FALSE(StopsInMemory(cluster_.SendLeaving("b"), "a"));
   ASSERT_EQ(Get().reason(), reasons::kNodeDrained);
   cluster_.ExitAll(job_, Stopped());
   EXPECT_EQ(State(), v1::STARTING);

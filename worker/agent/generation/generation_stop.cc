@@ -19,6 +19,7 @@ void Generation::Stop(const v1::StopGeneration& stop) {
   directive.set_kind(aborts ? v1::Directive::ABORT : v1::Directive::STOP);
   directive.set_reason(stop.reason());
   directive.set_message(stop.message());
+  directive.set_leave_in_memory(stop.leave_in_memory() && !aborts);
   const bool repeated =
       directive_.has_value() && directive_->SerializeAsString() == directive.SerializeAsString();
   directive_ = directive;
