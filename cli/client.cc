@@ -252,6 +252,12 @@ absl::StatusOr<v1::GetQueueResponse> ClusterClient::GetQueue(uint32_t limit) {
   return impl_->Call(&v1::ClusterService::Stub::GetQueue, request, impl_->options().patience);
 }
 
+absl::StatusOr<v1::JobHistory> ClusterClient::GetJobHistory(const std::string& job_id) {
+  v1::GetJobHistoryRequest request;
+  request.set_job_id(job_id);
+  return impl_->Call(&v1::ClusterService::Stub::GetJobHistory, request, impl_->options().patience);
+}
+
 absl::StatusOr<v1::GetReportResponse> ClusterClient::GetReport(uint32_t days) {
   v1::GetReportRequest request;
   request.set_days(days);

@@ -57,6 +57,8 @@ class ClusterClient {
   absl::StatusOr<v1::Job> GetJob(const std::string& job_id, Stopper* stopper = nullptr);
   absl::StatusOr<v1::ListJobsResponse> ListJobs(const v1::ListJobsRequest& request);
   absl::StatusOr<v1::ListEventsResponse> ListEvents(const v1::ListEventsRequest& request);
+  // UNIMPLEMENTED by a coordinator of an older version.
+  absl::StatusOr<v1::JobHistory> GetJobHistory(const std::string& job_id);
   absl::StatusOr<v1::Job> CancelJob(const v1::CancelJobRequest& request);
   absl::StatusOr<v1::Job> HoldJob(const std::string& job_id);
   absl::StatusOr<v1::Job> ReleaseJob(const std::string& job_id);

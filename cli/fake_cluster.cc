@@ -68,6 +68,12 @@ grpc::Status FakeCluster::GetQueue(grpc::ServerContext* context, const v1::GetQu
   return on_get_queue ? on_get_queue(*request, response) : kNotScripted;
 }
 
+grpc::Status FakeCluster::GetJobHistory(grpc::ServerContext* context,
+                                        const v1::GetJobHistoryRequest* request,
+                                        v1::JobHistory* response) {
+  return on_get_history ? on_get_history(*request, response) : kNotScripted;
+}
+
 grpc::Status FakeCluster::GetReport(grpc::ServerContext* context,
                                     const v1::GetReportRequest* request,
                                     v1::GetReportResponse* response) {

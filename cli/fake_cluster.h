@@ -25,6 +25,7 @@ class FakeCluster : public v1::ClusterService::Service {
   std::function<grpc::Status(const v1::GetArrayRequest&, v1::GetArrayResponse*)> on_get_array;
   std::function<grpc::Status(const v1::SetSecretRequest&)> on_set_secret;
   std::function<grpc::Status(const v1::GetQueueRequest&, v1::GetQueueResponse*)> on_get_queue;
+  std::function<grpc::Status(const v1::GetJobHistoryRequest&, v1::JobHistory*)> on_get_history;
   std::function<grpc::Status(const v1::GetReportRequest&, v1::GetReportResponse*)> on_get_report;
   std::function<grpc::Status(const v1::CancelJobRequest&, v1::Job*)> on_cancel;
   std::function<grpc::Status(const v1::CancelArrayRequest&, v1::JobArray*)> on_cancel_array;
@@ -65,6 +66,8 @@ class FakeCluster : public v1::ClusterService::Service {
                          v1::SetSecretResponse* response) override;
   grpc::Status GetQueue(grpc::ServerContext* context, const v1::GetQueueRequest* request,
                         v1::GetQueueResponse* response) override;
+  grpc::Status GetJobHistory(grpc::ServerContext* context, const v1::GetJobHistoryRequest* request,
+                             v1::JobHistory* response) override;
   grpc::Status GetReport(grpc::ServerContext* context, const v1::GetReportRequest* request,
                          v1::GetReportResponse* response) override;
   grpc::Status CancelJob(grpc::ServerContext* context, const v1::CancelJobRequest* request,

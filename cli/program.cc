@@ -56,6 +56,8 @@ void DeclareVerbs(CLI::App& program, Context& context) {
   AddQueueVerb(program, context);
   AddTopVerb(program, context);
   AddReportVerb(program, context);
+  AddCompareVerb(program, context);
+  AddTraceVerb(program, context);
   AddWaitVerb(program, context);
   AddControlVerbs(program, context);
   AddCheckpointVerb(program, context);

@@ -16,9 +16,16 @@ namespace muster::metrics {
 
 using prometheus::MetricType;
 
+// What users may rely on. docs/reference/metrics.md explains the levels to them.
+enum class Stability {
+  Stable,
+  Experimental,
+};
+
 struct Family {
   absl::string_view name;
   MetricType type;
+  Stability stability;
   const char* labels[6];  // label names; the first null pointer ends them
   const char* help;
 

@@ -192,6 +192,21 @@ absl::StatusOr<std::vector<v1::JobEvent>> Core::ListEvents(const JobId& id, uint
   return events;
 }
 
+absl::StatusOr<v1::JobHistory> Core::GetJobHistory(const JobId& id, size_t max_points,
+                                                   Time now) const {
+  ASSIGN_OR_RETURN(const Job* const job, parts_->jobs.Get(id));
+  v1::JobHistory history = parts_->jobs.histories().View(*job, max_points);
+  *history.mutable_job() = parts_->views.Details(*job, now);
+  history.mutable_job()->clear_ranks();
+  history.mutable_job()->clear_waits();
+  return history;
+}
+
+absl::StatusOr<v1::Curves> Core::GetCurves(const JobId& id, size_t max_points) const {
+  ASSIGN_OR_RETURN(const Job* const job, parts_->jobs.Get(id));
+  return parts_->jobs.histories().View(*job, max_points).curves();
+}
+
 std::vector<v1::Node> Core::ListNodes(Time now) const {
   std::vector<v1::Node> nodes;
   for (const auto& [name, node] : parts_->nodes.all()) nodes.push_back(node.View(now));

@@ -10,6 +10,7 @@
 #include "common/proto_time.h"
 #include "coordinator/core/jobs/first_failure.h"
 #include "coordinator/core/jobs/job_lease.h"
+#include "coordinator/core/node_environments.h"
 #include "coordinator/core/reasons.h"
 #include "coordinator/core/recovery/restart_policy.h"
 #include "coordinator/core/scheduler/explain.h"
@@ -149,6 +150,7 @@ void LifeCycle::Start(Job& job, std::vector<v1::NodePlacement> placements) {
 
   context_.stats.OnQueueWait(context_.now.steady - job.state_since);
   jobs_.BeginGeneration(job, std::move(record));
+  jobs_.histories().BeginGeneration(job, EnvironmentsOf(job.generation->record, nodes_));
   const std::string where =
       absl::StrCat("generation ", number.value(), ": ", world_size,
                    world_size == 1 ? " rank" : " ranks", " on ", absl::StrJoin(names, ", "));

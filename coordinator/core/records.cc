@@ -23,6 +23,7 @@ std::string NodeKey(const std::string& node) { return absl::StrCat(kNodePrefix, 
 std::string LogTailKey(const std::string& job, uint64_t generation, uint32_t rank) {
   return absl::StrFormat("%s%s/%010d/%010d", kLogPrefix, job, generation, rank);
 }
+std::string HistoryKey(const std::string& job) { return absl::StrCat(kHistoryPrefix, job); }
 std::string OwnerKey(const std::string& owner) { return absl::StrCat(kOwnerPrefix, owner); }
 std::string SecretKey(const std::string& owner, const std::string& name) {
   return absl::StrCat(kSecretPrefix, owner, "/", name);
@@ -88,6 +89,10 @@ store::Mutation Put(const v1::LogTail& tail) {
   v1::LogTailRecord record;
   record.set_tail(tail.SerializeAsString());
   return {LogTailKey(tail.job_id(), tail.generation(), tail.rank()), record.SerializeAsString()};
+}
+
+store::Mutation Put(const v1::HistoryRecord& record) {
+  return {HistoryKey(record.job_id()), record.SerializeAsString()};
 }
 
 store::Mutation Put(const v1::OwnerRecord& record) {

@@ -23,6 +23,7 @@ inline constexpr char kGenerationPrefix[] = "generation/";
 inline constexpr char kPlacementPrefix[] = "placement/";
 inline constexpr char kEventPrefix[] = "event/";
 inline constexpr char kNodePrefix[] = "node/";
+inline constexpr char kHistoryPrefix[] = "history/";
 inline constexpr char kLogPrefix[] = "log/";
 inline constexpr char kOwnerPrefix[] = "owner/";
 inline constexpr char kSecretPrefix[] = "secret/";
@@ -34,6 +35,7 @@ std::string PlacementKey(const std::string& job, uint64_t generation, uint32_t n
 std::string EventKey(const std::string& job, uint64_t sequence);
 std::string NodeKey(const std::string& node);
 std::string LogTailKey(const std::string& job, uint64_t generation, uint32_t rank);
+std::string HistoryKey(const std::string& job);
 std::string OwnerKey(const std::string& owner);
 std::string SecretKey(const std::string& owner, const std::string& name);
 
@@ -48,6 +50,7 @@ store::Mutation PutPlacement(const v1::GenerationRecord& record, uint32_t node_r
 store::Mutation Put(const v1::EventRecord& record);
 store::Mutation Put(const v1::NodeRecord& record);
 store::Mutation Put(const v1::LogTail& tail);
+store::Mutation Put(const v1::HistoryRecord& record);
 store::Mutation Put(const v1::OwnerRecord& record);
 store::Mutation Put(const v1::SecretRecord& record);
 // Replaces the job's record while its other records are being deleted.

@@ -122,6 +122,7 @@ void Reports::ApplyReport(Job& job, const v1::RankReport& report, bool inventory
     if (rank.rank == 0) {
       *job.status.mutable_progress() = *rank.progress;
       RecordSkippedSteps(job, report.progress());
+      jobs_.histories().AddProgress(job);
     }
     ReachStep(job, report.progress().step());
     jobs_.MarkChanged(job);

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "coordinator/core/life_cycle.h"
+#include "coordinator/core/node_environments.h"
 #include "coordinator/core/reasons.h"
 
 namespace muster::core {
@@ -30,6 +31,7 @@ void LifeCycle::TakeOver(Job& job, std::optional<v1::GenerationRecord> record,
   }
   RemoveFromQueue(job);
   jobs_.BeginGeneration(job, *std::move(record));
+  jobs_.histories().BeginGeneration(job, EnvironmentsOf(job.generation->record, nodes_));
   jobs_.Transition(job, v1::STARTING, reasons::kRecovered, std::move(message));
   Resume(job);
 }

@@ -38,6 +38,7 @@ constexpr MethodRole kMethodRoles[] = {
     {"/muster.v1.ClusterService/ListJobs", Role::kView},
     {"/muster.v1.ClusterService/WatchJob", Role::kView},
     {"/muster.v1.ClusterService/ListEvents", Role::kView},
+    {"/muster.v1.ClusterService/GetJobHistory", Role::kView},
     {"/muster.v1.ClusterService/ReadLog", Role::kView},
     {"/muster.v1.ClusterService/ListNodes", Role::kView},
     {"/muster.v1.ClusterService/GetNode", Role::kView},

@@ -92,6 +92,9 @@ void GatherNodes(const Snapshot& snapshot, absl::Duration age, metrics::Collecti
     out.Add(CoordinatorFamily("muster_nodes"), {state}, count);
   }
   for (const v1::Node& node : snapshot.nodes) {
+    out.Add(CoordinatorFamily("muster_node_up"), {node.name()}, node.state() == v1::LOST ? 0 : 1);
+  }
+  for (const v1::Node& node : snapshot.nodes) {
     out.Add(CoordinatorFamily("muster_node_heartbeat_age_seconds"), {node.name()},
             absl::ToDoubleSeconds(FromProto(node.heartbeat_age()) + age));
   }
@@ -132,6 +135,20 @@ void GatherWaits(const Snapshot& snapshot, SteadyTime now, metrics::Collection& 
     const std::vector<std::string> labels = {wait.job.value(), wait.what};
     out.Add(CoordinatorFamily("muster_wait_seconds"), labels, absl::ToDoubleSeconds(duration));
     out.Add(CoordinatorFamily("muster_wait_missing_ranks"), labels, wait.missing);
+  }
+}
+
+void GatherCheckpoints(const Snapshot& snapshot, SteadyTime now, metrics::Collection& out) {
+  for (const auto& job : snapshot.jobs) {
+    const auto last = snapshot.checkpointed.find(job->job_id());
+    const v1::CheckpointSpec& spec = job->spec().train().checkpoint();
+    const absl::Duration interval = FromProto(spec.every());
+    const bool writes = interval > absl::ZeroDuration() && (!spec.has_keep() || spec.keep() > 0);
+    if (last == snapshot.checkpointed.end() || !writes) continue;
+    out.Add(CoordinatorFamily("muster_job_checkpoint_age_seconds"), {job->job_id()},
+            absl::ToDoubleSeconds(now - last->second));
+    out.Add(CoordinatorFamily("muster_job_checkpoint_interval_seconds"), {job->job_id()},
+            absl::ToDoubleSeconds(interval));
   }
 }
 
@@ -189,6 +206,9 @@ void GatherJobs(const Snapshot& snapshot, absl::Time now, metrics::Collection& o
     out.Add(CoordinatorFamily("muster_job_info"),
             {job->job_id(), job->spec().name(), trains ? "train" : "command"}, 1);
     if (job->has_progress()) GatherProgress(*job, out);
+    if (job->state() == v1::RUNNING) {
+      out.Add(CoordinatorFamily("muster_job_hung"), {job->job_id()}, job->has_hang() ? 1 : 0);
+    }
     if (job->slowdown() > 0) {
       out.Add(CoordinatorFamily("muster_straggler_score_ratio"), {job->job_id()}, job->slowdown());
     }
@@ -236,6 +256,7 @@ std::vector<prometheus::MetricFamily> SnapshotMetrics::Collect() const {
   GatherJobStates(*snapshot, out);
   GatherNodes(*snapshot, std::max(now.steady - snapshot->taken.steady, absl::ZeroDuration()), out);
   GatherWaits(*snapshot, now.steady, out);
+  GatherCheckpoints(*snapshot, now.steady, out);
   GatherJobs(*snapshot, now.wall, out);
   return out.Take();
 }

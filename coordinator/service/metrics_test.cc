@@ -44,6 +44,8 @@ std::shared_ptr<v1::Job> MakeJob(const std::string& id, v1::JobState state) {
   job->mutable_progress()->set_test_accuracy(0.625);
   job->mutable_progress()->set_test_loss(0.9);
   job->set_slowdown(1.25);
+  *job->mutable_spec()->mutable_train()->mutable_checkpoint()->mutable_every() =
+      ToProto(absl::Minutes(10));
   return job;
 }
 
@@ -64,6 +66,7 @@ class SnapshotMetricsTest : public ::testing::Test {
     returning.set_returning(true);
     snapshot_->nodes.push_back(node);
     snapshot_->jobs.push_back(MakeJob("job-1", v1::RUNNING));
+    snapshot_->checkpointed["job-1"] = kNow.steady - absl::Seconds(90);
     snapshot_->waits.push_back(
         {JobId("job-1"), "barrier a \"group\"\n", kNow.steady - absl::Seconds(3), 2});
     snapshot_->totals.jobs_submitted = 3;
@@ -97,6 +100,10 @@ TEST_F(SnapshotMetricsTest, ReportsValues) {
                            "muster_stragglers_total{phase=\"compute\"} 2",
                            "muster_straggler_score_ratio{job_id=\"job-1\"} 1.25",
                            "muster_job_checkpoint_failures_total 5",
+                           "muster_job_hung{job_id=\"job-1\"} 0",
+                           "muster_job_checkpoint_age_seconds{job_id=\"job-1\"} 90",
+                           "muster_job_checkpoint_interval_seconds{job_id=\"job-1\"} 600",
+                           "muster_node_up{node=\"node-1\"} 1",
                            "muster_nodes{state=\"ready\"} 1",
                            "muster_slots 3",
                            "muster_slots_allocated 1",
@@ -112,6 +119,30 @@ TEST_F(SnapshotMetricsTest, ReportsValues) {
   }
 }
 
+TEST_F(SnapshotMetricsTest, ReportsHungJobsAndLostNodes) {
+  const auto hung = MakeJob("job-2", v1::RUNNING);
+  hung->mutable_hang();
+  snapshot_->jobs.push_back(hung);
+  snapshot_->nodes[0].set_state(v1::LOST);
+  EXPECT_THAT(Collect(), HasSubstr("muster_job_hung{job_id=\"job-2\"} 1\n"));
+  EXPECT_THAT(Collect(), HasSubstr("muster_node_up{node=\"node-1\"} 0\n"));
+}
+
+TEST_F(SnapshotMetricsTest, CheckpointAgeIsOfJobsThatWriteCheckpointsByTime) {
+  now_.steady = now_.steady + absl::Seconds(10);
+  EXPECT_THAT(Collect(), HasSubstr("muster_job_checkpoint_age_seconds{job_id=\"job-1\"} 100\n"));
+  const auto without = [&](void (*change)(v1::CheckpointSpec&)) {
+    const auto job = MakeJob("job-1", v1::RUNNING);
+    change(*job->mutable_spec()->mutable_train()->mutable_checkpoint());
+    snapshot_->jobs = {job};
+    return Collect();
+  };
+  EXPECT_THAT(without([](v1::CheckpointSpec& spec) { spec.set_keep(0); }),
+              Not(HasSubstr("muster_job_checkpoint_age")));
+  EXPECT_THAT(without([](v1::CheckpointSpec& spec) { spec.clear_every(); }),
+              Not(HasSubstr("muster_job_checkpoint_age")));
+}
+
 TEST_F(SnapshotMetricsTest, NodesThatWereRemovedHaveNoSeries) {
   EXPECT_THAT(Collect(), Not(HasSubstr("removed")));
 }
@@ -123,7 +154,7 @@ TEST_F(SnapshotMetricsTest, JobsExportOnlyWhatTheyHave) {
   command->mutable_progress()->set_phase("running");
   snapshot_->jobs.push_back(command);
   EXPECT_THAT(Collect(), HasSubstr("muster_job_info{job_id=\"job-2\""));
-  EXPECT_THAT(Collect(), Not(HasSubstr("{job_id=\"job-2\"} 0")));
+  EXPECT_THAT(Collect(), Not(::testing::ContainsRegex("(train|test)_[a-z_]+.job_id=\"job-2\"")));
   EXPECT_THAT(Collect(), Not(HasSubstr("muster_train_step{job_id=\"job-2\"")));
   command->mutable_progress()->set_step(3);
   EXPECT_THAT(Collect(), HasSubstr("muster_train_step{job_id=\"job-2\"} 3\n"));

@@ -47,8 +47,10 @@ void SnapshotPublisher::Note(core::Core& core, const JobId& id, const Time& now)
   absl::StatusOr<v1::Job> job = core.GetJob(id, /*detailed=*/false, now);
   if (!job.ok()) {
     jobs_.erase(id);
+    checkpoints_.Forget(id.value());
     return;
   }
+  checkpoints_.Note(*job, now.steady);
   job->mutable_summary()->clear_losses();
   jobs_[id] = std::make_shared<const v1::Job>(*std::move(job));
 }
@@ -75,6 +77,7 @@ void SnapshotPublisher::Publish(core::Core& core, const Time& now) {
   std::stable_sort(snapshot->jobs.begin(), snapshot->jobs.end(), [](const auto& a, const auto& b) {
     return FromProto(a->submit_time()) > FromProto(b->submit_time());
   });
+  snapshot->checkpointed = checkpoints_.Since();
   snapshot->waits = core.ListWaits();
   snapshot->store = core.store();
   snapshot->totals = core.TakeStats();

@@ -17,6 +17,7 @@
 #include "common/now.h"
 #include "common/time.h"
 #include "coordinator/core/core.h"
+#include "coordinator/service/checkpoint_ages.h"
 #include "proto/muster/v1/job.pb.h"
 #include "proto/muster/v1/node.pb.h"
 
@@ -28,6 +29,7 @@ struct Snapshot {
   // All unfinished jobs and recently ended ones, newest first. Without ranks, waits and past
   // failures.
   std::vector<std::shared_ptr<const v1::Job>> jobs;
+  std::map<std::string, SteadyTime> checkpointed;  // CheckpointAges::Since
   std::vector<core::LiveWait> waits;
   core::StoreIdentity store;
   // Totals only; samples go to the publisher's `on_stats`.
@@ -65,6 +67,7 @@ class SnapshotPublisher {
 
   // Core thread only.
   std::map<JobId, std::shared_ptr<const v1::Job>> jobs_;
+  CheckpointAges checkpoints_;
   std::vector<JobId> changed_;
   SteadyTime next_;
 

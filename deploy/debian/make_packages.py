@@ -3,12 +3,13 @@
 muster-common        the user muster, /etc/muster, the documents (--document) and the licences of the libraries that the
                      programs contain (--archive)
 muster               /usr/bin/muster, completion scripts, muster.1 and a page per verb
-muster-coordinator   /usr/bin/muster-coordinator, its unit, /etc/muster/coordinator
+muster-coordinator   /usr/bin/muster-coordinator, its unit, /etc/muster/coordinator; /usr/share/muster has the files for
+                     Prometheus and Grafana
 muster-worker        /usr/bin/muster-worker, its unit, /etc/muster/worker; /usr/lib/muster has the programs that the
                      worker starts, and the plug-ins (--plugin)
 
-The other files are in --source: control (the stanzas of the packages), changelog, copyright, PACKAGE.SCRIPT, NAME.conf
-and, from deploy/systemd, the units. The man pages are made of --cli-page. Shared libraries are dependencies, as
+The other files are in --source: control (the stanzas of the packages), changelog, copyright, PACKAGE.SCRIPT, NAME.conf,
+the units from deploy/systemd, and the files of deploy/prometheus and deploy/grafana. The man pages are made of --cli-page. Shared libraries are dependencies, as
 dpkg-shlibdeps finds them. The output is reproducible.
 """
 
@@ -33,6 +34,7 @@ HELPERS = ("muster-c10d-store", "muster-rank", "muster-shim", "muster-worker")
 COMPLETIONS = {"bash": "bash-completion/completions/muster", "zsh": "zsh/vendor-completions/_muster",
                "fish": "fish/vendor_completions.d/muster.fish"}
 SCRIPTS = ("postinst", "prerm", "postrm")
+MONITORING = ("grafana", "prometheus")  # folders of sources
 FIELDS = "Source: muster\nVersion: {version}\nMaintainer: {maintainer}\nPriority: optional\nInstalled-Size: {size}\n"
 
 
@@ -133,6 +135,9 @@ def build_packages(options, folder):
     for shell, path in COMPLETIONS.items():
         cli.add(f"usr/share/{path}", libraries.run(programs["muster"], "completion", shell))
     coordinator.add_program("usr/bin/muster-coordinator", programs["muster-coordinator"])
+    for path in options.source:
+        if path.parent.name in MONITORING:
+            coordinator.add(f"usr/share/muster/{path.parent.name}/{path.name}", path.read_bytes())
     for name in HELPERS:
         worker.add_program(f"usr/lib/muster/{name}", programs[name])
     for plugin in options.plugin:

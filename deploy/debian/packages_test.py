@@ -53,6 +53,13 @@ class ContentTest(unittest.TestCase):
             self.assertEqual(worker[f"usr/lib/muster/muster-{name}"], "-rwxr-xr-x root/root")
         self.assertEqual(worker["usr/bin/muster-worker"], "lrwxrwxrwx root/root")
 
+    def test_files_for_monitoring(self):
+        found = {path: mode for path, mode in files("muster-coordinator").items() if path.startswith("usr/share/muster/")
+                 and not path.endswith("/")}
+        self.assertEqual(found, {f"usr/share/muster/{path}": "-rw-r--r-- root/root" for path in (
+            "grafana/cluster.json", "grafana/control-plane.json", "grafana/job.json", "grafana/node.json",
+            "prometheus/alert_rules.yml", "prometheus/prometheus.yml", "prometheus/recording_rules.yml")})
+
     def test_dependencies_are_those_of_the_libraries(self):
         for name in NAMES[1:]:
             depends = run("dpkg-deb", "--field", package(name), "Depends")

@@ -24,6 +24,16 @@ const char* TypeName(metrics::MetricType type) {
   }
 }
 
+const char* StabilityName(metrics::Stability stability) {
+  switch (stability) {
+    case metrics::Stability::Stable:
+      return "stable";
+    case metrics::Stability::Experimental:
+      return "experimental";
+  }
+  return "";
+}
+
 // Prometheus metrics have their unit in their name.
 std::string UnitOf(absl::string_view name) {
   absl::ConsumeSuffix(&name, "_total");
@@ -37,9 +47,10 @@ std::string FamilyTable(absl::Span<const metrics::Family> families) {
   std::vector<Row> rows;
   for (const metrics::Family& family : families) {
     rows.push_back({Code(family.name), TypeName(family.type),
-                    absl::StrJoin(family.label_names(), ", "), UnitOf(family.name), family.help});
+                    absl::StrJoin(family.label_names(), ", "), UnitOf(family.name),
+                    StabilityName(family.stability), family.help});
   }
-  return Table({"metric", "type", "labels", "unit", "description"}, rows);
+  return Table({"metric", "type", "labels", "unit", "stability", "description"}, rows);
 }
 
 }  // namespace
@@ -53,6 +64,10 @@ std::string MetricsPage() {
                     "`worker/metric_families.h`"),
       "A metric without series is left out of a scrape: metrics of jobs appear with the first job, "
       "metrics of GPUs where there are GPUs.\n\n"
+      "A stable metric keeps its name, type, labels and meaning until the next major version; "
+      "values "
+      "and labels may be added. An experimental metric can change or disappear in any version; the "
+      "changelog says so.\n\n"
       "## muster-coordinator\n\n",
       FamilyTable(service::kCoordinatorFamilies), "## muster-worker\n\n",
       "The worker also exports the metrics of the ranks on its node.\n\n",

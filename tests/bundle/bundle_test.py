@@ -22,6 +22,10 @@ BUNDLE = pathlib.Path("deploy/muster.tar.xz").absolute()
 BINARIES = ("cli/muster", "coordinator/muster-coordinator", "trainer/muster-rank",
             "worker/muster-c10d-store", "worker/muster-shim", "worker/muster-worker")
 FILES = {"credentials.sh": "deploy/credentials.sh", "install.sh": "deploy/bundle/install.sh",
+         **{f"share/grafana/{name}.json": f"deploy/grafana/{name}.json"
+            for name in ("cluster", "control-plane", "job", "node")},
+         **{f"share/prometheus/{name}.yml": f"deploy/prometheus/{name}.yml"
+            for name in ("alert_rules", "prometheus", "recording_rules")},
          "share/slurm/muster.sbatch": "deploy/slurm/muster.sbatch",
          "share/systemd/muster-coordinator.service": "deploy/systemd/muster-coordinator.service",
          "share/systemd/muster-worker.service": "deploy/systemd/muster-worker.service"}

@@ -144,6 +144,7 @@ class FormatsTest(unittest.TestCase):
                 ("top",): ([], runs),
                 ("queue",): ([], rf"{queued}\n{held}"),
                 ("report",): ([], r"[\w.-]+(\n[\w.-]+)*"),
+                ("compare",): ([over, runs], rf"{over}\n{runs}"),
                 ("secret", "set"): (["wandb", "--file", secret], "wandb"),
                 ("secret", "list"): ([], "wandb"),
                 ("secret", "rm"): (["wandb"], "wandb"),
@@ -175,9 +176,9 @@ class FormatsTest(unittest.TestCase):
             self.check(cluster, ["run", spec], r"quick-\w+")
             self.check(cluster, ["local", spec], r"quick-\w+")
             self.check(cluster, ["rerun", over], r"over-\w+")
-            # checkpoint needs a training: see checkpoint_test. exec and cp have no formats; rm and node remove change what they print: see cp_rm_test. admin recover needs a
+            # checkpoint needs a training: see checkpoint_test. exec, cp and trace have no formats; rm and node remove change what they print: see cp_rm_test. admin recover needs a
             # lost store: see store_test. `help` prints the same page in every format.
-            others = {("wait",), ("run",), ("local",), ("rerun",), ("checkpoint",), ("exec",), ("cp",), ("rm",),
+            others = {("wait",), ("run",), ("local",), ("rerun",), ("checkpoint",), ("exec",), ("cp",), ("trace",), ("rm",),
                       ("node", "remove"), ("admin", "recover"), ("help",)}
             self.assertEqual(set(walks) | others, set(all_verbs()))
 

@@ -170,7 +170,9 @@ absl::Status Trainer::TrainStep(data::Loader& loader) {
   CountCollectives(strategy_->collectives_per_step(), strategy_->collective_bytes_per_step());
   ++step_;
   if (step_ == first_step_ + 1) ForgetEarlierState();
-  times.step = Now().steady - start;
+  const Time end = Now();
+  times.step = end.steady - start;
+  if (options_.trace != nullptr) options_.trace->AddStep(step_, times, end);
   if (spec_.record_losses() && step_ends_.size() < limits::kRecordedLosses) {
     step_ends_.push_back(
         static_cast<float>(absl::ToDoubleSeconds(Now().steady - training_start_ - not_training_)));

@@ -29,6 +29,7 @@
 #include "trainer/loop/progress.h"
 #include "trainer/loop/rank_requests.h"
 #include "trainer/loop/step_agreement.h"
+#include "trainer/loop/step_trace.h"
 #include "trainer/loop/step_windows.h"
 #include "trainer/loop/training_log.h"
 #include "trainer/loop/training_setup.h"
@@ -78,6 +79,8 @@ struct TrainerOptions {
       [](const absl::Status&, uint64_t) {};
   // Requests to this rank; outlives the trainer. Null: there are none.
   RankRequests* requests = nullptr;
+  // Records the steps; outlives the trainer. Null: they are not recorded.
+  StepTrace* trace = nullptr;
   // Directory for rank 0's TensorBoard event files; empty: none are written.
   std::string tensorboard_directory;
   std::string node_name;  // for the summary

@@ -26,6 +26,7 @@ struct RankEnvironment {
   std::string cache_dir;       // shared by the node's ranks; kept between jobs
   std::string checkpoint_dir;  // directory of the job's checkpoints
   std::string memory_dir;      // for MemoryCheckpoints of the job on this node; empty: none
+  std::string trace_dir;       // where the rank's StepTrace is written; empty: none
   std::string driver_version;  // GPU driver version; empty if unknown or without a GPU
 };
 

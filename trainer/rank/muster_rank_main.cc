@@ -43,13 +43,15 @@ struct RankEnd {
 
 RankEnd RunRank() {
   collectives::SetNcclEnvironment();
-  const auto environment = ReadRankEnvironment();
+  auto environment = ReadRankEnvironment();
   const auto launch = ReadLaunch();
   for (const absl::Status& status : {environment.status(), launch.status()}) {
     if (status.ok()) continue;
     LOG(ERROR) << status.message();
     return {.exit_code = train::kExitFailure};
   }
+  // A working directory of the user's may belong to several ranks and jobs.
+  if (launch->spec().workdir().empty()) environment->trace_dir = ".";
   AbortSwitch abort;
   train::RankRequests requests;
   // Ends the wait for the state of a rank whose device does not answer.

@@ -108,6 +108,13 @@ void TrainJob::ReleaseDevices() {
 }
 
 absl::Status TrainJob::RunToEnd() {
+  if (!environment_.trace_dir.empty()) {
+    const char* const visible = std::getenv("CUDA_VISIBLE_DEVICES");
+    const bool on_gpu = UsesGpu(launch_.spec().resources(), visible != nullptr ? visible : "");
+    trace_ = std::make_unique<train::StepTrace>(environment_.trace_dir, launch_.generation(),
+                                                environment_.node_name,
+                                                environment_.identity.rank(), !on_gpu, Now());
+  }
   RETURN_IF_ERROR(OpenDevice());
   SetPhase("loading-data");
   ASSIGN_OR_RETURN(setup_, train::SetUpTraining(launch_.spec(), launch_.world_size(),
@@ -354,12 +361,13 @@ absl::Status TrainJob::Train(const train::ProcessGroups& groups, const v1::World
     ReportCheckpointFailure(step, failure);
   };
   options.requests = requests_;
+  options.trace = trace_.get();
   options.failure_timeout = failure_timeout_;
   options.cache_dir = environment_.cache_dir;
   options.node_name = environment_.node_name;
   options.tensorboard_directory = OnThisNode(launch_.spec().train().tensorboard().dir());
   options.progress = [this](const v1::Progress& progress) {
-    phase_ = progress.phase();
+    NotePhase(progress.phase());
     control_->ReportProgress(progress);
   };
   train::Trainer trainer(std::move(setup_), &groups, std::move(options));
@@ -404,8 +412,14 @@ data::Cache TrainJob::CacheFor(const std::string& phase) {
   return cache;
 }
 
-void TrainJob::SetPhase(const std::string& phase) {
+void TrainJob::NotePhase(const std::string& phase) {
+  if (phase == phase_) return;
   phase_ = phase;
+  if (trace_ != nullptr) trace_->SetPhase(phase, Now());
+}
+
+void TrainJob::SetPhase(const std::string& phase) {
+  NotePhase(phase);
   v1::Progress progress;
   progress.set_phase(phase);
   control_->ReportProgress(progress);

@@ -18,6 +18,7 @@
 #include "trainer/checkpoint/memory_checkpoint.h"
 #include "trainer/data/cache_file.h"
 #include "trainer/loop/rank_requests.h"
+#include "trainer/loop/step_trace.h"
 #include "trainer/loop/training_setup.h"
 #include "trainer/rank/abort_switch.h"
 #include "trainer/rank/control_plane.h"
@@ -79,6 +80,7 @@ class TrainJob {
   // Destroys what this rank has on its GPUs, and logs how long the driver takes.
   void ReleaseDevices();
   void SetPhase(const std::string& phase);
+  void NotePhase(const std::string& phase);
   // The node's cache; work that fills it is reported as progress of `phase`.
   data::Cache CacheFor(const std::string& phase);
 
@@ -98,6 +100,7 @@ class TrainJob {
   std::optional<train::MemoryCheckpoints> memory_;
   std::vector<train::MemoryCheckpoint> in_memory_;
   v1::CheckpointStatus checkpoint_status_;
+  std::unique_ptr<train::StepTrace> trace_;  // null: this rank has none
   int stopped_by_ = 0;
   std::string phase_;
   uint64_t step_ = 0;

@@ -196,6 +196,7 @@ const v1::GenerationRecord& JobTable::EndGeneration(Job& job) {
   const Ledger spent = job.time_account.EndGeneration(LostNode(job), context_.now);
   CountSettledTime(job);
   owners_.OnEnd(job.status, CountSlots(job.generation->record), spent, job.generation_start_time);
+  histories_.EndGeneration(job);
   job.run_time += std::max(context_.now.wall - job.generation_start_time, absl::ZeroDuration());
   MarkGeneration(job);
   MarkJob(job);
@@ -317,6 +318,7 @@ void JobTable::WriteChanges() {
   for (const auto& [id, number, node_rank] : std::exchange(dirty_placements_, {})) {
     writes.push_back(PutPlacement(RecordOf(id, number), node_rank));
   }
+  histories_.WriteChanges();
   owners_.WriteChanges();
   context_.effects.changed_jobs.assign(changed_.begin(), changed_.end());
   changed_.clear();
@@ -358,6 +360,9 @@ void JobTable::Remove(const JobId& id) {
   context_.effects.writes.push_back(PutForgotten(id));
   std::vector<std::string> keys = KeysOf(job);
   for (std::string& tail : log_tails_.Remove(job)) keys.push_back(std::move(tail));
+  if (std::optional<std::string> history = histories_.Remove(job)) {
+    keys.push_back(*std::move(history));
+  }
   retention_.AddForgotten(id, std::move(keys));
   const auto key = idempotency_keys_.find({job.status.owner(), job.status.idempotency_key()});
   if (key != idempotency_keys_.end() && key->second == id) idempotency_keys_.erase(key);

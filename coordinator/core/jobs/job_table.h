@@ -26,6 +26,7 @@
 #include "coordinator/core/event.h"
 #include "coordinator/core/jobs/arrays.h"
 #include "coordinator/core/jobs/dependencies.h"
+#include "coordinator/core/jobs/histories.h"
 #include "coordinator/core/jobs/job.h"
 #include "coordinator/core/jobs/log_tails.h"
 #include "coordinator/core/jobs/retention.h"
@@ -40,6 +41,7 @@ class JobTable {
       : context_(context),
         owners_(context),
         log_tails_(context),
+        histories_(context),
         retention_(context.options.keep_jobs, context.options.keep_jobs_for) {}
 
   // ---- Reading
@@ -73,6 +75,8 @@ class JobTable {
   absl::flat_hash_set<std::string> Files() const;
   LogTails& log_tails() { return log_tails_; }
   const LogTails& log_tails() const { return log_tails_; }
+  Histories& histories() { return histories_; }
+  const Histories& histories() const { return histories_; }
   OwnerTable& owners() { return owners_; }
   const OwnerTable& owners() const { return owners_; }
 
@@ -181,6 +185,7 @@ class JobTable {
   OwnerTable owners_;
   std::map<std::pair<std::string, std::string>, JobId> idempotency_keys_;  // by owner and key
   LogTails log_tails_;
+  Histories histories_;
   Retention retention_;
   Arrays arrays_;
   Dependents dependents_;

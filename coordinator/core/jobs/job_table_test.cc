@@ -134,11 +134,10 @@ TEST_F(JobTableTest, StepWritesEachRecordOnce) {
   Start(jobs_, job, {"a", "a", "b"});
   jobs_.MarkJob(job);
   jobs_.MarkPlacement(job, 1);
-  EXPECT_THAT(
-      KeysWritten(),
-      ElementsAre("event/one/0000000001", "job/one", "generation/one/0000000001",
-                  "placement/one/0000000001/0000000000", "placement/one/0000000001/0000000001",
-                  "owner/"));
+  EXPECT_THAT(KeysWritten(),
+              ElementsAre("event/one/0000000001", "job/one", "generation/one/0000000001",
+                          "placement/one/0000000001/0000000000",
+                          "placement/one/0000000001/0000000001", "owner/"));
   EXPECT_THAT(KeysWritten(), IsEmpty());
 }
 

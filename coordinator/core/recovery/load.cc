@@ -62,6 +62,8 @@ absl::StatusOr<std::vector<JobId>> LoadState(absl::Span<const store::Record> sto
     for (v1::LogTail& tail : records.log_tails[id]) {
       jobs.log_tails().Restore(job, std::move(tail));
     }
+    const auto history = records.histories.find(id);
+    if (history != records.histories.end()) jobs.histories().Restore(job, history->second);
     if (job.not_before.has_value()) {
       context.timers.Set({TimerKey::Kind::kDelay, id.value()},
                          context.now.steady + (*job.not_before - context.now.wall));

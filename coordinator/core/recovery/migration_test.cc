@@ -445,6 +445,27 @@ TEST_F(StoreOfSchema5, RecordsUseFromNowOn) {
   EXPECT_EQ(Get("queued").state(), v1::STARTING);
 }
 
+class StoreOfSchema6 : public OldStore {
+ protected:
+  StoreOfSchema6() : OldStore(6, 1'795'735'951) {}
+};
+
+// The running job has a history from its next generation on.
+TEST_F(StoreOfSchema6, JobsHaveNoHistories) {
+  Start();
+  EXPECT_EQ(started_.logs.size(), 1u) << "the migration";
+  for (const char* const name : {"succeeded", "running", "queued"}) {
+    const JobId id(Get(name).job_id());
+    EXPECT_EQ(core_->GetJobHistory(id, 0, now_)->nodes_size(), 0) << name;
+  }
+  Return(SessionId(1), "node-1", {{"running", {Harness::MakeReport(0, v1::STARTED)}}});
+  Exit(SessionId(1), "running", 0, ExitWith(0));
+  EXPECT_EQ(Get("running").state(), v1::SUCCEEDED);
+  EXPECT_EQ(Get("queued").state(), v1::STARTING);
+  const JobId queued(Get("queued").job_id());
+  EXPECT_EQ(core_->GetJobHistory(queued, 0, now_)->nodes(0).node(), "node-1");
+}
+
 TEST(Migration, EmptyStoreGetsCurrentSchema) {
   const absl::StatusOr<Migration> migration = Migrate({});
   ASSERT_TRUE(migration.ok()) << migration.status();

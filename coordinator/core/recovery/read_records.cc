@@ -20,7 +20,7 @@ namespace {
 // no job.
 JobId JobOf(absl::string_view key) {
   for (const absl::string_view prefix :
-       {kGenerationPrefix, kPlacementPrefix, kEventPrefix, kLogPrefix}) {
+       {kGenerationPrefix, kPlacementPrefix, kEventPrefix, kHistoryPrefix, kLogPrefix}) {
     if (absl::ConsumePrefix(&key, prefix)) return JobId(std::string(key.substr(0, key.find('/'))));
   }
   return JobId();
@@ -128,6 +128,12 @@ absl::Status ReadOne(const store::Record& record, Records& result, Placements& p
     RETURN_IF_ERROR(CheckKey(record, LogTailKey(tail.job_id(), tail.generation(), tail.rank())));
     const JobId job(tail.job_id());
     result.log_tails[job].push_back(std::move(tail));
+  } else if (absl::StartsWith(record.key, kHistoryPrefix)) {
+    v1::HistoryRecord history;
+    RETURN_IF_ERROR(ParseRecord(record, history));
+    RETURN_IF_ERROR(CheckKey(record, HistoryKey(history.job_id())));
+    const JobId job(history.job_id());
+    result.histories[job] = std::move(history);
   } else if (absl::StartsWith(record.key, kOwnerPrefix)) {
     v1::OwnerRecord& owner = result.owners.emplace_back();
     RETURN_IF_ERROR(ParseRecord(record, owner));
@@ -218,6 +224,11 @@ absl::Status CheckConsistency(const Records& records) {
   for (const auto& [id, tails] : records.log_tails) {
     if (records.jobs.count(id) == 0) {
       return absl::DataLossError(absl::StrCat("log records without a job: ", id.value()));
+    }
+  }
+  for (const auto& [id, history] : records.histories) {
+    if (records.jobs.count(id) == 0) {
+      return absl::DataLossError(absl::StrCat("history record without a job: ", id.value()));
     }
   }
   for (const auto& [id, events] : records.events) {

@@ -24,6 +24,7 @@ struct Records {
   std::map<JobId, std::vector<v1::JobEvent>> events;  // sorted by sequence number
   std::map<NodeName, v1::NodeRecord> nodes;
   std::map<JobId, std::vector<v1::LogTail>> log_tails;
+  std::map<JobId, v1::HistoryRecord> histories;
   std::vector<v1::OwnerRecord> owners;
   std::vector<v1::SecretRecord> secrets;
   // Jobs that are being deleted, with the keys still in the store, the job's own first.

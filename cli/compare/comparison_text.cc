@@ -1,0 +1,156 @@
+#include "cli/compare/comparison_text.h"
+
+#include <algorithm>
+#include <cmath>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/strings/str_replace.h"
+#include "absl/strings/strip.h"
+#include "cli/compare/columns.h"
+#include "cli/output/words.h"
+
+namespace muster::cli {
+namespace {
+
+using nlohmann::ordered_json;
+using Cells = std::vector<std::string>;
+
+// The letter that stands for a job in the heads.
+std::string Letter(size_t job) { return std::string(1, static_cast<char>('A' + job)); }
+
+Cells Heads(const std::string& first, size_t jobs) {
+  Cells heads = {first};
+  for (size_t i = 0; i < jobs; ++i) heads.push_back(Letter(i));
+  return heads;
+}
+
+// A value as a spec or a person would write it; empty for null.
+std::string PlainText(const ordered_json& value) {
+  if (value.is_null()) return "";
+  return value.is_string() ? value.get<std::string>() : value.dump();
+}
+
+// "0.0123 s", "1.5 GiB", "93.1 %": the unit is at the end of the name.
+std::string ResultText(const std::string& name, const ordered_json& value) {
+  if (!value.is_number()) return PlainText(value);
+  const double number = value.get<double>();
+  if (absl::EndsWith(name, "_bytes")) return Bytes(static_cast<uint64_t>(std::max(number, 0.0)));
+  if (absl::EndsWith(name, "_ratio") || name == "test_accuracy") {
+    return absl::StrFormat("%.2f %%", 100 * number);
+  }
+  const bool seconds = absl::EndsWith(name, "_seconds") || absl::StartsWith(name, "seconds_");
+  if (seconds && number >= 100) return Elapsed(absl::Seconds(number));
+  if (value.is_number_integer()) return Grouped(value.get<uint64_t>());
+  return absl::StrCat(absl::StrFormat("%.4g", number), seconds ? " s" : "");
+}
+
+// "test accuracy": the name of a result without its unit.
+std::string ResultName(absl::string_view name) {
+  for (const absl::string_view unit : {"_seconds", "_bytes", "_ratio"}) {
+    if (absl::ConsumeSuffix(&name, unit)) break;
+  }
+  absl::ConsumePrefix(&name, "seconds_to_");
+  return absl::StrReplaceAll(name, {{"_", " "}, {"images_per_second", "images/s"}});
+}
+
+// "+3.2 %": the second job's number relative to the first's.
+std::string ChangeText(const ComparedRow& row) {
+  if (!row.values[0].is_number() || !row.values[1].is_number()) return "";
+  const double before = row.values[0].get<double>();
+  const double after = row.values[1].get<double>();
+  if (before == 0) return "";
+  const double change = 100 * (after - before) / std::abs(before);
+  return absl::StrFormat("%+.1f %%", change);
+}
+
+std::string Section(const std::string& title, const std::string& body) {
+  return absl::StrCat("\n", title, "\n", body);
+}
+
+std::string JobsText(const Comparison& comparison, size_t width) {
+  std::vector<Cells> rows = {{" ", "JOB", "NAME", "STATE"}};
+  for (size_t i = 0; i < comparison.jobs.size(); ++i) {
+    const v1::Job& job = comparison.jobs[i];
+    rows.push_back({Letter(i), job.job_id(), job.spec().name(), v1::JobState_Name(job.state())});
+  }
+  return ColumnsText(rows, width);
+}
+
+// A table of the rows that differ.
+std::string PropertiesText(const std::string& title, const std::string& head,
+                           const std::vector<ComparedRow>& compared, size_t jobs, bool with_equal,
+                           size_t width) {
+  std::vector<Cells> rows = {Heads(head, jobs)};
+  for (const ComparedRow& row : compared) {
+    if (!with_equal && !row.Differs()) continue;
+    Cells cells = {row.name};
+    for (const ordered_json& value : row.values) cells.push_back(PlainText(value));
+    rows.push_back(std::move(cells));
+  }
+  return Section(title, rows.size() == 1 ? "no differences\n" : ColumnsText(rows, width));
+}
+
+std::string ResultsText(const Comparison& comparison, size_t width) {
+  const size_t jobs = comparison.jobs.size();
+  std::vector<Cells> rows = {Heads("RESULT", jobs)};
+  if (jobs == 2) rows.front().push_back("CHANGE");
+  for (const ComparedRow& row : comparison.results) {
+    Cells cells = {ResultName(row.name)};
+    for (const ordered_json& value : row.values) cells.push_back(ResultText(row.name, value));
+    if (jobs == 2) cells.push_back(ChangeText(row));
+    rows.push_back(std::move(cells));
+  }
+  return Section("Results", ColumnsText(rows, width));
+}
+
+std::string CausesText(const Comparison& comparison, size_t width) {
+  if (comparison.seconds_by_cause.empty()) return "";
+  std::vector<Cells> rows = {Heads("CAUSE", comparison.jobs.size())};
+  for (const ComparedRow& row : comparison.seconds_by_cause) {
+    Cells cells = {ResultName(row.name)};
+    for (const ordered_json& value : row.values) {
+      cells.push_back(value.is_null() ? "" : Elapsed(absl::Seconds(value.get<double>())));
+    }
+    rows.push_back(std::move(cells));
+  }
+  return Section("Time by cause", ColumnsText(rows, width));
+}
+
+std::string CurvesText(const Comparison& comparison, size_t width) {
+  if (comparison.curves.empty()) return "";
+  const size_t jobs = comparison.jobs.size();
+  const auto table = [&](const char* title, auto values, const std::string& name) {
+    std::vector<Cells> rows = {Heads("STEP", jobs)};
+    bool any = false;
+    for (const CurveRow& row : comparison.curves) {
+      Cells cells = {Grouped(row.step)};
+      for (const ordered_json& value : row.*values) {
+        any = any || !value.is_null();
+        cells.push_back(ResultText(name, value));
+      }
+      rows.push_back(std::move(cells));
+    }
+    return any ? Section(title, ColumnsText(rows, width)) : "";
+  };
+  return absl::StrCat(
+      table("Loss at equal steps", &CurveRow::loss, "loss"),
+      table("Test accuracy at equal steps", &CurveRow::test_accuracy, "test_accuracy"));
+}
+
+}  // namespace
+
+std::string ComparisonText(const Comparison& comparison, bool with_equal, size_t width) {
+  const size_t jobs = comparison.jobs.size();
+  return absl::StrCat(
+      JobsText(comparison, width),
+      PropertiesText("Spec", "FIELD", comparison.spec, jobs, with_equal, width),
+      PropertiesText("Environment", "PROPERTY", comparison.environment, jobs, with_equal, width),
+      ResultsText(comparison, width), CausesText(comparison, width), CurvesText(comparison, width));
+}
+
+}  // namespace muster::cli
