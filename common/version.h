@@ -22,7 +22,7 @@ constexpr uint32_t CommonProtocolVersion(uint32_t oldest, uint32_t newest) {
   return highest >= oldest && highest >= kOldestProtocolVersion ? highest : 0;
 }
 // Version of the coordinator's store schema; an older store is migrated, a newer one is rejected.
-inline constexpr uint32_t kSchemaVersion = 6;
+inline constexpr uint32_t kSchemaVersion = 7;
 
 }  // namespace muster
 

@@ -90,10 +90,17 @@ absl::StatusOr<std::vector<store::Mutation>> AddOwners(absl::Span<const store::R
   return std::vector<store::Mutation>();
 }
 
+// Schema 6 to 7: the store may have records of nodes' identities and of join tokens. Older versions
+// cannot read them.
+absl::StatusOr<std::vector<store::Mutation>> AddNodeIdentities(absl::Span<const store::Record>) {
+  return std::vector<store::Mutation>();
+}
+
 // The element at [v - 1] migrates schema v to v + 1. It gets all records and returns the writes and
 // deletions. It must not change once a release contains it.
 using Step = absl::StatusOr<std::vector<store::Mutation>> (*)(absl::Span<const store::Record>);
-constexpr Step kSteps[] = {SplitGenerations, SeparateJobs, AddIdentity, AddStarts, AddOwners};
+constexpr Step kSteps[] = {SplitGenerations, SeparateJobs, AddIdentity,
+                           AddStarts,        AddOwners,    AddNodeIdentities};
 static_assert(std::size(kSteps) + 1 == kSchemaVersion);
 
 absl::StatusOr<uint32_t> ReadSchema(absl::Span<const store::Record> records) {

@@ -445,6 +445,24 @@ TEST_F(StoreOfSchema5, RecordsUseFromNowOn) {
   EXPECT_EQ(Get("queued").state(), v1::STARTING);
 }
 
+class StoreOfSchema6 : public OldStore {
+ protected:
+  StoreOfSchema6() : OldStore(6, 1'795'736'669) {}
+};
+
+// Its nodes have no identities: they keep connecting with tokens.
+TEST_F(StoreOfSchema6, NodesWithoutIdentitiesReturn) {
+  Start();
+  EXPECT_EQ(started_.logs.size(), 1u) << "the migration";
+  EXPECT_TRUE(started_.revoked_certificates.empty());
+  EXPECT_EQ(core_->ListJoinTokens(now_).tokens_size(), 0);
+  EXPECT_EQ(core_->ListOwnerUse(now_).size(), 1u);
+  Return(SessionId(1), "node-1", {{"running", {Harness::MakeReport(0, v1::STARTED)}}});
+  Exit(SessionId(1), "running", 0, ExitWith(0));
+  EXPECT_EQ(Get("running").state(), v1::SUCCEEDED);
+  EXPECT_EQ(Get("queued").state(), v1::STARTING);
+}
+
 TEST(Migration, EmptyStoreGetsCurrentSchema) {
   const absl::StatusOr<Migration> migration = Migrate({});
   ASSERT_TRUE(migration.ok()) << migration.status();
