@@ -26,6 +26,10 @@ inline constexpr metrics::Family kCoordinatorFamilies[] = {
      MetricType::Histogram,
      {"grpc_service", "grpc_method"},
      "Time from the arrival of a call to its end, streams included."},
+    {"muster_audit_write_failures_total",
+     MetricType::Counter,
+     {},
+     "Entries of the audit log that could not be written."},
 
     {"muster_jobs", MetricType::Gauge, {"state"}, "Unfinished jobs by state."},
     {"muster_jobs_submitted_total", MetricType::Counter, {}, "Jobs accepted."},
