@@ -68,6 +68,9 @@ void AddCheckpointVerb(CLI::App& app, Context& context);
 void AddExecVerb(CLI::App& app, Context& context);
 void AddCopyVerb(CLI::App& app, Context& context);  // cp
 void AddNodeVerbs(CLI::App& app, Context& context);
+void AddNodeTokenVerb(CLI::App& node, Context& context);
+void AddClusterVerbs(CLI::App& app, Context& context);  // cluster init, cluster join
+void AddCertVerbs(CLI::App& app, Context& context);
 void AddAdminVerbs(CLI::App& app, Context& context);
 void AddSecretVerbs(CLI::App& app, Context& context);
 void AddSpecVerbs(CLI::App& app, Context& context);

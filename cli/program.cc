@@ -65,6 +65,8 @@ void DeclareVerbs(CLI::App& program, Context& context) {
   AddCopyVerb(program, context);
   AddExperimentVerb(program, context);
   AddNodeVerbs(program, context);
+  AddClusterVerbs(program, context);
+  AddCertVerbs(program, context);
   AddAdminVerbs(program, context);
   AddSpecVerbs(program, context);
   AddSecretVerbs(program, context);

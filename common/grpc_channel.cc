@@ -88,6 +88,7 @@ std::shared_ptr<grpc::Channel> OpenChannel(const std::string& target,
   arguments.SetMaxReceiveMessageSize(limits::kMessageBytes);
   arguments.SetMaxSendMessageSize(limits::kMessageBytes);
   arguments.SetInt(GRPC_ARG_ENABLE_HTTP_PROXY, 0);
+  if (!security.server_name.empty()) arguments.SetSslTargetNameOverride(security.server_name);
   std::vector<std::unique_ptr<grpc::experimental::ClientInterceptorFactoryInterface>> interceptors;
   interceptors.push_back(std::make_unique<AddMetadataFactory>(target, security));
   return grpc::experimental::CreateCustomChannelWithInterceptors(

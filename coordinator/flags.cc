@@ -53,6 +53,20 @@ bool ParseAge(absl::string_view text, absl::Duration& age) {
   return age > absl::ZeroDuration();
 }
 
+CLI::Option* AddAge(CLI::App& app, const std::string& name, absl::Duration& age,
+                    const std::string& help) {
+  return app
+      .add_option_function<std::string>(
+          name, [&age](const std::string& text) { ParseAge(text, age); }, help)
+      ->check([](const std::string& text) {
+        absl::Duration parsed;
+        return ParseAge(text, parsed)
+                   ? ""
+                   : absl::StrCat("'", text, "' is not an age such as 36h or 30d");
+      })
+      ->type_name("DURATION");
+}
+
 void AddRetention(CLI::App& app, Flags& flags) {
   app.add_option("--keep-jobs", flags.keep_jobs,
                  absl::StrCat("Number of newest finished jobs to keep, at most ", limits::kJobs,
@@ -60,16 +74,8 @@ void AddRetention(CLI::App& app, Flags& flags) {
       ->check(CLI::Range(size_t{0}, limits::kJobs).description(""))
       ->type_name("N")
       ->capture_default_str();
-  app.add_option_function<std::string>(
-         "--keep-jobs-for",
-         [&flags](const std::string& text) { ParseAge(text, flags.keep_jobs_for); },
+  AddAge(app, "--keep-jobs-for", flags.keep_jobs_for,
          "Maximum age of finished jobs, such as 36h or 30d")
-      ->check([](const std::string& text) {
-        absl::Duration age;
-        return ParseAge(text, age) ? ""
-                                   : absl::StrCat("'", text, "' is not an age such as 36h or 30d");
-      })
-      ->type_name("DURATION")
       ->default_str("forever");
 }
 
@@ -104,6 +110,9 @@ std::string CheckCombination(const Flags& flags) {
   if (!tls.ok()) return std::string(tls.message());
   if (!flags.tls.ca.empty() && flags.tls.cert.empty()) {
     return "--tls-ca requires --tls-cert and --tls-key";
+  }
+  if (!flags.ca_key.empty() && flags.tls.ca.empty()) {
+    return "--ca-key requires --tls-ca, the certificate of that key";
   }
   if (flags.tls.cert.empty() && !flags.insecure_bind &&
       !IsLoopback(ParseAddress(flags.listen)->host)) {
@@ -154,6 +163,17 @@ std::unique_ptr<CLI::App> CoordinatorApp(Flags& flags) {
   app.add_option("--tls-ca", flags.tls.ca,
                  "CA certificate used to verify clients; requires client certificates")
       ->type_name("FILE");
+  app.add_option("--ca-key", flags.ca_key,
+                 "Private key of --tls-ca (PEM), with which the coordinator issues certificates to "
+                 "nodes that join, and renews its own; mode 0600")
+      ->type_name("FILE");
+  app.add_option("--first-join-token", flags.first_join_token,
+                 "File of muster cluster init with the digest of a join token, which the "
+                 "coordinator takes over and deletes")
+      ->type_name("FILE");
+  AddAge(app, "--certificate-validity", flags.certificate_validity,
+         "Validity of the certificates of nodes, which renew them when a third is left")
+      ->default_str("90d");
   AddDuration(app, "--lease", flags.lease,
               "Time without a heartbeat after which no more ranks are placed on a node");
   AddDuration(app, "--job-lease", flags.job_lease,

@@ -23,6 +23,9 @@ struct Flags {
   std::string store = "sqlite";
   std::string tokens;
   security::TlsFiles tls;
+  std::string ca_key;
+  std::string first_join_token;
+  absl::Duration certificate_validity = absl::Hours(24 * 90);
   absl::Duration lease = absl::Seconds(10);
   absl::Duration job_lease = absl::Seconds(30);
   absl::Duration heartbeat_interval = absl::Seconds(1);

@@ -81,10 +81,16 @@ int Run(const Flags& flags) {
   service::CoordinatorOptions options;
   options.listen = flags.listen;
   options.http = flags.http;
-  if (storage->data_dir != nullptr) options.files_dir = storage->data_dir->PathTo("files");
+  if (storage->data_dir != nullptr) {
+    options.files_dir = storage->data_dir->PathTo("files");
+    options.audit_log = storage->data_dir->PathTo("audit.log");
+  }
   options.access.local_token = *token;
   options.access.tokens_file = flags.tokens;
   options.tls = flags.tls;
+  options.ca_key = flags.ca_key;
+  options.first_join_token = flags.first_join_token;
+  options.certificate_validity = flags.certificate_validity;
   options.core.lease = flags.lease;
   options.core.job_lease = flags.job_lease;
   options.core.heartbeat_interval = flags.heartbeat_interval;

@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
+#include <optional>
 #include <string>
 
 #include "absl/synchronization/mutex.h"
@@ -20,6 +21,7 @@
 #include "common/systemd.h"
 #include "glog/logging.h"
 #include "worker/agent/agent.h"
+#include "worker/certificate_renewer.h"
 #include "worker/flags.h"
 
 namespace {
@@ -153,6 +155,8 @@ int main(int argc, char** argv) {
     return absl::IsInvalidArgument(usable) ? kExitUsage : kExitNotAllowed;
   }
 
+  options.security.has_node_certificate = muster::HasNodeCertificate(options.security.tls);
+
   Supervisor supervisor;
   options.on_tick = [&supervisor] { supervisor.OnTick(); };
   Lifetime lifetime;
@@ -164,6 +168,8 @@ int main(int argc, char** argv) {
     std::fprintf(stderr, "muster-worker: %s\n", std::string(agent.status().message()).c_str());
     return absl::IsInvalidArgument(agent.status()) ? kExitUsage : kExitCannotCreate;
   }
+  std::optional<muster::CertificateRenewer> renewer;
+  if (options.security.has_node_certificate) renewer.emplace(options.coordinator, options.security);
   std::printf("listening http=%s name=%s\n", (*agent)->http_address().ToString().c_str(),
               options.name.c_str());
   std::fflush(stdout);

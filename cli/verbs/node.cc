@@ -230,18 +230,23 @@ void AddChangingVerbs(CLI::App& group, Context& context) {
                });
   AddNodesVerb(
       group, context, "remove",
-      {.summary = "Remove disconnected nodes from the list",
+      {.summary = "Remove disconnected nodes and revoke their certificates",
        .usage = "NODE... [OPTIONS]",
        .paragraphs = {"A node that is connected or has ranks cannot be removed: stop its worker "
-                      "first. A removed node is added again when its worker connects; a cordon is "
-                      "forgotten."},
+                      "first. The certificates of a removed node are refused from now on; its "
+                      "machine joins again with a token of `muster node token`. A node without an "
+                      "identity is added again when its worker connects. A cordon is forgotten."},
        .examples = {{"muster node remove gpu-03", "after the machine was decommissioned"}}},
       /*with_reason=*/false,
       [](ClusterClient& client, const std::string& name,
          const std::string&) -> absl::StatusOr<v1::Node> {
-        ASSIGN_OR_RETURN(v1::Node node, client.GetNode(name));
+        // A node that has joined but never connected is not in the list.
+        absl::StatusOr<v1::Node> node = client.GetNode(name);
         RETURN_IF_ERROR(client.RemoveNode(name));
-        return node;
+        if (node.ok()) return node;
+        v1::Node joined;
+        joined.set_name(name);
+        return joined;
       },
       [](const v1::Node& node) { return absl::StrCat(node.name(), " removed"); });
 }
@@ -251,7 +256,7 @@ void AddChangingVerbs(CLI::App& group, Context& context) {
 void AddNodeVerbs(CLI::App& app, Context& context) {
   Verb& group = AddVerb(app, "node", kNodeVerbs,
                         {.summary = "Manage nodes: list, describe, test, cordon, drain, uncordon, "
-                                    "remove",
+                                    "remove, token",
                          .usage = "VERB [OPTIONS]"});
   group.require_subcommand(1);
   AddVerb(group, "list", kNodeVerbs,
@@ -272,6 +277,7 @@ void AddNodeVerbs(CLI::App& app, Context& context) {
   });
   AddTest(group, context);
   AddChangingVerbs(group, context);
+  AddNodeTokenVerb(group, context);
 }
 
 }  // namespace muster::cli

@@ -14,6 +14,9 @@ absl::StatusOr<ClientToken> FindToken(const ClientSecurity& security, const std:
     return ClientToken{std::move(token), absl::StrCat("the token in ", security.token_file)};
   }
   if (!security.token.empty()) return ClientToken{security.token, "the token in MUSTER_TOKEN"};
+  if (security.has_node_certificate) {
+    return absl::NotFoundError("this client has a node's certificate and uses no token");
+  }
   ASSIGN_OR_RETURN(FoundToken found, FindLocalToken(target));
   return ClientToken{std::move(found.token), absl::StrCat("the token in ", found.path)};
 }

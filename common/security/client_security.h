@@ -18,7 +18,11 @@ namespace muster::security {
 struct ClientSecurity {
   std::string token_file;
   std::string token;
+  // tls.cert is the certificate of a node, which needs no token: the local token is not used.
+  bool has_node_certificate = false;
   TlsFiles tls;
+  // The name that the server's certificate must have; empty: that of the target.
+  std::string server_name;
   // Versions that each call carries.
   uint32_t protocol_version = kOldestProtocolVersion;
   uint32_t newest_protocol_version = kProtocolVersion;

@@ -9,9 +9,13 @@
 
 namespace muster::security {
 
-// A certificate in `tls` enables TLS; a CA in it makes the server require client certificates
-// signed by that CA. The files are checked for changes every ten seconds.
-std::shared_ptr<grpc::ServerCredentials> ServerCredentials(const TlsFiles& tls);
+// Whether a client must present a certificate in the handshake, or may be checked call by call.
+enum class ClientCertificates { kRequired, kOptional };
+
+// A certificate in `tls` enables TLS; a CA in it makes the server verify client certificates, which
+// must be signed by that CA. The files are checked for changes every ten seconds.
+std::shared_ptr<grpc::ServerCredentials> ServerCredentials(
+    const TlsFiles& tls, ClientCertificates clients = ClientCertificates::kRequired);
 
 }  // namespace muster::security
 

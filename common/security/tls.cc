@@ -2,15 +2,10 @@
 
 #include <arpa/inet.h>
 #include <errno.h>
-#include <fcntl.h>
-#include <netdb.h>
 #include <openssl/err.h>
 #include <openssl/pem.h>
 #include <openssl/ssl.h>
 #include <openssl/x509v3.h>
-#include <poll.h>
-#include <sys/socket.h>
-#include <sys/time.h>
 
 #include <cstdio>
 #include <memory>
@@ -20,29 +15,21 @@
 #include "absl/strings/str_join.h"
 #include "absl/time/time.h"
 #include "common/http/address.h"
+#include "common/security/openssl.h"
 #include "common/security/private_file.h"
+#include "common/security/tls_socket.h"
 #include "common/status.h"
 
 namespace muster::security {
 namespace {
 
-constexpr int kConnectTimeoutMs = 1000;
-constexpr int kAnswerTimeoutSeconds = 2;
-
-template <auto kFree>
-struct Free {
-  template <typename T>
-  void operator()(T* object) const {
-    kFree(object);
-  }
-};
-using Certificate = std::unique_ptr<X509, Free<X509_free>>;
-using Key = std::unique_ptr<EVP_PKEY, Free<EVP_PKEY_free>>;
-using SslContext = std::unique_ptr<SSL_CTX, Free<SSL_CTX_free>>;
-using Ssl = std::unique_ptr<SSL, Free<SSL_free>>;
-using Bio = std::unique_ptr<BIO, Free<BIO_free_all>>;
+using Certificate = OwnedCertificate;
+using Key = OwnedKey;
+using SslContext = OwnedSslContext;
+using Ssl = OwnedSsl;
+using Bio = OwnedBio;
+using Names = OwnedNames;
 using File = std::unique_ptr<FILE, Free<fclose>>;
-using Names = std::unique_ptr<GENERAL_NAMES, Free<GENERAL_NAMES_free>>;
 
 absl::StatusOr<Certificate> ReadCertificate(absl::string_view flag, const std::string& path) {
   const File file(fopen(path.c_str(), "re"));
@@ -101,36 +88,6 @@ std::string NamesOf(X509* certificate) {
     }
   }
   return texts.empty() ? "no host name" : absl::StrJoin(texts, ", ");
-}
-
-// A socket connected within kConnectTimeoutMs, or -1.
-OwnedFd Connect(const Address& address) {
-  addrinfo hints = {};
-  hints.ai_socktype = SOCK_STREAM;
-  addrinfo* first = nullptr;
-  if (getaddrinfo(address.host.c_str(), absl::StrCat(address.port).c_str(), &hints, &first) != 0) {
-    return {};
-  }
-  const std::unique_ptr<addrinfo, Free<freeaddrinfo>> owner(first);
-  for (const addrinfo* info = first; info != nullptr; info = info->ai_next) {
-    OwnedFd fd(socket(info->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
-    if (fd.get() < 0) continue;
-    if (connect(fd.get(), info->ai_addr, info->ai_addrlen) != 0) {
-      pollfd wait = {fd.get(), POLLOUT, 0};
-      int error = 0;
-      socklen_t size = sizeof(error);
-      if (errno != EINPROGRESS || poll(&wait, 1, kConnectTimeoutMs) != 1 ||
-          getsockopt(fd.get(), SOL_SOCKET, SO_ERROR, &error, &size) != 0 || error != 0) {
-        continue;
-      }
-    }
-    const timeval timeout = {kAnswerTimeoutSeconds, 0};
-    setsockopt(fd.get(), SOL_SOCKET, SO_RCVTIMEO, &timeout, sizeof(timeout));
-    setsockopt(fd.get(), SOL_SOCKET, SO_SNDTIMEO, &timeout, sizeof(timeout));
-    fcntl(fd.get(), F_SETFL, fcntl(fd.get(), F_GETFL) & ~O_NONBLOCK);
-    return fd;
-  }
-  return {};
 }
 
 // Observations about the server during a handshake.
@@ -266,7 +223,7 @@ absl::Status CheckTlsFiles(const TlsFiles& files) {
 absl::Status ProbeTls(const std::string& target, const TlsFiles& files) {
   const absl::StatusOr<Address> address = ParseAddress(target);
   if (!address.ok()) return absl::OkStatus();
-  const OwnedFd fd = Connect(*address);
+  const OwnedFd fd = ConnectForHandshake(*address);
   if (fd.get() < 0) return absl::OkStatus();
   const SslContext context(SSL_CTX_new(TLS_client_method()));
   if (context == nullptr) return absl::OkStatus();

@@ -9,6 +9,7 @@
 #include "coordinator/core/admission.h"
 #include "coordinator/core/checkpoints.h"
 #include "coordinator/core/context.h"
+#include "coordinator/core/identity/identity_table.h"
 #include "coordinator/core/jobs/job_table.h"
 #include "coordinator/core/life_cycle.h"
 #include "coordinator/core/nodes/node_table.h"
@@ -42,6 +43,7 @@ struct Core::Parts {
   NodeTable nodes{context};
   JobTable jobs{context};
   SecretTable secrets{context};
+  IdentityTable identities{context};
   Scheduler scheduler{context};
   Admission admission{jobs, scheduler};
   Rendezvous rendezvous{jobs, nodes, secrets, context};
@@ -53,12 +55,12 @@ struct Core::Parts {
   LifeCycle life_cycle{jobs,     nodes, scheduler,  admission, rendezvous,
                        failures, hangs, stragglers, context};
   Requests requests{jobs, admission, checkpoints, life_cycle, context};
-  Removals removals{jobs, nodes, context};
+  Removals removals{jobs, nodes, identities, context};
   Reports reports{jobs,     nodes, scheduler,  rendezvous, checkpoints,
                   failures, hangs, stragglers, life_cycle, context};
   Takeovers takeovers{jobs, nodes, life_cycle, reports, context};
-  Sessions sessions{jobs,  nodes,      scheduler, rendezvous, failures,
-                    hangs, life_cycle, takeovers, reports,    context};
+  Sessions sessions{jobs,  nodes,      identities, scheduler, rendezvous, failures,
+                    hangs, life_cycle, takeovers,  reports,   context};
   // ---- Reading that state
   Views views{jobs, nodes, scheduler, rendezvous, hangs, stragglers};
   QueueViews queue_views{jobs, nodes, scheduler, views};
@@ -79,8 +81,8 @@ Core::~Core() = default;
 absl::StatusOr<Effects> Core::Load(absl::Span<const store::Record> records, Time now) {
   Parts& p = *parts_;
   p.context.now = now;
-  ASSIGN_OR_RETURN(const std::vector<JobId> active,
-                   LoadState(records, p.jobs, p.nodes, p.admission, p.secrets, p.context));
+  ASSIGN_OR_RETURN(const std::vector<JobId> active, LoadState(records, p.jobs, p.nodes, p.admission,
+                                                              p.secrets, p.identities, p.context));
   p.scheduler.OnCapacityChanged();
   for (const JobId& id : active) p.life_cycle.Resume(p.jobs.at(id));
   return FinishStep();
@@ -97,6 +99,8 @@ Effects Core::Step(const Event& event, Time now) {
           parts_->removals.Handle(fact);
         } else if constexpr (Handles<SecretTable, decltype(fact)>) {
           parts_->secrets.Handle(fact);
+        } else if constexpr (Handles<IdentityTable, decltype(fact)>) {
+          parts_->identities.Handle(fact);
         } else if constexpr (Handles<Takeovers, decltype(fact)>) {
           parts_->takeovers.Handle(fact);
         } else if constexpr (Handles<Sessions, decltype(fact)>) {
@@ -261,6 +265,10 @@ std::vector<v1::OwnerUse> Core::ListOwnerUse(Time now) const {
 
 v1::ListSecretsResponse Core::ListSecrets(const Actor& actor) const {
   return parts_->secrets.List(actor);
+}
+
+v1::ListJoinTokensResponse Core::ListJoinTokens(Time now) const {
+  return parts_->identities.ListTokens(now);
 }
 
 namespace {

@@ -32,6 +32,7 @@
 #include "coordinator/core/store_identity.h"
 #include "coordinator/store/store.h"
 #include "proto/muster/v1/cluster.pb.h"
+#include "proto/muster/v1/identity.pb.h"
 #include "proto/muster/v1/job.pb.h"
 #include "proto/muster/v1/node.pb.h"
 #include "proto/muster/v1/worker.pb.h"
@@ -90,6 +91,8 @@ class Core {
   std::vector<v1::OwnerUse> ListOwnerUse(Time now) const;
   // The names of the actor's secrets; those of all owners for an admin.
   v1::ListSecretsResponse ListSecrets(const Actor& actor) const;
+  // The join tokens that have not expired.
+  v1::ListJoinTokensResponse ListJoinTokens(Time now) const;
   // The location of a rank of a generation (0: the newest). Errors: NOT_FOUND; UNAVAILABLE when the
   // rank's node has no session.
   struct RankLocation {

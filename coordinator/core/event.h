@@ -12,6 +12,7 @@
 #include "absl/time/time.h"
 #include "common/ids.h"
 #include "common/report_bounds.h"
+#include "common/security/node_certificate.h"
 #include "coordinator/core/actor.h"
 #include "coordinator/store/store.h"
 #include "proto/muster/v1/cluster.pb.h"
@@ -85,6 +86,39 @@ struct SetSecret {
   Actor actor = {};
 };
 
+// A join token; the service has drawn its id and its secret.
+struct CreateJoinToken {
+  RequestId request;
+  std::string id;
+  std::string digest;  // of the secret
+  absl::Time expire_time;
+  uint32_t uses = 1;
+  NodeName node;  // the only node that may use it; empty: any
+  Actor actor = {};
+};
+struct RevokeJoinToken {
+  RequestId request;
+  std::string id;
+  Actor actor = {};
+};
+// A node asks for its first certificate. The service issues it, with the serial number that it has
+// drawn, once the reply is OK.
+struct EnrollNode {
+  RequestId request;
+  std::string token_digest;
+  NodeName node;
+  std::string machine_id;
+  std::string serial;
+  absl::Time expire_time;
+};
+// A node that has presented its current certificate asks for the next one.
+struct RenewNode {
+  RequestId request;
+  security::NodeCertificate current;
+  std::string serial;
+  absl::Time expire_time;
+};
+
 // A request of an operator. Unknown nodes are ignored; the service reads the node afterwards.
 struct CordonNode {
   NodeName node;
@@ -121,6 +155,8 @@ struct SessionOpened {
   v1::Hello hello;
   std::string observed_address;
   Corrections corrections = {};  // the service's corrections of the Hello
+  // The node's certificate that the worker has presented.
+  std::optional<security::NodeCertificate> certificate = std::nullopt;
 };
 // A later message on the stream.
 struct SessionMessage {
@@ -138,10 +174,10 @@ struct Tick {
   absl::Duration lag;
 };
 
-using Event =
-    std::variant<SubmitJob, CancelJob, CancelArray, HoldJob, ReleaseJob, RequeueJob, CheckpointJob,
-                 RemoveJob, SetSecret, CordonNode, UncordonNode, TestNode, RemoveNode, RecoverJobs,
-                 SessionOpened, SessionMessage, SessionClosed, Tick>;
+using Event = std::variant<SubmitJob, CancelJob, CancelArray, HoldJob, ReleaseJob, RequeueJob,
+                           CheckpointJob, RemoveJob, SetSecret, CreateJoinToken, RevokeJoinToken,
+                           EnrollNode, RenewNode, CordonNode, UncordonNode, TestNode, RemoveNode,
+                           RecoverJobs, SessionOpened, SessionMessage, SessionClosed, Tick>;
 
 // ------------------------------------------------------------------------------------------------
 // Effects.
@@ -152,7 +188,8 @@ struct Send {
 };
 struct Reply {
   RequestId request;
-  // An empty job answers TestNode, RemoveNode, RecoverJobs and SetSecret.
+  // An empty job answers TestNode, RemoveNode, RecoverJobs, SetSecret and requests about
+  // identities.
   absl::StatusOr<v1::Job> job;
   bool already_existed = false;
   std::optional<v1::JobArray> array = {};  // of SubmitJob, if the spec has one, and of CancelArray
@@ -170,8 +207,9 @@ struct Effects {
   std::vector<Send> sends;
   std::vector<Reply> replies;
   std::vector<CloseSession> closes;
-  std::vector<JobId> changed_jobs;  // for watchers; each at most once
-  std::vector<std::string> logs;    // lines for the coordinator's log
+  std::vector<JobId> changed_jobs;                // for watchers; each at most once
+  std::vector<std::string> logs;                  // lines for the coordinator's log
+  std::vector<std::string> revoked_certificates;  // serial numbers
 };
 
 }  // namespace muster::core

@@ -28,6 +28,8 @@ std::string OwnerKey(const std::string& owner) { return absl::StrCat(kOwnerPrefi
 std::string SecretKey(const std::string& owner, const std::string& name) {
   return absl::StrCat(kSecretPrefix, owner, "/", name);
 }
+std::string IdentityKey(const std::string& node) { return absl::StrCat(kIdentityPrefix, node); }
+std::string JoinTokenKey(const std::string& id) { return absl::StrCat(kJoinTokenPrefix, id); }
 
 store::Mutation PutSchema() {
   v1::SchemaRecord schema;
@@ -103,6 +105,14 @@ store::Mutation Put(const v1::SecretRecord& record) {
   return {SecretKey(record.owner(), record.name()), record.SerializeAsString()};
 }
 
+store::Mutation Put(const v1::IdentityRecord& record) {
+  return {IdentityKey(record.node()), record.SerializeAsString()};
+}
+
+store::Mutation Put(const v1::JoinTokenRecord& record) {
+  return {JoinTokenKey(record.id()), record.SerializeAsString()};
+}
+
 store::Mutation PutForgotten(const JobId& job) {
   v1::JobRecord record;
   record.set_job_id(job.value());
@@ -119,6 +129,12 @@ store::Mutation DeleteNode(const NodeName& node) { return {NodeKey(node.value())
 store::Mutation DeleteSecret(const std::string& owner, const std::string& name) {
   return {SecretKey(owner, name), std::nullopt};
 }
+
+store::Mutation DeleteIdentity(const std::string& node) {
+  return {IdentityKey(node), std::nullopt};
+}
+
+store::Mutation DeleteJoinToken(const std::string& id) { return {JoinTokenKey(id), std::nullopt}; }
 
 absl::Status ParseRecord(const store::Record& record, google::protobuf::Message& message) {
   if (message.ParseFromString(record.value)) return absl::OkStatus();

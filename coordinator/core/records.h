@@ -27,6 +27,8 @@ inline constexpr char kHistoryPrefix[] = "history/";
 inline constexpr char kLogPrefix[] = "log/";
 inline constexpr char kOwnerPrefix[] = "owner/";
 inline constexpr char kSecretPrefix[] = "secret/";
+inline constexpr char kIdentityPrefix[] = "identity/";
+inline constexpr char kJoinTokenPrefix[] = "join/";
 
 std::string StartKey(uint64_t number);
 std::string JobKey(const std::string& job);
@@ -38,6 +40,8 @@ std::string LogTailKey(const std::string& job, uint64_t generation, uint32_t ran
 std::string HistoryKey(const std::string& job);
 std::string OwnerKey(const std::string& owner);
 std::string SecretKey(const std::string& owner, const std::string& name);
+std::string IdentityKey(const std::string& node);
+std::string JoinTokenKey(const std::string& id);
 
 store::Mutation PutSchema();
 store::Mutation PutCluster(const std::string& cluster_id);
@@ -53,11 +57,15 @@ store::Mutation Put(const v1::LogTail& tail);
 store::Mutation Put(const v1::HistoryRecord& record);
 store::Mutation Put(const v1::OwnerRecord& record);
 store::Mutation Put(const v1::SecretRecord& record);
+store::Mutation Put(const v1::IdentityRecord& record);
+store::Mutation Put(const v1::JoinTokenRecord& record);
 // Replaces the job's record while its other records are being deleted.
 store::Mutation PutForgotten(const JobId& job);
 store::Mutation DeleteEvent(const JobId& job, uint64_t sequence);
 store::Mutation DeleteNode(const NodeName& node);
 store::Mutation DeleteSecret(const std::string& owner, const std::string& name);
+store::Mutation DeleteIdentity(const std::string& node);
+store::Mutation DeleteJoinToken(const std::string& id);
 
 // Errors: DATA_LOSS, with the key, when the bytes cannot be parsed as this message.
 absl::Status ParseRecord(const store::Record& record, google::protobuf::Message& message);

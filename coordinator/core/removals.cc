@@ -54,14 +54,19 @@ void Removals::Handle(const RemoveNode& event) {
     context_.effects.replies.push_back({event.request, status, false});
     return;
   }
-  nodes_.Remove(event.node);
+  if (nodes_.Find(event.node) != nullptr) nodes_.Remove(event.node);
+  identities_.Remove(event.node);
   context_.Log(DoneBy(absl::StrCat("node ", event.node.value(), " was removed"), event.actor));
   context_.effects.replies.push_back({event.request, v1::Job(), false});
 }
 
 absl::Status Removals::CheckNode(const NodeName& name) const {
   const Node* const node = nodes_.Find(name);
-  if (node == nullptr) return absl::NotFoundError(absl::StrCat("no node ", name.value()));
+  if (node == nullptr) {
+    // A node that has joined need not have connected.
+    if (identities_.Has(name)) return absl::OkStatus();
+    return absl::NotFoundError(absl::StrCat("no node ", name.value()));
+  }
   if (node->session.has_value()) {
     return absl::FailedPreconditionError(
         absl::StrCat("node ", name.value(), " is connected; stop its worker first"));

@@ -7,6 +7,7 @@
 #include "absl/status/status.h"
 #include "coordinator/core/context.h"
 #include "coordinator/core/event.h"
+#include "coordinator/core/identity/identity_table.h"
 #include "coordinator/core/jobs/job_table.h"
 #include "coordinator/core/nodes/node_table.h"
 
@@ -14,10 +15,11 @@ namespace muster::core {
 
 class Removals {
  public:
-  Removals(JobTable& jobs, NodeTable& nodes, Context& context)
-      : jobs_(jobs), nodes_(nodes), context_(context) {}
+  Removals(JobTable& jobs, NodeTable& nodes, IdentityTable& identities, Context& context)
+      : jobs_(jobs), nodes_(nodes), identities_(identities), context_(context) {}
 
   void Handle(const RemoveJob& event);
+  // Also ends the node's identity.
   void Handle(const RemoveNode& event);
 
  private:
@@ -28,6 +30,7 @@ class Removals {
 
   JobTable& jobs_;
   NodeTable& nodes_;
+  IdentityTable& identities_;
   Context& context_;
 };
 

@@ -14,6 +14,13 @@
 namespace muster::core {
 
 void Sessions::Handle(const SessionOpened& event) {
+  const absl::Status admitted = identities_.Admit(event);
+  if (!admitted.ok()) {
+    context_.Log(absl::StrCat("node ", event.hello.node_name(), " at ", event.observed_address,
+                              " was refused: ", admitted.message()));
+    context_.effects.closes.push_back({event.session, admitted});
+    return;
+  }
   const Node* const node = nodes_.Open(
       event, [this](const NodeName& name) { return jobs_.UsesNode(name); },
       ConflictOf(event.hello, context_.store,

@@ -7,6 +7,7 @@
 #include <string>
 
 #include "coordinator/core/event.h"
+#include "coordinator/core/identity/identity_table.h"
 #include "coordinator/core/jobs/job_table.h"
 #include "coordinator/core/life_cycle.h"
 #include "coordinator/core/nodes/node_table.h"
@@ -21,11 +22,12 @@ namespace muster::core {
 
 class Sessions {
  public:
-  Sessions(JobTable& jobs, NodeTable& nodes, Scheduler& scheduler, Rendezvous& rendezvous,
-           Failures& failures, Hangs& hangs, LifeCycle& life_cycle, Takeovers& takeovers,
-           Reports& reports, Context& context)
+  Sessions(JobTable& jobs, NodeTable& nodes, IdentityTable& identities, Scheduler& scheduler,
+           Rendezvous& rendezvous, Failures& failures, Hangs& hangs, LifeCycle& life_cycle,
+           Takeovers& takeovers, Reports& reports, Context& context)
       : jobs_(jobs),
         nodes_(nodes),
+        identities_(identities),
         scheduler_(scheduler),
         rendezvous_(rendezvous),
         failures_(failures),
@@ -59,6 +61,7 @@ class Sessions {
 
   JobTable& jobs_;
   NodeTable& nodes_;
+  IdentityTable& identities_;
   Scheduler& scheduler_;
   Rendezvous& rendezvous_;
   Failures& failures_;

@@ -27,56 +27,8 @@ constexpr absl::Duration kReloadInterval = absl::Seconds(1);
 constexpr size_t kMinTokenBytes = 16;
 constexpr size_t kUserDigits = 8;
 
-struct MethodRole {
-  absl::string_view method;
-  Role role;
-};
-
-// Every method of proto/muster/v1 that the coordinator serves.
-constexpr MethodRole kMethodRoles[] = {
-    {"/muster.v1.ClusterService/GetJob", Role::kView},
-    {"/muster.v1.ClusterService/ListJobs", Role::kView},
-    {"/muster.v1.ClusterService/WatchJob", Role::kView},
-    {"/muster.v1.ClusterService/ListEvents", Role::kView},
-    {"/muster.v1.ClusterService/GetJobHistory", Role::kView},
-    {"/muster.v1.ClusterService/ReadLog", Role::kView},
-    {"/muster.v1.ClusterService/ListNodes", Role::kView},
-    {"/muster.v1.ClusterService/GetNode", Role::kView},
-    {"/muster.v1.ClusterService/GetQueue", Role::kView},
-    {"/muster.v1.ClusterService/GetArray", Role::kView},
-    {"/muster.v1.ClusterService/GetReport", Role::kView},
-    {"/muster.v1.ClusterService/GetVersion", Role::kView},
-    {"/muster.v1.ClusterService/FindMissingFiles", Role::kSubmit},
-    {"/muster.v1.ClusterService/UploadFile", Role::kSubmit},
-    {"/muster.v1.ClusterService/Exec", Role::kSubmit},
-    {"/muster.v1.ClusterService/ReadFiles", Role::kSubmit},
-    {"/muster.v1.ClusterService/RemoveJob", Role::kSubmit},
-    {"/muster.v1.ClusterService/SubmitJob", Role::kSubmit},
-    {"/muster.v1.ClusterService/CancelJob", Role::kSubmit},
-    {"/muster.v1.ClusterService/HoldJob", Role::kSubmit},
-    {"/muster.v1.ClusterService/ReleaseJob", Role::kSubmit},
-    {"/muster.v1.ClusterService/RequeueJob", Role::kSubmit},
-    {"/muster.v1.ClusterService/CheckpointJob", Role::kSubmit},
-    {"/muster.v1.ClusterService/CancelArray", Role::kSubmit},
-    {"/muster.v1.ClusterService/SetSecret", Role::kSubmit},
-    {"/muster.v1.ClusterService/ListSecrets", Role::kSubmit},
-    {"/muster.v1.ClusterService/CordonNode", Role::kAdmin},
-    {"/muster.v1.ClusterService/UncordonNode", Role::kAdmin},
-    {"/muster.v1.ClusterService/DrainNode", Role::kAdmin},
-    {"/muster.v1.ClusterService/RemoveNode", Role::kAdmin},
-    {"/muster.v1.ClusterService/TestNode", Role::kAdmin},
-    {"/muster.v1.ClusterService/RecoverJobs", Role::kAdmin},
-    {"/muster.v1.WorkerService/Session", Role::kWorker},
-    {"/muster.v1.WorkerService/SendLog", Role::kWorker},
-    {"/muster.v1.WorkerService/ServeExec", Role::kWorker},
-    {"/muster.v1.WorkerService/SendFiles", Role::kWorker},
-    {"/muster.v1.WorkerService/FetchFile", Role::kWorker},
-};
-
-constexpr std::pair<absl::string_view, Role> kRoleNames[] = {{"view", Role::kView},
-                                                             {"submit", Role::kSubmit},
-                                                             {"admin", Role::kAdmin},
-                                                             {"worker", Role::kWorker}};
+// Roles of tokens.
+constexpr Role kRoles[] = {Role::kView, Role::kSubmit, Role::kAdmin, Role::kWorker};
 
 bool Suffices(Role has, Role needed) {
   if (has == Role::kAdmin || has == needed) return true;
@@ -112,20 +64,6 @@ absl::Status CheckVersion(const Authorizer::Caller& caller) {
 
 }  // namespace
 
-absl::string_view RoleName(Role role) {
-  for (const auto& [name, value] : kRoleNames) {
-    if (value == role) return name;
-  }
-  return "";
-}
-
-std::optional<Role> Authorizer::RoleFor(absl::string_view method) {
-  for (const MethodRole& entry : kMethodRoles) {
-    if (entry.method == method) return entry.role;
-  }
-  return std::nullopt;
-}
-
 absl::StatusOr<std::unique_ptr<Authorizer>> Authorizer::Create(AccessOptions options,
                                                                std::function<Time()> clock) {
   std::unique_ptr<Authorizer> authorizer(new Authorizer(std::move(options), std::move(clock)));
@@ -138,7 +76,7 @@ absl::StatusOr<std::unique_ptr<Authorizer>> Authorizer::Create(AccessOptions opt
 absl::Status Authorizer::Load() {
   std::vector<Entry> entries;
   if (!options_.local_token.empty()) {
-    entries.push_back({Sha256Hex(options_.local_token), Role::kAdmin, "local"});
+    entries.push_back({Sha256Hex(options_.local_token), {"local", Role::kAdmin}});
   }
   std::string text;
   if (!options_.tokens_file.empty()) {
@@ -153,9 +91,9 @@ absl::Status Authorizer::Load() {
     const auto wrong = [&](absl::string_view why) {
       return absl::InvalidArgumentError(absl::StrCat(options_.tokens_file, ":", number, ": ", why));
     };
-    const auto role = absl::c_find_if(
-        kRoleNames, [&words](const auto& known) { return known.first == words[0]; });
-    if (role == std::end(kRoleNames)) {
+    const auto* const role =
+        absl::c_find_if(kRoles, [&words](Role known) { return RoleName(known) == words[0]; });
+    if (role == std::end(kRoles)) {
       return wrong(absl::StrCat("'", absl::CHexEscape(words[0]),
                                 "' is not a role; roles are view, submit, admin and worker"));
     }
@@ -166,7 +104,7 @@ absl::Status Authorizer::Load() {
     }
     const std::string digest = Sha256Hex(words[1]);
     const std::string user = words.size() == 3 ? words[2] : UnnamedUser(digest);
-    entries.push_back({digest, role->second, user});
+    entries.push_back({digest, {user, *role}});
   }
   entries_ = std::move(entries);
   return absl::OkStatus();
@@ -193,7 +131,7 @@ void Authorizer::LoadIfChanged() {
   }
 }
 
-absl::StatusOr<const Authorizer::Entry*> Authorizer::Find(const Caller& caller) {
+absl::StatusOr<Authorizer::Identity> Authorizer::Find(const Caller& caller) {
   if (!caller.token.has_value()) {
     return absl::UnauthenticatedError("the call has no token, and this coordinator requires one");
   }
@@ -213,29 +151,52 @@ absl::StatusOr<const Authorizer::Entry*> Authorizer::Find(const Caller& caller) 
   if (found == nullptr) {
     return absl::UnauthenticatedError("the token of the call is not valid for this coordinator");
   }
-  return found;
+  return found->identity;
+}
+
+absl::StatusOr<Authorizer::Identity> Authorizer::Authenticate(const Caller& caller) {
+  const std::optional<security::NodeCertificate> node = caller.node();
+  if (node.has_value()) {
+    absl::MutexLock lock(&mutex_);
+    if (revoked_.contains(node->serial)) {
+      return absl::PermissionDeniedError(
+          absl::StrCat("certificate ", node->serial, " of node ", node->node, " was revoked"));
+    }
+    if (!caller.token.has_value()) return Identity{node->node, Role::kWorker};
+  }
+  if (!options_.require_token) return Identity();
+  absl::MutexLock lock(&mutex_);
+  return Find(caller);
+}
+
+void Authorizer::RevokeCertificate(const std::string& serial) {
+  absl::MutexLock lock(&mutex_);
+  revoked_.insert(serial);
 }
 
 absl::StatusOr<core::Actor> Authorizer::Identify(const Caller& caller) {
-  if (!options_.require_token) return core::Actor{"", /*is_admin=*/true};
-  absl::MutexLock lock(&mutex_);
-  ASSIGN_OR_RETURN(const Entry* const found, Find(caller));
-  return core::Actor{found->user, found->role == Role::kAdmin};
+  ASSIGN_OR_RETURN(Identity identity, Authenticate(caller));
+  return core::Actor{std::move(identity.user), identity.role == Role::kAdmin};
 }
 
 absl::Status Authorizer::Check(absl::string_view method, const Caller& caller) {
   RETURN_IF_ERROR(CheckVersion(caller));
   if (!options_.require_token) return absl::OkStatus();
-  absl::MutexLock lock(&mutex_);
-  ASSIGN_OR_RETURN(const Entry* const found, Find(caller));
-  const std::optional<Role> needed = RoleFor(method);
-  if (!needed.has_value()) {
+  const MethodRule* const rule = FindMethod(method);
+  if (rule != nullptr && rule->role == Role::kAnyone) return absl::OkStatus();
+  if (options_.require_certificate && !caller.certificate.has_value()) {
+    return absl::PermissionDeniedError(
+        "this coordinator requires a client certificate; pass one signed by its CA with --tls-cert "
+        "and --tls-key");
+  }
+  ASSIGN_OR_RETURN(const Identity identity, Authenticate(caller));
+  if (rule == nullptr) {
     return absl::PermissionDeniedError(absl::StrCat("no role may call ", method));
   }
-  if (!Suffices(found->role, *needed)) {
+  if (!Suffices(identity.role, rule->role)) {
     return absl::PermissionDeniedError(
-        absl::StrCat(method.substr(method.rfind('/') + 1), " requires role ", RoleName(*needed),
-                     ", but token '", found->user, "' has role ", RoleName(found->role)));
+        absl::StrCat(method.substr(method.rfind('/') + 1), " requires role ", RoleName(rule->role),
+                     ", but token '", identity.user, "' has role ", RoleName(identity.role)));
   }
   return absl::OkStatus();
 }

@@ -11,21 +11,18 @@
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
+#include "absl/container/flat_hash_set.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "absl/synchronization/mutex.h"
 #include "common/now.h"
+#include "common/security/certificate.h"
 #include "common/time.h"
 #include "coordinator/core/actor.h"
+#include "coordinator/service/method_table.h"
 
 namespace muster::service {
-
-// view, submit and admin each include the rights of the roles before them. worker is the role of a
-// node's worker; admin includes it as well.
-enum class Role { kView, kSubmit, kAdmin, kWorker };
-
-absl::string_view RoleName(Role role);
 
 struct AccessOptions {
   // When false, every caller may call every method. For in-process tests only.
@@ -34,6 +31,8 @@ struct AccessOptions {
   std::string local_token;
   // Path of a file with further tokens, one ROLE TOKEN [NAME] per line; none when empty.
   std::string tokens_file;
+  // Whether a call needs a client certificate, unless its method is open to anyone.
+  bool require_certificate = false;
 };
 
 // Checks a call by its method name and metadata. Thread-safe.
@@ -49,28 +48,40 @@ class Authorizer {
     std::string protocol_version;      // the client's oldest; empty when it did not send it
     std::string newest_protocol_version;
     std::string software_version;
+    std::optional<security::CertificateInfo> certificate;  // that TLS has verified
+
+    // The node's certificate, if that is what the caller has presented.
+    std::optional<security::NodeCertificate> node() const {
+      return certificate.has_value() ? NodeOf(*certificate) : std::nullopt;
+    }
   };
 
   // Errors: FAILED_PRECONDITION for a client without a common protocol version, UNAUTHENTICATED
-  // without a valid token, PERMISSION_DENIED when the token's role may not call the method (or
-  // RoleFor knows no role for it). Reloads the tokens file when it has changed, which is checked at
-  // most once a second; if the reload fails, the previous tokens stay valid.
+  // without a valid token, PERMISSION_DENIED when the token's role may not call the method (or it
+  // has no rule), and when a certificate is revoked or missing. Reloads the tokens file when it has
+  // changed, which is checked at most once a second; if the reload fails, the previous tokens stay
+  // valid.
   absl::Status Check(absl::string_view method, const Caller& caller);
 
-  // The user of a call that Check allowed: the NAME of its token; `token-` and eight digits of the
-  // token's digest if it has none; `local` for the local token. Errors: UNAUTHENTICATED if the
-  // token has been removed since.
+  // The user and role of a token or, for a call without one, of a node's certificate. The user is
+  // the token's NAME; `token-` and eight digits of its digest if it has none; `local` for the local
+  // token; the node's name.
+  struct Identity {
+    std::string user;
+    Role role = Role::kAdmin;
+  };
+  // Errors: UNAUTHENTICATED without a valid token, PERMISSION_DENIED for a revoked certificate.
+  absl::StatusOr<Identity> Authenticate(const Caller& caller);
+  // Refuses callers with this certificate from now on.
+  void RevokeCertificate(const std::string& serial);
+  // The user of a call that Check allowed. Errors: UNAUTHENTICATED if its token has been removed
+  // since.
   absl::StatusOr<core::Actor> Identify(const Caller& caller);
-
-  // The role that "/package.Service/Method" requires; nullopt for a method that is not in the
-  // table.
-  static std::optional<Role> RoleFor(absl::string_view method);
 
  private:
   struct Entry {
     std::string digest;  // digest of the token
-    Role role;
-    std::string user;
+    Identity identity;
   };
   // Identifies a version of the tokens file.
   struct Stamp {
@@ -82,7 +93,7 @@ class Authorizer {
   Authorizer(AccessOptions options, std::function<Time()> clock)
       : options_(std::move(options)), clock_(std::move(clock)) {}
 
-  absl::StatusOr<const Entry*> Find(const Caller& caller) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  absl::StatusOr<Identity> Find(const Caller& caller) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   absl::Status Load() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void LoadIfChanged() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   Stamp ReadStamp() const;
@@ -91,6 +102,7 @@ class Authorizer {
   const std::function<Time()> clock_;
   absl::Mutex mutex_;
   std::vector<Entry> entries_ ABSL_GUARDED_BY(mutex_);
+  absl::flat_hash_set<std::string> revoked_ ABSL_GUARDED_BY(mutex_);  // serial numbers
   Stamp stamp_ ABSL_GUARDED_BY(mutex_);
   SteadyTime next_reload_ ABSL_GUARDED_BY(mutex_);
 };

@@ -1,4 +1,4 @@
-// Reads a call's caller from its metadata.
+// Reads a call's caller from its metadata and connection.
 #ifndef MUSTER_COORDINATOR_SERVICE_CALLER_H_
 #define MUSTER_COORDINATOR_SERVICE_CALLER_H_
 
@@ -7,7 +7,7 @@
 
 namespace muster::service {
 
-Authorizer::Caller CallerOf(const grpc::CallbackServerContext& context);
+Authorizer::Caller CallerOf(const grpc::ServerContextBase& context);
 
 }  // namespace muster::service
 

@@ -15,15 +15,20 @@
 #include "common/random_id.h"
 #include "common/status.h"
 #include "common/systemd.h"
+#include "coordinator/service/audit_calls.h"
+#include "coordinator/service/audit_log.h"
 #include "coordinator/service/cluster_service.h"
 #include "coordinator/service/core_loop.h"
 #include "coordinator/service/file_calls.h"
+#include "coordinator/service/first_join_token.h"
 #include "coordinator/service/grpc_metrics.h"
 #include "coordinator/service/grpc_server.h"
 #include "coordinator/service/http/pages.h"
+#include "coordinator/service/identity_service.h"
 #include "coordinator/service/job_watchers.h"
 #include "coordinator/service/log_relay.h"
 #include "coordinator/service/metrics.h"
+#include "coordinator/service/own_certificate.h"
 #include "coordinator/service/pending_requests.h"
 #include "coordinator/service/snapshot.h"
 #include "coordinator/service/transfers.h"
@@ -38,6 +43,8 @@ namespace {
 constexpr absl::Duration kStuck = absl::Seconds(30);
 // Interval at which files that no job references are looked for.
 constexpr absl::Duration kCollectInterval = absl::Minutes(10);
+// Interval at which the coordinator looks whether its certificate is to be renewed.
+constexpr absl::Duration kRenewalInterval = absl::Minutes(10);
 // On shutdown, calls that have not ended after this time are cancelled.
 constexpr std::chrono::seconds kShutdownPatience(2);
 
@@ -53,7 +60,8 @@ void EndOnCommitFailure(const absl::Status& status) {
 class Coordinator::Impl : public TurnObserver {
  public:
   Impl(const CoordinatorOptions& options, store::Store& store, std::unique_ptr<core::Core> core,
-       std::unique_ptr<files::FileStore> files, std::unique_ptr<Authorizer> authorizer)
+       std::unique_ptr<files::FileStore> files, std::unique_ptr<Authorizer> authorizer,
+       std::optional<security::Authority> authority)
       : options_(options),
         logs_(sessions_),
         files_{std::move(files), options.clock, {}},
@@ -64,9 +72,13 @@ class Coordinator::Impl : public TurnObserver {
         loop_(std::move(core), store,
               {options.clock, [this](core::Effects effects) { Deliver(std::move(effects)); },
                options.on_commit_failure, this}),
+        audit_log_({.path = options.audit_log, .clock = options.clock}, *metrics_.registry()),
         authorizer_(std::move(authorizer)),
+        authority_(std::move(authority)),
         cluster_service_(loop_, requests_, watchers_, logs_, files_, transfers_, *authorizer_),
-        worker_service_(loop_, sessions_, logs_, files_, transfers_) {}
+        worker_service_(loop_, sessions_, logs_, files_, transfers_),
+        identity_service_(loop_, requests_, *authorizer_, authority_, options.certificate_validity,
+                          options.clock) {}
   ~Impl() override;
 
   absl::Status Serve();
@@ -81,6 +93,8 @@ class Coordinator::Impl : public TurnObserver {
   void HandleHttp();
   // Removes files that no job references; called on the core thread.
   void CollectFiles(const core::Core& core, const Time& now);
+  // Renews the coordinator's certificate if it is time; called on the core thread.
+  void RenewCertificate(const Time& now);
 
   const CoordinatorOptions options_;
   Metrics metrics_;
@@ -95,10 +109,14 @@ class Coordinator::Impl : public TurnObserver {
   // Core thread only.
   SteadyTime next_watchdog_;
   SteadyTime next_collection_;
+  SteadyTime next_renewal_;
   CoreLoop loop_;
+  AuditLog audit_log_;
   const std::unique_ptr<Authorizer> authorizer_;
+  const std::optional<security::Authority> authority_;
   ClusterServiceImpl cluster_service_;
   WorkerServiceImpl worker_service_;
+  IdentityServiceImpl identity_service_;
   std::atomic<bool> serving_ = false;
   std::unique_ptr<GrpcServer> grpc_;
   std::unique_ptr<http::HttpServer> http_;
@@ -113,14 +131,21 @@ absl::Status Coordinator::Impl::Serve() {
   });
   if (!queued) return absl::InternalError("the core loop is not running");
   loop_.Start();
+  RETURN_IF_ERROR(TakeFirstJoinToken(options_.first_join_token, loop_, requests_));
   ASSIGN_OR_RETURN(http_, http::HttpServer::Start(options_.http));
   HandleHttp();
-  ASSIGN_OR_RETURN(grpc_,
-                   GrpcServer::Start(options_.listen,
-                                     {{v1::ClusterService::service_full_name(), &cluster_service_},
-                                      {v1::WorkerService::service_full_name(), &worker_service_}},
-                                     *authorizer_, options_.tls,
-                                     std::make_unique<GrpcMetrics>(*metrics_.registry())));
+  std::vector<std::unique_ptr<grpc::experimental::ServerInterceptorFactoryInterface>> interceptors;
+  interceptors.push_back(std::make_unique<GrpcMetrics>(*metrics_.registry()));
+  interceptors.push_back(std::make_unique<AuditCalls>(audit_log_, *authorizer_));
+  ASSIGN_OR_RETURN(
+      grpc_, GrpcServer::Start(options_.listen,
+                               {{v1::ClusterService::service_full_name(), &cluster_service_},
+                                {v1::WorkerService::service_full_name(), &worker_service_},
+                                {v1::IdentityService::service_full_name(), &identity_service_}},
+                               *authorizer_, options_.tls,
+                               authority_.has_value() ? security::ClientCertificates::kOptional
+                                                      : security::ClientCertificates::kRequired,
+                               std::move(interceptors)));
   serving_ = true;
   return absl::OkStatus();
 }
@@ -157,6 +182,9 @@ void Coordinator::Impl::HandleHttp() {
 }
 
 void Coordinator::Impl::Deliver(core::Effects effects) {
+  for (const std::string& serial : effects.revoked_certificates) {
+    authorizer_->RevokeCertificate(serial);
+  }
   for (core::Send& send : effects.sends) sessions_.Send(send.session, std::move(send.message));
   for (core::Reply& reply : effects.replies) requests_.Complete(std::move(reply));
   for (core::CloseSession& close : effects.closes) {
@@ -174,7 +202,23 @@ SteadyTime Coordinator::Impl::AfterTurn(core::Core& core, absl::Span<const JobId
     next_watchdog_ = now.steady + options_.watchdog_interval;
   }
   if (now.steady >= next_collection_) CollectFiles(core, now);
-  return std::min({next_watchdog_, next_collection_, snapshots_.Refresh(core, changed, now)});
+  if (now.steady >= next_renewal_) RenewCertificate(now);
+  return std::min(
+      {next_watchdog_, next_collection_, next_renewal_, snapshots_.Refresh(core, changed, now)});
+}
+
+void Coordinator::Impl::RenewCertificate(const Time& now) {
+  next_renewal_ = authority_.has_value() ? now.steady + kRenewalInterval : SteadyTime::Infinite();
+  if (!authority_.has_value()) return;
+  // On the thread for files, because it waits for the disk.
+  files_.thread.Post([this, wall = now.wall] {
+    const absl::StatusOr<bool> renewed = RenewOwnCertificate(options_.tls, *authority_, wall);
+    if (!renewed.ok()) {
+      LOG(ERROR) << "cannot renew the coordinator's certificate: " << renewed.status().message();
+    } else if (*renewed) {
+      LOG(INFO) << "renewed the coordinator's certificate " << options_.tls.cert;
+    }
+  });
 }
 
 void Coordinator::Impl::CollectFiles(const core::Core& core, const Time& now) {
@@ -219,9 +263,18 @@ absl::StatusOr<std::unique_ptr<Coordinator>> Coordinator::Start(const Coordinato
   for (const std::string& line : effects.logs) LOG(INFO) << line;
   LOG(INFO) << "recovered " << records.size() << " records of cluster " << core->store().cluster_id
             << ", commit " << core->store().commit_index;
+  std::optional<security::Authority> authority;
+  if (!complete.ca_key.empty()) {
+    ASSIGN_OR_RETURN(authority, security::Authority::Load(complete.tls.ca, complete.ca_key));
+    RETURN_IF_ERROR(CheckChain(complete.tls, *authority));
+    complete.access.require_certificate = true;
+  }
   ASSIGN_OR_RETURN(auto authorizer, Authorizer::Create(complete.access, complete.clock));
+  for (const std::string& serial : effects.revoked_certificates) {
+    authorizer->RevokeCertificate(serial);
+  }
   auto impl = std::make_unique<Impl>(complete, store, std::move(core), std::move(files),
-                                     std::move(authorizer));
+                                     std::move(authorizer), std::move(authority));
   RETURN_IF_ERROR(impl->Serve());
   return std::unique_ptr<Coordinator>(new Coordinator(std::move(impl)));
 }

@@ -26,8 +26,14 @@ struct CoordinatorOptions {
   std::string listen = "127.0.0.1:7070";  // gRPC, HOST:PORT; port 0 selects a free port
   std::string http = "127.0.0.1:7071";
   std::string files_dir;  // directory for files of jobs; empty: a temporary one
+  std::string audit_log;  // path; empty: none
   AccessOptions access;
   security::TlsFiles tls;
+  // Key of the authority whose certificate is tls.ca; with it, the coordinator gives nodes their
+  // identities and renews its own certificate. None if empty.
+  std::string ca_key;
+  std::string first_join_token;  // see first_join_token.h; none if empty
+  absl::Duration certificate_validity = absl::Hours(24 * 90);  // of nodes
   core::Options core;         // an incarnation of 0 is replaced by a random one
   std::string notify_socket;  // systemd's socket; none when empty
   absl::Duration watchdog_interval = absl::InfiniteDuration();

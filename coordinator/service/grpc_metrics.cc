@@ -8,6 +8,7 @@
 #include "prometheus/counter.h"
 #include "prometheus/histogram.h"
 #include "proto/muster/v1/cluster.pb.h"
+#include "proto/muster/v1/identity.pb.h"
 #include "proto/muster/v1/worker.pb.h"
 
 namespace muster::service {
@@ -51,7 +52,8 @@ GrpcMetrics::GrpcMetrics(prometheus::Registry& registry)
                     .Help(kHandling.help)
                     .Register(registry)) {
   for (const auto* file :
-       {v1::SubmitJobRequest::descriptor()->file(), v1::WorkerMessage::descriptor()->file()}) {
+       {v1::SubmitJobRequest::descriptor()->file(), v1::WorkerMessage::descriptor()->file(),
+        v1::EnrollNodeRequest::descriptor()->file()}) {
     for (int i = 0; i < file->service_count(); ++i) {
       const google::protobuf::ServiceDescriptor* service = file->service(i);
       for (int j = 0; j < service->method_count(); ++j) {

@@ -12,7 +12,6 @@
 #include "absl/strings/str_cat.h"
 #include "common/grpc_log.h"
 #include "common/limits.h"
-#include "common/security/server_credentials.h"
 #include "common/status.h"
 #include "coordinator/service/guarded_service.h"
 
@@ -32,8 +31,9 @@ constexpr int kSecondsBetweenLogLines = 5;
 
 absl::StatusOr<std::unique_ptr<GrpcServer>> GrpcServer::Start(
     const std::string& address, const std::vector<Served>& services, Authorizer& authorizer,
-    const security::TlsFiles& tls,
-    std::unique_ptr<grpc::experimental::ServerInterceptorFactoryInterface> interceptor) {
+    const security::TlsFiles& tls, security::ClientCertificates clients,
+    std::vector<std::unique_ptr<grpc::experimental::ServerInterceptorFactoryInterface>>
+        interceptors) {
   auto server = absl::WrapUnique(new GrpcServer);
   RETURN_IF_ERROR(security::CheckTlsFiles(tls));
   ASSIGN_OR_RETURN(server->address_, ParseAddress(address));
@@ -48,7 +48,7 @@ absl::StatusOr<std::unique_ptr<GrpcServer>> GrpcServer::Start(
   grpc::EnableDefaultHealthCheckService(true);
   grpc::reflection::InitProtoReflectionServerBuilderPlugin();
   grpc::ServerBuilder builder;
-  server->listener_->AddTo(builder, security::ServerCredentials(tls));
+  server->listener_->AddTo(builder, security::ServerCredentials(tls, clients));
   for (const Served& served : services) {
     server->guarded_.push_back(std::make_unique<GuardedService>(
         *google::protobuf::DescriptorPool::generated_pool()->FindServiceByName(served.name),
@@ -63,8 +63,6 @@ absl::StatusOr<std::unique_ptr<GrpcServer>> GrpcServer::Start(
   builder.AddChannelArgument(GRPC_ARG_HTTP2_MAX_PINGS_WITHOUT_DATA, 0);
   builder.AddChannelArgument(GRPC_ARG_HTTP2_MIN_RECV_PING_INTERVAL_WITHOUT_DATA_MS,
                              kLeastPingIntervalMs);
-  std::vector<std::unique_ptr<grpc::experimental::ServerInterceptorFactoryInterface>> interceptors;
-  interceptors.push_back(std::move(interceptor));
   builder.experimental().SetInterceptorCreators(std::move(interceptors));
   server->server_ = builder.BuildAndStart();
   if (server->server_ == nullptr) {

@@ -10,6 +10,7 @@
 #include "absl/status/statusor.h"
 #include "common/grpc_listener.h"
 #include "common/http/address.h"
+#include "common/security/server_credentials.h"
 #include "common/security/tls.h"
 #include "coordinator/service/authorizer.h"
 
@@ -31,15 +32,16 @@ struct Served {
 
 class GrpcServer {
  public:
-  // Starts the server. A certificate in `tls` enables TLS; a CA in it makes the server require
-  // client certificates signed by that CA. The files are checked for changes every ten seconds.
+  // Starts the server. A certificate in `tls` enables TLS; a CA in it makes the server verify
+  // client certificates, as `clients` says. The files are checked for changes every ten seconds.
   // `authorizer` checks every call of `services`; health and reflection are open. `services` and
   // `authorizer` must outlive the server. Errors: those of CheckTlsFiles, INVALID_ARGUMENT for a
   // malformed address, ALREADY_EXISTS for one in use, or the system's error.
   static absl::StatusOr<std::unique_ptr<GrpcServer>> Start(
       const std::string& address, const std::vector<Served>& services, Authorizer& authorizer,
-      const security::TlsFiles& tls,
-      std::unique_ptr<grpc::experimental::ServerInterceptorFactoryInterface> interceptor);
+      const security::TlsFiles& tls, security::ClientCertificates clients,
+      std::vector<std::unique_ptr<grpc::experimental::ServerInterceptorFactoryInterface>>
+          interceptors);
   ~GrpcServer();
 
   // Accepts no more calls, waits for those in progress, and cancels those that are left after

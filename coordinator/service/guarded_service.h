@@ -13,7 +13,8 @@ namespace muster::service {
 
 // Registered with a server in place of `service`. It has all methods of the service, unary and
 // streaming, including those added to its proto later, and forwards the calls that the authorizer
-// allows. A request is parsed only after that. (gRPC's interceptors can observe a call but not
+// allows. A request is parsed only after that; interceptors receive that of a method without a
+// client stream as a grpc_byte_buffer. (gRPC's interceptors can observe a call but not
 // refuse it, and its credentials check tokens only under TLS. The check is therefore placed where
 // generated code is: between the server and the method handlers.)
 class GuardedService final : public grpc::Service {

@@ -31,6 +31,11 @@ inline constexpr metrics::Family kCoordinatorFamilies[] = {
      Stability::Stable,
      {"grpc_service", "grpc_method"},
      "Time from the arrival of a call to its end, streams included."},
+    {"muster_audit_write_failures_total",
+     MetricType::Counter,
+     Stability::Stable,
+     {},
+     "Entries of the audit log that could not be written."},
 
     {"muster_jobs", MetricType::Gauge, Stability::Stable, {"state"}, "Unfinished jobs by state."},
     {"muster_jobs_submitted_total", MetricType::Counter, Stability::Stable, {}, "Jobs accepted."},

@@ -11,6 +11,7 @@
 #include "absl/strings/str_split.h"
 #include "common/metrics/differences.h"
 #include "common/proto_time.h"
+#include "coordinator/service/audit_log.h"
 #include "coordinator/service/grpc_metrics.h"
 #include "coordinator/service/metric_families.h"
 #include "gmock/gmock.h"
@@ -208,6 +209,7 @@ TEST_F(SnapshotMetricsTest, ExportsTheFamiliesOfTheTable) {
   GrpcMetrics grpc_metrics(*metrics.registry());
   grpc_metrics.Handled("/muster.v1.ClusterService/GetJob", grpc::StatusCode::OK,
                        absl::Milliseconds(1));
+  const AuditLog audit_log({}, *metrics.registry());
   std::vector<prometheus::MetricFamily> families = metrics.registry()->Collect();
   for (const auto& family :
        SnapshotMetrics([this] { return snapshot_; }, [this] { return now_; }).Collect()) {

@@ -8,6 +8,7 @@
 #include "common/grpc_status.h"
 #include "common/limits.h"
 #include "common/status.h"
+#include "coordinator/service/caller.h"
 #include "coordinator/service/quarantine.h"
 #include "coordinator/service/validate.h"
 
@@ -79,7 +80,7 @@ absl::Status SessionCall::Open() {
   ASSIGN_OR_RETURN(const SessionId id, sessions_.Add(shared_from_this()));
   const std::string node_name = incoming_.hello().node_name();
   core::SessionOpened opened{id, std::move(*incoming_.mutable_hello()), PeerHost(peer_),
-                             std::move(corrections)};
+                             std::move(corrections), CallerOf(*context_).node()};
   incoming_.Clear();
   // Holds the lock, so that neither the next message nor the end of the session can reach the core
   // first.

@@ -6,6 +6,7 @@
 #include "absl/strings/str_replace.h"
 #include "absl/strings/strip.h"
 #include "common/limits.h"
+#include "common/proto_time.h"
 #include "common/report_bounds.h"
 #include "common/status.h"
 #include "common/version.h"
@@ -13,6 +14,8 @@
 
 namespace muster::service {
 namespace {
+
+constexpr absl::Duration kLongestJoinToken = absl::Hours(24 * 30);
 
 // A job id is a name, a dash and five characters; that of a task of an array also a dash and an
 // index.
@@ -142,6 +145,34 @@ absl::Status ValidateReadFiles(const v1::ReadFilesRequest& request) {
   RETURN_IF_ERROR(ValidateRankNumber(request.rank()));
   if (request.path().empty()) return Invalid("path is empty");
   return CheckLength("path", request.path().size(), kPathBytes);
+}
+
+absl::Status ValidateEnrollNode(const v1::EnrollNodeRequest& request) {
+  RETURN_IF_ERROR(CheckLength("token", request.token().size(), limits::kLabelBytes));
+  RETURN_IF_ERROR(ValidateNodeName(request.node_name()));
+  // The id becomes a part of a URI.
+  RETURN_IF_ERROR(CheckLength("machine_id", request.machine_id().size(), limits::kLabelBytes));
+  for (const char c : request.machine_id()) {
+    if (!absl::ascii_isalnum(c) && c != '-' && c != '_' && c != '.') {
+      return Invalid("machine_id '", absl::CHexEscape(request.machine_id()),
+                     "' may contain only letters, digits, '-', '_' and '.'");
+    }
+  }
+  return CheckLength("certificate_request", request.certificate_request().size(),
+                     limits::kCertificateRequestBytes);
+}
+
+absl::Status ValidateCreateJoinToken(const v1::CreateJoinTokenRequest& request, absl::Time now) {
+  if (!request.node().empty()) RETURN_IF_ERROR(ValidateNodeName(request.node()));
+  if (request.uses() == 0 || request.uses() > limits::kJoinTokenUses) {
+    return Invalid("uses is ", request.uses(), "; it must be from 1 to ", limits::kJoinTokenUses);
+  }
+  const absl::Duration validity = FromProto(request.expire_time()) - now;
+  if (validity <= absl::ZeroDuration() || validity > kLongestJoinToken) {
+    return Invalid("expire_time is in ", absl::FormatDuration(validity),
+                   "; a join token is valid for at most ", absl::FormatDuration(kLongestJoinToken));
+  }
+  return absl::OkStatus();
 }
 
 absl::Status ValidateHello(const v1::Hello& hello) {

@@ -8,6 +8,7 @@
 #include "absl/status/status.h"
 #include "absl/strings/string_view.h"
 #include "proto/muster/v1/cluster.pb.h"
+#include "proto/muster/v1/identity.pb.h"
 #include "proto/muster/v1/worker.pb.h"
 
 namespace muster::service {
@@ -46,6 +47,8 @@ absl::Status ValidateReadFiles(const v1::ReadFilesRequest& request);
 
 // Checks what identifies the worker in the first message of a session; see quarantine.h for the
 // rest. Errors: FAILED_PRECONDITION for another protocol version, otherwise INVALID_ARGUMENT.
+absl::Status ValidateEnrollNode(const v1::EnrollNodeRequest& request);
+absl::Status ValidateCreateJoinToken(const v1::CreateJoinTokenRequest& request, absl::Time now);
 absl::Status ValidateHello(const v1::Hello& hello);
 
 // The IP address in grpc::ServerContext::peer(), e.g. "ipv4:127.0.0.1:4711"; empty for other kinds

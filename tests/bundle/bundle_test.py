@@ -21,7 +21,7 @@ DOCUMENTS = ("LICENSE", "THIRD_PARTY_NOTICES.md")
 BUNDLE = pathlib.Path("deploy/muster.tar.xz").absolute()
 BINARIES = ("cli/muster", "coordinator/muster-coordinator", "trainer/muster-rank",
             "worker/muster-c10d-store", "worker/muster-shim", "worker/muster-worker")
-FILES = {"credentials.sh": "deploy/credentials.sh", "install.sh": "deploy/bundle/install.sh",
+FILES = {"install.sh": "deploy/bundle/install.sh",
          **{f"share/grafana/{name}.json": f"deploy/grafana/{name}.json"
             for name in ("cluster", "control-plane", "job", "node")},
          **{f"share/prometheus/{name}.yml": f"deploy/prometheus/{name}.yml"

@@ -3,7 +3,7 @@
 //   lock                                    locked by the running worker
 //   run/rank.sock                           socket of the rank service
 //   cluster.pb                              see cluster_identity.h
-//   machine-id                              on machines without an id, see machine_id.h
+//   machine-id                              on machines without an id, see common/machine_id.h
 //   cache/                                  unpacked datasets, shared by all ranks
 //   self-test                               written and removed by each self-test, see self_test.h
 //   peers                                   addresses of other workers, see lease/leases.h

@@ -29,7 +29,8 @@ void RecordStart(Context& context) {
 
 absl::StatusOr<std::vector<JobId>> LoadState(absl::Span<const store::Record> stored, JobTable& jobs,
                                              NodeTable& nodes, Admission& admission,
-                                             SecretTable& secrets, Context& context) {
+                                             SecretTable& secrets, IdentityTable& identities,
+                                             Context& context) {
   ASSIGN_OR_RETURN(Migration migration, Migrate(stored));
   ASSIGN_OR_RETURN(Records records, ReadRecords(migration.records));
   context.effects.writes = std::move(migration.writes);
@@ -48,6 +49,8 @@ absl::StatusOr<std::vector<JobId>> LoadState(absl::Span<const store::Record> sto
   for (auto& [name, record] : records.nodes) nodes.Restore(std::move(record));
   for (const v1::OwnerRecord& record : records.owners) jobs.owners().Restore(record);
   for (v1::SecretRecord& record : records.secrets) secrets.Restore(std::move(record));
+  for (v1::IdentityRecord& record : records.identities) identities.Restore(std::move(record));
+  for (v1::JoinTokenRecord& record : records.join_tokens) identities.Restore(std::move(record));
   std::vector<JobId> active, queued;
   for (auto& [id, loaded] : records.jobs) {
     for (v1::JobEvent& event : records.events[id]) loaded.events.push_back(std::move(event));

@@ -9,6 +9,7 @@
 #include "absl/types/span.h"
 #include "coordinator/core/admission.h"
 #include "coordinator/core/context.h"
+#include "coordinator/core/identity/identity_table.h"
 #include "coordinator/core/jobs/job_table.h"
 #include "coordinator/core/nodes/node_table.h"
 #include "coordinator/core/owners/secret_table.h"
@@ -21,7 +22,8 @@ namespace muster::core {
 // another, FAILED_PRECONDITION for a newer schema.
 absl::StatusOr<std::vector<JobId>> LoadState(absl::Span<const store::Record> stored, JobTable& jobs,
                                              NodeTable& nodes, Admission& admission,
-                                             SecretTable& secrets, Context& context);
+                                             SecretTable& secrets, IdentityTable& identities,
+                                             Context& context);
 
 }  // namespace muster::core
 

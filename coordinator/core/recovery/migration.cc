@@ -90,8 +90,10 @@ absl::StatusOr<std::vector<store::Mutation>> AddOwners(absl::Span<const store::R
   return std::vector<store::Mutation>();
 }
 
-// Schema 7 has histories of jobs, of which older jobs have none.
-absl::StatusOr<std::vector<store::Mutation>> AddHistories(absl::Span<const store::Record>) {
+// Schema 6 to 7: the store may have histories of jobs, of which older jobs have none, and records of
+// nodes' identities and of join tokens. Older versions cannot read them.
+absl::StatusOr<std::vector<store::Mutation>> AddHistoriesAndIdentities(
+    absl::Span<const store::Record>) {
   return std::vector<store::Mutation>();
 }
 
@@ -99,7 +101,7 @@ absl::StatusOr<std::vector<store::Mutation>> AddHistories(absl::Span<const store
 // deletions. It must not change once a release contains it.
 using Step = absl::StatusOr<std::vector<store::Mutation>> (*)(absl::Span<const store::Record>);
 constexpr Step kSteps[] = {SplitGenerations, SeparateJobs, AddIdentity,
-                           AddStarts,        AddOwners,    AddHistories};
+                           AddStarts,        AddOwners,    AddHistoriesAndIdentities};
 static_assert(std::size(kSteps) + 1 == kSchemaVersion);
 
 absl::StatusOr<uint32_t> ReadSchema(absl::Span<const store::Record> records) {

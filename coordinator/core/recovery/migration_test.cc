@@ -450,10 +450,13 @@ class StoreOfSchema6 : public OldStore {
   StoreOfSchema6() : OldStore(6, 1'795'735'951) {}
 };
 
-// The running job has a history from its next generation on.
-TEST_F(StoreOfSchema6, JobsHaveNoHistories) {
+// The running job has a history from its next generation on. The node keeps connecting with its
+// token.
+TEST_F(StoreOfSchema6, HasNeitherHistoriesNorIdentities) {
   Start();
   EXPECT_EQ(started_.logs.size(), 1u) << "the migration";
+  EXPECT_TRUE(started_.revoked_certificates.empty());
+  EXPECT_EQ(core_->ListJoinTokens(now_).tokens_size(), 0);
   for (const char* const name : {"succeeded", "running", "queued"}) {
     const JobId id(Get(name).job_id());
     EXPECT_EQ(core_->GetJobHistory(id, 0, now_)->nodes_size(), 0) << name;

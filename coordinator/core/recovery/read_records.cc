@@ -142,6 +142,14 @@ absl::Status ReadOne(const store::Record& record, Records& result, Placements& p
     v1::SecretRecord& secret = result.secrets.emplace_back();
     RETURN_IF_ERROR(ParseRecord(record, secret));
     RETURN_IF_ERROR(CheckKey(record, SecretKey(secret.owner(), secret.name())));
+  } else if (absl::StartsWith(record.key, kIdentityPrefix)) {
+    v1::IdentityRecord& identity = result.identities.emplace_back();
+    RETURN_IF_ERROR(ParseRecord(record, identity));
+    RETURN_IF_ERROR(CheckKey(record, IdentityKey(identity.node())));
+  } else if (absl::StartsWith(record.key, kJoinTokenPrefix)) {
+    v1::JoinTokenRecord& token = result.join_tokens.emplace_back();
+    RETURN_IF_ERROR(ParseRecord(record, token));
+    RETURN_IF_ERROR(CheckKey(record, JoinTokenKey(token.id())));
   } else {
     return absl::DataLossError(absl::StrCat("record ", record.key, " has an unknown kind"));
   }

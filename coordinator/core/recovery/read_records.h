@@ -27,6 +27,8 @@ struct Records {
   std::map<JobId, v1::HistoryRecord> histories;
   std::vector<v1::OwnerRecord> owners;
   std::vector<v1::SecretRecord> secrets;
+  std::vector<v1::IdentityRecord> identities;
+  std::vector<v1::JoinTokenRecord> join_tokens;
   // Jobs that are being deleted, with the keys still in the store, the job's own first.
   std::map<JobId, std::vector<std::string>> forgotten;
 };

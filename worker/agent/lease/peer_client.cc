@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "absl/time/clock.h"
+#include "common/security/certificate.h"
 #include "grpcpp/client_context.h"
 #include "proto/muster/v1/worker.grpc.pb.h"
 #include "worker/agent/coordinator_channel.h"
@@ -50,6 +51,8 @@ void PeerClient::Ask(const std::vector<std::string>& peers, const v1::LeaseQuest
   security::ClientSecurity security = security_;
   security.token_file.clear();
   security.token.clear();
+  // Certificates of nodes are not for their addresses.
+  if (security.has_node_certificate) security.server_name = security::kNodeHost;
   // A client certificate takes the place of the token, which is for the coordinator.
   if (security.tls.cert.empty()) {
     if (const auto token = FindToken(security_, coordinator_); token.ok()) {

@@ -1,4 +1,4 @@
-#include "worker/agent/machine_id.h"
+#include "common/machine_id.h"
 
 #include <stdlib.h>
 
@@ -8,7 +8,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
-namespace muster::agent {
+namespace muster {
 namespace {
 
 class MachineIdTest : public ::testing::Test {
@@ -52,4 +52,4 @@ TEST_F(MachineIdTest, ReportsFileThatCannotBeWritten) {
 }
 
 }  // namespace
-}  // namespace muster::agent
+}  // namespace muster

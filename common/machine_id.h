@@ -1,13 +1,13 @@
-// Identity of the machine that this worker runs on.
-#ifndef MUSTER_WORKER_AGENT_MACHINE_ID_H_
-#define MUSTER_WORKER_AGENT_MACHINE_ID_H_
+// Identity of the machine that a worker runs on.
+#ifndef MUSTER_COMMON_MACHINE_ID_H_
+#define MUSTER_COMMON_MACHINE_ID_H_
 
 #include <string>
 #include <vector>
 
 #include "absl/status/statusor.h"
 
-namespace muster::agent {
+namespace muster {
 
 // Files that identify a Linux machine or its boot, the best first.
 std::vector<std::string> MachineIdFiles();
@@ -17,6 +17,6 @@ std::vector<std::string> MachineIdFiles();
 absl::StatusOr<std::string> FindMachineId(const std::vector<std::string>& files,
                                           const std::string& own);
 
-}  // namespace muster::agent
+}  // namespace muster
 
-#endif  // MUSTER_WORKER_AGENT_MACHINE_ID_H_
+#endif  // MUSTER_COMMON_MACHINE_ID_H_

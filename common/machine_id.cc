@@ -1,16 +1,14 @@
-#include "worker/agent/machine_id.h"
+#include "common/machine_id.h"
 
 #include <algorithm>
-#include <cerrno>
-#include <optional>
 
 #include "absl/strings/ascii.h"
-#include "absl/strings/str_cat.h"
 #include "common/random_id.h"
+#include "common/security/private_file.h"
+#include "common/security/text_file.h"
 #include "common/status.h"
-#include "worker/shim/fields.h"
 
-namespace muster::agent {
+namespace muster {
 namespace {
 
 constexpr size_t kDigits = 32;
@@ -39,14 +37,14 @@ std::vector<std::string> MachineIdFiles() {
 absl::StatusOr<std::string> FindMachineId(const std::vector<std::string>& files,
                                           const std::string& own) {
   for (const std::string& file : files) {
-    const std::string id = IdIn(shim::ReadFile(file).value_or(""));
+    const std::string id = IdIn(security::ReadTextFile(file).value_or(""));
     if (!id.empty()) return id;
   }
-  const std::string stored = IdIn(shim::ReadFile(own).value_or(""));
+  const std::string stored = IdIn(security::ReadTextFile(own).value_or(""));
   if (!stored.empty()) return stored;
   const std::string drawn = RandomHexId(128);
-  if (shim::WriteFileAtomically(own, drawn, /*sync=*/true)) return drawn;
-  return ErrnoStatus(errno, absl::StrCat("write ", own));
+  RETURN_IF_ERROR(security::WritePrivateFile(own, drawn, /*lock=*/false).status());
+  return drawn;
 }
 
-}  // namespace muster::agent
+}  // namespace muster

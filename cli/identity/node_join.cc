@@ -1,0 +1,108 @@
+#include "cli/identity/node_join.h"
+
+#include <unistd.h>
+
+#include <filesystem>
+#include <optional>
+#include <utility>
+
+#include "absl/cleanup/cleanup.h"
+#include "absl/strings/str_cat.h"
+#include "cli/identity/credentials.h"
+#include "cli/identity/identity_client.h"
+#include "cli/identity/owned_files.h"
+#include "cli/identity/settings_file.h"
+#include "common/machine_id.h"
+#include "common/security/certificate.h"
+#include "common/security/pinned_authority.h"
+#include "common/security/text_file.h"
+#include "common/status.h"
+
+namespace muster::cli {
+namespace {
+
+// The certificate in the folder, if it is that of this node in the cluster with this authority.
+absl::StatusOr<std::optional<security::CertificateInfo>> FindIdentity(const NodeJoin& options,
+                                                                      const std::string& folder,
+                                                                      const std::string& authority,
+                                                                      absl::Time now) {
+  const std::string path = folder + "/node.pem";
+  if (!std::filesystem::exists(path)) return std::nullopt;
+  ASSIGN_OR_RETURN(const std::string text, security::ReadTextFile(path));
+  ASSIGN_OR_RETURN(security::CertificateInfo info, security::ReadCertificate(text));
+  const std::optional<security::NodeCertificate> node = security::NodeOf(info);
+  if (!security::IsIssuedBy(text, authority) || !node.has_value()) {
+    return absl::AlreadyExistsError(
+        absl::StrCat(path, " belongs to another cluster; to leave that one, remove ", folder));
+  }
+  if (node->node != options.name) {
+    return absl::AlreadyExistsError(absl::StrCat(path, " is the identity of node ", node->node,
+                                                 "; to join as ", options.name, ", remove ",
+                                                 folder));
+  }
+  if (info.not_after <= now) return std::nullopt;
+  return info;
+}
+
+absl::Status AddSettings(const NodeJoin& options, const std::string& data_dir,
+                         SettingsFile& settings) {
+  const std::string identity = data_dir + "/identity";
+  settings.Replace("coordinator", options.coordinator);
+  settings.Replace("name", options.name);
+  RETURN_IF_ERROR(settings.Add("data-dir", data_dir));
+  RETURN_IF_ERROR(settings.Add("tls-ca", identity + "/ca.pem"));
+  RETURN_IF_ERROR(settings.Add("tls-cert", identity + "/node.pem"));
+  return settings.Add("tls-key", identity + "/node.key");
+}
+
+// Asks for a certificate; `authority` is the PEM text with which the coordinator is verified.
+absl::StatusOr<std::string> Enroll(const NodeJoin& options, const std::string& data_dir,
+                                   const std::string& key, const std::string& authority) {
+  v1::EnrollNodeRequest request;
+  request.set_token(options.token);
+  request.set_node_name(options.name);
+  request.set_machine_id(options.machine_id);
+  if (request.machine_id().empty()) {
+    ASSIGN_OR_RETURN(*request.mutable_machine_id(),
+                     FindMachineId(MachineIdFiles(), data_dir + "/machine-id"));
+  }
+  ASSIGN_OR_RETURN(*request.mutable_certificate_request(), security::NewCertificateRequest(key));
+  const std::string file = data_dir + "/identity/joining.pem";
+  RETURN_IF_ERROR(WriteOwnedFile(file, authority, FileMode::kPublic));
+  const absl::Cleanup remove = [&file] { unlink(file.c_str()); };
+  security::ClientSecurity security;
+  security.tls.ca = file;
+  security.has_node_certificate = true;
+  IdentityClient client(options.coordinator, security);
+  ASSIGN_OR_RETURN(v1::EnrollNodeResponse response, client.EnrollNode(request));
+  return std::move(*response.mutable_certificate_chain());
+}
+
+}  // namespace
+
+absl::StatusOr<NodeJoinResult> JoinCluster(const NodeJoin& options, absl::Time now) {
+  ASSIGN_OR_RETURN(SettingsFile settings, SettingsFile::Read(options.config));
+  std::string data_dir = options.data_dir;
+  if (data_dir.empty()) data_dir = settings.Get("data-dir");
+  if (data_dir.empty()) data_dir = options.default_data_dir;
+  RETURN_IF_ERROR(AddSettings(options, data_dir, settings));
+  ASSIGN_OR_RETURN(const std::string authority,
+                   security::FetchPinnedAuthority(options.coordinator, options.ca_pin));
+  const std::string identity = data_dir + "/identity";
+  ASSIGN_OR_RETURN(const std::optional<security::CertificateInfo> present,
+                   FindIdentity(options, identity, authority, now));
+  if (present.has_value()) {
+    RETURN_IF_ERROR(settings.Write());
+    return NodeJoinResult{true, present->not_after};
+  }
+  RETURN_IF_ERROR(MakeOwnedFolder(identity));
+  ASSIGN_OR_RETURN(const std::string key, MakeKey(identity, "node"));
+  ASSIGN_OR_RETURN(const std::string chain, Enroll(options, data_dir, key, authority));
+  ASSIGN_OR_RETURN(const security::CertificateInfo info, security::ReadCertificate(chain));
+  RETURN_IF_ERROR(WriteOwnedFile(identity + "/ca.pem", authority, FileMode::kPublic));
+  RETURN_IF_ERROR(WriteOwnedFile(identity + "/node.pem", chain, FileMode::kPublic));
+  RETURN_IF_ERROR(settings.Write());
+  return NodeJoinResult{false, info.not_after};
+}
+
+}  // namespace muster::cli

@@ -1,0 +1,38 @@
+// Certificates for clusters whose authority is kept on a machine of its own.
+#ifndef MUSTER_CLI_IDENTITY_OFFLINE_AUTHORITY_H_
+#define MUSTER_CLI_IDENTITY_OFFLINE_AUTHORITY_H_
+
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+
+namespace muster::cli {
+
+// Each function returns the paths of the files or folders that it wrote.
+
+// Makes FOLDER/ca.key and FOLDER/ca.pem, or keeps them.
+absl::StatusOr<std::vector<std::string>> InitOffline(const std::string& folder, absl::Time now);
+
+struct OfflineIssue {
+  std::string folder = "muster-ca";  // of the authority
+  std::string kind;                  // coordinator, node or user
+  std::string name;
+  std::vector<std::string> hosts;  // of a coordinator; empty: its name
+  std::string machine_id;          // of a node; empty: any
+  std::string role = "submit";     // of a user
+  std::string coordinator;         // HOST:PORT, for nodes and users
+};
+
+// Makes the folder of a coordinator, node or user, with its settings.
+absl::StatusOr<std::vector<std::string>> IssueOffline(const OfflineIssue& issue, absl::Time now);
+
+// Replaces the certificates by ones for the same keys and names.
+absl::StatusOr<std::vector<std::string>> RenewOffline(const std::string& folder,
+                                                      const std::vector<std::string>& files,
+                                                      absl::Time now);
+
+}  // namespace muster::cli
+
+#endif  // MUSTER_CLI_IDENTITY_OFFLINE_AUTHORITY_H_

@@ -1,0 +1,185 @@
+#include "coordinator/service/audit_calls.h"
+
+#include <grpc/byte_buffer.h>
+#include <grpc/byte_buffer_reader.h>
+#include <grpcpp/grpcpp.h>
+
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/cleanup/cleanup.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/str_replace.h"
+#include "absl/strings/str_split.h"
+#include "common/grpc_status.h"
+#include "coordinator/service/caller.h"
+#include "coordinator/service/method_table.h"
+#include "coordinator/service/validate.h"
+#include "google/protobuf/descriptor.h"
+#include "google/protobuf/message.h"
+#include "google/protobuf/reflection.h"
+#include "proto/muster/v1/cluster.pb.h"
+#include "proto/muster/v1/worker.pb.h"
+
+namespace muster::service {
+namespace {
+
+using ::google::protobuf::Descriptor;
+using ::google::protobuf::FieldDescriptor;
+using ::google::protobuf::Message;
+using ::google::protobuf::MethodDescriptor;
+using ::grpc::experimental::InterceptionHookPoints;
+using ::grpc::experimental::InterceptorBatchMethods;
+
+// Longest name that is recorded: a request that is refused may have any size.
+constexpr size_t kNameBytes = 256;
+
+// The text of a field, given as "message.field"; "" if it is not set. Repeated texts are joined.
+std::string FieldText(const Message& message, absl::string_view path) {
+  const Message* at = &message;
+  const std::vector<absl::string_view> names = absl::StrSplit(path, '.');
+  for (size_t i = 0; i < names.size(); ++i) {
+    const FieldDescriptor* const field =
+        at->GetDescriptor()->FindFieldByName(std::string(names[i]));
+    if (field == nullptr) return "";
+    const google::protobuf::Reflection& reflection = *at->GetReflection();
+    if (i + 1 < names.size()) {
+      at = &reflection.GetMessage(*at, field);
+    } else if (field->is_repeated()) {
+      const auto texts = reflection.GetRepeatedFieldRef<std::string>(*at, field);
+      return absl::StrJoin(texts.begin(), texts.end(), ",").substr(0, kNameBytes);
+    } else {
+      return reflection.GetString(*at, field).substr(0, kNameBytes);
+    }
+  }
+  return "";
+}
+
+// Parses a serialized message; null if the bytes are not one.
+std::unique_ptr<Message> Parse(const Descriptor& type, grpc_byte_buffer* bytes) {
+  grpc_byte_buffer_reader reader;
+  if (bytes == nullptr || grpc_byte_buffer_reader_init(&reader, bytes) == 0) return nullptr;
+  const grpc_slice slice = grpc_byte_buffer_reader_readall(&reader);
+  const absl::Cleanup release = [&reader, slice] {
+    grpc_slice_unref(slice);
+    grpc_byte_buffer_reader_destroy(&reader);
+  };
+  std::unique_ptr<Message> message(
+      google::protobuf::MessageFactory::generated_factory()->GetPrototype(&type)->New());
+  const bool parsed = message->ParseFromArray(GRPC_SLICE_START_PTR(slice),
+                                              static_cast<int>(GRPC_SLICE_LENGTH(slice)));
+  return parsed ? std::move(message) : nullptr;
+}
+
+// The first message of a stream of the type that the method receives.
+const Message* FirstMessage(const Descriptor& type, const void* received) {
+  if (received == nullptr) return nullptr;
+  if (&type == v1::ExecInput::descriptor()) return static_cast<const v1::ExecInput*>(received);
+  if (&type == v1::UploadFileRequest::descriptor()) {
+    return static_cast<const v1::UploadFileRequest*>(received);
+  }
+  if (&type == v1::WorkerMessage::descriptor()) {
+    return static_cast<const v1::WorkerMessage*>(received);
+  }
+  return nullptr;
+}
+
+// Lives as long as its call.
+class AuditCall final : public grpc::experimental::Interceptor {
+ public:
+  AuditCall(AuditLog& log, Authorizer& authorizer, const MethodRule& rule,
+            const MethodDescriptor& method, const grpc::ServerContextBase& context)
+      : log_(log), authorizer_(authorizer), rule_(rule), method_(method), context_(context) {}
+
+  // A call whose client disconnects may end without a status.
+  ~AuditCall() override { Record(absl::CancelledError("the client has disconnected")); }
+
+  void Intercept(InterceptorBatchMethods* methods) override {
+    using enum InterceptionHookPoints;
+    if (methods->QueryInterceptionHookPoint(POST_RECV_INITIAL_METADATA)) Identify();
+    if (methods->QueryInterceptionHookPoint(POST_RECV_MESSAGE)) OnReceived(*methods);
+    if (methods->QueryInterceptionHookPoint(PRE_SEND_MESSAGE)) OnSend(*methods);
+    if (methods->QueryInterceptionHookPoint(PRE_SEND_STATUS)) {
+      Record(FromGrpcStatus(methods->GetSendStatus()));
+    }
+    methods->Proceed();
+  }
+
+ private:
+  void Identify() {
+    const std::string host = PeerHost(context_.peer());
+    entry_.peer = host.empty() ? context_.peer() : host;
+    const auto identity = authorizer_.Authenticate(CallerOf(context_));
+    if (!identity.ok()) return;
+    entry_.user = identity->user;
+    entry_.role = std::string(RoleName(identity->role));
+  }
+
+  void OnReceived(InterceptorBatchMethods& methods) {
+    if (std::exchange(received_, true)) return;
+    if (method_.client_streaming()) {
+      const Message* const first = FirstMessage(*method_.input_type(), methods.GetRecvMessage());
+      if (first != nullptr) entry_.object = FieldText(*first, rule_.request_field);
+      return;
+    }
+    // What GuardedService has received and not yet parsed.
+    const std::unique_ptr<Message> request =
+        Parse(*method_.input_type(), static_cast<grpc_byte_buffer*>(methods.GetRecvMessage()));
+    if (request == nullptr) return;
+    entry_.object = FieldText(*request, rule_.request_field);
+    entry_.idempotency_key = FieldText(*request, "idempotency_key");
+  }
+
+  void OnSend(InterceptorBatchMethods& methods) {
+    if (rule_.response_field.empty()) return;
+    const grpc::ByteBuffer* const bytes = methods.GetSerializedSendMessage();
+    grpc::Slice slice;
+    if (bytes == nullptr || !bytes->DumpToSingleSlice(&slice).ok()) return;
+    const std::unique_ptr<Message> response(google::protobuf::MessageFactory::generated_factory()
+                                                ->GetPrototype(method_.output_type())
+                                                ->New());
+    if (!response->ParseFromArray(slice.begin(), static_cast<int>(slice.size()))) return;
+    std::string name = FieldText(*response, rule_.response_field);
+    if (!name.empty()) entry_.object = std::move(name);
+  }
+
+  void Record(absl::Status status) {
+    if (std::exchange(recorded_, true)) return;
+    if (rule_.audited == Audited::kRefusals && !absl::IsPermissionDenied(status) &&
+        !absl::IsUnauthenticated(status)) {
+      return;
+    }
+    entry_.method = method_.name();
+    entry_.object_kind = std::string(rule_.object);
+    entry_.status = std::move(status);
+    log_.Append(entry_);
+  }
+
+  AuditLog& log_;
+  Authorizer& authorizer_;
+  const MethodRule& rule_;
+  const MethodDescriptor& method_;
+  const grpc::ServerContextBase& context_;
+  AuditEntry entry_;
+  bool received_ = false;
+  bool recorded_ = false;
+};
+
+}  // namespace
+
+grpc::experimental::Interceptor* AuditCalls::CreateServerInterceptor(
+    grpc::experimental::ServerRpcInfo* info) {
+  const absl::string_view name = info->method() == nullptr ? "" : info->method();
+  const MethodRule* const rule = FindMethod(name);
+  if (rule == nullptr || rule->audited == Audited::kNever) return nullptr;
+  const MethodDescriptor* const method =
+      google::protobuf::DescriptorPool::generated_pool()->FindMethodByName(
+          absl::StrReplaceAll(name.substr(1), {{"/", "."}}));
+  if (method == nullptr) return nullptr;
+  return new AuditCall(log_, authorizer_, *rule, *method, *info->server_context());
+}
+
+}  // namespace muster::service
