@@ -20,7 +20,8 @@
 #include "coordinator/service/file_calls.h"
 #include "coordinator/service/grpc_metrics.h"
 #include "coordinator/service/grpc_server.h"
-#include "coordinator/service/http/pages.h"
+#include "coordinator/service/http/discovery.h"
+#include "coordinator/service/http/status_page.h"
 #include "coordinator/service/job_watchers.h"
 #include "coordinator/service/log_relay.h"
 #include "coordinator/service/metrics.h"
@@ -58,13 +59,16 @@ class Coordinator::Impl : public TurnObserver {
         logs_(sessions_),
         files_{std::move(files), options.clock, {}},
         transfers_(sessions_),
-        snapshots_([this](const core::Stats& stats) { metrics_.Observe(stats); }, options.clock),
+        snapshots_([this](const core::Stats& stats) { metrics_.Observe(stats); },
+                   [this](const JobId& id, const v1::Job* job) { PutOnPage(id, job); },
+                   options.clock),
         snapshot_metrics_(
             std::make_shared<SnapshotMetrics>([this] { return snapshots_.Get(); }, options.clock)),
         loop_(std::move(core), store,
               {options.clock, [this](core::Effects effects) { Deliver(std::move(effects)); },
                options.on_commit_failure, this}),
         authorizer_(std::move(authorizer)),
+        page_(loop_, logs_, *authorizer_, [this] { return snapshots_.Get(); }),
         cluster_service_(loop_, requests_, watchers_, logs_, files_, transfers_, *authorizer_),
         worker_service_(loop_, sessions_, logs_, files_, transfers_) {}
   ~Impl() override;
@@ -79,6 +83,7 @@ class Coordinator::Impl : public TurnObserver {
   friend class Coordinator;
   void Deliver(core::Effects effects);
   void HandleHttp();
+  void PutOnPage(const JobId& id, const v1::Job* job);
   // Removes files that no job references; called on the core thread.
   void CollectFiles(const core::Core& core, const Time& now);
 
@@ -97,6 +102,7 @@ class Coordinator::Impl : public TurnObserver {
   SteadyTime next_collection_;
   CoreLoop loop_;
   const std::unique_ptr<Authorizer> authorizer_;
+  StatusPage page_;
   ClusterServiceImpl cluster_service_;
   WorkerServiceImpl worker_service_;
   std::atomic<bool> serving_ = false;
@@ -113,7 +119,7 @@ absl::Status Coordinator::Impl::Serve() {
   });
   if (!queued) return absl::InternalError("the core loop is not running");
   loop_.Start();
-  ASSIGN_OR_RETURN(http_, http::HttpServer::Start(options_.http));
+  ASSIGN_OR_RETURN(http_, http::HttpServer::Start(options_.http, kPageStreams));
   HandleHttp();
   ASSIGN_OR_RETURN(grpc_,
                    GrpcServer::Start(options_.listen,
@@ -143,17 +149,18 @@ void Coordinator::Impl::HandleHttp() {
         return serving_ ? absl::OkStatus() : absl::UnavailableError("starting or shutting down");
       }};
   http::HandleHealth(*http_, {core}, {core, serving});
-  http_->Handle("/sd", [this](absl::string_view) {
+  http_->Handle("/sd", [this](const http::Request&) {
     return http::Response{200, http::kJson, DiscoveryJson(*snapshots_.Get())};
   });
-  http_->Handle(kJobPath, [this](absl::string_view query) {
-    std::optional<std::string> page = JobPage(*snapshots_.Get(), query, options_.clock());
-    if (!page.has_value()) return http::Response{404, http::kPlainText, "no such job\n"};
-    return http::Response{200, http::kHtml, *std::move(page)};
-  });
-  http_->Handle("/", [this](absl::string_view) {
-    return http::Response{200, http::kHtml, StatusPage(*snapshots_.Get(), options_.clock())};
-  });
+  page_.Register(*http_);
+}
+
+void Coordinator::Impl::PutOnPage(const JobId& id, const v1::Job* job) {
+  if (job == nullptr) {
+    page_.jobs().Erase(id);
+  } else {
+    page_.jobs().Put(*job);
+  }
 }
 
 void Coordinator::Impl::Deliver(core::Effects effects) {
@@ -187,6 +194,7 @@ void Coordinator::Impl::CollectFiles(const core::Core& core, const Time& now) {
 
 Coordinator::Impl::~Impl() {
   serving_ = false;
+  page_.Stop();
   const absl::Status ending = absl::UnavailableError("the coordinator is shutting down");
   watchers_.Shutdown();
   logs_.Shutdown();
