@@ -14,7 +14,7 @@ packages=(
   libopenmpi-dev openmpi-bin  # needed only for the mpi backend
 )
 if [[ ${1:-} == --with-tests ]]; then
-  packages+=(libclang-rt-dev prometheus iproute2 procps curl openssl python3-torch python3-torchvision python3-pil python3-venv python3-yaml python3-pyte lintian man-db slurm-wlm)
+  packages+=(libclang-rt-dev prometheus iproute2 procps curl openssl python3-torch python3-torchvision python3-pil python3-venv chromium python3-yaml python3-pyte lintian man-db slurm-wlm)
 fi
 
 missing=()

@@ -32,7 +32,7 @@ Response CheckHealth(const std::vector<HealthCheck>& checks, bool verbose) {
 
 void HandleMetrics(HttpServer& server,
                    std::vector<std::weak_ptr<prometheus::Collectable>> collectables) {
-  server.Handle("/metrics", [collectables = std::move(collectables)](absl::string_view) {
+  server.Handle("/metrics", [collectables = std::move(collectables)](const Request&) {
     std::vector<prometheus::MetricFamily> families;
     for (const auto& weak : collectables) {
       if (const auto collectable = weak.lock()) {
@@ -49,8 +49,8 @@ void HandleMetrics(HttpServer& server,
 void HandleHealth(HttpServer& server, std::vector<HealthCheck> live,
                   std::vector<HealthCheck> ready) {
   const auto handle = [&server](const char* path, std::vector<HealthCheck> checks) {
-    server.Handle(path, [checks = std::move(checks)](absl::string_view query) {
-      return CheckHealth(checks, absl::StartsWith(query, "verbose"));
+    server.Handle(path, [checks = std::move(checks)](const Request& request) {
+      return CheckHealth(checks, absl::StartsWith(request.query, "verbose"));
     });
   };
   handle("/livez", std::move(live));
@@ -58,7 +58,7 @@ void HandleHealth(HttpServer& server, std::vector<HealthCheck> live,
 }
 
 void HandleVersion(HttpServer& server, std::function<nlohmann::json()> more) {
-  server.Handle("/version", [more = std::move(more)](absl::string_view) {
+  server.Handle("/version", [more = std::move(more)](const Request&) {
     nlohmann::json version = {{"software_version", kSoftwareVersion},
                               {"protocol_version", kProtocolVersion}};
     if (more) version.update(more());

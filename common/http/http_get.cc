@@ -5,18 +5,24 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
+#include <utility>
 
 #include "absl/cleanup/cleanup.h"
+#include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "common/status.h"
 
 namespace muster::http {
 
-absl::StatusOr<GetResult> Get(const Address& address, absl::string_view target,
-                              absl::string_view method) {
+namespace {
+
+// A connection on which the request has been sent.
+absl::StatusOr<int> SendRequest(const Address& address, absl::string_view target,
+                                absl::string_view method, const std::vector<std::string>& headers) {
   const int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
   if (fd < 0) return ErrnoStatus(errno, "socket");
   absl::Cleanup close_fd = [fd] { close(fd); };
@@ -29,13 +35,27 @@ absl::StatusOr<GetResult> Get(const Address& address, absl::string_view target,
   if (connect(fd, reinterpret_cast<sockaddr*>(&peer), sizeof(peer)) != 0) {
     return ErrnoStatus(errno, absl::StrCat("connect to ", address.ToString()));
   }
-  const std::string request =
-      absl::StrCat(method, " ", target, " HTTP/1.1\r\nHost: ", address.ToString(),
-                   "\r\nConnection: close\r\n\r\n");
+  std::string request = absl::StrCat(method, " ", target, " HTTP/1.1\r\nConnection: close\r\n");
+  const bool names_host = std::any_of(headers.begin(), headers.end(), [](const std::string& line) {
+    return absl::StartsWith(line, "Host:");
+  });
+  if (!names_host) absl::StrAppend(&request, "Host: ", address.ToString(), "\r\n");
+  for (const std::string& line : headers) absl::StrAppend(&request, line, "\r\n");
+  absl::StrAppend(&request, "\r\n");
   if (send(fd, request.data(), request.size(), MSG_NOSIGNAL) !=
       static_cast<ssize_t>(request.size())) {
     return ErrnoStatus(errno, "send");
   }
+  std::move(close_fd).Cancel();
+  return fd;
+}
+
+}  // namespace
+
+absl::StatusOr<GetResult> Get(const Address& address, absl::string_view target,
+                              absl::string_view method, const std::vector<std::string>& headers) {
+  ASSIGN_OR_RETURN(const int fd, SendRequest(address, target, method, headers));
+  absl::Cleanup close_fd = [fd] { close(fd); };
   std::string response;
   std::array<char, 4096> buffer;
   ssize_t received = 0;
@@ -52,6 +72,23 @@ absl::StatusOr<GetResult> Get(const Address& address, absl::string_view target,
   result.headers = response.substr(0, head_end);
   result.body = response.substr(head_end + 4);
   return result;
+}
+
+absl::Status Stream(const Address& address, absl::string_view target,
+                    const std::function<bool(absl::string_view bytes)>& on_bytes) {
+  ASSIGN_OR_RETURN(const int fd, SendRequest(address, target, "GET", {}));
+  absl::Cleanup close_fd = [fd] { close(fd); };
+  const timeval interval = {0, 100'000};
+  setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &interval, sizeof(interval));
+  std::array<char, 4096> buffer;
+  for (;;) {
+    const ssize_t received = recv(fd, buffer.data(), buffer.size(), 0);
+    if (received == 0) return absl::OkStatus();
+    if (received < 0 && errno != EAGAIN) return ErrnoStatus(errno, "recv");
+    if (!on_bytes({buffer.data(), static_cast<size_t>(std::max<ssize_t>(received, 0))})) {
+      return absl::OkStatus();
+    }
+  }
 }
 
 }  // namespace muster::http

@@ -2,6 +2,7 @@
 #ifndef MUSTER_COMMON_HTTP_HTTP_SERVER_H_
 #define MUSTER_COMMON_HTTP_HTTP_SERVER_H_
 
+#include <atomic>
 #include <functional>
 #include <map>
 #include <memory>
@@ -12,34 +13,27 @@
 #include "absl/strings/string_view.h"
 #include "absl/synchronization/mutex.h"
 #include "common/http/address.h"
+#include "common/http/message.h"
 
 struct mg_context;
 struct mg_connection;
 
 namespace muster::http {
 
-inline constexpr char kPlainText[] = "text/plain; charset=utf-8";
-inline constexpr char kHtml[] = "text/html; charset=utf-8";
-inline constexpr char kJson[] = "application/json";
-
-struct Response {
-  int status = 200;
-  std::string content_type = kPlainText;
-  std::string body;
-};
-
-// Runs on one of the server's few threads, so it must not block. Must be thread-safe. `query` is
-// the part of the URL after '?', not decoded; empty if there is none.
-using Handler = std::function<Response(absl::string_view query)>;
+// Runs on one of the server's few threads, so it must not block. Must be thread-safe.
+using Handler = std::function<Response(const Request&)>;
 
 // Serves GET and HEAD for exactly the registered paths; 404 and 405 otherwise. Serves no files and
 // reads no request bodies. Thread-safe.
 class HttpServer {
  public:
-  // Listens on `address`; port 0 chooses a free port. Errors: INVALID_ARGUMENT for a malformed
-  // address, ALREADY_EXISTS if it is in use, otherwise the system's error.
-  static absl::StatusOr<std::unique_ptr<HttpServer>> Start(absl::string_view address);
-  // Waits for requests in progress.
+  // Listens on `address`; port 0 chooses a free port. At most `max_streams` responses with a stream
+  // are open at the same time; further ones are answered with 503. Their threads are added to those
+  // for other requests, so that open streams delay none of them. Errors: INVALID_ARGUMENT for a
+  // malformed address, ALREADY_EXISTS if it is in use, otherwise the system's error.
+  static absl::StatusOr<std::unique_ptr<HttpServer>> Start(absl::string_view address,
+                                                           int max_streams = 0);
+  // Waits for requests in progress; streams end at their next write.
   ~HttpServer();
 
   HttpServer(const HttpServer&) = delete;
@@ -51,14 +45,20 @@ class HttpServer {
 
   // The listening address, with the chosen port.
   const Address& address() const { return address_; }
+  int open_streams() const { return streams_; }
 
  private:
   HttpServer() = default;
   static int OnRequest(mg_connection* connection);
-  Response Respond(absl::string_view method, const std::string& path, absl::string_view query);
+  Response Respond(absl::string_view method, const std::string& path, const Request& request);
+  // Replaces the response by an error when it has a stream and too many are open.
+  bool ReserveStream(Response& response);
 
   mg_context* context_ = nullptr;
   Address address_;
+  int max_streams_ = 0;
+  std::atomic<int> streams_ = 0;
+  std::atomic<bool> ending_ = false;
   absl::Mutex mutex_;
   std::map<std::string, Handler> handlers_ ABSL_GUARDED_BY(mutex_);
 };

@@ -99,6 +99,10 @@ class ClusterServiceImpl : public v1::ClusterService::CallbackService {
   grpc::ServerUnaryReactor* RecoverJobs(grpc::CallbackServerContext* context,
                                         const v1::RecoverJobsRequest* request,
                                         v1::RecoverJobsResponse* response) override;
+  // history_methods.cc
+  grpc::ServerUnaryReactor* GetJobHistory(grpc::CallbackServerContext* context,
+                                          const v1::GetJobHistoryRequest* request,
+                                          v1::JobHistory* response) override;
   // queue_methods.cc
   grpc::ServerUnaryReactor* GetQueue(grpc::CallbackServerContext* context,
                                      const v1::GetQueueRequest* request,

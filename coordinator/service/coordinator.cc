@@ -23,7 +23,8 @@
 #include "coordinator/service/first_join_token.h"
 #include "coordinator/service/grpc_metrics.h"
 #include "coordinator/service/grpc_server.h"
-#include "coordinator/service/http/pages.h"
+#include "coordinator/service/http/discovery.h"
+#include "coordinator/service/http/status_page.h"
 #include "coordinator/service/identity_service.h"
 #include "coordinator/service/job_watchers.h"
 #include "coordinator/service/log_relay.h"
@@ -66,7 +67,9 @@ class Coordinator::Impl : public TurnObserver {
         logs_(sessions_),
         files_{std::move(files), options.clock, {}},
         transfers_(sessions_),
-        snapshots_([this](const core::Stats& stats) { metrics_.Observe(stats); }, options.clock),
+        snapshots_([this](const core::Stats& stats) { metrics_.Observe(stats); },
+                   [this](const JobId& id, const v1::Job* job) { PutOnPage(id, job); },
+                   options.clock),
         snapshot_metrics_(
             std::make_shared<SnapshotMetrics>([this] { return snapshots_.Get(); }, options.clock)),
         loop_(std::move(core), store,
@@ -75,6 +78,7 @@ class Coordinator::Impl : public TurnObserver {
         audit_log_({.path = options.audit_log, .clock = options.clock}, *metrics_.registry()),
         authorizer_(std::move(authorizer)),
         authority_(std::move(authority)),
+        page_(loop_, logs_, *authorizer_, [this] { return snapshots_.Get(); }),
         cluster_service_(loop_, requests_, watchers_, logs_, files_, transfers_, *authorizer_),
         worker_service_(loop_, sessions_, logs_, files_, transfers_),
         identity_service_(loop_, requests_, *authorizer_, authority_, options.certificate_validity,
@@ -91,6 +95,7 @@ class Coordinator::Impl : public TurnObserver {
   friend class Coordinator;
   void Deliver(core::Effects effects);
   void HandleHttp();
+  void PutOnPage(const JobId& id, const v1::Job* job);
   // Removes files that no job references; called on the core thread.
   void CollectFiles(const core::Core& core, const Time& now);
   // Renews the coordinator's certificate if it is time; called on the core thread.
@@ -114,6 +119,7 @@ class Coordinator::Impl : public TurnObserver {
   AuditLog audit_log_;
   const std::unique_ptr<Authorizer> authorizer_;
   const std::optional<security::Authority> authority_;
+  StatusPage page_;
   ClusterServiceImpl cluster_service_;
   WorkerServiceImpl worker_service_;
   IdentityServiceImpl identity_service_;
@@ -132,7 +138,7 @@ absl::Status Coordinator::Impl::Serve() {
   if (!queued) return absl::InternalError("the core loop is not running");
   loop_.Start();
   RETURN_IF_ERROR(TakeFirstJoinToken(options_.first_join_token, loop_, requests_));
-  ASSIGN_OR_RETURN(http_, http::HttpServer::Start(options_.http));
+  ASSIGN_OR_RETURN(http_, http::HttpServer::Start(options_.http, kPageStreams));
   HandleHttp();
   std::vector<std::unique_ptr<grpc::experimental::ServerInterceptorFactoryInterface>> interceptors;
   interceptors.push_back(std::make_unique<GrpcMetrics>(*metrics_.registry()));
@@ -168,17 +174,18 @@ void Coordinator::Impl::HandleHttp() {
         return serving_ ? absl::OkStatus() : absl::UnavailableError("starting or shutting down");
       }};
   http::HandleHealth(*http_, {core}, {core, serving});
-  http_->Handle("/sd", [this](absl::string_view) {
+  http_->Handle("/sd", [this](const http::Request&) {
     return http::Response{200, http::kJson, DiscoveryJson(*snapshots_.Get())};
   });
-  http_->Handle(kJobPath, [this](absl::string_view query) {
-    std::optional<std::string> page = JobPage(*snapshots_.Get(), query, options_.clock());
-    if (!page.has_value()) return http::Response{404, http::kPlainText, "no such job\n"};
-    return http::Response{200, http::kHtml, *std::move(page)};
-  });
-  http_->Handle("/", [this](absl::string_view) {
-    return http::Response{200, http::kHtml, StatusPage(*snapshots_.Get(), options_.clock())};
-  });
+  page_.Register(*http_);
+}
+
+void Coordinator::Impl::PutOnPage(const JobId& id, const v1::Job* job) {
+  if (job == nullptr) {
+    page_.jobs().Erase(id);
+  } else {
+    page_.jobs().Put(*job);
+  }
 }
 
 void Coordinator::Impl::Deliver(core::Effects effects) {
@@ -231,6 +238,7 @@ void Coordinator::Impl::CollectFiles(const core::Core& core, const Time& now) {
 
 Coordinator::Impl::~Impl() {
   serving_ = false;
+  page_.Stop();
   const absl::Status ending = absl::UnavailableError("the coordinator is shutting down");
   watchers_.Shutdown();
   logs_.Shutdown();

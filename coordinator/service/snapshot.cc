@@ -13,18 +13,17 @@ constexpr int kShareOfTime = 20;
 
 }  // namespace
 
-SnapshotPublisher::SnapshotPublisher(std::function<void(const core::Stats&)> on_stats,
+SnapshotPublisher::SnapshotPublisher(std::function<void(const core::Stats&)> on_stats, OnJob on_job,
                                      std::function<Time()> clock)
     : on_stats_(std::move(on_stats)),
+      on_job_(std::move(on_job)),
       clock_(std::move(clock)),
       snapshot_(std::make_shared<const Snapshot>()) {}
 
 void SnapshotPublisher::Load(core::Core& core, const Time& now) {
-  for (v1::Job& job : core.ListJobs({}, now)) Note(core, JobId(job.job_id()), now);
-  v1::ListJobsRequest recent;
-  recent.set_include_finished(true);
-  recent.set_limit(kEndedJobsShown);
-  for (v1::Job& job : core.ListJobs(recent, now)) Note(core, JobId(job.job_id()), now);
+  v1::ListJobsRequest all;
+  all.set_include_finished(true);
+  for (v1::Job& job : core.ListJobs(all, now)) Put(std::move(job));
   Publish(core, now);
 }
 
@@ -48,11 +47,18 @@ void SnapshotPublisher::Note(core::Core& core, const JobId& id, const Time& now)
   if (!job.ok()) {
     jobs_.erase(id);
     checkpoints_.Forget(id.value());
+    on_job_(id, nullptr);
     return;
   }
   checkpoints_.Note(*job, now.steady);
-  job->mutable_summary()->clear_losses();
-  jobs_[id] = std::make_shared<const v1::Job>(*std::move(job));
+  Put(*std::move(job));
+}
+
+void SnapshotPublisher::Put(v1::Job job) {
+  const JobId id(job.job_id());
+  on_job_(id, &job);
+  job.mutable_summary()->clear_losses();
+  jobs_[id] = std::make_shared<const v1::Job>(std::move(job));
 }
 
 void SnapshotPublisher::DropEnded(const Time& now) {

@@ -43,10 +43,13 @@ inline constexpr size_t kEndedJobsShown = 50;
 // Load and Refresh must be called on the core thread; Get is thread-safe.
 class SnapshotPublisher {
  public:
-  // `on_stats` receives every core::Stats taken, on the core thread. `clock` measures the cost of a
-  // refresh.
-  explicit SnapshotPublisher(std::function<void(const core::Stats&)> on_stats,
-                             std::function<Time()> clock = Now);
+  // `on_stats` receives every core::Stats taken, and `on_job` every job that has changed since the
+  // last refresh, or null if it was removed; both on the core thread. `clock` measures the cost of
+  // a refresh.
+  using OnJob = std::function<void(const JobId&, const v1::Job*)>;
+  explicit SnapshotPublisher(
+      std::function<void(const core::Stats&)> on_stats,
+      OnJob on_job = [](const JobId&, const v1::Job*) {}, std::function<Time()> clock = Now);
 
   // Takes the first snapshot, of a core that was just loaded.
   void Load(core::Core& core, const Time& now);
@@ -59,10 +62,12 @@ class SnapshotPublisher {
 
  private:
   void Note(core::Core& core, const JobId& id, const Time& now);
+  void Put(v1::Job job);
   void DropEnded(const Time& now);
   void Publish(core::Core& core, const Time& now);
 
   const std::function<void(const core::Stats&)> on_stats_;
+  const OnJob on_job_;
   const std::function<Time()> clock_;
 
   // Core thread only.

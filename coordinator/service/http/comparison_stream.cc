@@ -1,0 +1,76 @@
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/str_split.h"
+#include "common/status.h"
+#include "coordinator/service/http/core_query.h"
+#include "coordinator/service/http/job_json.h"
+#include "coordinator/service/http/json_text.h"
+#include "coordinator/service/http/streams.h"
+
+namespace muster::service {
+namespace {
+
+constexpr size_t kJobsCompared = 32;
+constexpr size_t kPointsPerJob = 128;
+constexpr absl::Duration kComparisonAge = absl::Seconds(2);
+
+// {"job": …, "curve": points}
+std::string ComparedJson(const core::Core& core, const v1::Job& job) {
+  std::vector<std::string> points;
+  const absl::StatusOr<v1::Curves> curves = core.GetCurves(JobId(job.job_id()), kPointsPerJob);
+  if (curves.ok()) {
+    for (const v1::CurvePoint& point : curves->points()) points.push_back(CurvePointJson(point));
+  }
+  return absl::StrCat("{\"job\":", JobJson(job), ",\"curve\":[", absl::StrJoin(points, ","), "]}");
+}
+
+// {"title", "total": number of jobs, "jobs": the first ones of them}
+absl::StatusOr<std::string> ComparisonJson(core::Core& core, const std::string& names,
+                                           const std::string& array, const Time& now) {
+  std::string title = "Comparison";
+  size_t total = 0;
+  std::vector<std::string> jobs;
+  if (!array.empty()) {
+    ASSIGN_OR_RETURN(const v1::GetArrayResponse found, core.GetArray(array));
+    title = absl::StrCat("Array ", found.array().array_id());
+    total = found.tasks_size();
+    for (const v1::Job& task : found.tasks()) {
+      if (jobs.size() < kJobsCompared) jobs.push_back(ComparedJson(core, task));
+    }
+  } else {
+    const std::vector<std::string> ids = absl::StrSplit(names, ',', absl::SkipEmpty());
+    total = ids.size();
+    for (const std::string& name : ids) {
+      if (jobs.size() == kJobsCompared) break;
+      ASSIGN_OR_RETURN(const JobId id, core.ResolveJob(name));
+      ASSIGN_OR_RETURN(const v1::Job job, core.GetJob(id, /*detailed=*/false, now));
+      jobs.push_back(ComparedJson(core, job));
+    }
+  }
+  return JsonObject()
+      .Add("title", title)
+      .AddRaw("total", absl::StrCat(total))
+      .AddRaw("jobs", absl::StrCat("[", absl::StrJoin(jobs, ","), "]"))
+      .Take();
+}
+
+}  // namespace
+
+void StreamComparison(PageSources& sources, const std::string& jobs, const std::string& array,
+                      EventWriter& out) {
+  const std::string key = absl::StrCat("comparison/", array, "/", jobs);
+  TextCache::Text sent;
+  do {
+    const auto text = sources.texts.Get(key, kComparisonAge, [&] {
+      return AskCore<std::string>(sources.loop, [jobs, array](core::Core& core, const Time& now) {
+        return ComparisonJson(core, jobs, array, now);
+      });
+    });
+    out.SendIfNew("comparison", text, sent);
+    out.Tick();
+  } while (out.IsOpen() && sources.ticker.Wait());
+}
+
+}  // namespace muster::service

@@ -1,0 +1,108 @@
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "common/status.h"
+#include "coordinator/service/http/core_query.h"
+#include "coordinator/service/http/job_json.h"
+#include "coordinator/service/http/json_text.h"
+#include "coordinator/service/http/line_delta.h"
+#include "coordinator/service/http/streams.h"
+
+namespace muster::service {
+namespace {
+
+constexpr absl::Duration kCurvesAge = absl::Seconds(2);
+constexpr absl::Duration kEnvironmentAge = absl::Seconds(5);
+constexpr size_t kEventsShown = 200;
+
+absl::StatusOr<std::string> DetailsJson(CoreLoop& loop, const JobId& id) {
+  return AskCore<std::string>(
+      loop, [id](core::Core& core, const Time& now) -> absl::StatusOr<std::string> {
+        ASSIGN_OR_RETURN(const v1::Job job, core.GetJob(id, /*detailed=*/true, now));
+        return absl::StrCat("{\"job\":", JobJson(job), ",\"ranks\":", RanksJson(job), "}");
+      });
+}
+
+// One point per line.
+absl::StatusOr<std::string> CurveLines(CoreLoop& loop, const JobId& id) {
+  return AskCore<std::string>(
+      loop, [id](core::Core& core, const Time& now) -> absl::StatusOr<std::string> {
+        ASSIGN_OR_RETURN(const v1::Curves curves, core.GetCurves(id, /*max_points=*/0));
+        std::vector<std::string> lines;
+        for (const v1::CurvePoint& point : curves.points()) lines.push_back(CurvePointJson(point));
+        return absl::StrJoin(lines, "\n");
+      });
+}
+
+// One event per line, the newest last.
+absl::StatusOr<std::string> EventLines(CoreLoop& loop, const JobId& id) {
+  return AskCore<std::string>(
+      loop, [id](core::Core& core, const Time& now) -> absl::StatusOr<std::string> {
+        ASSIGN_OR_RETURN(const std::vector<v1::JobEvent> events, core.ListEvents(id, 0));
+        std::vector<std::string> lines;
+        const size_t first = events.size() > kEventsShown ? events.size() - kEventsShown : 0;
+        for (size_t i = first; i < events.size(); ++i) lines.push_back(EventJson(events[i]));
+        return absl::StrJoin(lines, "\n");
+      });
+}
+
+absl::StatusOr<std::string> HistoryJson(CoreLoop& loop, const JobId& id) {
+  return AskCore<std::string>(
+      loop, [id](core::Core& core, const Time& now) -> absl::StatusOr<std::string> {
+        ASSIGN_OR_RETURN(const v1::JobHistory history, core.GetJobHistory(id, 1, now));
+        return EnvironmentJson(history);
+      });
+}
+
+// The job as the viewer may see it: {"spec": …, "private": whether it is complete}.
+absl::StatusOr<std::string> SpecText(CoreLoop& loop, const Viewer& viewer, const JobId& id) {
+  return AskCore<std::string>(
+      loop, [id, viewer](core::Core& core, const Time& now) -> absl::StatusOr<std::string> {
+        ASSIGN_OR_RETURN(const v1::Job job, core.GetJob(id, /*detailed=*/false, now));
+        const bool may_see_all = viewer.CheckPrivate(job).ok();
+        return absl::StrCat("{\"private\":", may_see_all ? "true" : "false",
+                            ",\"spec\":", SpecJson(job.spec(), may_see_all), "}");
+      });
+}
+
+absl::StatusOr<JobId> Resolve(CoreLoop& loop, const std::string& name) {
+  return AskCore<JobId>(loop,
+                        [name](core::Core& core, const Time&) { return core.ResolveJob(name); });
+}
+
+}  // namespace
+
+void StreamJob(PageSources& sources, const Viewer& viewer, const std::string& name,
+               EventWriter& out) {
+  CoreLoop& loop = sources.loop;
+  const absl::StatusOr<JobId> id = Resolve(loop, name);
+  if (!id.ok()) {
+    out.SendProblem(id.status());
+    return;
+  }
+  const auto get = [&](const char* kind, absl::Duration max_age, auto render) {
+    return sources.texts.Get(absl::StrCat(kind, "/", id->value()), max_age,
+                             [&] { return render(loop, *id); });
+  };
+  const absl::StatusOr<std::string> spec = SpecText(loop, viewer, *id);
+  if (spec.ok()) out.Send("spec", *spec);
+  TextCache::Text details, environment;
+  LineDelta curves, events;
+  do {
+    const auto job = get("job", kPageInterval, DetailsJson);
+    out.SendIfNew("job", job, details);
+    if (absl::IsNotFound(job.status())) return;  // removed
+    if (const auto lines = get("curves", kCurvesAge, CurveLines); lines.ok()) {
+      curves.Send("curves", *lines, out);
+    }
+    if (const auto lines = get("events", kPageInterval, EventLines); lines.ok()) {
+      events.Send("events", *lines, out);
+    }
+    out.SendIfNew("environment", get("environment", kEnvironmentAge, HistoryJson), environment);
+    out.Tick();
+  } while (out.IsOpen() && sources.ticker.Wait());
+}
+
+}  // namespace muster::service

@@ -1,0 +1,115 @@
+// Chooses the view by the address, and holds what all views share: sign-in, state of the connection, shortcuts.
+
+import { showComparison } from "./compare.js";
+import { el, replace } from "./dom.js";
+import { showJob } from "./job.js";
+import { showNode } from "./node.js";
+import { showOverview } from "./overview.js";
+import { request, setToken, token } from "./stream.js";
+
+const view = document.getElementById("view");
+const live = document.getElementById("live");
+const loginDialog = document.getElementById("login-dialog");
+const helpDialog = document.getElementById("help-dialog");
+const shortcuts = document.getElementById("shortcuts");
+
+// A view is {title, keys: {key: function}, close()}.
+let current = null;
+
+function setStatus(state, text) {
+  live.textContent = text;
+  live.className = { live: "ok", waiting: "warn", denied: "bad" }[state] ?? "";
+  if (state === "denied") askForToken(text);
+}
+
+function route() {
+  const [, kind = "", rest = ""] = /^#\/(\w*)\/?(.*)$/.exec(location.hash) ?? [];
+  current?.close();
+  replace(view);
+  const name = decodeURIComponent(rest);
+  if (kind === "job" && name) current = showJob(view, name, setStatus, askForToken);
+  else if (kind === "node" && name) current = showNode(view, name, setStatus);
+  else if (kind === "compare" && name) current = showComparison(view, { jobs: name }, setStatus);
+  else if (kind === "array" && name) current = showComparison(view, { array: name }, setStatus);
+  else current = showOverview(view, setStatus);
+  document.title = current.title ? `${current.title} – Muster` : "Muster";
+}
+
+// ---- Sign-in
+
+function askForToken(reason = "") {
+  if (loginDialog.open) return;
+  document.getElementById("login-reason").textContent = reason;
+  document.getElementById("token").value = "";
+  loginDialog.returnValue = "";
+  loginDialog.showModal();
+}
+
+async function showSession() {
+  const login = document.getElementById("login");
+  try {
+    const response = await request("/api/session");
+    const session = await response.json();
+    if (!response.ok) {
+      setStatus("denied", session.message);
+      return;
+    }
+    document.getElementById("cluster").textContent =
+      `version ${session.version}, cluster ${session.cluster.slice(0, 8)}${session.user ? `, signed in as ${session.user}` : ""}`;
+    login.textContent = session.user ? "Sign out" : "Sign in";
+  } catch {
+    login.textContent = token() ? "Sign out" : "Sign in";  // the streams report the lost connection
+  }
+}
+
+document.getElementById("login").addEventListener("click", () => {
+  if (!token()) { askForToken(); return; }
+  setToken("");
+  restart();
+});
+
+loginDialog.addEventListener("close", () => {
+  const value = document.getElementById("token").value.trim();
+  document.getElementById("token").value = "";
+  if (loginDialog.returnValue !== "sign-in" || !value) return;
+  setToken(value);
+  restart();
+});
+
+function restart() {
+  showSession();
+  route();
+}
+
+// ---- Shortcuts
+
+shortcuts.checked = localStorage.getItem("muster-shortcuts") !== "off";
+shortcuts.addEventListener("change", () => {
+  localStorage.setItem("muster-shortcuts", shortcuts.checked ? "on" : "off");
+});
+document.getElementById("help").addEventListener("click", () => helpDialog.showModal());
+
+document.addEventListener("keydown", (event) => {
+  const typing = event.target.closest("input, select, textarea, dialog");
+  if (typing || event.ctrlKey || event.metaKey || event.altKey || !shortcuts.checked) return;
+  const keys = { "?": () => helpDialog.showModal(), o: () => { location.hash = "#/"; }, ...current?.keys };
+  if (!keys[event.key]) return;
+  event.preventDefault();
+  keys[event.key]();
+});
+
+document.querySelector(".skip").addEventListener("click", (event) => {
+  event.preventDefault();
+  view.focus();
+});
+
+window.addEventListener("hashchange", () => {
+  route();
+  view.focus();
+});
+// An error must not leave a page that looks alive.
+window.addEventListener("error", (event) => {
+  view.prepend(el("p", { class: "bad", role: "alert" }, `error of the page: ${event.message}`));
+});
+
+restart();

@@ -1,0 +1,31 @@
+// What the streams of the status page read.
+#ifndef MUSTER_COORDINATOR_SERVICE_HTTP_PAGE_SOURCES_H_
+#define MUSTER_COORDINATOR_SERVICE_HTTP_PAGE_SOURCES_H_
+
+#include <functional>
+#include <memory>
+
+#include "coordinator/service/core_loop.h"
+#include "coordinator/service/http/job_index.h"
+#include "coordinator/service/http/node_index.h"
+#include "coordinator/service/http/text_cache.h"
+#include "coordinator/service/http/ticker.h"
+#include "coordinator/service/log_relay.h"
+#include "coordinator/service/snapshot.h"
+
+namespace muster::service {
+
+// Thread-safe; shared by all streams.
+struct PageSources {
+  CoreLoop& loop;
+  LogRelay& logs;
+  std::function<std::shared_ptr<const Snapshot>()> snapshot;
+  JobIndex jobs = {};
+  NodeIndex nodes = {};
+  TextCache texts = TextCache();
+  Ticker ticker = {};
+};
+
+}  // namespace muster::service
+
+#endif  // MUSTER_COORDINATOR_SERVICE_HTTP_PAGE_SOURCES_H_

@@ -1,0 +1,113 @@
+#include "coordinator/service/http/status_page.h"
+
+#include <algorithm>
+#include <string>
+#include <utility>
+
+#include "absl/strings/ascii.h"
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "common/version.h"
+#include "coordinator/service/http/json_text.h"
+#include "coordinator/service/http/page_files.h"
+#include "coordinator/service/http/streams.h"
+
+namespace muster::service {
+namespace {
+
+constexpr size_t kRowsPerWindow = 200;
+constexpr uint64_t kLogTailLines = 500;
+constexpr size_t kParameterBytes = 4096;
+
+// A number of the query; `otherwise` if it is absent or not a number.
+uint64_t NumberOf(const http::Request& request, const std::string& name, uint64_t otherwise) {
+  uint64_t number = 0;
+  return absl::SimpleAtoi(request.Parameter(name), &number) ? number : otherwise;
+}
+
+std::string TextOf(const http::Request& request, const std::string& name) {
+  return std::string(request.Parameter(name).substr(0, kParameterBytes));
+}
+
+http::Response Refusal(const absl::Status& status) {
+  const int code = absl::IsUnauthenticated(status) ? 401 : 403;
+  return {code, http::kJson, JsonObject().Add("message", status.message()).Take() + "\n"};
+}
+
+JobIndex::Query WindowOf(const http::Request& request) {
+  return {absl::AsciiStrToLower(TextOf(request, "search")), TextOf(request, "states"),
+          NumberOf(request, "offset", 0),
+          std::min<size_t>(NumberOf(request, "limit", kRowsPerWindow), kRowsPerWindow)};
+}
+
+v1::ReadLogRequest LogOf(const http::Request& request) {
+  v1::ReadLogRequest log;
+  log.set_job_id(TextOf(request, "job"));
+  log.set_rank(NumberOf(request, "rank", 0));
+  log.set_generation(NumberOf(request, "generation", 0));
+  log.set_stream(request.Parameter("stream") == "stdout" ? v1::STDOUT : v1::STDERR);
+  log.set_tail_lines(kLogTailLines);
+  log.set_follow(true);
+  return log;
+}
+
+}  // namespace
+
+void StatusPage::Register(http::HttpServer& server) {
+  viewers_ = std::make_unique<ViewerCheck>(server.address(), authorizer_);
+  for (const PageFile& file : PageFiles()) {
+    server.Handle(PathOf(file),
+                  [&file](const http::Request& request) { return ServeFile(file, request); });
+  }
+  server.Handle("/api/session", [this](const http::Request& request) { return Session(request); });
+  HandleStream(server, "/api/overview",
+               [this](const http::Request& request, const Viewer&, EventWriter& out) {
+                 StreamOverview(sources_, WindowOf(request), out);
+               });
+  HandleStream(server, "/api/job",
+               [this](const http::Request& request, const Viewer& viewer, EventWriter& out) {
+                 StreamJob(sources_, viewer, TextOf(request, "id"), out);
+               });
+  HandleStream(server, "/api/node",
+               [this](const http::Request& request, const Viewer&, EventWriter& out) {
+                 StreamNode(sources_, TextOf(request, "name"), out);
+               });
+  HandleStream(server, "/api/comparison",
+               [this](const http::Request& request, const Viewer&, EventWriter& out) {
+                 StreamComparison(sources_, TextOf(request, "jobs"), TextOf(request, "array"), out);
+               });
+  HandleStream(server, "/api/log",
+               [this](const http::Request& request, const Viewer& viewer, EventWriter& out) {
+                 StreamLog(sources_, viewer, LogOf(request), out);
+               });
+}
+
+void StatusPage::HandleStream(http::HttpServer& server, const std::string& path, Stream stream) {
+  server.Handle(path, [this, stream = std::move(stream)](const http::Request& request) {
+    const absl::StatusOr<Viewer> viewer = viewers_->Check(request);
+    if (!viewer.ok()) return Refusal(viewer.status());
+    http::Response response{200, http::kEventStream, ""};
+    response.stream = [stream, request, viewer = *viewer](http::BodyStream& body) {
+      EventWriter out(body);
+      stream(request, viewer, out);
+    };
+    return response;
+  });
+}
+
+// {"needs_token", "user", "admin", "version", "cluster"}. Users check their tokens with it.
+http::Response StatusPage::Session(const http::Request& request) {
+  const absl::StatusOr<Viewer> viewer = viewers_->Check(request);
+  if (!viewer.ok()) return Refusal(viewer.status());
+  JsonObject session;
+  session.Add("needs_token", viewers_->needs_token())
+      .Add("version", kSoftwareVersion)
+      .Add("cluster", sources_.snapshot()->store.cluster_id);
+  if (viewer->actor.has_value()) {
+    session.Add("user", viewer->actor->name.empty() ? "user" : viewer->actor->name)
+        .Add("admin", viewer->actor->is_admin);
+  }
+  return {200, http::kJson, session.Take() + "\n"};
+}
+
+}  // namespace muster::service

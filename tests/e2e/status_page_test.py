@@ -1,0 +1,209 @@
+"""The status page in a headless Chromium, with a real cluster and jobs that train."""
+
+import json
+import os
+import pathlib
+import unittest
+import urllib.error
+import urllib.request
+
+from tests.support.browser import CHROMIUM, REASON, Browser
+from tests.support.cluster import Cluster, shell_spec, training_spec
+
+# Where test_pictures writes the screenshots of the documentation; not set: nowhere.
+PICTURES = os.environ.get("MUSTER_PICTURES", "")
+WIDE, PHONE = (1280, 900), (360, 740)
+
+
+def long_training(name, **top):
+    return training_spec(name, max_steps=100000, resources={"nodes": 2, "ranks_per_node": 1}, **top)
+
+
+def token_of(cluster):
+    return (pathlib.Path(cluster.directory) / "coordinator" / "token").read_text().strip()
+
+
+def sign_in(browser, token):
+    browser.click("#login")
+    browser.wait("document.getElementById('login-dialog').open")
+    browser.evaluate("document.getElementById('token').focus()")
+    browser.type(token)
+    browser.click("#login-submit")
+    browser.wait("document.getElementById('login').textContent === 'Sign out'")
+
+
+@unittest.skipUnless(CHROMIUM, REASON)
+class StatusPageTest(unittest.TestCase):
+    def check_page(self, browser, what):
+        """No errors, no overflow at both widths, and enough contrast in both schemes."""
+        for scheme in ("light", "dark"):
+            browser.prefer(scheme)
+            self.assertEqual(browser.low_contrast(), [], f"{what}, {scheme}")
+        browser.prefer("light")
+        for size in (PHONE, WIDE):
+            browser.resize(*size)
+            self.assertEqual(browser.overflow(), [], f"{what} at {size[0]} pixels")
+        self.assertEqual(browser.problems, [], what)
+
+    def test_curves_move_and_killed_worker_turns_red(self):
+        with Cluster(nodes=2, slots=2) as cluster, Browser(*WIDE) as browser:
+            job = cluster.submit(long_training("curves"))
+            browser.open(f"http://{cluster.http}/")
+            browser.wait(f"document.querySelector('tbody a')?.textContent === '{job}'")
+            browser.wait("document.querySelectorAll('.tile').length === 2")
+            browser.wait("document.querySelector('.tile').textContent.includes('busy')")
+            self.check_page(browser, "overview")
+
+            browser.click("tbody a")
+            path = "document.querySelector('.chart path.line').getAttribute('d')"
+            browser.wait(f"{path}.split('L').length > 2", 60)
+            drawn = browser.evaluate(path)
+            browser.wait(f"{path} !== {json.dumps(drawn)}", 30)
+            browser.wait("document.querySelectorAll('.chart path.line').length >= 2")
+            browser.wait("document.body.innerText.includes('Goodput')")
+            self.assertIn("Ranks of generation 1 (2)", browser.text())
+            self.check_page(browser, "job")
+
+            browser.open(f"http://{cluster.http}/#/node/node-2")
+            browser.wait("document.querySelector('main').innerText.includes('no problems')")
+            browser.wait(f"document.querySelector('main').innerText.includes('{job}')")
+            self.check_page(browser, "node")
+
+            browser.open(f"http://{cluster.http}/#/")
+            browser.wait("document.querySelectorAll('.tile').length === 2")
+            cluster.workers["node-2"].kill()
+            browser.wait("document.querySelectorAll('.tile')[1].className.match(/t-(warn|bad)/)", 30)
+            browser.wait("document.querySelectorAll('.tile')[1].className.includes('t-bad')", 60)
+            self.assertIn("lost", browser.text(".tile:nth-child(2)"))
+            self.check_page(browser, "overview with a lost node")
+            cluster.muster("cancel", job)
+            cluster.start_worker("node-2", 2)
+            cluster.wait_for_state(job, "CANCELLED", 60)
+
+    def test_logs_follow_with_the_owners_token_only(self):
+        script = "for i in $(seq 1 100000); do echo line $i; echo other >&2; sleep 0.2; done"
+        with Cluster(nodes=1) as cluster, Browser(*WIDE) as browser:
+            job = cluster.submit(shell_spec("talks", script, env={"MY_SECRET_WORD": "sesame"}))
+            cluster.wait_for_state(job, "RUNNING")
+            browser.open(f"http://{cluster.http}/#/job/{job}")
+            browser.wait("document.querySelector('main pre.scroll') !== null")
+            for private in ("sesame", "MY_SECRET_WORD", "seq 1"):
+                self.assertNotIn(private, browser.text())
+            # Without a token, the page asks for one, and the coordinator does not send logs.
+            browser.evaluate("document.body.focus()")
+            browser.press("l")
+            browser.wait("document.getElementById('login-dialog').open")
+            browser.press("Escape")
+            refused = browser.evaluate(f"fetch('/api/log?job={job}&rank=0').then((answer) => answer.body.getReader().read())"
+                                       ".then(({value}) => new TextDecoder().decode(value))")
+            self.assertIn("requires the token of its owner", refused)
+
+            browser.wait("!document.getElementById('login-dialog').open")
+            sign_in(browser, token_of(cluster))
+            browser.wait("document.querySelector('main').innerText.includes('sesame')")
+            browser.evaluate("document.getElementById('log-stream').value = 'stdout'")
+            browser.press("l")
+            browser.wait("document.querySelector('pre.log').textContent.includes('line 1\\n')")
+            lines = "document.querySelector('pre.log').textContent.split('\\n').length"
+            before = browser.evaluate(lines)
+            browser.wait(f"{lines} > {before} + 3")
+            self.assertNotIn("other", browser.text("pre.log"))
+            self.check_page(browser, "logs")
+            cluster.muster("cancel", job)
+            browser.wait("document.querySelector('main').innerText.includes('complete')", 30)
+
+    def test_failed_job_shows_rank_and_reason(self):
+        with Cluster(nodes=1) as cluster, Browser(*WIDE) as browser:
+            job = cluster.submit(shell_spec("breaks", "exit 7"))
+            cluster.wait(job, check=False)
+            browser.open(f"http://{cluster.http}/#/job/{job}")
+            browser.wait("document.querySelector('main').innerText.includes('First failure')")
+            self.assertIn("code 7", browser.text())
+            self.assertIn("failed", browser.text("h1"))
+            self.check_page(browser, "failed job")
+
+    def test_search_filter_and_compare_by_keyboard(self):
+        with Cluster(nodes=1, slots=2) as cluster, Browser(*WIDE) as browser:
+            first = cluster.submit(training_spec("first", max_steps=40))
+            second = cluster.submit(training_spec("second", max_steps=40))
+            for job in (first, second):
+                cluster.wait(job)
+            browser.open(f"http://{cluster.http}/")
+            rows = "document.querySelectorAll('tbody tr').length"
+            browser.wait(f"{rows} === 2 && document.querySelectorAll('tbody .ok').length >= 2")
+            # Tab reaches the skip link first, and everything has a visible focus.
+            browser.evaluate("document.body.focus()")
+            browser.press("Tab")
+            self.assertEqual(browser.evaluate("document.activeElement.className"), "skip")
+            seen = []
+            for _ in range(40):
+                browser.press("Tab")
+                seen.append(browser.evaluate("document.activeElement.id || document.activeElement.className || document.activeElement.tagName"))
+                self.assertNotEqual(browser.evaluate("getComputedStyle(document.activeElement).outlineStyle"), "none", seen[-1])
+                if "search" in seen and "tile t-ok" in seen:
+                    break
+            self.assertIn("search", seen)
+            self.assertIn("tile t-ok", seen)
+
+            browser.press("/")
+            self.assertEqual(browser.evaluate("document.activeElement.id"), "search")
+            browser.evaluate("(() => { const s = document.getElementById('search'); s.value = 'first'; s.dispatchEvent(new Event('input')); })()")
+            browser.wait(f"{rows} === 1 && document.querySelector('tbody').innerText.includes('{first}')")
+            browser.evaluate("(() => { const s = document.getElementById('search'); s.value = ''; s.dispatchEvent(new Event('input')); })()")
+            browser.wait(f"{rows} === 2")
+            for row in (1, 2):
+                browser.click(f"tbody tr:nth-child({row}) input")
+            browser.evaluate("document.activeElement.blur()")
+            browser.press("c")
+            browser.wait("document.querySelectorAll('.chart path.line').length >= 2")
+            self.assertIn(first, browser.text(".legend"))
+            self.assertIn(second, browser.text(".legend"))
+            self.check_page(browser, "comparison")
+            browser.press("?")
+            browser.wait("document.getElementById('help-dialog').open")
+            self.check_page(browser, "shortcuts")
+
+    def test_open_pages_leave_metrics_and_health_alone(self):
+        with Cluster(nodes=1) as cluster:
+            base = f"http://{cluster.http}"
+            streams = [urllib.request.urlopen(f"{base}/api/overview", timeout=10) for _ in range(48)]
+            try:
+                for stream in streams:
+                    self.assertIn(b"event: jobs", stream.readline())
+                with self.assertRaises(urllib.error.HTTPError) as refused:
+                    urllib.request.urlopen(f"{base}/api/overview", timeout=10)
+                self.assertEqual(refused.exception.code, 503)
+                for path in ("/livez", "/readyz", "/metrics", "/sd", "/"):
+                    with urllib.request.urlopen(base + path, timeout=5) as answer:
+                        self.assertEqual(answer.status, 200)
+            finally:
+                for stream in streams:
+                    stream.close()
+
+    @unittest.skipUnless(PICTURES, "MUSTER_PICTURES, the folder for the screenshots, is not set")
+    def test_pictures(self):
+        with Cluster(nodes=6, slots=4) as cluster, Browser(*WIDE) as browser:
+            job = cluster.submit(long_training("fashion-mnist", restart={"max": 1}))
+            cluster.submit(training_spec("baseline", max_steps=60))
+            cluster.submit(shell_spec("preprocess", "sleep 600", nodes=4))
+            cluster.submit(shell_spec("large", "sleep 600", nodes=6, ranks=4))
+            cluster.muster("node", "cordon", "node-6", "--reason", "fan replaced")
+            cluster.wait_for_step(job, 120, 120)
+            browser.open(f"http://{cluster.http}/")
+            browser.wait("document.querySelectorAll('.tile').length === 6 && document.querySelectorAll('tbody tr').length >= 4")
+            browser.screenshot(f"{PICTURES}/status_overview.png")
+            browser.prefer("dark")
+            browser.open(f"http://{cluster.http}/#/job/{job}")
+            browser.wait("document.querySelectorAll('.chart path.line').length >= 2")
+            browser.screenshot(f"{PICTURES}/status_job_dark.png")
+            browser.prefer("light")
+            browser.resize(*PHONE)
+            browser.open(f"http://{cluster.http}/#/")
+            browser.wait("document.querySelectorAll('tbody tr').length >= 4")
+            browser.screenshot(f"{PICTURES}/status_phone.png")
+            for row in json.loads(cluster.muster("list", "-o", "json").stdout):
+                cluster.muster("cancel", row["job_id"])
+
+
+if __name__ == "__main__":
+    unittest.main()
