@@ -94,10 +94,9 @@ TEST_F(StepAgreementTest, StateStaysInMemoryIfAllRanksCanLeaveIt) {
   OnRanks(2, [&](uint32_t rank, StepAgreement& agreement) {
     for (const bool asked : {false, true}) {
       for (const bool able : {false, true}) {
-        const auto agreed = agreement.Agree({.stop = true,
-                                             .in_memory = rank == 1 && asked,
-                                             .only_on_disk = rank == 0 && !able},
-                                            SteadyTime());
+        const auto agreed = agreement.Agree(
+            {.stop = true, .in_memory = rank == 1 && asked, .only_on_disk = rank == 0 && !able},
+            SteadyTime());
         ASSERT_TRUE(agreed.ok()) << agreed.status();
         EXPECT_EQ(agreed->in_memory, asked && able);
       }

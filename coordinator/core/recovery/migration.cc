@@ -90,8 +90,8 @@ absl::StatusOr<std::vector<store::Mutation>> AddOwners(absl::Span<const store::R
   return std::vector<store::Mutation>();
 }
 
-// Schema 6 to 7: the store may have histories of jobs, of which older jobs have none, and records of
-// nodes' identities and of join tokens. Older versions cannot read them.
+// Schema 6 to 7: the store may have histories of jobs, of which older jobs have none, and identities
+// of nodes and join tokens. Older versions cannot read them.
 absl::StatusOr<std::vector<store::Mutation>> AddHistoriesAndIdentities(
     absl::Span<const store::Record>) {
   return std::vector<store::Mutation>();
