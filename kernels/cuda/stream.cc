@@ -1,6 +1,7 @@
 #include "kernels/cuda/stream.h"
 
 #include <map>
+#include <memory>
 #include <new>
 #include <utility>
 #include <vector>
@@ -32,8 +33,8 @@ class CudaStream final : public DeviceStream {
         stream_(stream) {}
   ~CudaStream() override {
     (void)api_.use_device(context_);
-    for (MusterCudaEvent* const event : free_) api_.release_stream_event(event);
-    for (const auto& [mark, event] : marks_) api_.release_stream_event(event);
+    free_.clear();
+    marks_.clear();
     (void)api_.release_stream(stream_);
   }
 
@@ -45,13 +46,14 @@ class CudaStream final : public DeviceStream {
     return RecordIn(compute_);
   }
   absl::Status AwaitCompute(Mark mark) override {
+    Event event = Find(mark);
+    if (event == nullptr) return absl::OkStatus();
+    RETURN_IF_ERROR(StatusOf(api_.stream_wait_event(stream_, event.get())));
     absl::MutexLock lock(&mutex_);
-    const auto found = marks_.find(mark);
-    if (found == marks_.end()) return absl::OkStatus();
-    // The event may be reused at once: cudaStreamWaitEvent waits for its latest recording so far.
-    free_.push_back(found->second);
-    marks_.erase(found);
-    return StatusOf(api_.stream_wait_event(stream_, free_.back()));
+    marks_.erase(mark);
+    // It may be reused at once: cudaStreamWaitEvent waits for its latest recording so far.
+    free_.push_back(std::move(event));
+    return absl::OkStatus();
   }
 
   absl::StatusOr<Mark> Record() override { return RecordIn(stream_); }
@@ -60,18 +62,18 @@ class CudaStream final : public DeviceStream {
     const auto found = marks_.find(mark);
     if (found == marks_.end()) return true;
     int reached = 0;
-    RETURN_IF_ERROR(StatusOf(api_.query_stream_event(found->second, &reached)));
+    RETURN_IF_ERROR(StatusOf(api_.query_stream_event(found->second.get(), &reached)));
     if (reached == 0) return false;
-    free_.push_back(found->second);
+    // Another thread may be about to make a stream wait for it, and then frees it.
+    if (found->second.use_count() == 1) free_.push_back(std::move(found->second));
     marks_.erase(found);
     return true;
   }
   absl::Status MakeComputeWait(Mark mark) override {
     api_.enter(context_);
-    absl::MutexLock lock(&mutex_);
-    const auto found = marks_.find(mark);
-    if (found == marks_.end()) return absl::OkStatus();  // already reached
-    return StatusOf(api_.stream_wait_event(compute_, found->second));
+    const Event event = Find(mark);
+    if (event == nullptr) return absl::OkStatus();  // already reached
+    return StatusOf(api_.stream_wait_event(compute_, event.get()));
   }
 
   bool IsCapturing() override { return capture_.active(); }
@@ -97,17 +99,37 @@ class CudaStream final : public DeviceStream {
   std::atomic<uint32_t>& flag() override { return *flag_; }
 
  private:
+  using Event = std::shared_ptr<MusterCudaEvent>;
+
+  // Calls that add to a stream are made without the mutex: they wait while the stream is full of
+  // kernels that wait for a lost peer, which the thread that calls Reached has to end.
   absl::StatusOr<Mark> RecordIn(void* stream) {
+    ASSIGN_OR_RETURN(Event event, TakeEvent());
+    RETURN_IF_ERROR(StatusOf(api_.record_on_stream(stream, event.get())));
     absl::MutexLock lock(&mutex_);
-    if (free_.empty()) {
-      MusterCudaEvent* made = nullptr;
-      RETURN_IF_ERROR(StatusOf(api_.make_stream_event(&made)));
-      free_.push_back(made);
-    }
-    RETURN_IF_ERROR(StatusOf(api_.record_on_stream(stream, free_.back())));
-    marks_[++last_] = free_.back();
-    free_.pop_back();
+    marks_[++last_] = std::move(event);
     return last_;
+  }
+
+  absl::StatusOr<Event> TakeEvent() {
+    {
+      absl::MutexLock lock(&mutex_);
+      if (!free_.empty()) {
+        Event event = std::move(free_.back());
+        free_.pop_back();
+        return event;
+      }
+    }
+    MusterCudaEvent* made = nullptr;
+    RETURN_IF_ERROR(StatusOf(api_.make_stream_event(&made)));
+    return Event(made, api_.release_stream_event);
+  }
+
+  // Null if the mark has been reached.
+  Event Find(Mark mark) {
+    absl::MutexLock lock(&mutex_);
+    const auto found = marks_.find(mark);
+    return found == marks_.end() ? nullptr : found->second;
   }
 
   const MusterCudaApi& api_;
@@ -122,8 +144,8 @@ class CudaStream final : public DeviceStream {
   Mark last_ ABSL_GUARDED_BY(mutex_) = 0;
   // Events of marks that have not been reached. Events of captured marks remain: Reached is not
   // called for them.
-  std::map<Mark, MusterCudaEvent*> marks_ ABSL_GUARDED_BY(mutex_);
-  std::vector<MusterCudaEvent*> free_ ABSL_GUARDED_BY(mutex_);  // for reuse
+  std::map<Mark, Event> marks_ ABSL_GUARDED_BY(mutex_);
+  std::vector<Event> free_ ABSL_GUARDED_BY(mutex_);  // for reuse
 };
 
 }  // namespace
