@@ -23,11 +23,14 @@ def candidates(*words, env=None):
     return [line.split("\t")[0] for line in out.splitlines()]
 
 
+GROUPS = ("admin", "cert", "cluster", "node", "secret", "spec")
+
+
 def all_verbs():
     """Every command that is not a group of commands, as words."""
     verbs = []
     for verb in candidates(""):
-        below = candidates(verb, "") if verb in ("admin", "node", "secret", "spec") else []
+        below = candidates(verb, "") if verb in GROUPS else []
         verbs += [(verb, name) for name in below] or [(verb,)]
     return verbs
 
@@ -176,10 +179,12 @@ class FormatsTest(unittest.TestCase):
             self.check(cluster, ["run", spec], r"quick-\w+")
             self.check(cluster, ["local", spec], r"quick-\w+")
             self.check(cluster, ["rerun", over], r"over-\w+")
-            # checkpoint needs a training: see checkpoint_test. exec, cp and trace have no formats; rm and node remove change what they print: see cp_rm_test. admin recover needs a
-            # lost store: see store_test. `help` prints the same page in every format.
+            # checkpoint needs a training: see checkpoint_test. exec, cp and trace have no formats; rm and node remove change
+            # what they print: see cp_rm_test. admin recover needs a lost store: see store_test. Certificates need a cluster
+            # that issues them: see identity_test. `help` prints the same page in every format.
             others = {("wait",), ("run",), ("local",), ("rerun",), ("checkpoint",), ("exec",), ("cp",), ("trace",), ("rm",),
-                      ("node", "remove"), ("admin", "recover"), ("help",)}
+                      ("node", "remove"), ("admin", "recover"), ("help",), ("node", "token"), ("cluster", "init"), ("cluster", "join"),
+                      ("cert", "init"), ("cert", "issue"), ("cert", "renew")}
             self.assertEqual(set(walks) | others, set(all_verbs()))
 
     def test_job_output_cannot_control_terminal(self):
@@ -200,7 +205,7 @@ class HelpTest(unittest.TestCase):
         return usage.ru_utime + usage.ru_stime
 
     def test_every_help_page(self):
-        pages = [(), ("admin",), ("node",), ("secret",), ("spec",), *all_verbs()]
+        pages = [(), *((group,) for group in GROUPS), *all_verbs()]
         self.assertGreater(len(pages), 25)
         for words in pages:
             with self.subTest(words=words):
@@ -213,7 +218,7 @@ class HelpTest(unittest.TestCase):
                 self.assertLess(fastest, 0.05)
                 self.assertIn("Usage: " + " ".join(("muster", *words)), page)
                 self.assertRegex(page.splitlines()[0], r"^[A-Z].{5,}[^ ]$")
-                if words not in (("admin",), ("node",), ("secret",), ("spec",)):
+                if words not in [(group,) for group in GROUPS]:
                     self.assertRegex(page, r"\nExamples:\n  .*muster")
                 self.assertLessEqual(max(map(len, page.splitlines())), 80)
         top = subprocess.run([binary("cli/muster"), "--help"], capture_output=True, text=True, check=True).stdout

@@ -29,7 +29,7 @@
 namespace muster::simulation {
 namespace {
 
-constexpr uint64_t kDefaultSeeds = 4000;  // two minutes
+constexpr uint64_t kDefaultSeeds = 3000;  // two minutes
 
 // Faults and situations that the default number of seeds must contain: a simulation in which
 // nothing happens proves nothing.

@@ -66,8 +66,8 @@ TEST(Retention, DeletesOldestFinishedJobs) {
   EXPECT_TRUE(Knows(cluster, jobs[3]));
   EXPECT_EQ(RecordsOf(cluster, jobs[0]), 0u);
   EXPECT_EQ(RecordsOf(cluster, jobs[1]), 0u);
-  // The job, its generation, its node's placement and its events.
-  EXPECT_EQ(RecordsOf(cluster, jobs[2]), 3 + cluster.EventTypes(jobs[2]).size());
+  // The job, its generation, its node's placement, its history and its events.
+  EXPECT_EQ(RecordsOf(cluster, jobs[2]), 4 + cluster.EventTypes(jobs[2]).size());
   const absl::Status gone = cluster.core().ResolveJob(jobs[0]).status();
   EXPECT_EQ(gone.code(), absl::StatusCode::kNotFound);
   EXPECT_EQ(gone.message(), absl::StrCat("no job ", jobs[0],
