@@ -159,11 +159,10 @@ void AddJoin(CLI::App& group, Context& context) {
   Verb& verb = AddVerb(
       group, "join", kNodeVerbs,
       {.summary = "Make this machine a node of a cluster",
-       .usage = "ADDRESS --token TOKEN --ca-pin PIN [OPTIONS]",
+       .usage = "ADDRESS [OPTIONS]",
        .paragraphs =
            {"Verifies the coordinator by the pin of its authority, makes a key, which stays on "
-            "this "
-            "machine, and gets a certificate for the node's name and this machine. Writes the "
+            "this machine, and gets a certificate for the node's name and this machine. Writes the "
             "worker's settings, so that muster-worker needs no further flags. The worker renews "
             "the certificate. `muster node token` prints the command.",
             "Called again, it keeps the identity that this machine has."},
