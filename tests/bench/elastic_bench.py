@@ -7,7 +7,8 @@
 resnet18 on images of 32 x 32 with one thread per rank. In each round all processes of the last node are killed with SIGKILL,
 its worker included, and the job goes on with the others; then the worker starts again, and the job grows. "lost" is
 the time from the kills to the end of the first step that follows, "grown" the time from the decision to grow to the end of
-the first step that follows; each less the time of a step. "steps" is the number of completed steps that are done again.
+the first step that follows, "pause" that from the moment at which the old ranks have left their state in memory; each less
+the time of a step. "steps" is the number of completed steps that are done again.
 """
 
 import argparse
@@ -66,6 +67,12 @@ class Training:
         return parse_time([event for event in events if event["type"] == type_][-1]["time"])
 
 
+    def state_left(self, generation):
+        """Time at which the last rank of the generation had left its state in memory."""
+        log = self.cluster.muster("logs", self.job, "--generation", str(generation), "--rank", "0,1", "--timestamps").stdout
+        return max(parse_time(line.split()[0]) for line in log.splitlines() if "kept the state of step" in line)
+
+
 def first_step_of(status):
     return parse_time(status["progress"]["first_step_time"])
 
@@ -85,8 +92,9 @@ def one_round(cluster, training, args):
     cluster.start_worker(node, args.ranks_per_node)
     status = training.next_generation()
     grown = first_step_of(status) - training.time_of("Stopping") - seconds
+    pause = first_step_of(status) - training.state_left(training.generation - 1) - seconds
     assert len(cluster.describe(training.job)["ranks"]) == args.nodes * args.ranks_per_node
-    return lost, grown, redone
+    return lost, grown, pause, redone
 
 
 def summary(name, values):
@@ -107,11 +115,12 @@ def main():
         rounds = []
         for _ in range(args.rounds):
             rounds.append(one_round(cluster, training, args))
-            print("lost {:.2f} s, grown {:.2f} s, steps {}".format(*rounds[-1]), flush=True)
+            print("lost {:.2f} s, grown {:.2f} s, pause {:.2f} s, steps {}".format(*rounds[-1]), flush=True)
         cluster.muster("cancel", training.job)
-    lost, grown, redone = zip(*rounds)
+    lost, grown, pause, redone = zip(*rounds)
     print(summary("lost", lost))
     print(summary("grown", grown))
+    print(summary("pause", pause))
     print(f"steps: worst {max(redone)}")
 
 
