@@ -1,0 +1,149 @@
+"""Measures the status page with 10,000 jobs and 1,000 nodes: first paint, weight, and what open pages cost the coordinator.
+
+    bazel build //tests/bench:simulated_cluster //coordinator:muster-coordinator //cli:muster
+    PYTHONPATH=. /usr/bin/python3 -B tests/bench/status_page_bench.py [--jobs=10000] [--nodes=1000]
+
+A real coordinator with SQLite; the nodes are simulated and send real heartbeats. The jobs are the tasks of an array that no
+node satisfies, so they stay in the queue. Prints a table in Markdown.
+"""
+
+import argparse
+import contextlib
+import os
+import pathlib
+import subprocess
+import threading
+import time
+import urllib.error
+import urllib.request
+
+from tests.support.browser import Browser
+from tests.support.cluster import Cluster, binary, shell_spec, wait_until
+
+SECONDS = 10
+TICK = os.sysconf("SC_CLK_TCK")
+
+
+def cpu_seconds(pid):
+    fields = pathlib.Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
+    return (int(fields[11]) + int(fields[12])) / TICK
+
+
+def resident_mib(pid):
+    status = pathlib.Path(f"/proc/{pid}/status").read_text()
+    return int(status.split("VmRSS:")[1].split()[0]) / 1024
+
+
+class Page:
+    """A client that reads the stream of an overview."""
+
+    def __init__(self, http):
+        self.bytes = 0
+        self._stream = wait_until(lambda: self._open(http), 10, "a free stream")
+        self._thread = threading.Thread(target=self._read)
+        self._thread.start()
+
+    @staticmethod
+    def _open(http):
+        """None while the coordinator has not noticed that earlier pages are closed."""
+        try:
+            return urllib.request.urlopen(f"http://{http}/api/overview?limit=100", timeout=30)
+        except urllib.error.HTTPError as error:
+            if error.code != 503:
+                raise
+            return None
+
+    def _read(self):
+        with contextlib.suppress(OSError, ValueError, AttributeError):
+            while data := self._stream.read1(1 << 16):
+                self.bytes += len(data)
+
+    def close(self):
+        self._stream.fp.raw._sock.shutdown(2)
+        self._thread.join()
+
+
+def load_of(pid, seconds=SECONDS):
+    """CPU time of the process as a share of one core."""
+    before, start = cpu_seconds(pid), time.monotonic()
+    time.sleep(seconds)
+    return (cpu_seconds(pid) - before) / (time.monotonic() - start)
+
+
+def latency_ms(url):
+    times = []
+    for _ in range(50):
+        start = time.monotonic()
+        with urllib.request.urlopen(url, timeout=10) as answer:
+            answer.read()
+        times.append(1000 * (time.monotonic() - start))
+    return sorted(times)[len(times) // 2], max(times)
+
+
+def first_paint(http):
+    """Milliseconds until the first content, and until the rows and nodes are shown; and the bytes received until then."""
+    with Browser(1280, 900) as browser:
+        browser.evaluate("1")
+        browser.open(f"http://{http}/")
+        ready = browser.evaluate("""new Promise((resolve) => {
+          const look = () => {
+            const shown = document.querySelectorAll("tbody tr").length >= 100 && document.querySelectorAll(".tile").length >= 100;
+            if (shown) resolve(performance.now()); else requestAnimationFrame(look);
+          };
+          look();
+        })""")
+        paint = browser.evaluate("performance.getEntriesByName('first-contentful-paint')[0].startTime")
+        files = browser.evaluate("""[...performance.getEntriesByType('navigation'), ...performance.getEntriesByType('resource')]
+          .filter((one) => !one.name.includes('/api/')).reduce((sum, one) => sum + one.transferSize, 0)""")
+        return paint, ready, files, browser.received_bytes
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--jobs", type=int, default=10000)
+    parser.add_argument("--nodes", type=int, default=1000)
+    options = parser.parse_args()
+    with Cluster(nodes=0) as cluster:
+        simulated = subprocess.Popen(
+            [binary("tests/bench/simulated_cluster"), f"--coordinator={cluster.address}", f"--nodes={options.nodes}",
+             "--ranks-per-node=8"], env=cluster.environment(), stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        try:
+            assert simulated.stdout.readline().strip() == "connected"
+            spec = shell_spec("waits", "true")
+            spec["resources"]["select"] = {"kind": "none"}
+            spec["array"] = {"count": options.jobs}
+            cluster.submit(spec)
+            pid, http = cluster.coordinator.process.pid, cluster.http
+            wait_until(lambda: str(options.jobs).encode() in urllib.request.urlopen(f"http://{http}/metrics").read(), 60, "jobs")
+            time.sleep(5)
+            rows = [("resident memory without pages", f"{resident_mib(pid):.0f} MiB"),
+                    ("CPU without pages", f"{100 * (idle := load_of(pid)):.2f} % of a core")]
+            paints = [first_paint(http) for _ in range(5)]
+            middle = sorted(paints)[2]
+            rows += [("first contentful paint, median of 5", f"{middle[0]:.0f} ms"),
+                     ("100 rows and all nodes shown", f"{sorted(p[1] for p in paints)[2]:.0f} ms"),
+                     ("static files", f"{middle[2] / 1000:.0f} KB"),
+                     ("static files and data until then", f"{middle[3] / 1000:.0f} KB")]
+            for count in (1, 10, 36):
+                pages = [Page(http) for _ in range(count)]
+                time.sleep(3)
+                received = sum(page.bytes for page in pages)
+                load = load_of(pid)
+                sent = (sum(page.bytes for page in pages) - received) / count / SECONDS
+                rows.append((f"CPU with {count} open pages, each beyond that without",
+                             f"{100 * load:.2f} %, {100 * (load - idle) / count:.3f} % per page; {sent:.0f} bytes/s per page"))
+                if count == 36:
+                    for path in ("livez", "metrics"):
+                        median, most = latency_ms(f"http://{http}/{path}")
+                        rows.append((f"/{path} with {count} open pages", f"median {median:.1f} ms, most {most:.1f} ms"))
+                    rows.append((f"resident memory with {count} pages", f"{resident_mib(pid):.0f} MiB"))
+                for page in pages:
+                    page.close()
+            print("\n".join(["| what | measured |", "|---|---|"] + [f"| {name} | {value} |" for name, value in rows]))
+        finally:
+            simulated.stdin.close()
+            simulated.wait(30)
+
+
+if __name__ == "__main__":
+    main()
