@@ -20,7 +20,7 @@ namespace {
 using nlohmann::ordered_json;
 using Cells = std::vector<std::string>;
 
-// The letter that stands for a job in the heads.
+// The letter that stands for a job in the column headers.
 std::string Letter(size_t job) { return std::string(1, static_cast<char>('A' + job)); }
 
 Cells Heads(const std::string& first, size_t jobs) {

@@ -15,7 +15,7 @@ namespace muster::cli {
 inline constexpr absl::Duration kAuthorityValidity = absl::Hours(24 * 3650);
 inline constexpr absl::Duration kCertificateValidity = absl::Hours(24 * 365);
 
-// What was done with a file.
+// How a file was handled.
 enum class Made { kCreated, kKept };
 
 struct MadeAuthority {

@@ -22,7 +22,7 @@ constexpr char kInstalled[] = "/etc/muster/";
 absl::Status AddSettings(const std::string& path, const Settings& added) {
   ASSIGN_OR_RETURN(SettingsFile settings, SettingsFile::Read(path));
   for (const auto& [name, value] : added) {
-    // What an operator has changed stays.
+    // An operator's changes stay.
     if (settings.Get(name).empty()) RETURN_IF_ERROR(settings.Add(name, value));
   }
   return settings.Write();

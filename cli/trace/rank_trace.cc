@@ -81,7 +81,7 @@ std::string RankTracePath(uint64_t generation) {
 absl::StatusOr<RankTrace> ParseRankTrace(absl::string_view text) {
   RankTrace trace;
   bool first = true;
-  // What follows the last newline is empty or incomplete.
+  // The text after the last newline is empty or incomplete.
   const size_t end = text.rfind('\n');
   if (end == absl::string_view::npos) return absl::InvalidArgumentError("an empty trace");
   for (const absl::string_view line : absl::StrSplit(text.substr(0, end), '\n')) {

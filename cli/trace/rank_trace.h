@@ -1,4 +1,4 @@
-// What a rank of a train job has recorded of its phases and steps (trainer/loop/step_trace.h).
+// Phases and steps that a rank of a train job has recorded (trainer/loop/step_trace.h).
 #ifndef MUSTER_CLI_TRACE_RANK_TRACE_H_
 #define MUSTER_CLI_TRACE_RANK_TRACE_H_
 

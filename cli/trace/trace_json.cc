@@ -261,7 +261,7 @@ void WriteRank(const RankTrace& rank, int process, double end, TraceWriter& out)
   }
 }
 
-// What the coordinator knows of a rank that has recorded nothing, such as one of a command job.
+// Adds the coordinator's view of a rank that has recorded nothing, such as one of a command job.
 void WriteUnrecorded(const v1::RankStatus& rank, const GenerationTimes& times, uint64_t generation,
                      int process, TraceWriter& out) {
   if (!times.placed.has_value()) return;

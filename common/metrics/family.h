@@ -16,7 +16,7 @@ namespace muster::metrics {
 
 using prometheus::MetricType;
 
-// What users may rely on. docs/reference/metrics.md explains the levels to them.
+// How far users may rely on a metric. docs/reference/metrics.md explains the levels.
 enum class Stability {
   Stable,
   Experimental,

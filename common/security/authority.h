@@ -22,7 +22,7 @@ struct Validity {
 // From up to five minutes before `now`, for clocks that are behind.
 Validity ValidFor(absl::Duration duration, absl::Time now);
 
-// What a certificate is to say.
+// Contents of a certificate to issue.
 struct CertificateSubject {
   std::string common_name;
   std::vector<std::string> hosts;  // names and addresses

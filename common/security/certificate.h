@@ -26,10 +26,10 @@ absl::StatusOr<std::string> NewCertificateRequest(absl::string_view private_key)
 // other than ECDSA on P-256.
 absl::StatusOr<std::string> PublicKeyOfRequest(absl::string_view request);
 
-// What a certificate may be used for in TLS.
+// Roles in TLS that a certificate allows.
 enum class Usage { kServer, kClient, kBoth };
 
-// What a certificate says.
+// Contents of a certificate.
 struct CertificateInfo {
   std::string serial;  // hexadecimal
   std::string common_name;

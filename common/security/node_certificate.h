@@ -1,4 +1,4 @@
-// What a node's certificate says about it.
+// The identity of a node in its certificate.
 #ifndef MUSTER_COMMON_SECURITY_NODE_CERTIFICATE_H_
 #define MUSTER_COMMON_SECURITY_NODE_CERTIFICATE_H_
 

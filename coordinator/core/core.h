@@ -71,7 +71,7 @@ class Core {
   std::vector<v1::JobArray> ListArrays(const v1::ListJobsRequest& request) const;
   // The events of the job with a sequence number greater than `after`.
   absl::StatusOr<std::vector<v1::JobEvent>> ListEvents(const JobId& job, uint64_t after) const;
-  // The job with what is kept of its run; at most `max_points` points of its curves (0: all).
+  // Returns the job and its history, with at most `max_points` points of its curves (0: all).
   absl::StatusOr<v1::JobHistory> GetJobHistory(const JobId& job, size_t max_points, Time now) const;
   // At most `max_points` points (0: all). Errors: NOT_FOUND.
   absl::StatusOr<v1::Curves> GetCurves(const JobId& job, size_t max_points) const;

@@ -125,7 +125,7 @@ class AuditCall final : public grpc::experimental::Interceptor {
       if (first != nullptr) entry_.object = FieldText(*first, rule_.request_field);
       return;
     }
-    // What GuardedService has received and not yet parsed.
+    // GuardedService has received it and not yet parsed it.
     const std::unique_ptr<Message> request =
         Parse(*method_.input_type(), static_cast<grpc_byte_buffer*>(methods.GetRecvMessage()));
     if (request == nullptr) return;

@@ -1,5 +1,5 @@
-// What is kept of jobs' runs beside the jobs themselves: curves, and the software and hardware of
-// the nodes. It outlives the nodes and is deleted with the job.
+// The history of jobs' runs, kept beside the jobs themselves: curves, and the software and hardware
+// of the nodes. It outlives the nodes and is deleted with the job.
 //
 // A history is written when a generation begins or ends, and at most once a minute in between, so
 // that progress reports cost no commits. Bounded in total (limits::kHistoryBytesInTotal); beyond
