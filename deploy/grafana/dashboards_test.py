@@ -1,6 +1,7 @@
 """The dashboards that ship: their JSON is what Grafana imports, and every expression returns data of a real cluster."""
 
 import contextlib
+import gzip
 import itertools
 import json
 import math
@@ -18,8 +19,9 @@ import urllib.request
 
 import yaml
 
-from tests.support.cluster import Cluster, command_spec, shell_spec, training_spec, wait_until
+from tests.support.cluster import Cluster, command_spec, fashion_mnist, shell_spec, training_spec, wait_until
 from tests.support.fake_gpus import FakeGpus
+from tests.support.small_test_set import shortened
 
 FOLDER = pathlib.Path(__file__).resolve().parent
 RULES = FOLDER.parent / "prometheus"
@@ -141,6 +143,15 @@ class Prometheus:
         self.process.wait(20)
 
 
+def short_dataset(folder):
+    """Writes Fashion-MNIST with 1,000 images per part to `folder`: its epochs, and with them its evaluations, are short."""
+    folder.mkdir()
+    for path in pathlib.Path(fashion_mnist()).glob("*-ubyte*"):
+        data = gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes()
+        (folder / path.stem).write_bytes(shortened(data, 1000))
+    return str(folder)
+
+
 def substitute(expression, values):
     for name, value in {"__rate_interval": "2m", "__range": "10m", **values}.items():
         expression = re.sub(rf"\$\{{?{name}\b\}}?", value, expression)
@@ -178,7 +189,8 @@ class DataTest(unittest.TestCase):
 
     def train_with_killed_rank(self):
         job = self.cluster.submit(training_spec(
-            "watched", global_batch=128, max_steps=1_000_000, evaluate_every_epochs=1, restart={"max": 3},
+            "watched", global_batch=128, max_steps=1_000_000, evaluate_every_epochs=10, restart={"max": 3},
+            dataset={"name": "fashion_mnist", "path": short_dataset(self.cluster.directory / "dataset")},
             resources={"nodes": 2, "ranks_per_node": 1, "device": "cpu"}))
         self.cluster.wait_for_step(job, 100)
         os.kill(self.cluster.rank_pids()[-1], signal.SIGKILL)

@@ -1,15 +1,17 @@
 #!/usr/bin/env python3
-"""How long a training pauses, and how many steps it loses, when one of its ranks is killed; beside torchrun.
+"""How long a training pauses, and how many steps it loses, when one of its ranks is killed; beside torchrun and torchft.
 
     bazel build //cli:muster //coordinator:muster-coordinator //trainer:muster-rank //worker:muster-worker
-    tests/bench/peers/setup.sh          # once: a current PyTorch in .venv
-    tests/bench/recovery_bench.py [--rounds 20] [--nodes 2] [--ranks-per-node 2] [--python PATH]
+    tests/bench/peers/setup.sh          # once: a current PyTorch, with torchft, in .venv
+    tests/bench/recovery_bench.py [--rounds 20] [--nodes 2] [--ranks-per-node 2] [--python PATH] [--only NAME]
 
 resnet18 on images of 32 x 32 with one thread per rank. In each round, a rank chosen at random is killed with SIGKILL at
 a random moment of a step, once some steps have been done since the last restart. "pause" is the time from the kill to
 the end of the first step that follows, less the time of a step. "lost" is the number of steps that were completed before
 the kill and are done again. torchrun has as many agents as there are nodes, and its program (peers/torch_restarts.py)
-saves a checkpoint every 20 steps. The machine must be idle.
+saves a checkpoint every 20 steps. torchft has a replica group per rank (peers/torchft_restarts.py): the others go on
+without the killed one, which is started again at once; the next is killed when all have taken part in some steps. The timeouts of
+torchft are those of its own example. The machine must be idle.
 """
 
 import argparse
@@ -24,6 +26,7 @@ import statistics
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
@@ -34,6 +37,24 @@ from tests.support.cluster import Cluster, parse_time, training_spec, wait_until
 
 STEPS_BEFORE_KILL = 6
 PEER = ROOT / "tests/bench/peers/torch_restarts.py"
+TORCHFT_PEER = ROOT / "tests/bench/peers/torchft_restarts.py"
+
+
+def free_port():
+    with socket.socket() as s:
+        s.bind(("127.0.0.1", 0))
+        return s.getsockname()[1]
+
+
+def json_lines(path):
+    """The complete lines of a file."""
+    text = path.read_text(encoding="utf-8") if path.exists() else ""
+    return [json.loads(line) for line in text.splitlines() if line.endswith("}")]
+
+
+def step_seconds(steps):
+    times = [step["time"] for step in steps]
+    return statistics.median([b - a for a, b in zip(times, times[1:])]) if len(times) > 1 else 0
 
 
 class Muster:
@@ -66,9 +87,7 @@ class Torchrun:
 
     def __init__(self, directory, python, args):
         self.log = pathlib.Path(directory) / "steps"
-        with socket.socket() as s:
-            s.bind(("127.0.0.1", 0))
-            port = s.getsockname()[1]
+        port = free_port()
         self.agents = [subprocess.Popen(
             [python, "-m", "torch.distributed.run", f"--nnodes={args.nodes}", f"--node-rank={node}",
              f"--nproc-per-node={args.ranks_per_node}", "--max-restarts=1000", "--rdzv-backend=c10d",
@@ -78,9 +97,7 @@ class Torchrun:
             env={**os.environ, "OMP_NUM_THREADS": "1"}) for node in range(args.nodes)]
 
     def steps(self, generation):
-        if not self.log.exists():
-            return []
-        lines = [json.loads(line) for line in self.log.read_text(encoding="utf-8").splitlines() if line.endswith("}")]
+        lines = json_lines(self.log)
         pids = list(dict.fromkeys(line["pid"] for line in lines))  # one per start of rank 0
         return [line for line in lines if line["pid"] == pids[generation - 1]] if len(pids) >= generation else []
 
@@ -89,9 +106,7 @@ class Torchrun:
         steps = self.steps(generation)
         if not steps:
             return None
-        times = [line["time"] for line in steps]
-        seconds = statistics.median([b - a for a, b in zip(times, times[1:])]) if len(times) > 1 else 0
-        return steps[-1]["step"], times[0], seconds
+        return steps[-1]["step"], steps[0]["time"], step_seconds(steps)
 
     def pids(self):
         pids = []
@@ -111,6 +126,71 @@ class Torchrun:
             agent.wait()
 
 
+class Torchft:
+    """The peer with torchft; a generation is the time between two deaths of replicas."""
+
+    def __init__(self, directory, python, args):
+        self.folder = pathlib.Path(directory) / "steps"
+        self.folder.mkdir()
+        self.log = (pathlib.Path(directory) / "torchft.log").open("w")
+        self.world = args.nodes * args.ranks_per_node
+        port = free_port()
+        self.lighthouse = subprocess.Popen(
+            [pathlib.Path(python).parent / "torchft_lighthouse", "--min_replicas=1", "--quorum_tick_ms=100",
+             "--join_timeout_ms=10000", f"--bind=127.0.0.1:{port}"], stdout=self.log, stderr=self.log)
+        self.command = [python, str(TORCHFT_PEER), f"--steps-folder={self.folder}",
+                        f"--share={args.global_batch // self.world}"]
+        self.env = {**os.environ, "OMP_NUM_THREADS": "1", "TORCHFT_LIGHTHOUSE": f"http://127.0.0.1:{port}"}
+        self.replicas = [self.start(replica) for replica in range(self.world)]
+        self.survivors = [list(self.replicas)]  # of each generation: the replicas that were there at its beginning
+        self.begins = [0.0]                     # of each generation: the time of the death with which it begins
+        self.stopping = threading.Event()
+        self.supervisor = threading.Thread(target=self.supervise)
+        self.supervisor.start()
+
+    def start(self, replica):
+        return subprocess.Popen([*self.command, f"--replica=replica-{replica}"], stdout=self.log, stderr=self.log,
+                                env=self.env)
+
+    def supervise(self):
+        """Starts a replica again as soon as it has ended."""
+        while not self.stopping.wait(0.02):
+            for i, replica in enumerate(self.replicas):
+                if replica.poll() is not None:
+                    self.survivors.append([other for other in self.replicas if other is not replica])
+                    self.begins.append(time.time())
+                    self.replicas[i] = self.start(i)
+
+    def progress(self, generation):
+        if len(self.begins) < generation:
+            return None
+        steps = max(([step for step in json_lines(self.folder / str(replica.pid))
+                      if step["time"] > self.begins[generation - 1]]
+                     for replica in self.survivors[generation - 1]), key=len)
+        if not steps:
+            return None
+        together = [step for step in steps if step["replicas"] == self.world]
+        last = steps[-1] if len(together) > STEPS_BEFORE_KILL else steps[0]
+        return last["step"], steps[0]["time"], step_seconds(together)
+
+    def pids(self):
+        return [replica.pid for replica in self.replicas]
+
+    def first_step(self, generation):
+        steps = [json_lines(self.folder / str(replica.pid)) for replica in self.survivors[generation - 1]]
+        return min(step["step"] for step in max(steps, key=len) if step["time"] > self.begins[generation - 1]) - 1
+
+    def stop(self):
+        self.stopping.set()
+        self.supervisor.join()
+        for process in [*self.replicas, self.lighthouse]:
+            process.kill()
+            process.wait()
+
+
+PEERS = {"torchrun": Torchrun, "torchft": Torchft}
+
+
 def kill_one(training, generation, choose):
     """Kill a rank after some steps. Return the seconds of pause and of a step, and the number of lost steps."""
     first = wait_until(lambda: training.progress(generation), 120, "the first step")
@@ -120,7 +200,7 @@ def kill_one(training, generation, choose):
     step = training.progress(generation)[0]
     killed = time.time()
     os.kill(choose.choice(training.pids()), signal.SIGKILL)
-    after = wait_until(lambda: training.progress(generation + 1), 120, "a step after the restart")
+    after = wait_until(lambda: training.progress(generation + 1), 300, "a step after the restart")
     return after[1] - killed - before[2], before[2], max(0, step - training.first_step(generation + 1))
 
 
@@ -143,21 +223,23 @@ def main():
     parser.add_argument("--ranks-per-node", type=int, default=2)
     parser.add_argument("--global-batch", type=int, default=128)
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--python", action="append", default=[], help="interpreter with PyTorch for torchrun")
-    parser.add_argument("--only", choices=["muster", "torchrun"])
+    parser.add_argument("--python", action="append", default=[], help="interpreter with PyTorch and torchft")
+    parser.add_argument("--only", choices=["muster", *PEERS])
     args = parser.parse_args()
     summaries = []
-    if args.only != "torchrun":
+    if args.only in (None, "muster"):
         with Cluster(nodes=args.nodes, slots=args.ranks_per_node) as cluster:
             training = Muster(cluster, args)
             summaries.append(measure("muster", training, args))
             cluster.muster("cancel", training.job)
-    if args.only != "muster":
+    for name, peer in PEERS.items():
+        if args.only not in (None, name):
+            continue
         python, version = next(iter(with_torch(args.python).items()))
         with tempfile.TemporaryDirectory() as directory, contextlib.ExitStack() as stack:
-            training = Torchrun(directory, python, args)
+            training = peer(directory, python, args)
             stack.callback(training.stop)
-            summaries.append(measure(f"torchrun {version}", training, args))
+            summaries.append(measure(f"{name}, PyTorch {version}", training, args))
     print("\n".join(summaries))
 
 

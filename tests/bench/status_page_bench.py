@@ -4,7 +4,8 @@
     PYTHONPATH=. /usr/bin/python3 -B tests/bench/status_page_bench.py [--jobs=10000] [--nodes=1000]
 
 A real coordinator with SQLite; the nodes are simulated and send real heartbeats. The jobs are the tasks of an array that no
-node satisfies, so they stay in the queue. Prints a table in Markdown.
+node satisfies, so they stay in the queue. Pages are measured without other jobs, and then while a real worker runs the tasks
+of a second array, each of half a second. Prints a table in Markdown.
 """
 
 import argparse
@@ -98,6 +99,50 @@ def first_paint(http):
         return paint, ready, files, browser.received_bytes
 
 
+def open_pages(pid, http, label):
+    """Rows of the table: what open pages cost the coordinator."""
+    rows = [(f"CPU without pages{label}", f"{100 * (idle := load_of(pid)):.2f} % of a core")]
+    for count in (1, 10, 36):
+        pages = [Page(http) for _ in range(count)]
+        time.sleep(3)
+        received = sum(page.bytes for page in pages)
+        load = load_of(pid)
+        sent = (sum(page.bytes for page in pages) - received) / count / SECONDS
+        rows.append((f"CPU with {count} open pages{label}, each beyond that without",
+                     f"{100 * load:.2f} %, {100 * (load - idle) / count:.3f} % per page; {sent:.0f} bytes/s per page"))
+        if count == 36:
+            for path in ("livez", "metrics"):
+                median, most = latency_ms(f"http://{http}/{path}")
+                rows.append((f"/{path} with {count} open pages{label}", f"median {median:.1f} ms, most {most:.1f} ms"))
+            rows.append((f"resident memory with {count} pages{label}", f"{resident_mib(pid):.0f} MiB"))
+        for page in pages:
+            page.close()
+    return rows
+
+
+def ended(http):
+    text = urllib.request.urlopen(f"http://{http}/metrics").read().decode()
+    return sum(float(line.rsplit(" ", 1)[1]) for line in text.splitlines()
+               if line.startswith("muster_jobs_finished_total{") and 'state="succeeded"' in line)
+
+
+def ended_per_second(http):
+    before, start = ended(http), time.monotonic()
+    time.sleep(SECONDS)
+    return (ended(http) - before) / (time.monotonic() - start)
+
+
+def start_changing_jobs(cluster):
+    """Starts a worker that runs one short job after the other in each of its slots. Returns the array."""
+    cluster.start_worker("real", slots=4, flags=["--labels=kind=real"])
+    spec = shell_spec("changes", "sleep 0.5")
+    spec["resources"]["select"] = {"kind": "real"}
+    spec["array"] = {"count": 2000}
+    array = cluster.submit(spec)
+    wait_until(lambda: ended(cluster.http) > 20, 60, "jobs that have ended")
+    return array
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--jobs", type=int, default=10000)
@@ -116,29 +161,18 @@ def main():
             pid, http = cluster.coordinator.process.pid, cluster.http
             wait_until(lambda: str(options.jobs).encode() in urllib.request.urlopen(f"http://{http}/metrics").read(), 60, "jobs")
             time.sleep(5)
-            rows = [("resident memory without pages", f"{resident_mib(pid):.0f} MiB"),
-                    ("CPU without pages", f"{100 * (idle := load_of(pid)):.2f} % of a core")]
+            rows = [("resident memory without pages", f"{resident_mib(pid):.0f} MiB")]
             paints = [first_paint(http) for _ in range(5)]
             middle = sorted(paints)[2]
             rows += [("first contentful paint, median of 5", f"{middle[0]:.0f} ms"),
                      ("100 rows and all nodes shown", f"{sorted(p[1] for p in paints)[2]:.0f} ms"),
                      ("static files", f"{middle[2] / 1000:.0f} KB"),
-                     ("static files and data until then", f"{middle[3] / 1000:.0f} KB")]
-            for count in (1, 10, 36):
-                pages = [Page(http) for _ in range(count)]
-                time.sleep(3)
-                received = sum(page.bytes for page in pages)
-                load = load_of(pid)
-                sent = (sum(page.bytes for page in pages) - received) / count / SECONDS
-                rows.append((f"CPU with {count} open pages, each beyond that without",
-                             f"{100 * load:.2f} %, {100 * (load - idle) / count:.3f} % per page; {sent:.0f} bytes/s per page"))
-                if count == 36:
-                    for path in ("livez", "metrics"):
-                        median, most = latency_ms(f"http://{http}/{path}")
-                        rows.append((f"/{path} with {count} open pages", f"median {median:.1f} ms, most {most:.1f} ms"))
-                    rows.append((f"resident memory with {count} pages", f"{resident_mib(pid):.0f} MiB"))
-                for page in pages:
-                    page.close()
+                     ("static files and data until then", f"{middle[3] / 1000:.0f} KB"),
+                     *open_pages(pid, http, "")]
+            changing = start_changing_jobs(cluster)
+            rows += open_pages(pid, http, ", jobs changing")
+            rows.append(("jobs that ended per second", f"{ended_per_second(http):.1f}"))
+            cluster.muster("cancel", changing, "--grace", "0s")
             print("\n".join(["| what | measured |", "|---|---|"] + [f"| {name} | {value} |" for name, value in rows]))
         finally:
             simulated.stdin.close()

@@ -109,7 +109,11 @@ class TraceTest(unittest.TestCase):
         self.assertIn("queued", [span["name"] for span in spans(trace, COORDINATOR, STATES)])
 
     def test_command_job(self):
-        job = self.cluster.submit(shell_spec("script", "exit 3", nodes=2))
+        # A rank that ended before the other one has joined would end the job before it is RUNNING.
+        started = self.cluster.directory / "started"
+        job = self.cluster.submit(shell_spec("script", f"until [ -e {started} ]; do sleep 0.1; done; exit 3", nodes=2))
+        self.cluster.wait_for_state(job, "RUNNING")
+        started.touch()
         self.cluster.wait(job, check=False)
         trace, notes = self.trace(job)
         self.assertEqual(notes, "")

@@ -130,10 +130,11 @@ class Browser:
     def text(self, selector="body"):
         return self.evaluate(f"document.querySelector({json.dumps(selector)})?.innerText ?? ''")
 
-    def press(self, key, code=0):
+    def press(self, key):
         """Presses a key such as "a", "Tab" or "Enter"."""
-        codes = {"Tab": 9, "Enter": 13, "Escape": 27, "ArrowLeft": 37, "ArrowUp": 38, "ArrowRight": 39, "ArrowDown": 40}
-        virtual = codes.get(key, code)
+        codes = {"Backspace": 8, "Tab": 9, "Enter": 13, "Escape": 27,
+                 "ArrowLeft": 37, "ArrowUp": 38, "ArrowRight": 39, "ArrowDown": 40}
+        virtual = codes.get(key, 0)
         text = {"Enter": "\r"}.get(key, key if len(key) == 1 else "")
         self.call("Input.dispatchKeyEvent", type="keyDown", key=key, windowsVirtualKeyCode=virtual, text=text)
         self.call("Input.dispatchKeyEvent", type="keyUp", key=key, windowsVirtualKeyCode=virtual)
