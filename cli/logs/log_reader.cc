@@ -32,18 +32,20 @@ constexpr size_t kOutputBytes = 64 << 10;
 // A log with its reader and printer.
 struct Stream {
   Stream(ClusterClient& client, const LogOptions& options, const LogSource& source,
-         Stopper& stopper, AwayNotice& notice, Console& console)
+         bool may_lack_rank, Stopper& stopper, AwayNotice& notice, Console& console)
       : rank(source.rank),
-        reader(client, StreamOptionsOf(options, source), stopper, notice),
+        reader(client, StreamOptionsOf(options, source, may_lack_rank), stopper, notice),
         printer(console, source, options.style),
         splitter(printer.NewSplitter()) {}
 
-  static StreamOptions StreamOptionsOf(const LogOptions& options, const LogSource& source) {
+  static StreamOptions StreamOptionsOf(const LogOptions& options, const LogSource& source,
+                                       bool may_lack_rank) {
     StreamOptions stream;
     stream.job_id = options.job_id;
     stream.generation = source.generation;
     stream.rank = source.rank;
     stream.is_stderr = source.is_stderr;
+    stream.may_lack_rank = may_lack_rank;
     stream.tail_lines = std::max(options.tail_lines, options.tail_per_rank);
     stream.since = options.since;
     stream.follow = options.follow;
@@ -254,9 +256,12 @@ absl::Status PrintGeneration(ClusterClient& client, const LogOptions& options, c
                               kOpenRanks, " ranks"));
   }
   AwayNotice notice(console);
+  // How many ranks an earlier generation of an elastic job had is not known here.
+  const bool may_lack_rank = options.ranks.empty() && generation != job.generation();
   Streams streams;
   for (const LogSource& source : sources) {
-    streams.push_back(std::make_unique<Stream>(client, options, source, stopper, notice, console));
+    streams.push_back(
+        std::make_unique<Stream>(client, options, source, may_lack_rank, stopper, notice, console));
   }
   PrintHistory(options, streams);
   if (options.follow) {

@@ -119,6 +119,30 @@ TEST_F(LogReaderTest, PrintsOneRankUnmodified) {
   EXPECT_EQ(out_.str(), "10%\r20%\r\ntwo");
 }
 
+TEST_F(LogReaderTest, EarlierGenerationMayHaveHadFewerRanks) {
+  {
+    absl::MutexLock lock(&mutex_);
+    job_.set_generation(2);
+    v1::Resources& resources = *job_.mutable_spec()->mutable_resources();
+    resources.mutable_nodes()->set_max(2);
+    resources.set_ranks_per_node(1);
+  }
+  SetLog(0, v1::STDOUT, "one\n");
+  SetLog(0, v1::STDERR, "");
+  cluster_.on_log = [serve = cluster_.on_log](const v1::ReadLogRequest& request,
+                                              grpc::ServerContext& context,
+                                              FakeCluster::Writer<v1::LogChunk> write) {
+    if (request.rank() == 1) return grpc::Status(grpc::StatusCode::OUT_OF_RANGE, "out of range");
+    return serve(request, context, std::move(write));
+  };
+  cluster_.Start();
+  options_.generation = 1;
+  EXPECT_TRUE(Print().ok());
+  EXPECT_EQ(out_.str(), "0| one\n");
+  options_.ranks = {1};
+  EXPECT_EQ(Print().code(), absl::StatusCode::kOutOfRange);
+}
+
 TEST_F(LogReaderTest, UnfinishedLineEndsBeforeAnotherLog) {
   SetLog(0, v1::STDOUT, "one\ntwo");
   SetLog(0, v1::STDERR, "err\n");

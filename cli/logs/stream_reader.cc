@@ -39,6 +39,7 @@ StreamReader::StreamReader(ClusterClient& client, StreamOptions options, Stopper
                            AwayNotice& notice)
     : client_(client),
       follow_(options.follow),
+      may_lack_rank_(options.may_lack_rank),
       patience_(options.patience),
       stopper_(stopper),
       notice_(notice),
@@ -81,7 +82,8 @@ absl::StatusOr<bool> StreamReader::Next(bool follow, v1::LogChunk& chunk) {
     }
     const absl::Status status = call_->Finish();
     call_.reset();
-    if (status.ok() && !follow) return false;
+    ended_ = may_lack_rank_ && absl::IsOutOfRange(status);
+    if (ended_ || (status.ok() && !follow)) return false;
     ASSIGN_OR_RETURN(const bool again, Retry(status));
     if (!again) return false;
   }

@@ -42,6 +42,8 @@ struct StreamOptions {
   uint64_t generation = 0;
   uint32_t rank = 0;
   bool is_stderr = false;
+  // Whether the generation may have fewer ranks; the log then has no lines.
+  bool may_lack_rank = false;
   uint64_t tail_lines = 0;  // 0: from the start
   std::optional<absl::Time> since;
   // Whether NextUntilExit will be called: NextUntilNow then does not retry.
@@ -83,6 +85,7 @@ class StreamReader {
 
   ClusterClient& client_;
   const bool follow_;
+  const bool may_lack_rank_;
   const absl::Duration patience_;
   Stopper& stopper_;
   AwayNotice& notice_;

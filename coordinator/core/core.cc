@@ -273,7 +273,8 @@ v1::ListJoinTokensResponse Core::ListJoinTokens(Time now) const {
 
 namespace {
 
-// The node that runs, or ran, the rank of the generation. Errors: NOT_FOUND.
+// The node that runs, or ran, the rank of the generation. Errors: NOT_FOUND; OUT_OF_RANGE if the
+// generation has fewer ranks.
 absl::StatusOr<const v1::NodePlacement*> PlacementOf(const Job& job, Generation generation,
                                                      Rank rank) {
   const v1::GenerationRecord* const record = job.FindRecord(generation);
@@ -287,9 +288,9 @@ absl::StatusOr<const v1::NodePlacement*> PlacementOf(const Job& job, Generation 
     const uint32_t first = placement.ranks(0).rank();
     if (rank.value() >= first && rank.value() < first + placement.ranks_size()) return &placement;
   }
-  return absl::NotFoundError(absl::StrCat("rank ", rank.value(), " is out of range: generation ",
-                                          generation.value(), " of job ", job.id().value(), " has ",
-                                          record->world_size(), " ranks"));
+  return absl::OutOfRangeError(absl::StrCat("rank ", rank.value(), " is out of range: generation ",
+                                            generation.value(), " of job ", job.id().value(),
+                                            " has ", record->world_size(), " ranks"));
 }
 
 // The newest generation for 0.

@@ -356,7 +356,7 @@ TEST(Views, FindRanksOnTheirNodes) {
   EXPECT_EQ(found->generation, Generation(1));
   EXPECT_FALSE(found->over);
   EXPECT_EQ(cluster.core().FindRank(JobId(job), Generation(0), Rank(1)).status().code(),
-            absl::StatusCode::kNotFound);
+            absl::StatusCode::kOutOfRange);
   EXPECT_EQ(cluster.core().FindRank(JobId(job), Generation(2), Rank(0)).status().code(),
             absl::StatusCode::kNotFound);
   cluster.ExitAll(job, ExitWith(0));
