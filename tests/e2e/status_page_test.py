@@ -8,7 +8,7 @@ import urllib.error
 import urllib.request
 
 from tests.support.browser import CHROMIUM, REASON, Browser
-from tests.support.cluster import Cluster, shell_spec, training_spec
+from tests.support.cluster import Cluster, shell_spec, training_spec, wait_until
 
 # Where test_pictures writes the screenshots of the documentation; not set: nowhere.
 PICTURES = os.environ.get("MUSTER_PICTURES", "")
@@ -30,6 +30,29 @@ def sign_in(browser, token):
     browser.type(token)
     browser.click("#login-submit")
     browser.wait("document.getElementById('login').textContent === 'Sign out'")
+
+
+def open_streams(cluster):
+    """Opens streams of the overview until the coordinator refuses one."""
+    streams = []
+    try:
+        while True:
+            streams.append(urllib.request.urlopen(f"http://{cluster.http}/api/overview", timeout=10))
+    except urllib.error.HTTPError as error:
+        assert error.code == 503, error
+    return streams
+
+
+class StreamsTest(unittest.TestCase):
+    def test_closed_pages_free_their_streams_though_nothing_changes(self):
+        with Cluster(nodes=0) as cluster:
+            streams = open_streams(cluster)
+            for stream in streams:
+                stream.close()
+            freed = []
+            wait_until(lambda: freed.extend(open_streams(cluster)) or len(freed) == len(streams), 6, "free streams")
+            for stream in freed:
+                stream.close()
 
 
 @unittest.skipUnless(CHROMIUM, REASON)

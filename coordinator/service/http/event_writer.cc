@@ -4,11 +4,6 @@
 #include "coordinator/service/http/json_text.h"
 
 namespace muster::service {
-namespace {
-
-constexpr int kHeartbeatTicks = 10;
-
-}  // namespace
 
 bool EventWriter::Send(absl::string_view event, absl::string_view json) {
   return stream_.Write(absl::StrCat("event: ", event, "\ndata: ", json, "\n\n"));
@@ -29,8 +24,6 @@ bool EventWriter::SendProblem(const absl::Status& status) {
   return Send("problem", JsonObject().Add("message", problem_).Take());
 }
 
-void EventWriter::Tick() {
-  if (++ticks_ % kHeartbeatTicks == 0) stream_.Write(": alive\n\n");
-}
+void EventWriter::Tick() { stream_.Write(":\n\n"); }
 
 }  // namespace muster::service

@@ -23,15 +23,14 @@ class EventWriter {
                  TextCache::Text& sent);
   // {"message": text} as the event "problem", unless it is the previous one.
   bool SendProblem(const absl::Status& status);
-  // Called once per kPageInterval; from time to time it sends a comment, so that a dead connection
-  // is noticed although nothing changes.
+  // Called once per kPageInterval. Sends a comment, so that a closed page is noticed although
+  // nothing changes: the second write to its connection fails.
   void Tick();
   bool IsOpen() const { return stream_.IsOpen(); }
 
  private:
   http::BodyStream& stream_;
   std::string problem_;
-  int ticks_ = 0;
 };
 
 }  // namespace muster::service
