@@ -13,6 +13,7 @@ import argparse
 import os
 import pathlib
 import random
+import re
 import signal
 import sys
 import time
@@ -64,7 +65,7 @@ def main():
         summary = finished["summary"]
         print(f"{finished['state']} after {seconds:.0f} s, {kills} kills, {finished['generation']} generations, "
               f"{summary['steps']} steps, final loss {summary.get('final_loss')}, weights {summary['weights_digest']}")
-        print(cluster.muster("describe", job).stdout.split("Goodput:")[1].split("\n\n")[0])
+        print(re.search(r"^Goodput:.*\n(?: .*\n)*", cluster.muster("describe", job).stdout, re.MULTILINE)[0])
         if finished["state"] != "SUCCEEDED":
             sys.exit(1)
 
