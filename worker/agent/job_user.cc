@@ -136,6 +136,7 @@ absl::StatusOr<std::optional<JobUser>> JobUsers::Of(const std::string& owner) co
     return absl::FailedPreconditionError(
         absl::StrCat("node ", node_name_, " cannot run ranks of owner '", owner, "': ", why));
   };
+  if (name.empty()) return refuse("the coordinator names no owner, as --job-user={owner} requires");
   ASSIGN_OR_RETURN(std::optional<JobUser> user, Find(name));
   if (!user.has_value()) {
     return refuse(absl::StrCat("it has no Unix user '", name, "' (--job-user=", flag_, ")"));

@@ -84,7 +84,7 @@ TEST_F(JobUsersAsRootTest, RefusesOwnersWithoutSuitableUser) {
   };
   for (const Case& refused :
        {Case{"no-such-user", "it has no Unix user 'no-such-user'"},
-        Case{"", "it has no Unix user ''"}, Case{"root", "is root"},
+        Case{"", "the coordinator names no owner"}, Case{"root", "is root"},
         Case{"0", "it has no Unix user '0'"}, Case{kDaemon, "has uid 1; the minimum is 1000"}}) {
     const absl::Status status = users->Of(refused.owner).status();
     EXPECT_TRUE(absl::IsFailedPrecondition(status)) << status;

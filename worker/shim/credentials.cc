@@ -2,6 +2,7 @@
 
 #include <grp.h>
 #include <linux/capability.h>
+#include <linux/keyctl.h>
 #include <sys/prctl.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
@@ -78,6 +79,9 @@ int DropPrivileges(const Credentials& credentials) {
       setresuid(credentials.uid, credentials.uid, credentials.uid) != 0) {
     return errno;
   }
+  // Otherwise the rank would possess the keys of the worker's session. Without the kernel's support
+  // for keys there are none.
+  syscall(SYS_keyctl, KEYCTL_JOIN_SESSION_KEYRING, nullptr);
   if (!DropCapabilities() || prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0) return errno;
   if (!HasIds(credentials) || setuid(0) == 0) return EPERM;
   // The change of the user has cleared it.

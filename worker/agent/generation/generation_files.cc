@@ -1,6 +1,11 @@
 // The part of Generation that makes the directories and files of its ranks.
+#include <unistd.h>
+
+#include <cerrno>
+#include <filesystem>
 #include <memory>
 #include <string>
+#include <system_error>
 
 #include "absl/strings/str_cat.h"
 #include "common/status.h"
@@ -8,9 +13,28 @@
 #include "worker/agent/generation/rank_launch.h"
 #include "worker/agent/memory_directory.h"
 #include "worker/agent/user_files.h"
-#include "worker/agent/user_rights.h"
 
 namespace muster::agent {
+namespace {
+
+// Makes DataDirectory::UserFiles. The directory is the user's only when it is complete: in one that
+// already is, a process of the user could replace files while they are written.
+absl::Status MakeReports(const std::string& path, const v1::Launch& launch, const JobUser& user) {
+  std::error_code error;
+  std::filesystem::remove_all(path, error);  // of a start that was not completed
+  if (error) return ErrnoStatus(error.value(), absl::StrCat("delete ", path));
+  RETURN_IF_ERROR(MakeDirectories(path));
+  if (launch.spec().has_train()) {
+    const std::string file = absl::StrCat(path, kUserLaunchFile);
+    RETURN_IF_ERROR(WriteMessage(file, launch, false));
+    if (lchown(file.c_str(), user.credentials.uid, user.credentials.gid) != 0) {
+      return ErrnoStatus(errno, absl::StrCat("give ", file, " to ", user.name));
+    }
+  }
+  return MakeUserDirectory(path, user);
+}
+
+}  // namespace
 
 absl::Status Generation::MakeFiles() {
   ASSIGN_OR_RETURN(user_, context_.job_users.Of(launch_.owner()));
@@ -42,15 +66,10 @@ absl::Status Generation::MakeUserFiles(const JobUser& user) const {
   }
   for (const auto& [rank, state] : ranks_) {
     RETURN_IF_ERROR(MakePassage(RankDirectory(rank)));
-    const std::string files = directory.UserFiles(job_id(), number(), rank);
-    RETURN_IF_ERROR(MakeUserDirectory(files, user));
     if (launch_.spec().workdir().empty() || !launch_.spec().files().empty()) {
       RETURN_IF_ERROR(MakeUserDirectory(directory.Work(job_id(), rank), user));
     }
-    if (!launch_.spec().has_train()) continue;
-    const UserRights rights(user);
-    RETURN_IF_ERROR(rights.status());
-    RETURN_IF_ERROR(WriteMessage(absl::StrCat(files, kUserLaunchFile), launch_, false));
+    RETURN_IF_ERROR(MakeReports(directory.UserFiles(job_id(), number(), rank), launch_, user));
   }
   return absl::OkStatus();
 }

@@ -22,7 +22,7 @@ namespace {
 constexpr char kDirectory[] = "/c10d-store";
 constexpr absl::Duration kReadyInterval = absl::Milliseconds(5);
 constexpr absl::Duration kReadyPatience = absl::Seconds(30);
-constexpr size_t kMaxStatusBytes = 64 << 20;
+constexpr size_t kMaxStatusBytes = 16 << 20;
 
 std::string DirectoryOf(const GenerationContext& context, const v1::Launch& launch) {
   return context.directory->Generation(launch.job_id(), launch.generation()) + kDirectory;
