@@ -14,7 +14,6 @@ from tests.support.job_user_cluster import ALICE, BOB, STRANGER, JobUserCluster,
 
 NOT_ALLOWED = 77
 USAGE = 2
-SLEEP = "echo started; exec sleep 600"
 
 
 @unittest.skipIf(os.geteuid() != 0, "requires root")
@@ -102,6 +101,9 @@ while [ ! -e end ]; do sleep 0.1; done
             failure = self.finish(cluster, job, "FAILED")["first_failure"]
             self.assertIn(text, failure["message"])
             self.assertIn(f"node node-1 cannot run ranks of owner '{owner}'", failure["message"])
+        # Such jobs do not keep the node from others: it is not taken for a node on which launches fail.
+        self.assertNotIn("cool_down", cluster.nodes()[0])
+        self.finish(cluster, cluster.submit_as(ALICE, shell_spec("runs", "id")))
 
     def start_alone(self, cluster, *flags, prefix=()):
         """Runs a worker until it gives up."""
@@ -207,7 +209,7 @@ while [ ! -e end ]; do sleep 0.1; done
         cluster = self.cluster_of(nodes=1)
         # The py-spy in the rank's PATH is the rank's.
         script = ("mkdir bin; printf '#!/bin/sh\\nid -un > $0.user; exit 1\\n' > bin/py-spy; chmod +x bin/py-spy; "
-                  "export PATH=$PWD/bin:$PATH; exec sleep 600")
+                  "export PATH=$PWD/bin:$PATH; echo started; exec sleep 600")
         job = cluster.submit_as(ALICE, shell_spec("hangs", script, hang_timeout="4s"))
         hang = wait_until(lambda: cluster.describe(job).get("hang"), 60, "the hang")
         self.assertIn("sleep", json.dumps(hang))
