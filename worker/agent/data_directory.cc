@@ -147,12 +147,12 @@ std::string DataDirectory::Log(const std::string& job_id, uint64_t generation, u
                       stream == v1::STDOUT ? ".stdout" : ".stderr");
 }
 
-std::string DataDirectory::Works(const std::string& job_id) const {
+std::string DataDirectory::WorkDirectories(const std::string& job_id) const {
   return absl::StrCat(Job(job_id), "/work");
 }
 
 std::string DataDirectory::Work(const std::string& job_id, uint32_t rank) const {
-  return absl::StrCat(Works(job_id), "/", RankName(rank));
+  return absl::StrCat(WorkDirectories(job_id), "/", RankName(rank));
 }
 
 std::string DataDirectory::Checkpoint(const std::string& job_id) const {

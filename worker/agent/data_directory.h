@@ -72,15 +72,15 @@ class DataDirectory {
   // Files of a command's rank in which it reports its failure and its progress.
   std::string ErrorFile(const std::string& job_id, uint64_t generation, uint32_t rank) const;
   std::string ProgressFile(const std::string& job_id, uint64_t generation, uint32_t rank) const;
-  // Directory of the user of a rank that does not run as the worker's user: then these two files
-  // and the launch are here.
+  // With --job-user: the rank's directory for these two files and its copy of the launch.
   std::string UserFiles(const std::string& job_id, uint64_t generation, uint32_t rank) const;
   std::string LaunchFile(const std::string& job_id, uint64_t generation) const;
   std::string NewestLaunchFile(const std::string& job_id) const;
   std::string Logs(const std::string& job_id, uint64_t generation) const;
   std::string Log(const std::string& job_id, uint64_t generation, uint32_t rank,
                   v1::LogStream stream) const;
-  std::string Works(const std::string& job_id) const;
+  // Parent of the working directories of the job's ranks.
+  std::string WorkDirectories(const std::string& job_id) const;
   std::string Work(const std::string& job_id, uint32_t rank) const;
   std::string Checkpoint(const std::string& job_id) const;
 

@@ -43,7 +43,7 @@ inline constexpr size_t kMaxNoteBytes = 4096;
 inline constexpr char kSecretPrefix[] = "MUSTER_SECRET:";
 
 struct Instructions {
-  // Whose the rank's processes are; without, the shim's user.
+  // User of the rank's processes; none: the shim's user.
   std::optional<Credentials> user;
   std::vector<std::string> command;
   std::vector<std::string> environment;  // NAME=value

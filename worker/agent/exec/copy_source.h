@@ -16,7 +16,7 @@ namespace muster::agent {
 struct CopySource {
   std::string parent;
   std::string name;
-  std::optional<JobUser> user;  // who must read it, if that is not the worker's user
+  std::optional<JobUser> user;  // user who reads it; none: the worker's user
 };
 
 // Resolves the requested path: relative to the rank's working directory, or absolute within it or

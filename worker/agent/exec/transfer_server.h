@@ -24,7 +24,7 @@ class TransferServer {
     security::ClientSecurity security;
     std::string node_name;
     std::string shim_binary;
-    JobUsers job_users;  // who reads the files of copies
+    JobUsers job_users;  // Unix users that read the files
     // Reports to the coordinator that a transfer is not possible; called on the server's thread.
     std::function<void(uint64_t transfer, const absl::Status& status)> refuse;
   };

@@ -27,7 +27,7 @@ struct GenerationContext {
   Devices* devices = nullptr;
   ProgressBoard* progress = nullptr;
   NodeEnvironment environment;
-  JobUsers job_users;           // whose the ranks are
+  JobUsers job_users;           // Unix users that run the ranks
   std::string network;          // NetworkIdentity
   std::string secrets_dir;      // folder with files of secrets; empty: none
   uint64_t rank_log_bytes = 0;  // limit of each log of a rank; 0: none

@@ -54,7 +54,7 @@ absl::Status Generation::MakeUserFiles(const JobUser& user) const {
   const NodeEnvironment& node = context_.environment;
   RETURN_IF_ERROR(MakePassage(directory.Job(job_id())));
   RETURN_IF_ERROR(MakePassage(directory.Generation(job_id(), number())));
-  RETURN_IF_ERROR(MakePassage(directory.Works(job_id())));
+  RETURN_IF_ERROR(MakePassage(directory.WorkDirectories(job_id())));
   RETURN_IF_ERROR(MakeUserDirectory(CacheDirectoryOf(node, user), user));
   RETURN_IF_ERROR(CheckReachable(CacheDirectoryOf(node, user), user));
   if (launch_.spec().has_train()) {
