@@ -147,6 +147,15 @@ std::unique_ptr<CLI::App> WorkerApp(WorkerFlags& flags) {
          "keep the state of their last step until the job has restarted, or none (default: "
          "/dev/shm)")
       ->type_name("DIR");
+  app.add_option("--job-user", options.job_user,
+                 "Unix user that runs the ranks, or {owner} for the user with the name of the "
+                 "job's owner; the worker must be root or have the capabilities to change its user "
+                 "(default: the worker's own user)")
+      ->type_name("NAME");
+  app.add_option("--job-user-min-uid", options.job_user_min_uid,
+                 "Smallest uid of an owner's user with --job-user={owner}; root is always refused")
+      ->type_name("UID")
+      ->capture_default_str();
   app.add_option("--secrets-dir", options.secrets_dir,
                  "Folder with the secrets that jobs name in env: a file OWNER/NAME for the jobs of "
                  "one owner, or NAME for all; mode 0600 (default: none)")

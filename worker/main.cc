@@ -166,6 +166,7 @@ int main(int argc, char** argv) {
   });
   if (!agent.ok()) {
     std::fprintf(stderr, "muster-worker: %s\n", std::string(agent.status().message()).c_str());
+    if (absl::IsPermissionDenied(agent.status())) return kExitNotAllowed;
     return absl::IsInvalidArgument(agent.status()) ? kExitUsage : kExitCannotCreate;
   }
   std::optional<muster::CertificateRenewer> renewer;

@@ -149,6 +149,8 @@ def build_packages(options, folder):
         # Its first line is for those who copy it.
         unit = unit.split("\n", 1)[1].replace("/opt/muster/bin/", "/usr/bin/")
         package.add(f"lib/systemd/system/muster-{name}.service", unit)
+    worker.add("usr/share/doc/muster-worker/examples/job-user.conf",
+               source["muster-worker-job-user.conf"].read_bytes())
     by_page = {"muster-coordinator.8": coordinator, "muster-worker.8": worker}
     for name, text in man_pages.man_pages(options.cli_page.read_text(), version).items():
         by_page.get(name, cli).add_compressed(f"usr/share/man/man{name[-1]}/{name}", text)

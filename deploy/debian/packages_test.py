@@ -52,6 +52,7 @@ class ContentTest(unittest.TestCase):
         for name in ("worker", "shim", "rank", "c10d-store"):
             self.assertEqual(worker[f"usr/lib/muster/muster-{name}"], "-rwxr-xr-x root/root")
         self.assertEqual(worker["usr/bin/muster-worker"], "lrwxrwxrwx root/root")
+        self.assertEqual(worker["usr/share/doc/muster-worker/examples/job-user.conf"], "-rw-r--r-- root/root")
 
     def test_files_for_monitoring(self):
         found = {path: mode for path, mode in files("muster-coordinator").items() if path.startswith("usr/share/muster/")

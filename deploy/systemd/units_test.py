@@ -11,10 +11,11 @@ import tempfile
 import unittest
 
 from tests.support.cluster import Cluster, shell_spec
-from tests.support.daemon import wait_until
+from tests.support.daemon import ROOT, wait_until
 
 FOLDER = pathlib.Path(__file__).resolve().parent
 UNITS = {name: FOLDER / f"muster-{name}.service" for name in ("coordinator", "worker")}
+DROP_IN = "muster-worker-job-user.conf"
 # Newer than some versions of systemd, which ignore it.
 NEW_KEYS = ("DelegateSubgroup",)
 
@@ -61,10 +62,20 @@ class UnitsTest(unittest.TestCase):
                     "MemoryDenyWriteExecute", "SystemCallFilter", "ProtectKernelModules"):
             self.assertNotIn(key, service)
 
+    def test_job_user_drop_in(self):
+        """Grants what the worker requires, with the worker's own list as the source."""
+        drop_in = (FOLDER / DROP_IN).read_text()
+        granted = re.search(r"^AmbientCapabilities=(.*)$", drop_in, re.M)[1].split()
+        required = re.findall(r'"(CAP_[A-Z_]+)"', (ROOT / "worker/agent/job_user.cc").read_text())
+        self.assertEqual(granted, required)
+
     @unittest.skipIf(shutil.which("systemd-analyze") is None, "systemd-analyze is not installed")
     def test_are_accepted_by_systemd(self):
         with tempfile.TemporaryDirectory() as folder:
             copies = []
+            drop_ins = pathlib.Path(folder) / "muster-worker.service.d"
+            drop_ins.mkdir()
+            shutil.copy(FOLDER / DROP_IN, drop_ins / "job-user.conf")
             for name, unit in UNITS.items():
                 copy = pathlib.Path(folder) / unit.name
                 # It checks that the program exists.

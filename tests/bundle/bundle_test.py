@@ -28,6 +28,7 @@ FILES = {"install.sh": "deploy/bundle/install.sh",
             for name in ("alert_rules", "prometheus", "recording_rules")},
          "share/slurm/muster.sbatch": "deploy/slurm/muster.sbatch",
          "share/systemd/muster-coordinator.service": "deploy/systemd/muster-coordinator.service",
+         "share/systemd/muster-worker-job-user.conf": "deploy/systemd/muster-worker-job-user.conf",
          "share/systemd/muster-worker.service": "deploy/systemd/muster-worker.service"}
 # Set by the user; must be passed unchanged to the user's command.
 USERS_LIBRARIES = "/users/own/libraries"

@@ -28,6 +28,7 @@
 #include "worker/agent/generation/environment.h"
 #include "worker/agent/generation/generation_table.h"
 #include "worker/agent/host_resources.h"
+#include "worker/agent/job_user.h"
 #include "worker/agent/lease/leases.h"
 #include "worker/agent/logs/log_server.h"
 #include "worker/agent/membership.h"
@@ -38,6 +39,7 @@
 #include "worker/agent/retention.h"
 #include "worker/agent/self_test.h"
 #include "worker/agent/session.h"
+#include "worker/agent/user_files.h"
 #include "worker/shim/cgroup.h"
 
 namespace muster::agent {
@@ -56,7 +58,13 @@ class AgentImpl final : public Agent {
 
   absl::Status Start() {
     ASSIGN_OR_RETURN(devices_, Devices::Open(options_.devices));
-    ASSIGN_OR_RETURN(directory_, DataDirectory::Open(options_.data_dir));
+    ASSIGN_OR_RETURN(job_users_,
+                     JobUsers::Open(options_.job_user, options_.job_user_min_uid, options_.name));
+    ASSIGN_OR_RETURN(directory_, DataDirectory::Open(options_.data_dir, job_users_.enabled()));
+    if (job_users_.enabled()) {
+      RETURN_IF_ERROR(CheckReachable(directory_->Cache(), job_users_.example()));
+      LOG(INFO) << "ranks run as the Unix user " << options_.job_user;
+    }
     OpenMemoryDirectory();
     machine_id_ = options_.machine_id;
     if (machine_id_.empty()) {
@@ -81,7 +89,8 @@ class AgentImpl final : public Agent {
       table_->OnCoordinatorLost();
       Tick(Now().steady);
     });
-    ASSIGN_OR_RETURN(rank_server_, RankServer::Start(directory_->RankSocket(), *loop_, *table_));
+    ASSIGN_OR_RETURN(rank_server_, RankServer::Start(directory_->RankSocket(), *loop_, *table_,
+                                                     job_users_.enabled()));
     RETURN_IF_ERROR(StartHttp());
     log_server_ = std::make_unique<LogServer>(
         LogServer::Options{options_.coordinator, options_.security, options_.keep_logs.Text(),
@@ -91,11 +100,12 @@ class AgentImpl final : public Agent {
                            }},
         *directory_);
     transfer_server_ = std::make_unique<TransferServer>(
-        TransferServer::Options{
-            options_.coordinator, options_.security, options_.name, options_.shim_binary,
-            [this](uint64_t transfer, const absl::Status& status) {
-              Refuse(&v1::WorkerMessage::mutable_transfer_unavailable, transfer, status);
-            }},
+        TransferServer::Options{options_.coordinator, options_.security, options_.name,
+                                options_.shim_binary, job_users_,
+                                [this](uint64_t transfer, const absl::Status& status) {
+                                  Refuse(&v1::WorkerMessage::mutable_transfer_unavailable, transfer,
+                                         status);
+                                }},
         *directory_);
     loop_->RunAndWait([this] {
       logs_on_loop_ = log_server_.get();
@@ -162,7 +172,8 @@ class AgentImpl final : public Agent {
  private:
   void OpenMemoryDirectory() {
     if (options_.memory_dir.empty()) return;
-    auto opened = MemoryDirectory::Open(options_.memory_dir, directory_->path());
+    auto opened =
+        MemoryDirectory::Open(options_.memory_dir, directory_->path(), job_users_.enabled());
     LOG_IF(WARNING, !opened.ok())
         << "ranks that lose a peer cannot keep their state in memory, so that their jobs continue "
            "from the last checkpoint: --memory-dir: "
@@ -175,6 +186,7 @@ class AgentImpl final : public Agent {
     context.loop = loop_.get();
     context.directory = directory_.get();
     context.progress = &board_;
+    context.job_users = job_users_;
     context.environment.inherited = InheritedVariables(environ, options_.inherit_env);
     context.environment.node_name = options_.name;
     context.environment.worker_socket = absl::StrCat("unix:", directory_->RankSocket());
@@ -199,8 +211,9 @@ class AgentImpl final : public Agent {
     context.rank_binary = options_.rank_binary;
     context.store_binary = options_.store_binary;
     context.place_files = [this](const v1::JobSpec& spec, std::vector<std::string> directories,
+                                 const std::optional<JobUser>& user,
                                  std::function<void(const absl::Status&)> done) {
-      files_->Place(spec, std::move(directories), [this, done](const absl::Status& status) {
+      files_->Place(spec, std::move(directories), user, [this, done](const absl::Status& status) {
         loop_->Post([done, status] { done(status); });
       });
     };
@@ -481,6 +494,7 @@ class AgentImpl final : public Agent {
   const uint64_t incarnation_;
   WorkerStatus status_;
   ProgressBoard board_;
+  JobUsers job_users_;
   std::unique_ptr<DataDirectory> directory_;
   std::unique_ptr<MemoryDirectory> memory_directory_;  // null: ranks leave no state
   bool hands_over_ = true;  // a later worker continues where this one ends

@@ -41,6 +41,8 @@ struct AgentOptions {
   std::string memory_dir = "/dev/shm";
   std::string
       secrets_dir;  // folder with files of jobs' secrets, see generation/secrets.h; empty: none
+  std::string job_user;  // user that runs the ranks, see job_user.h; empty: the worker's own
+  uint32_t job_user_min_uid = 1000;
   std::string shim_binary;
   std::string rank_binary;
   std::string store_binary;

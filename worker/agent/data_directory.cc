@@ -40,7 +40,8 @@ absl::Status CheckSocketPath(const std::string& path) {
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<DataDirectory>> DataDirectory::Open(const std::string& path) {
+absl::StatusOr<std::unique_ptr<DataDirectory>> DataDirectory::Open(const std::string& path,
+                                                                   bool has_job_users) {
   if (path.empty()) return absl::InvalidArgumentError("the data directory must not be empty");
   std::error_code error;
   std::filesystem::path absolute = std::filesystem::absolute(path, error).lexically_normal();
@@ -70,10 +71,16 @@ absl::StatusOr<std::unique_ptr<DataDirectory>> DataDirectory::Open(const std::st
   for (const char* part : {"run", "jobs", "cache"}) {
     const std::string folder = absl::StrCat(directory->path(), "/", part);
     RETURN_IF_ERROR(MakeDirectories(folder));
-    // Access to the socket or to a rank's token grants the rank's identity.
-    if (chmod(folder.c_str(), 0700) != 0) {
+    // Access to the socket or to a rank's token grants the rank's identity. The users of jobs can
+    // reach the socket, which requires a token.
+    if (chmod(folder.c_str(), has_job_users ? 0711 : 0700) != 0) {
       return ErrnoStatus(errno, absl::StrCat("chmod ", folder));
     }
+  }
+  struct stat status = {};
+  if (has_job_users && (stat(directory->path().c_str(), &status) != 0 ||
+                        chmod(directory->path().c_str(), (status.st_mode & 07777) | 0111) != 0)) {
+    return ErrnoStatus(errno, absl::StrCat("chmod ", directory->path()));
   }
   return directory;
 }
@@ -117,6 +124,11 @@ std::string DataDirectory::ProgressFile(const std::string& job_id, uint64_t gene
   return absl::StrCat(Rank(job_id, generation, rank), "/progress");
 }
 
+std::string DataDirectory::UserFiles(const std::string& job_id, uint64_t generation,
+                                     uint32_t rank) const {
+  return absl::StrCat(Rank(job_id, generation, rank), "/user");
+}
+
 std::string DataDirectory::LaunchFile(const std::string& job_id, uint64_t generation) const {
   return absl::StrCat(Generation(job_id, generation), "/launch.pb");
 }
@@ -135,8 +147,12 @@ std::string DataDirectory::Log(const std::string& job_id, uint64_t generation, u
                       stream == v1::STDOUT ? ".stdout" : ".stderr");
 }
 
+std::string DataDirectory::WorkDirectories(const std::string& job_id) const {
+  return absl::StrCat(Job(job_id), "/work");
+}
+
 std::string DataDirectory::Work(const std::string& job_id, uint32_t rank) const {
-  return absl::StrCat(Job(job_id), "/work/", RankName(rank));
+  return absl::StrCat(WorkDirectories(job_id), "/", RankName(rank));
 }
 
 std::string DataDirectory::Checkpoint(const std::string& job_id) const {

@@ -20,6 +20,13 @@
 //   lines jobs/JOB/work/rank-0007/                working directory, unless the job sets one
 //   jobs/JOB/checkpoint/                    for the job's checkpoints
 //
+// With --job-user, a job's user owns what its ranks write, and the rest is the worker's: see
+// user_files.h.
+//
+//   cache/UID/                              the cache of one user
+//   jobs/JOB/generation-K/rank-0007/user/   error.json, progress, or launch.pb for a train job
+//   jobs/JOB/generation-K/c10d-store/user/  status
+//
 // A generation's directory is removed when the coordinator has recorded its end, the other files as
 // described in retention.h.
 #ifndef MUSTER_WORKER_AGENT_DATA_DIRECTORY_H_
@@ -43,8 +50,10 @@ namespace muster::agent {
 class DataDirectory {
  public:
   // Creates missing directories and takes the lock. FAILED_PRECONDITION if another worker holds it,
-  // INVALID_ARGUMENT if the path is too long for a unix socket below it.
-  static absl::StatusOr<std::unique_ptr<DataDirectory>> Open(const std::string& path);
+  // INVALID_ARGUMENT if the path is too long for a unix socket below it. `has_job_users`: other
+  // users can pass through to the directories of their jobs.
+  static absl::StatusOr<std::unique_ptr<DataDirectory>> Open(const std::string& path,
+                                                             bool has_job_users = false);
   ~DataDirectory();
   DataDirectory(const DataDirectory&) = delete;
   DataDirectory& operator=(const DataDirectory&) = delete;
@@ -63,11 +72,15 @@ class DataDirectory {
   // Files of a command's rank in which it reports its failure and its progress.
   std::string ErrorFile(const std::string& job_id, uint64_t generation, uint32_t rank) const;
   std::string ProgressFile(const std::string& job_id, uint64_t generation, uint32_t rank) const;
+  // With --job-user: the rank's directory for these two files and its copy of the launch.
+  std::string UserFiles(const std::string& job_id, uint64_t generation, uint32_t rank) const;
   std::string LaunchFile(const std::string& job_id, uint64_t generation) const;
   std::string NewestLaunchFile(const std::string& job_id) const;
   std::string Logs(const std::string& job_id, uint64_t generation) const;
   std::string Log(const std::string& job_id, uint64_t generation, uint32_t rank,
                   v1::LogStream stream) const;
+  // Parent of the working directories of the job's ranks.
+  std::string WorkDirectories(const std::string& job_id) const;
   std::string Work(const std::string& job_id, uint32_t rank) const;
   std::string Checkpoint(const std::string& job_id) const;
 

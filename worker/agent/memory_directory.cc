@@ -38,6 +38,13 @@ absl::StatusOr<int> Lock(const std::string& path, int operation) {
   return status;
 }
 
+// Everyone may create directories below the parent, so one with the expected name may be another
+// user's, who can replace what is in it.
+bool IsOwn(int file) {
+  struct stat status = {};
+  return fstat(file, &status) == 0 && status.st_uid == geteuid();
+}
+
 // Whether the open directory still has this path.
 bool HasPath(int file, const std::string& path) {
   struct stat own = {}, other = {};
@@ -72,7 +79,7 @@ std::string MemoryDirectoryOf(absl::string_view directory, absl::string_view job
 }
 
 absl::StatusOr<std::unique_ptr<MemoryDirectory>> MemoryDirectory::Open(
-    absl::string_view parent, absl::string_view data_directory) {
+    absl::string_view parent, absl::string_view data_directory, bool has_job_users) {
   const std::string path = MemoryDirectoryPath(parent, data_directory);
   while (true) {
     if (mkdir(path.c_str(), 0700) != 0 && errno != EEXIST) {
@@ -82,7 +89,12 @@ absl::StatusOr<std::unique_ptr<MemoryDirectory>> MemoryDirectory::Open(
     const absl::StatusOr<int> lock = Lock(path, LOCK_SH);
     if (absl::IsNotFound(lock.status())) continue;
     RETURN_IF_ERROR(lock.status());
+    if (!IsOwn(*lock)) {
+      close(*lock);
+      return absl::PermissionDeniedError(absl::StrCat(path, " belongs to another user"));
+    }
     if (HasPath(*lock, path)) {
+      fchmod(*lock, has_job_users ? 0711 : 0700);
       return std::unique_ptr<MemoryDirectory>(new MemoryDirectory(path, *lock));
     }
     close(*lock);
@@ -111,8 +123,10 @@ void MemoryDirectory::SweepAbandoned(absl::Time before) const {
     }
     const absl::StatusOr<int> lock = Lock(path, LOCK_EX | LOCK_NB);
     if (!lock.ok()) continue;  // its worker runs, or it belongs to another user
-    SweepJobs(path, {}, before);
-    rmdir(path.c_str());  // fails unless it is empty
+    if (IsOwn(*lock)) {
+      SweepJobs(path, {}, before);
+      rmdir(path.c_str());  // fails unless it is empty
+    }
     close(*lock);
   }
 }

@@ -3,7 +3,8 @@
 //
 //   PARENT/muster-0123456789abcdef/      of one worker, named after its data directory; a worker
 //                                        that runs has a shared lock on it (flock)
-//   PARENT/muster-0123456789abcdef/JOB/  of one job; its ranks create it
+//   PARENT/muster-0123456789abcdef/JOB/  of one job; its ranks create it, or the worker if they run
+//                                        as another user
 #ifndef MUSTER_WORKER_AGENT_MEMORY_DIRECTORY_H_
 #define MUSTER_WORKER_AGENT_MEMORY_DIRECTORY_H_
 
@@ -31,9 +32,11 @@ inline constexpr absl::Duration kKeepState = absl::Minutes(10);
 // A worker's directory, while the worker runs. Thread-safe.
 class MemoryDirectory {
  public:
-  // Creates and locks it. Errors of errno.
+  // Creates and locks it. Errors of errno; PERMISSION_DENIED if the directory is another user's.
+  // `has_job_users`: other users can pass through to the directories of their jobs.
   static absl::StatusOr<std::unique_ptr<MemoryDirectory>> Open(absl::string_view parent,
-                                                               absl::string_view data_directory);
+                                                               absl::string_view data_directory,
+                                                               bool has_job_users = false);
   // Deletes the directory if it is empty.
   ~MemoryDirectory();
   MemoryDirectory(const MemoryDirectory&) = delete;

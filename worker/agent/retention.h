@@ -29,7 +29,10 @@ struct SweepResult {
 // deleted once they have not been written to for `age`, and, oldest first, while all of them
 // together exceed `bytes`. A job's working and checkpoint directories are deleted when it has no
 // logs left and nothing in them has changed for `age`: size alone never deletes a checkpoint.
-// Nothing of a `live` (job, generation) is touched. Deletions that fail are logged and skipped.
+// Nothing of a `live` (job, generation) is touched. Links are deleted and never followed, even
+// while a process replaces directories by links: std::filesystem::remove_all of libstdc++ opens
+// each directory relative to its parent with O_NOFOLLOW. Deletions that fail are logged and
+// skipped.
 SweepResult Sweep(const std::string& jobs_directory, const Retention& retention,
                   const std::set<std::pair<std::string, uint64_t>>& live, absl::Time now);
 

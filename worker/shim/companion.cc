@@ -15,6 +15,7 @@
 
 #include "common/exit_code.h"
 #include "worker/shim/cgroup.h"
+#include "worker/shim/credentials.h"
 #include "worker/shim/process_tree.h"
 #include "worker/shim/program.h"
 
@@ -68,6 +69,15 @@ void Companion::BecomeCommand() {
   Cgroup(rank_.cgroup).Enter();
   ResetSignals();
   BindToCpus(rank_.cpus);
+  if (rank_.user.has_value()) {
+    GiveStreams(*rank_.user);
+    const int error = DropPrivileges(*rank_.user);
+    if (error != 0) {
+      std::fprintf(stderr, "muster exec: cannot run as the user with uid %u: %s\n", rank_.user->uid,
+                   std::strerror(error));
+      _exit(kExitNotAllowed);
+    }
+  }
   if (!rank_.workdir.empty() && chdir(rank_.workdir.c_str()) != 0) {
     std::fprintf(stderr, "muster exec: %s: %s\n", rank_.workdir.c_str(), std::strerror(errno));
     _exit(kExitCannotExecute);

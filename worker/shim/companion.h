@@ -1,4 +1,5 @@
-// Runs a command beside a rank: with its environment, working directory, control group and CPUs.
+// Runs a command beside a rank: with its user, environment, working directory, control group and
+// CPUs.
 #ifndef MUSTER_WORKER_SHIM_COMPANION_H_
 #define MUSTER_WORKER_SHIM_COMPANION_H_
 

@@ -1,12 +1,15 @@
 #include "worker/shim/exec.h"
 
+#include <linux/close_range.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <cerrno>
 #include <cstring>
 
 #include "common/exit_code.h"
+#include "worker/shim/credentials.h"
 #include "worker/shim/program.h"
 
 namespace muster::shim {
@@ -43,6 +46,13 @@ int MakeCheckpointDir(const std::string& path) {
 }  // namespace
 
 ExecFailure Exec(const Instructions& instructions) {
+  // All are opened with O_CLOEXEC; this is for one that is not.
+  syscall(SYS_close_range, STDERR_FILENO + 1, ~0U, CLOSE_RANGE_CLOEXEC);
+  if (instructions.user.has_value()) {
+    GiveStreams(*instructions.user);
+    const int error = DropPrivileges(*instructions.user);
+    if (error != 0) return {error, ExecFailure::kUser};
+  }
   if (!instructions.checkpoint_dir.empty()) {
     const int error = MakeCheckpointDir(instructions.checkpoint_dir);
     if (error != 0) return {error, ExecFailure::kCheckpointDir};
@@ -56,6 +66,8 @@ ExecFailure Exec(const Instructions& instructions) {
 
 int ExitCodeOf(const ExecFailure& failure) {
   switch (failure.step) {
+    case ExecFailure::kUser:
+      return kExitNotAllowed;
     case ExecFailure::kCheckpointDir:
       return kExitCannotCreate;
     case ExecFailure::kWorkdir:
@@ -68,6 +80,9 @@ int ExitCodeOf(const ExecFailure& failure) {
 
 std::string Describe(const ExecFailure& failure, const Instructions& instructions) {
   switch (failure.step) {
+    case ExecFailure::kUser:
+      return "cannot run as the user with uid " + std::to_string(instructions.user->uid) + ": " +
+             std::strerror(failure.error);
     case ExecFailure::kCheckpointDir:
       return "checkpoint directory " + instructions.checkpoint_dir + ": " +
              std::strerror(failure.error) +

@@ -10,13 +10,14 @@ namespace muster::shim {
 
 // Why the program did not run. The child sends it through a pipe, so it has only plain members.
 struct ExecFailure {
-  enum Step : int { kCheckpointDir, kWorkdir, kExec };
+  enum Step : int { kUser, kCheckpointDir, kWorkdir, kExec };
   int error;  // errno
   Step step;
 };
 
-// Makes the checkpoint directory, enters the working directory and executes the command. Returns
-// only if one of these fails.
+// Becomes the rank's user, makes the checkpoint directory, enters the working directory and
+// executes the command, with the standard streams as its only descriptors. Returns only if one of
+// these fails.
 ExecFailure Exec(const Instructions& instructions);
 
 // The rank's exit code: for kExec as in a shell, else one of common/exit_code.h.

@@ -40,10 +40,10 @@ std::string HangWatch::StateLine(int64_t now_ms) const {
   return "silent " + std::to_string(activity_->SilenceMs(now_ms)) + "\n";
 }
 
-void HangWatch::Inspect(pid_t rank) {
+void HangWatch::Inspect(pid_t rank, const std::optional<Credentials>& user) {
   if (inspector_ >= 0) return;
   const double cpu_ratio = activity_.has_value() ? activity_->cpu_ratio() : 0;
-  inspector_ = StartInspector(rank, cpu_ratio, kInspectionFile);
+  inspector_ = StartInspector(rank, user, cpu_ratio, kInspectionFile);
 }
 
 std::string HangWatch::OnReaped(pid_t child) {

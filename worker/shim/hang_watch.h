@@ -10,6 +10,7 @@
 #include <string>
 
 #include "worker/shim/activity.h"
+#include "worker/shim/credentials.h"
 
 namespace muster::shim {
 
@@ -27,8 +28,8 @@ class HangWatch {
   // The line for a worker that has just connected.
   std::string StateLine(int64_t now_ms) const;
 
-  // Starts an inspection unless one runs.
-  void Inspect(pid_t rank);
+  // Starts an inspection unless one runs; see StartInspector.
+  void Inspect(pid_t rank, const std::optional<Credentials>& user);
   // A child was reaped. If it was the inspector, its result is in kInspectionFile.
   std::string OnReaped(pid_t child);
 

@@ -12,7 +12,9 @@
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
+#include <optional>
 #include <string>
+#include <utility>
 
 #include "common/limits.h"
 #include "worker/shim/backtrace.h"
@@ -26,6 +28,9 @@ namespace {
 constexpr unsigned kInspectionSeconds = 8;
 constexpr int64_t kPySpyMs = 2000;
 constexpr size_t kPySpyBytes = limits::kStackBytes / 2;
+// Limits of an answer from a process of the rank's user.
+constexpr size_t kWordBytes = 32;
+constexpr size_t kAnswerBytes = limits::kStackBytes + 4096;
 
 // PATH of the rank, or "". The shim itself is started without one.
 std::string PathOf(pid_t pid) {
@@ -154,7 +159,56 @@ Inspection Inspect(pid_t pid, double cpu_ratio) {
   return inspection;
 }
 
-pid_t StartInspector(pid_t rank, double cpu_ratio, const std::string& path) {
+namespace {
+
+// The answer of the user's process, within the bounds that Inspect guarantees.
+Inspection Bounded(Inspection inspection) {
+  for (std::string* text : {&inspection.state, &inspection.waits_in}) {
+    *text = Printable(text->substr(0, kWordBytes));
+  }
+  inspection.stack = Printable(inspection.stack.substr(0, limits::kStackBytes));
+  return inspection;
+}
+
+// Inspects in a child process that is one of the user.
+std::optional<Inspection> InspectAs(const Credentials& user, pid_t rank, double cpu_ratio) {
+  int pipes[2];
+  if (pipe2(pipes, O_CLOEXEC) != 0) return std::nullopt;
+  const pid_t child = fork();
+  if (child == 0) {
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    close(pipes[0]);
+    alarm(kInspectionSeconds);
+    if (DropPrivileges(user) != 0) _exit(1);
+    const std::string text = EncodeInspection(Inspect(rank, cpu_ratio));
+    for (size_t sent = 0; sent < text.size();) {
+      const ssize_t n = write(pipes[1], text.data() + sent, text.size() - sent);
+      if (n <= 0) _exit(1);
+      sent += static_cast<size_t>(n);
+    }
+    _exit(0);
+  }
+  close(pipes[1]);
+  std::string text;
+  char buffer[4096];
+  while (child > 0 && text.size() <= kAnswerBytes) {
+    const ssize_t n = read(pipes[0], buffer, sizeof(buffer));
+    if (n <= 0) break;
+    text.append(buffer, static_cast<size_t>(n));
+  }
+  close(pipes[0]);
+  if (child > 0) kill(child, SIGKILL);
+  while (child > 0 && waitpid(child, nullptr, 0) < 0 && errno == EINTR) {
+  }
+  std::optional<Inspection> inspection = DecodeInspection(text);
+  if (inspection.has_value()) inspection = Bounded(*std::move(inspection));
+  return inspection;
+}
+
+}  // namespace
+
+pid_t StartInspector(pid_t rank, const std::optional<Credentials>& user, double cpu_ratio,
+                     const std::string& path) {
   unlink(path.c_str());
   const pid_t shim = getpid();
   const pid_t child = fork();
@@ -167,7 +221,9 @@ pid_t StartInspector(pid_t rank, double cpu_ratio, const std::string& path) {
   sigemptyset(&none);
   sigprocmask(SIG_SETMASK, &none, nullptr);
   alarm(kInspectionSeconds);
-  WriteFileAtomically(path, EncodeInspection(Inspect(rank, cpu_ratio)), false);
+  const std::optional<Inspection> inspection =
+      user.has_value() ? InspectAs(*user, rank, cpu_ratio) : Inspect(rank, cpu_ratio);
+  if (inspection.has_value()) WriteFileAtomically(path, EncodeInspection(*inspection), false);
   _exit(0);
 }
 

@@ -4,6 +4,10 @@
 
 #include <sys/types.h>
 
+#include <optional>
+#include <string>
+
+#include "worker/shim/credentials.h"
 #include "worker/shim/inspection.h"
 
 namespace muster::shim {
@@ -19,8 +23,10 @@ std::string Printable(std::string text);
 std::string FromPySpy(const std::string& output);
 
 // Starts a child process that inspects the rank and then writes the result to `path`. Returns the
-// child's pid, or -1; the caller reaps it.
-pid_t StartInspector(pid_t rank, double cpu_ratio, const std::string& path);
+// child's pid, or -1; the caller reaps it. Programs and files of the rank are used with the rights
+// of `user`, if there is one: the rank chooses the py-spy in its PATH, and the files it has mapped.
+pid_t StartInspector(pid_t rank, const std::optional<Credentials>& user, double cpu_ratio,
+                     const std::string& path);
 
 }  // namespace muster::shim
 

@@ -1,5 +1,6 @@
 // muster-shim DIRECTORY runs a rank: see protocol.h. muster-shim exec … runs a command beside one:
-// see companion.h. Started by muster-worker only.
+// see companion.h. muster-shim as … runs a command as another user: see credentials.h. Started by
+// muster-worker only.
 #include <fcntl.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -12,8 +13,11 @@
 #include <utility>
 #include <vector>
 
+#include "common/exit_code.h"
 #include "worker/shim/companion.h"
+#include "worker/shim/credentials.h"
 #include "worker/shim/fields.h"
+#include "worker/shim/program.h"
 #include "worker/shim/protocol.h"
 #include "worker/shim/shim.h"
 
@@ -61,6 +65,21 @@ int RunBeside(const char* directory, const char* term, std::vector<std::string> 
   return Companion(*std::move(rank), term, std::move(command)).Run();
 }
 
+int RunAs(const char* user, const std::vector<std::string>& command) {
+  const std::optional<Credentials> credentials = DecodeCredentials(user);
+  const int error = credentials.has_value() ? DropPrivileges(*credentials) : EINVAL;
+  if (error != 0) {
+    std::fprintf(stderr, "cannot run as the user %s: %s\n", user, std::strerror(error));
+    return kExitNotAllowed;
+  }
+  std::vector<std::string> environment;
+  for (char** entry = environ; *entry != nullptr; ++entry) environment.emplace_back(*entry);
+  ExecProgram(command, environment);
+  const int failure = errno;
+  std::fprintf(stderr, "%s: %s\n", command[0].c_str(), std::strerror(failure));
+  return failure == ENOENT ? kExitNotFound : kExitCannotExecute;
+}
+
 }  // namespace
 }  // namespace muster::shim
 
@@ -72,6 +91,11 @@ int main(int argc, char** argv) {
   if (argc >= 5 && std::strcmp(argv[1], shim::kCompanionWord) == 0) {
     return shim::RunBeside(argv[2], argv[3], {argv + 4, argv + argc});
   }
-  std::fprintf(stderr, "usage: muster-shim DIRECTORY | exec DIRECTORY TERM COMMAND...\n");
+  if (argc >= 4 && std::strcmp(argv[1], shim::kRunAsWord) == 0) {
+    return shim::RunAs(argv[2], {argv + 3, argv + argc});
+  }
+  std::fprintf(stderr,
+               "usage: muster-shim DIRECTORY | exec DIRECTORY TERM COMMAND... | as CREDENTIALS "
+               "COMMAND...\n");
   return 2;
 }

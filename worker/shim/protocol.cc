@@ -24,6 +24,9 @@ bool Parse(const std::string& text, bool& value) {
 
 std::string EncodeInstructions(const Instructions& instructions) {
   Fields fields;
+  if (instructions.user.has_value()) {
+    fields.emplace_back("user", EncodeCredentials(*instructions.user));
+  }
   for (const std::string& argument : instructions.command) fields.emplace_back("arg", argument);
   for (const std::string& entry : instructions.environment) fields.emplace_back("env", entry);
   fields.emplace_back("workdir", instructions.workdir);
@@ -51,6 +54,7 @@ std::optional<Instructions> DecodeInstructions(const std::string& text) {
   Instructions result;
   bool ok = true;
   for (const auto& [key, value] : *fields) {
+    if (key == "user") ok = ok && (result.user = DecodeCredentials(value)).has_value();
     if (key == "arg") result.command.push_back(value);
     if (key == "env") result.environment.push_back(value);
     if (key == "workdir") result.workdir = value;

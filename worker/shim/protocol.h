@@ -2,8 +2,10 @@
 // socket.
 //
 // The worker starts `muster-shim DIRECTORY` in its own session, with one end of a socket pair as
-// descriptor 3, and with the rank's secrets in its environment: they are written nowhere. The shim reads `instructions`, listens on `shim.sock` for later workers, and writes
-// `exit` once no process of the rank's tree is left.
+// descriptor 3, and with the rank's secrets in its environment: they are written nowhere. The shim
+// reads `instructions`, listens on `shim.sock` for later workers, and writes `exit` once no process
+// of the rank's tree is left. The rank may run as another user, who can then neither write to this
+// directory nor connect to `shim.sock`.
 //
 // Lines from the worker: `stop GRACE_MS`, `abort GRACE_MS` (a stop that begins with SIGABRT instead
 // of Instructions::stop_signal), `kill`, `ping`, `note TEXT` (a line for the rank's stderr log, at
@@ -26,6 +28,7 @@
 #include <vector>
 
 #include "worker/shim/cgroup.h"
+#include "worker/shim/credentials.h"
 
 namespace muster::shim {
 
@@ -40,6 +43,8 @@ inline constexpr size_t kMaxNoteBytes = 4096;
 inline constexpr char kSecretPrefix[] = "MUSTER_SECRET:";
 
 struct Instructions {
+  // User of the rank's processes; none: the shim's user.
+  std::optional<Credentials> user;
   std::vector<std::string> command;
   std::vector<std::string> environment;  // NAME=value
   std::string workdir;

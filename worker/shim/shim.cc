@@ -290,7 +290,7 @@ void Shim::Execute(Connection& connection, std::string_view command) {
   } else if (command == "active") {
     Broadcast(hang_watch_.OnOutput(MonotonicMs()));
   } else if (command == "inspect") {
-    hang_watch_.Inspect(pid_);
+    hang_watch_.Inspect(pid_, instructions_.user);
   } else if (command.substr(0, kLease.size()) == kLease) {
     const std::optional<int64_t> deadline_ms = ParseMs(command.substr(kLease.size()));
     if (deadline_ms.has_value()) fence_.SetDeadline(*deadline_ms);

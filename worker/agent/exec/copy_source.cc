@@ -12,6 +12,7 @@
 #include "absl/strings/str_replace.h"
 #include "common/status.h"
 #include "proto/muster/v1/worker.pb.h"
+#include "worker/agent/user_rights.h"
 
 namespace muster::agent {
 namespace {
@@ -39,12 +40,15 @@ bool IsWithin(const std::string& path, const std::string& root) {
 
 absl::StatusOr<CopySource> ResolveCopySource(const v1::ReadFilesRequest& request,
                                              const DataDirectory& directory,
-                                             const std::string& node_name) {
+                                             const std::string& node_name, const JobUsers& users) {
   RETURN_IF_ERROR(CheckJobId(request.job_id()));
   // Empty if an older worker ran the job.
   v1::Launch launch;
   const absl::Status read = ReadMessage(directory.NewestLaunchFile(request.job_id()), launch);
   if (!read.ok() && !absl::IsNotFound(read)) return read;
+  ASSIGN_OR_RETURN(const std::optional<JobUser> user, users.Of(launch.owner()));
+  const UserRights rights(user);
+  RETURN_IF_ERROR(rights.status());
   std::string work = launch.spec().workdir();
   if (work.empty()) work = directory.Work(request.job_id(), request.rank());
   std::vector<std::string> roots = {work};
@@ -73,8 +77,8 @@ absl::StatusOr<CopySource> ResolveCopySource(const v1::ReadFilesRequest& request
     const std::optional<std::string> real_root = RealPath(root);
     if (!real_root.has_value() || !IsWithin(*real, *real_root)) continue;
     const size_t slash = real->rfind('/');
-    if (*real == "/") return CopySource{"/", "."};
-    return CopySource{slash == 0 ? "/" : real->substr(0, slash), real->substr(slash + 1)};
+    if (*real == "/") return CopySource{"/", ".", user};
+    return CopySource{slash == 0 ? "/" : real->substr(0, slash), real->substr(slash + 1), user};
   }
   return absl::FailedPreconditionError(absl::StrCat(
       "node ", node_name, ": ", *real, " is outside of ", absl::StrJoin(roots, " and ")));

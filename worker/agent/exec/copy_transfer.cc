@@ -7,6 +7,7 @@
 #include <cerrno>
 #include <cstdlib>
 #include <utility>
+#include <vector>
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
@@ -15,6 +16,7 @@
 #include "common/status.h"
 #include "worker/agent/child_process.h"
 #include "worker/agent/exec/copy_source.h"
+#include "worker/shim/credentials.h"
 
 namespace muster::agent {
 namespace {
@@ -26,11 +28,14 @@ constexpr int kTarChanged = 1;
 }  // namespace
 
 CopyTransfer::CopyTransfer(TransferHost host, const v1::OpenFiles& open,
-                           const DataDirectory& directory, std::string node_name)
+                           const DataDirectory& directory, std::string node_name,
+                           const JobUsers& users, std::string shim_binary)
     : host_(std::move(host)),
       open_(open),
       directory_(directory),
       node_name_(std::move(node_name)),
+      users_(users),
+      shim_binary_(std::move(shim_binary)),
       self_(std::make_shared<CopyTransfer*>(this)) {}
 
 CopyTransfer::~CopyTransfer() {
@@ -55,7 +60,7 @@ void CopyTransfer::Start() {
 
 absl::Status CopyTransfer::Open() {
   ASSIGN_OR_RETURN(const CopySource source,
-                   ResolveCopySource(open_.request(), directory_, node_name_));
+                   ResolveCopySource(open_.request(), directory_, node_name_, users_));
   path_ = absl::StrCat(source.parent == "/" ? "" : source.parent, "/", source.name);
   int out[2] = {-1, -1};
   int err[2] = {-1, -1};
@@ -67,7 +72,14 @@ absl::Status CopyTransfer::Open() {
   if (piped) {
     const char* const path = std::getenv("PATH");
     ChildProgram tar;
-    tar.command = {"tar", "-C", source.parent, "-cf", "-", "--", source.name};
+    if (source.user.has_value()) {
+      tar.command = {shim_binary_, shim::kRunAsWord,
+                     shim::EncodeCredentials(source.user->credentials)};
+    }
+    for (const std::string& word :
+         std::vector<std::string>{"tar", "-C", source.parent, "-cf", "-", "--", source.name}) {
+      tar.command.push_back(word);
+    }
     tar.environment = {absl::StrCat("PATH=", path == nullptr ? "/usr/bin:/bin" : path), "LC_ALL=C"};
     tar.descriptors = {null, out[1], err[1]};
     pid = StartChild(tar);

@@ -13,13 +13,15 @@
 #include "proto/muster/v1/worker.pb.h"
 #include "worker/agent/data_directory.h"
 #include "worker/agent/exec/transfer.h"
+#include "worker/agent/job_user.h"
 
 namespace muster::agent {
 
 class CopyTransfer final : public Transfer, public grpc::ClientWriteReactor<v1::SendFilesRequest> {
  public:
+  // `shim_binary` starts tar as the job's user.
   CopyTransfer(TransferHost host, const v1::OpenFiles& open, const DataDirectory& directory,
-               std::string node_name);
+               std::string node_name, const JobUsers& users, std::string shim_binary);
   ~CopyTransfer() override;
 
   void Start() override;
@@ -43,6 +45,8 @@ class CopyTransfer final : public Transfer, public grpc::ClientWriteReactor<v1::
   const v1::OpenFiles open_;
   const DataDirectory& directory_;
   const std::string node_name_;
+  const JobUsers& users_;
+  const std::string shim_binary_;
   std::string path_;  // path of the source
   pid_t tar_ = -1;    // until it has been reaped
   int out_ = -1;

@@ -53,7 +53,8 @@ class TransferServer::Impl {
 
   void OpenFiles(const v1::OpenFiles& open) {
     Start(open.transfer(), absl::OkStatus(), [&](TransferHost host) {
-      return std::make_unique<CopyTransfer>(std::move(host), open, directory_, options_.node_name);
+      return std::make_unique<CopyTransfer>(std::move(host), open, directory_, options_.node_name,
+                                            options_.job_users, options_.shim_binary);
     });
   }
 

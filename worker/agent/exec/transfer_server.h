@@ -11,6 +11,7 @@
 #include "common/security/client_security.h"
 #include "proto/muster/v1/worker.pb.h"
 #include "worker/agent/data_directory.h"
+#include "worker/agent/job_user.h"
 
 namespace muster::agent {
 
@@ -23,6 +24,7 @@ class TransferServer {
     security::ClientSecurity security;
     std::string node_name;
     std::string shim_binary;
+    JobUsers job_users;  // Unix users that read the files
     // Reports to the coordinator that a transfer is not possible; called on the server's thread.
     std::function<void(uint64_t transfer, const absl::Status& status)> refuse;
   };

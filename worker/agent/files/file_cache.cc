@@ -1,6 +1,7 @@
 #include "worker/agent/files/file_cache.h"
 
 #include <fcntl.h>
+#include <sys/sendfile.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -18,6 +19,7 @@
 #include "common/sha256.h"
 #include "common/status.h"
 #include "worker/agent/data_directory.h"
+#include "worker/agent/user_rights.h"
 
 namespace muster::agent {
 namespace {
@@ -26,6 +28,7 @@ namespace fs = std::filesystem;
 
 constexpr char kIncomplete[] = "incomplete";
 constexpr size_t kReadBytes = 64 << 10;
+constexpr size_t kCopyBytes = 16 << 20;
 
 // The digest of a file, after its content is on disk.
 absl::StatusOr<std::string> SyncedDigest(const std::string& path) {
@@ -65,15 +68,42 @@ absl::Status MakeFolders(const std::string& root, const std::string& path) {
   return absl::OkStatus();
 }
 
-absl::Status Copy(const std::string& cached, const std::string& root, const v1::FileSpec& file) {
+// Copies all that `source` contains from its beginning. Returns 0 or errno.
+int CopyContents(int source, int target) {
+  if (lseek(source, 0, SEEK_SET) != 0) return errno;
+  while (true) {
+    const ssize_t copied = sendfile(target, source, nullptr, kCopyBytes);
+    if (copied < 0 && errno == EINTR) continue;
+    if (copied < 0) return errno;
+    if (copied == 0) return 0;
+  }
+}
+
+absl::Status Copy(int cached, const std::string& root, const v1::FileSpec& file) {
   RETURN_IF_ERROR(MakeFolders(root, file.path()));
-  const std::string target = absl::StrCat(root, "/", file.path());
+  const std::string path = absl::StrCat(root, "/", file.path());
+  const std::string what = absl::StrCat("copy to ", path);
   std::error_code error;
-  fs::remove(target, error);
-  if (!error) fs::copy_file(cached, target, error);
-  if (error) return ErrnoStatus(error.value(), absl::StrCat("copy to ", target));
-  if (chmod(target.c_str(), file.executable() ? 0700 : 0600) != 0) {
-    return ErrnoStatus(errno, absl::StrCat("chmod ", target));
+  fs::remove(path, error);
+  if (error) return ErrnoStatus(error.value(), what);
+  const int target = open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
+  if (target < 0) return ErrnoStatus(errno, what);
+  int failure = CopyContents(cached, target);
+  if (failure == 0 && fchmod(target, file.executable() ? 0700 : 0600) != 0) failure = errno;
+  if (close(target) != 0 && failure == 0) failure = errno;
+  return failure == 0 ? absl::OkStatus() : ErrnoStatus(failure, what);
+}
+
+// Copies a cached file, which only the worker may read, into directories of the user.
+absl::Status CopyToAll(const std::string& cached, const std::vector<std::string>& directories,
+                       const v1::FileSpec& file, const std::optional<JobUser>& user) {
+  const int source = open(cached.c_str(), O_RDONLY | O_CLOEXEC);
+  if (source < 0) return ErrnoStatus(errno, absl::StrCat("open ", cached));
+  const auto closer = absl::MakeCleanup([source] { close(source); });
+  const UserRights rights(user);
+  RETURN_IF_ERROR(rights.status());
+  for (const std::string& directory : directories) {
+    RETURN_IF_ERROR(Copy(source, directory, file));
   }
   return absl::OkStatus();
 }
@@ -93,14 +123,12 @@ std::string FileCache::PathOf(const std::string& digest) const {
   return absl::StrCat(directory_, "/", digest);
 }
 
-absl::Status FileCache::Place(const Files& files, const std::vector<std::string>& directories) {
+absl::Status FileCache::Place(const Files& files, const std::vector<std::string>& directories,
+                              const std::optional<JobUser>& user) {
   for (const v1::FileSpec& file : files) {
-    const absl::Status placed = [&] {
+    const absl::Status placed = [&]() -> absl::Status {
       RETURN_IF_ERROR(Ensure(file));
-      for (const std::string& directory : directories) {
-        RETURN_IF_ERROR(Copy(PathOf(file.sha256()), directory, file));
-      }
-      return absl::OkStatus();
+      return CopyToAll(PathOf(file.sha256()), directories, file, user);
     }();
     if (!placed.ok()) return Annotate(placed, absl::StrCat("files: ", file.path()));
   }

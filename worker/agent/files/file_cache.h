@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -14,6 +15,7 @@
 #include "absl/status/statusor.h"
 #include "google/protobuf/repeated_ptr_field.h"
 #include "proto/muster/v1/job.pb.h"
+#include "worker/agent/job_user.h"
 
 namespace muster::agent {
 
@@ -33,8 +35,11 @@ class FileCache {
 
   // Copies the files into each directory, and fetches those that are not cached. Replaces existing
   // files, which an earlier generation may have modified. `files` must be valid
-  // (spec::CheckUploadedFiles). Errors name the path; DATA_LOSS for content of another digest.
-  absl::Status Place(const Files& files, const std::vector<std::string>& directories);
+  // (spec::CheckUploadedFiles). With `user`, who then owns the directories, writes with the rights
+  // of the user: links that a job has placed there lead nowhere else. Errors name the path;
+  // DATA_LOSS for content of another digest.
+  absl::Status Place(const Files& files, const std::vector<std::string>& directories,
+                     const std::optional<JobUser>& user = std::nullopt);
 
  private:
   FileCache(std::string directory, uint64_t max_bytes, Fetch fetch)

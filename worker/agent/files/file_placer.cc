@@ -63,9 +63,9 @@ class FilePlacer::Impl {
   }
 
   void Place(FileCache::Files files, std::vector<std::string> directories,
-             std::function<void(const absl::Status&)> done) {
-    loop_.Post([this, files = std::move(files), directories = std::move(directories),
-                done = std::move(done)] { done(cache_->Place(files, directories)); });
+             const std::optional<JobUser>& user, std::function<void(const absl::Status&)> done) {
+    loop_.Post([this, files = std::move(files), directories = std::move(directories), user,
+                done = std::move(done)] { done(cache_->Place(files, directories, user)); });
   }
 
  private:
@@ -152,8 +152,9 @@ FilePlacer::FilePlacer(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
 FilePlacer::~FilePlacer() = default;
 
 void FilePlacer::Place(const v1::JobSpec& spec, std::vector<std::string> directories,
+                       const std::optional<JobUser>& user,
                        std::function<void(const absl::Status&)> done) {
-  impl_->Place(spec.files(), std::move(directories), std::move(done));
+  impl_->Place(spec.files(), std::move(directories), user, std::move(done));
 }
 
 }  // namespace muster::agent

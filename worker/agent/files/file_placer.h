@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -12,6 +13,7 @@
 #include "absl/status/statusor.h"
 #include "common/security/client_security.h"
 #include "proto/muster/v1/job.pb.h"
+#include "worker/agent/job_user.h"
 
 namespace muster::agent {
 
@@ -29,10 +31,11 @@ class FilePlacer {
   FilePlacer(const FilePlacer&) = delete;
   FilePlacer& operator=(const FilePlacer&) = delete;
 
-  // Copies the files of `spec` into each directory, then calls `done` on the placer's thread with
-  // the errors of FileCache::Place, or UNAVAILABLE if the coordinator cannot be reached.
+  // Copies the files of `spec` into each directory of the user, then calls `done` on the placer's
+  // thread with the errors of FileCache::Place, or UNAVAILABLE if the coordinator cannot be
+  // reached.
   void Place(const v1::JobSpec& spec, std::vector<std::string> directories,
-             std::function<void(const absl::Status&)> done);
+             const std::optional<JobUser>& user, std::function<void(const absl::Status&)> done);
 
  private:
   class Impl;

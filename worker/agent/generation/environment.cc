@@ -100,7 +100,15 @@ void AddTorch(const v1::Launch& launch, const v1::RankPlacement& placement,
   variables["MUSTER_PROGRESS"] = rank.progress_file;
 }
 
-void AddMuster(const NodeEnvironment& node, const v1::Launch& launch, const std::string& token,
+// As a login would set them.
+void AddUser(const JobUser& user, Variables& variables) {
+  variables["HOME"] = user.home;
+  variables["USER"] = user.name;
+  variables["LOGNAME"] = user.name;
+  if (!user.shell.empty()) variables["SHELL"] = user.shell;
+}
+
+void AddMuster(const NodeEnvironment& node, const v1::Launch& launch, const RankEnvironment& rank,
                Variables& variables) {
   variables["MUSTER_JOB_ID"] = launch.job_id();
   variables["MUSTER_GENERATION"] = absl::StrCat(launch.generation());
@@ -110,9 +118,9 @@ void AddMuster(const NodeEnvironment& node, const v1::Launch& launch, const std:
     variables["MUSTER_ARRAY_INDEX"] = absl::StrCat(launch.array_index());
     variables["MUSTER_ARRAY_COUNT"] = absl::StrCat(launch.array_count());
   }
-  variables["MUSTER_CACHE_DIR"] = node.cache_dir;
+  variables["MUSTER_CACHE_DIR"] = CacheDirectoryOf(node, rank.user);
   variables["MUSTER_WORKER_SOCKET"] = node.worker_socket;
-  variables["MUSTER_RANK_TOKEN"] = token;
+  variables["MUSTER_RANK_TOKEN"] = rank.token;
   variables["MUSTER_STOP_SIGNAL"] = FindStopSignal(launch.spec().stop_signal()).name;
   variables["MUSTER_GRACE_SECONDS"] =
       absl::StrCat(absl::ToDoubleSeconds(FromProto(launch.spec().grace_period())));
@@ -132,17 +140,23 @@ Variables InheritedVariables(const char* const* environment, Inherit inherit) {
   return variables;
 }
 
+std::string CacheDirectoryOf(const NodeEnvironment& node, const std::optional<JobUser>& user) {
+  if (!user.has_value()) return node.cache_dir;
+  return absl::StrCat(node.cache_dir, "/", user->credentials.uid);
+}
+
 std::vector<std::string> RankVariables(const NodeEnvironment& node, const v1::Launch& launch,
                                        const v1::RankPlacement& placement,
                                        const RankEnvironment& rank) {
   Variables variables = node.inherited;
+  if (rank.user.has_value()) AddUser(*rank.user, variables);
   AddDefaults(node, launch, placement, variables);
   for (const auto& entry : launch.spec().env()) variables[entry.first] = entry.second;
   // The rank's shim adds these; their values are not stored with its instructions.
   for (const auto& entry : launch.spec().secret_env()) variables.erase(entry.first);
   variables["PWD"] = rank.workdir;
   AddPlace(node, launch, placement, variables);
-  AddMuster(node, launch, rank.token, variables);
+  AddMuster(node, launch, rank, variables);
   variables["MUSTER_CHECKPOINT_DIR"] = rank.checkpoint.dir();
   variables["MUSTER_CHECKPOINT_SHARED"] = rank.checkpoint.shared() ? "1" : "0";
   if (launch.spec().has_train()) {

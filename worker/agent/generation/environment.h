@@ -13,6 +13,7 @@
 #include "proto/muster/v1/node.pb.h"
 #include "proto/muster/v1/worker.pb.h"
 #include "spec/hosted_store.h"
+#include "worker/agent/job_user.h"
 
 namespace muster::agent {
 
@@ -81,7 +82,9 @@ inline constexpr CommandVariable kCommandVariables[] = {
      "Signal that asks the rank to end: `stop_signal` of the spec, such as SIGTERM."},
     {"MUSTER_GRACE_SECONDS", false,
      "Time between MUSTER_STOP_SIGNAL and SIGKILL when the rank is stopped."},
-    {"MUSTER_CACHE_DIR", false, "Directory of the worker for caches shared by all jobs."},
+    {"MUSTER_CACHE_DIR", false,
+     "Directory of the worker for caches shared by all jobs, or, with `--job-user`, by the jobs of "
+     "one user."},
     {"MUSTER_WORKER_SOCKET", false, "gRPC target of the worker, for Muster's own programs."},
     {"MUSTER_RANK_TOKEN", false,
      "Credential of the rank for MUSTER_WORKER_SOCKET; keep it secret."},
@@ -95,10 +98,10 @@ struct InheritedVariable {
 
 inline constexpr InheritedVariable kInheritedVariables[] = {
     {"PATH", "Where programs are searched."},
-    {"HOME", "Home directory of the worker's user."},
-    {"USER", "Name of the worker's user."},
+    {"HOME", "Home directory of the worker's user, or of that of `--job-user`."},
+    {"USER", "Name of the worker's user, or of that of `--job-user`."},
     {"LOGNAME", "As USER."},
-    {"SHELL", "Shell of the worker's user."},
+    {"SHELL", "Shell of the worker's user, or of that of `--job-user`."},
     {"LANG", "Locale."},
     {"LANGUAGE", "Languages of messages."},
     {"LC_*", "Parts of the locale."},
@@ -134,6 +137,7 @@ struct NodeEnvironment {
 
 // Values of one rank.
 struct RankEnvironment {
+  std::optional<JobUser> user;  // if it is not the worker's
   std::string token;
   std::string workdir;
   v1::CheckpointStatus checkpoint;  // dir and shared
@@ -151,9 +155,12 @@ struct RankEnvironment {
 // NVIDIA's libraries.
 Variables InheritedVariables(const char* const* environment, Inherit inherit);
 
-// The environment as NAME=value entries. Later sources override earlier ones: inherited, defaults,
-// the job's `env`, and the rank's placement, which a job cannot override. A command gets the
-// variables that torchrun would set. Variables of `secret_env` are left out.
+// The cache of the user: without one, that of the worker's user.
+std::string CacheDirectoryOf(const NodeEnvironment& node, const std::optional<JobUser>& user);
+
+// The environment as NAME=value entries. Later sources override earlier ones: inherited, user,
+// defaults, the job's `env`, and the rank's placement, which a job cannot override. A command gets
+// the variables that torchrun would set. Variables of `secret_env` are left out.
 std::vector<std::string> RankVariables(const NodeEnvironment& node, const v1::Launch& launch,
                                        const v1::RankPlacement& placement,
                                        const RankEnvironment& rank);

@@ -1,21 +1,19 @@
 #include "worker/agent/generation/error_file.h"
 
-#include <sys/stat.h>
-
 #include "absl/status/status.h"
 #include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_split.h"
 #include "common/limits.h"
 #include "nlohmann/json.hpp"
-#include "worker/shim/fields.h"
+#include "worker/agent/user_files.h"
 
 namespace muster::agent {
 namespace {
 
 using nlohmann::json;
 
-constexpr int64_t kMaxFileBytes = 1 << 20;
+constexpr size_t kMaxFileBytes = 1 << 20;
 constexpr auto kLargestStatusCode = static_cast<uint32_t>(absl::StatusCode::kUnauthenticated);
 constexpr absl::string_view kTraceback = "Traceback (most recent call last):";
 
@@ -48,11 +46,8 @@ std::optional<uint32_t> Number(const json& object, const char* key, uint32_t mos
 
 }  // namespace
 
-std::optional<ProgramError> ReadErrorFile(const std::string& path) {
-  struct stat status = {};
-  if (lstat(path.c_str(), &status) != 0 || !S_ISREG(status.st_mode)) return std::nullopt;
-  if (status.st_size > kMaxFileBytes) return std::nullopt;
-  const std::optional<std::string> text = shim::ReadFile(path);
+std::optional<ProgramError> ReadErrorFile(const std::string& path, std::optional<uid_t> uid) {
+  const std::optional<std::string> text = ReadUserFile(path, kMaxFileBytes, uid);
   if (!text.has_value()) return std::nullopt;
   const json file = json::parse(*text, nullptr, /*allow_exceptions=*/false);
   if (!file.is_object() || !file.contains("message")) return std::nullopt;

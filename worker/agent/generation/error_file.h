@@ -2,6 +2,8 @@
 #ifndef MUSTER_WORKER_AGENT_GENERATION_ERROR_FILE_H_
 #define MUSTER_WORKER_AGENT_GENERATION_ERROR_FILE_H_
 
+#include <sys/types.h>
+
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -21,8 +23,9 @@ struct ProgramError {
 // Reads the file at TORCHELASTIC_ERROR_FILE as PyTorch's @record writes it (JSON with a `message`
 // that is either text or an object of `message` and `extraInfo.py_callstack`), or as ReportFailure
 // of //process_group does, with `status_code` and `peer_rank`. Returns nothing if the file is
-// missing, larger than a megabyte, or has another format.
-std::optional<ProgramError> ReadErrorFile(const std::string& path);
+// missing, larger than a megabyte, of another user than `uid`, or has another format.
+std::optional<ProgramError> ReadErrorFile(const std::string& path,
+                                          std::optional<uid_t> uid = std::nullopt);
 
 // The last line of the last Python traceback in `lines`; nothing if there is none.
 std::optional<std::string> PythonError(absl::string_view lines);

@@ -64,9 +64,9 @@ v1::ExitInfo ToExitInfo(const std::optional<shim::ExitRecord>& record) {
   return exit;
 }
 
-void AddProgramError(const std::string& error_file, v1::ExitInfo& exit) {
+void AddProgramError(const std::string& error_file, v1::ExitInfo& exit, std::optional<uid_t> uid) {
   if (exit.has_failure() || (exit.exit_code() == 0 && exit.signal() == 0)) return;
-  const std::optional<ProgramError> error = ReadErrorFile(error_file);
+  const std::optional<ProgramError> error = ReadErrorFile(error_file, uid);
   std::string message;
   if (error.has_value()) {
     message = error->message;

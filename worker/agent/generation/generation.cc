@@ -114,16 +114,6 @@ std::string Generation::File(const char* name) const {
   return context_.directory->Generation(job_id(), number()) + name;
 }
 
-absl::Status Generation::MakeFiles() const {
-  RETURN_IF_ERROR(MakeDirectories(context_.directory->Logs(job_id(), number())));
-  for (const auto& [number, rank] : ranks_) RETURN_IF_ERROR(MakeDirectories(RankDirectory(number)));
-  if (!launch_.spec().has_train() && launch_.checkpoint_dir().empty()) {
-    RETURN_IF_ERROR(MakeDirectories(context_.directory->Checkpoint(job_id())));
-  }
-  RETURN_IF_ERROR(WriteMessage(context_.directory->NewestLaunchFile(job_id()), launch_, false));
-  return WriteMessage(context_.directory->LaunchFile(job_id(), number()), launch_, false);
-}
-
 void Generation::Start() {
   if (over()) return;
   started_ = true;
@@ -193,7 +183,7 @@ void Generation::StartRanks(const absl::StatusOr<MasterEndpoint>& master) {
   for (const auto& [number, rank] : ranks_) {
     directories.push_back(context_.directory->Work(job_id(), number));
   }
-  context_.place_files(launch_.spec(), std::move(directories),
+  context_.place_files(launch_.spec(), std::move(directories), user_,
                        [this, self = self_, master = *master](const absl::Status& placed) {
                          // The generation was stopped or destroyed meanwhile.
                          if (*self == nullptr || directive_.has_value()) return;
@@ -222,13 +212,12 @@ absl::Status Generation::StartRank(RankState& rank, const MasterEndpoint& master
   const uint32_t number = rank.placement.rank();
   rank.token = RandomHexId(128);
   const shim::Instructions instructions =
-      MakeInstructions(context_, launch_, rank.placement, rank.token, master.address);
+      MakeInstructions(context_, launch_, rank.placement, rank.token, master.address, user_);
   AddWarning(UnenforcedLimits(context_, launch_.spec().resources()), rank.report);
-  if (launch_.spec().workdir().empty()) RETURN_IF_ERROR(MakeDirectories(instructions.workdir));
-  if (!launch_.spec().has_train()) {
-    rank.progress = std::make_unique<ProgressFile>(
-        context_.directory->ProgressFile(job_id(), this->number(), number));
+  if (launch_.spec().workdir().empty() && !user_.has_value()) {
+    RETURN_IF_ERROR(MakeDirectories(instructions.workdir));
   }
+  OpenReports(instructions, rank);
   const std::vector<uint32_t> slots = SlotsOf(rank.placement);
   context_.devices->Occupy(slots, /*adopted=*/false);
   auto shim = ShimProcess::Start(*context_.loop, context_.shim_binary, RankDirectory(number),
@@ -268,10 +257,7 @@ void Generation::Adopt() {
       continue;
     }
     rank.token = TokenIn(*instructions);
-    if (!launch_.spec().has_train()) {
-      rank.progress = std::make_unique<ProgressFile>(
-          context_.directory->ProgressFile(job_id(), this->number(), number));
-    }
+    OpenReports(*instructions, rank);
     if (locator_ == nullptr) LocateRanksFor(MasterIn(*instructions));
     context_.devices->Occupy(SlotsOf(rank.placement), /*adopted=*/true);
     rank.shim = ShimProcess::Adopt(*context_.loop, RankDirectory(number), *instructions,
@@ -299,7 +285,7 @@ void Generation::OnEnded(RankState& rank, const std::optional<shim::ExitRecord>&
   }
   v1::ExitInfo exit = ToExitInfo(record);
   if (!launch_.spec().has_train()) {
-    AddProgramError(context_.directory->ErrorFile(job_id(), number(), rank.report.rank()), exit);
+    AddProgramError(rank.error_file, exit, rank.uid);
   }
   if (rank.progress != nullptr) {
     const std::optional<v1::Progress> last = rank.progress->Read(absl::Now());

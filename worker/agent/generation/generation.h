@@ -24,6 +24,7 @@
 #include "worker/agent/generation/rank_locator.h"
 #include "worker/agent/generation/secrets.h"
 #include "worker/agent/generation/shim_process.h"
+#include "worker/agent/job_user.h"
 #include "worker/agent/network/master_endpoint.h"
 #include "worker/agent/rank/progress_file.h"
 #include "worker/agent/rank/rendezvous.h"
@@ -130,6 +131,8 @@ class Generation {
     std::unique_ptr<ShimProcess> shim;
     bool ended = false;  // its processes have ended; EXITED once its devices have been polled
     std::unique_ptr<ProgressFile> progress;  // for a command
+    std::string error_file;                  // for a command
+    std::optional<uid_t> uid;                // of its user, if that is not the worker's
     std::optional<SteadyTime> silent_since;  // while silent, as reported by its shim
   };
   struct Watcher {
@@ -140,7 +143,11 @@ class Generation {
 
   std::string RankDirectory(uint32_t rank) const;
   std::string File(const char* name) const;
-  absl::Status MakeFiles() const;
+  // Chooses the user of the ranks, and makes the directories and files that they need.
+  absl::Status MakeFiles();
+  absl::Status MakeUserFiles(const JobUser& user) const;
+  // Follows the files in which the rank of a command job reports.
+  void OpenReports(const shim::Instructions& instructions, RankState& rank) const;
   // Places the job's files, then launches the ranks. With an error, reports all ranks as EXITED.
   void StartRanks(const absl::StatusOr<MasterEndpoint>& master);
   void LaunchRanks(const absl::StatusOr<MasterEndpoint>& master);
@@ -198,6 +205,7 @@ class Generation {
   SecretValues secrets_;     // sent with the launch; empty once the ranks have been launched
   const v1::Launch launch_;  // without secrets, because it is stored
   const std::function<void()> on_settled_;
+  std::optional<JobUser> user_;  // of ranks that this worker has started; none: the worker's
   std::map<uint32_t, RankState> ranks_;
   std::unique_ptr<Rendezvous> rendezvous_;
   std::unique_ptr<HeldPort> master_port_;

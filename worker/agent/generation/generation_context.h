@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -14,6 +15,7 @@
 #include "worker/agent/event_loop.h"
 #include "worker/agent/generation/devices.h"
 #include "worker/agent/generation/environment.h"
+#include "worker/agent/job_user.h"
 #include "worker/agent/rank/progress_board.h"
 
 namespace muster::agent {
@@ -25,6 +27,7 @@ struct GenerationContext {
   Devices* devices = nullptr;
   ProgressBoard* progress = nullptr;
   NodeEnvironment environment;
+  JobUsers job_users;           // Unix users that run the ranks
   std::string network;          // NetworkIdentity
   std::string secrets_dir;      // folder with files of secrets; empty: none
   uint64_t rank_log_bytes = 0;  // limit of each log of a rank; 0: none
@@ -37,8 +40,10 @@ struct GenerationContext {
   std::string shim_binary;
   std::string rank_binary;
   std::string store_binary;
-  // Places the files of a spec in the directories, then calls `done` on the loop.
+  // Places the files of a spec in the directories, which belong to the user, if there is one; then
+  // calls `done` on the loop.
   std::function<void(const v1::JobSpec& spec, std::vector<std::string> directories,
+                     const std::optional<JobUser>& user,
                      std::function<void(const absl::Status&)> done)>
       place_files;
   // Instructions::lease_deadline_ms of a rank that is about to be started.

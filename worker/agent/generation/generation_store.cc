@@ -22,7 +22,7 @@ HostedStore::Events Generation::StoreEvents() {
 }
 
 void Generation::StartStore(const MasterEndpoint& master) {
-  auto store = HostedStore::Start(context_, launch_, master.address, StoreEvents());
+  auto store = HostedStore::Start(context_, launch_, master.address, user_, StoreEvents());
   if (!store.ok()) return StartRanks(store.status());
   store_ = *std::move(store);
   master_ = master;

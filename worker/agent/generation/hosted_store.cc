@@ -12,6 +12,7 @@
 #include "common/status.h"
 #include "glog/logging.h"
 #include "worker/agent/generation/rank_token.h"
+#include "worker/agent/user_files.h"
 #include "worker/shim/clock.h"
 #include "worker/shim/fields.h"
 
@@ -21,21 +22,33 @@ namespace {
 constexpr char kDirectory[] = "/c10d-store";
 constexpr absl::Duration kReadyInterval = absl::Milliseconds(5);
 constexpr absl::Duration kReadyPatience = absl::Seconds(30);
+constexpr size_t kMaxStatusBytes = 16 << 20;
 
 std::string DirectoryOf(const GenerationContext& context, const v1::Launch& launch) {
   return context.directory->Generation(launch.job_id(), launch.generation()) + kDirectory;
 }
 
-std::string StatusPath(const std::string& directory) {
-  return absl::StrCat(directory, "/", c10d_store::kStatusFile);
+// The directory in which the store writes.
+std::string OutputOf(const std::string& directory, bool has_user) {
+  return has_user ? absl::StrCat(directory, "/user") : directory;
+}
+
+absl::Status MakeStoreDirectories(const std::string& directory,
+                                  const std::optional<JobUser>& user) {
+  if (!user.has_value()) return MakeDirectories(directory);
+  RETURN_IF_ERROR(MakePassage(directory));
+  return MakeUserDirectory(OutputOf(directory, true), *user);
 }
 
 shim::Instructions MakeStoreInstructions(const GenerationContext& context, const v1::Launch& launch,
-                                         const Address& endpoint, const std::string& token) {
-  const std::string directory = DirectoryOf(context, launch);
+                                         const Address& endpoint,
+                                         const std::optional<JobUser>& user,
+                                         const std::string& token) {
+  const std::string directory = OutputOf(DirectoryOf(context, launch), user.has_value());
   const std::string log =
       absl::StrCat(context.directory->Logs(launch.job_id(), launch.generation()), "/c10d-store");
   shim::Instructions instructions;
+  if (user.has_value()) instructions.user = user->credentials;
   instructions.command = {context.store_binary, directory, endpoint.host,
                           absl::StrCat(endpoint.port), absl::StrCat(launch.world_size())};
   instructions.environment = {absl::StrCat("MUSTER_JOB_ID=", launch.job_id()),
@@ -66,15 +79,17 @@ std::string EndText(const std::optional<shim::ExitRecord>& record) {
 absl::StatusOr<std::unique_ptr<HostedStore>> HostedStore::Start(const GenerationContext& context,
                                                                 const v1::Launch& launch,
                                                                 const Address& endpoint,
+                                                                const std::optional<JobUser>& user,
                                                                 Events events) {
   const std::string directory = DirectoryOf(context, launch);
-  RETURN_IF_ERROR(MakeDirectories(directory));
+  RETURN_IF_ERROR(MakeStoreDirectories(directory, user));
   std::unique_ptr<HostedStore> store(new HostedStore(context, directory, std::move(events)));
+  if (user.has_value()) store->uid_ = user->credentials.uid;
   const std::string token = RandomHexId(128);
-  ASSIGN_OR_RETURN(store->shim_,
-                   ShimProcess::Start(*context.loop, context.shim_binary, directory,
-                                      MakeStoreInstructions(context, launch, endpoint, token), {},
-                                      absl::StrCat(kTokenVariable, token), store->ShimEvents()));
+  ASSIGN_OR_RETURN(store->shim_, ShimProcess::Start(
+                                     *context.loop, context.shim_binary, directory,
+                                     MakeStoreInstructions(context, launch, endpoint, user, token),
+                                     {}, absl::StrCat(kTokenVariable, token), store->ShimEvents()));
   store->awaits_ready_ = true;
   store->ready_deadline_ = Now().steady + kReadyPatience;
   store->AwaitReady();
@@ -89,6 +104,7 @@ std::unique_ptr<HostedStore> HostedStore::Adopt(const GenerationContext& context
   const auto instructions = shim::DecodeInstructions(*text);
   if (!instructions.has_value()) return nullptr;
   std::unique_ptr<HostedStore> store(new HostedStore(context, directory, std::move(events)));
+  if (instructions->user.has_value()) store->uid_ = instructions->user->uid;
   store->shim_ =
       ShimProcess::Adopt(*context.loop, directory, *instructions,
                          absl::StrCat(kTokenVariable, TokenIn(*instructions)), store->ShimEvents());
@@ -109,7 +125,7 @@ ShimProcess::Events HostedStore::ShimEvents() {
 void HostedStore::AwaitReady() {
   timer_ = loop_.RunAfter(kReadyInterval, [this] {
     timer_.reset();
-    if (shim::ReadFile(StatusPath(directory_)).has_value()) {
+    if (ReadStatusFile().has_value()) {
       awaits_ready_ = false;
       return events_.on_ready(absl::OkStatus());
     }
@@ -141,13 +157,19 @@ void HostedStore::SetLeaseDeadline(int64_t boot_ms) {
   if (shim_ != nullptr) shim_->SetLeaseDeadline(boot_ms);
 }
 
+std::optional<std::string> HostedStore::ReadStatusFile() const {
+  return ReadUserFile(
+      absl::StrCat(OutputOf(directory_, uid_.has_value()), "/", c10d_store::kStatusFile),
+      kMaxStatusBytes, uid_);
+}
+
 bool HostedStore::ReadStatus() {
   if (shim_ == nullptr) return false;
-  const std::optional<std::string> text = shim::ReadFile(StatusPath(directory_));
+  const std::optional<std::string> text = ReadStatusFile();
   if (!text.has_value()) return false;
   std::optional<c10d_store::Status> status = c10d_store::DecodeStatus(*text);
   if (!status.has_value()) {
-    LOG(WARNING) << "damaged: " << StatusPath(directory_);
+    LOG(WARNING) << "damaged: " << c10d_store::kStatusFile << " of " << directory_;
     return false;
   }
   if (*status == status_) return false;

@@ -17,6 +17,7 @@
 #include "proto/muster/v1/worker.pb.h"
 #include "worker/agent/generation/generation_context.h"
 #include "worker/agent/generation/shim_process.h"
+#include "worker/agent/job_user.h"
 #include "worker/c10d_store/status_file.h"
 
 namespace muster::agent {
@@ -36,10 +37,13 @@ class HostedStore {
     std::function<void()> on_ended;
   };
 
-  // Starts the store at the endpoint, whose port the worker holds.
+  // Starts the store at the endpoint, whose port the worker holds. It runs as the user of the
+  // ranks, if that is not the worker's: it serves a network port, and looks into the ranks.
   static absl::StatusOr<std::unique_ptr<HostedStore>> Start(const GenerationContext& context,
                                                             const v1::Launch& launch,
-                                                            const Address& endpoint, Events events);
+                                                            const Address& endpoint,
+                                                            const std::optional<JobUser>& user,
+                                                            Events events);
   // Adopts the store that an earlier worker started; null if it started none.
   static std::unique_ptr<HostedStore> Adopt(const GenerationContext& context,
                                             const v1::Launch& launch, Events events);
@@ -65,6 +69,8 @@ class HostedStore {
   HostedStore(const GenerationContext& context, std::string directory, Events events)
       : loop_(*context.loop), directory_(std::move(directory)), events_(std::move(events)) {}
 
+  std::optional<std::string> ReadStatusFile() const;
+
   ShimProcess::Events ShimEvents();
   // Polls until the store listens.
   void AwaitReady();
@@ -72,6 +78,7 @@ class HostedStore {
 
   EventLoop& loop_;
   const std::string directory_;
+  std::optional<uid_t> uid_;  // of the store, if it is not the worker's
   const Events events_;
   std::unique_ptr<ShimProcess> shim_;  // null once no process is left
   bool awaits_ready_ = false;

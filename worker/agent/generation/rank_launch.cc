@@ -44,7 +44,7 @@ std::vector<int> CpusOf(const GenerationContext& context, const v1::Launch& laun
 
 shim::Instructions MakeInstructions(const GenerationContext& context, const v1::Launch& launch,
                                     const v1::RankPlacement& placement, const std::string& token,
-                                    const Address& master) {
+                                    const Address& master, const std::optional<JobUser>& user) {
   const DataDirectory& directory = *context.directory;
   const std::string& job = launch.job_id();
   const uint64_t generation = launch.generation();
@@ -57,9 +57,17 @@ shim::Instructions MakeInstructions(const GenerationContext& context, const v1::
   environment.master = master;
   environment.error_file = directory.ErrorFile(job, generation, rank);
   environment.progress_file = directory.ProgressFile(job, generation, rank);
+  if (user.has_value()) {
+    const std::string folder = directory.UserFiles(job, generation, rank);
+    environment.launch_file = absl::StrCat(folder, kUserLaunchFile);
+    environment.error_file = absl::StrCat(folder, "/error.json");
+    environment.progress_file = absl::StrCat(folder, "/progress");
+    environment.user = user;
+  }
   environment.checkpoint = CommandCheckpoint(context, launch);
 
   shim::Instructions instructions;
+  if (user.has_value()) instructions.user = user->credentials;
   Placeholders values = {rank, placement.local_rank(), launch.node_rank(),
                          context.environment.node_name};
   if (launch.array_count() > 0) values.array_index = launch.array_index();
@@ -104,6 +112,15 @@ Address MasterIn(const shim::Instructions& instructions) {
     }
   }
   return master;
+}
+
+std::string ValueIn(const shim::Instructions& instructions, absl::string_view name) {
+  for (absl::string_view entry : instructions.environment) {
+    if (absl::ConsumePrefix(&entry, name) && absl::ConsumePrefix(&entry, "=")) {
+      return std::string(entry);
+    }
+  }
+  return "";
 }
 
 std::vector<std::string> SecretsFor(const shim::Instructions& instructions,

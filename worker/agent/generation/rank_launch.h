@@ -2,24 +2,34 @@
 #ifndef MUSTER_WORKER_AGENT_GENERATION_RANK_LAUNCH_H_
 #define MUSTER_WORKER_AGENT_GENERATION_RANK_LAUNCH_H_
 
+#include <optional>
 #include <string>
 #include <vector>
 
+#include "absl/strings/string_view.h"
 #include "common/http/address.h"
 #include "proto/muster/v1/worker.pb.h"
 #include "worker/agent/generation/generation_context.h"
+#include "worker/agent/job_user.h"
 #include "worker/shim/protocol.h"
 
 namespace muster::agent {
 
+// The launch among the files of a rank's own user, see DataDirectory::UserFiles.
+inline constexpr char kUserLaunchFile[] = "/launch.pb";
+
 // `token` authenticates the rank to the worker. `master` is the rendezvous address of a command
-// job. Only builds paths; does not create files.
+// job. `user`: of the rank, if it is not the worker's. Only builds paths; does not create files.
 shim::Instructions MakeInstructions(const GenerationContext& context, const v1::Launch& launch,
                                     const v1::RankPlacement& placement, const std::string& token,
-                                    const Address& master);
+                                    const Address& master,
+                                    const std::optional<JobUser>& user = std::nullopt);
 
 // The rendezvous address in the instructions of a command; empty if there is none.
 Address MasterIn(const shim::Instructions& instructions);
+
+// The value of the variable in the rank's environment; empty if it is not set.
+std::string ValueIn(const shim::Instructions& instructions, absl::string_view name);
 
 // The secrets, as NAME=value, that may be added to the instructions' environment: without those
 // that the rank's placement sets, which a job cannot override.

@@ -77,7 +77,8 @@ std::string ProgressFile::NewBytes() {
   if (fd < 0) return "";
   struct stat status = {};
   std::string bytes;
-  if (fstat(fd, &status) == 0 && S_ISREG(status.st_mode)) {
+  if (fstat(fd, &status) == 0 && S_ISREG(status.st_mode) &&
+      (!uid_.has_value() || status.st_uid == *uid_)) {
     const auto size = static_cast<uint64_t>(status.st_size);
     if (size < offset_) {
       // The file was truncated.

@@ -2,6 +2,8 @@
 #ifndef MUSTER_WORKER_AGENT_RANK_PROGRESS_FILE_H_
 #define MUSTER_WORKER_AGENT_RANK_PROGRESS_FILE_H_
 
+#include <sys/types.h>
+
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -16,7 +18,9 @@ namespace muster::agent {
 // Follows a progress file by polling. Not thread-safe.
 class ProgressFile {
  public:
-  explicit ProgressFile(std::string path) : path_(std::move(path)) {}
+  // `uid`: of the file's owner; a file of another user is not read.
+  explicit ProgressFile(std::string path, std::optional<uid_t> uid = std::nullopt)
+      : path_(std::move(path)), uid_(uid) {}
 
   // Returns the progress after all lines so far, or nothing if no line was added since the previous
   // call. If the file grew by very much, only its newest lines are read. `now` is used for the time
@@ -35,6 +39,7 @@ class ProgressFile {
   void NoteLoss();
 
   const std::string path_;
+  const std::optional<uid_t> uid_;
   uint64_t offset_ = 0;
   std::string partial_line_;
   bool skipping_ = false;  // inside a line that is too long

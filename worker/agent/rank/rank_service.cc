@@ -1,7 +1,10 @@
 #include "worker/agent/rank/rank_service.h"
 
+#include <sys/stat.h>
+
 #include <algorithm>
 #include <atomic>
+#include <cerrno>
 #include <deque>
 #include <functional>
 #include <optional>
@@ -244,8 +247,11 @@ class GrpcRankServer final : public RankServer {
     server_->Wait();
   }
 
-  absl::Status Listen(const std::string& path) {
+  absl::Status Listen(const std::string& path, bool has_job_users) {
     ASSIGN_OR_RETURN(listener_, GrpcListener::OpenUnix(path));
+    if (has_job_users && chmod(path.c_str(), 0666) != 0) {
+      return ErrnoStatus(errno, absl::StrCat("chmod ", path));
+    }
     grpc::ServerBuilder builder;
     builder.SetMaxReceiveMessageSize(limits::kMessageBytes);
     builder.SetMaxSendMessageSize(limits::kMessageBytes);
@@ -267,9 +273,10 @@ class GrpcRankServer final : public RankServer {
 
 absl::StatusOr<std::unique_ptr<RankServer>> RankServer::Start(const std::string& path,
                                                               EventLoop& loop,
-                                                              GenerationTable& table) {
+                                                              GenerationTable& table,
+                                                              bool has_job_users) {
   auto server = std::make_unique<GrpcRankServer>(loop, table);
-  RETURN_IF_ERROR(server->Listen(path));
+  RETURN_IF_ERROR(server->Listen(path, has_job_users));
   return server;
 }
 

@@ -15,11 +15,13 @@ namespace muster::agent {
 // Waiting calls do not block threads, and a cancelled call leaves no waiter behind.
 class RankServer {
  public:
-  // Listens on the unix socket at `path`, in a directory that only this user may enter. Loop and
-  // table must outlive the server, and the loop must run until the server is destroyed. INTERNAL if
-  // it cannot listen.
+  // Listens on the unix socket at `path`. With `has_job_users`, all users may connect to it, and
+  // only their tokens tell ranks from others; otherwise only this user may. Loop and table must
+  // outlive the server, and the loop must run until the server is destroyed. INTERNAL if it cannot
+  // listen.
   static absl::StatusOr<std::unique_ptr<RankServer>> Start(const std::string& path, EventLoop& loop,
-                                                           GenerationTable& table);
+                                                           GenerationTable& table,
+                                                           bool has_job_users);
   // Ends pending calls with UNAVAILABLE; ranks repeat them to the next worker.
   virtual ~RankServer() = default;
 };
