@@ -32,9 +32,8 @@ absl::StatusOr<OpenMpiDaemon> AwaitMpirun(const FirstRank& rank, const KeyFuncti
   if (!shim::WriteFileAtomically(host_file, HostFile(ranks_on_node), /*sync=*/false)) {
     return ErrnoStatus(errno, absl::StrCat("write ", host_file));
   }
-  return OpenMpiDaemon{.name = "mpirun",
-                       .command = MpirunCommand(rank.program, host_file, rank.world_size),
-                       .is_mpirun = true};
+  return OpenMpiDaemon{
+      .name = "mpirun", .command = MpirunCommand(host_file, rank.world_size), .is_mpirun = true};
 }
 
 }  // namespace

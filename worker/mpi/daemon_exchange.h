@@ -32,7 +32,6 @@ struct FirstRank {
   uint32_t ranks_of_node = 1;
   uint32_t world_size = 1;
   std::string directory;  // NodeOptions::directory
-  std::string program;    // path of muster-mpi
 };
 
 // The daemon that the first rank of a node runs: mpirun, whose host file it writes, or, once mpirun

@@ -25,7 +25,6 @@ class DaemonExchangeTest : public ::testing::Test {
     rank.ranks_of_node = ranks;
     rank.world_size = 5;
     rank.directory = ::testing::TempDir();
-    rank.program = "/opt/muster-mpi";
     return rank;
   }
 
@@ -52,7 +51,7 @@ TEST_F(DaemonExchangeTest, MpirunStartsOnceAllNodesAreReady) {
   ASSERT_TRUE(daemon.ok()) << daemon.status();
   EXPECT_TRUE(daemon->is_mpirun);
   const std::string hosts = ::testing::TempDir() + "/hosts";
-  EXPECT_EQ(daemon->command, MpirunCommand("/opt/muster-mpi", hosts, 5));
+  EXPECT_EQ(daemon->command, MpirunCommand(hosts, 5));
   EXPECT_EQ(shim::ReadFile(hosts), "localhost slots=2\nnode-rank-1 slots=2\nnode-rank-2 slots=1\n");
 }
 

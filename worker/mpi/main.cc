@@ -8,6 +8,7 @@
 //
 // The first mode is started by muster-worker only, and starts the others.
 #include <signal.h>
+#include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
@@ -25,6 +26,7 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "common/exit_code.h"
+#include "common/program_folder.h"
 #include "common/status.h"
 #include "common/stop_signal.h"
 #include "worker/mpi/daemon_exchange.h"
@@ -106,10 +108,9 @@ KeyFunctions FunctionsOf(RankKeys& keys) {
   };
 }
 
-absl::StatusOr<OpenMpiDaemon> DaemonOf(const std::string& program, const RankOptions& options) {
+absl::StatusOr<OpenMpiDaemon> DaemonOf(const RankOptions& options) {
   FirstRank rank;
   rank.directory = options.node.directory;
-  rank.program = program;
   const Environment& environment = options.environment;
   ASSIGN_OR_RETURN(rank.node_rank, Number(environment, "NODE_RANK"));
   ASSIGN_OR_RETURN(rank.node_count, Number(environment, "GROUP_WORLD_SIZE"));
@@ -119,7 +120,7 @@ absl::StatusOr<OpenMpiDaemon> DaemonOf(const std::string& program, const RankOpt
   return AwaitDaemon(rank, FunctionsOf(*keys));
 }
 
-absl::StatusOr<RankEnd> RunRank(const std::string& program, RankOptions options) {
+absl::StatusOr<RankEnd> RunRank(RankOptions options) {
   ASSIGN_OR_RETURN(options.local_rank, Number(options.environment, "LOCAL_RANK"));
   ASSIGN_OR_RETURN(const uint32_t ranks_of_node, Number(options.environment, "LOCAL_WORLD_SIZE"));
   options.oversubscribed = ranks_of_node > sysconf(_SC_NPROCESSORS_ONLN);
@@ -128,19 +129,21 @@ absl::StatusOr<RankEnd> RunRank(const std::string& program, RankOptions options)
   RETURN_IF_ERROR(MakeDirectories(options.node));
   ASSIGN_OR_RETURN(const std::unique_ptr<RankProcess> process, RankProcess::Create(options));
   if (options.local_rank != 0) return process->Run(std::nullopt);
-  ASSIGN_OR_RETURN(const OpenMpiDaemon daemon, DaemonOf(program, options));
+  ASSIGN_OR_RETURN(const OpenMpiDaemon daemon, DaemonOf(options));
   RankEnd end = process->Run(daemon);
   if (end.exit_code == 0 && end.signal == 0) RemoveSharedMemory(options.node.shared_memory);
   return end;
 }
 
-[[noreturn]] void RankMain(const std::string& program, std::vector<std::string> arguments) {
+[[noreturn]] void RankMain(const std::vector<std::string>& arguments) {
+  // By which the shim recognizes it, also if a bundle's loader has started it.
+  prctl(PR_SET_NAME, kProgram);
   RankOptions options;
   options.environment = OwnEnvironment();
-  options.node = {arguments[0], arguments[1], arguments[2]};
+  options.node = {ProgramFolder().string(), arguments[0], arguments[1], arguments[2]};
   options.command.assign(arguments.begin() + 3, arguments.end());
   const Environment environment = options.environment;
-  const absl::StatusOr<RankEnd> end = RunRank(program, std::move(options));
+  const absl::StatusOr<RankEnd> end = RunRank(std::move(options));
   if (end.ok()) EndRank(environment, *end);
   // The generation has ended: the worker's stop signal follows.
   if (absl::IsAborted(end.status())) sleep(kStopSeconds);
@@ -178,7 +181,7 @@ int main(int argc, char** argv) {
   const std::vector<std::string> arguments(argv + 1, argv + argc);
   const std::string mode = arguments.empty() ? "" : arguments[0];
   if (mode == "rank" && arguments.size() >= 5) {
-    muster::mpi::RankMain(argv[0], {arguments.begin() + 1, arguments.end()});
+    muster::mpi::RankMain({arguments.begin() + 1, arguments.end()});
   }
   if (mode == muster::mpi::kRemoteShellMode && arguments.size() >= 3) {
     return muster::mpi::RemoteShellMain({arguments.begin() + 1, arguments.end()});

@@ -86,21 +86,20 @@ std::optional<uint32_t> NodeRankOf(absl::string_view host) {
   return node_rank;
 }
 
-std::vector<std::string> MpirunCommand(const std::string& program, const std::string& host_file,
-                                       uint32_t world_size) {
+std::vector<std::string> MpirunCommand(const std::string& host_file, uint32_t world_size) {
   return {"mpirun", "--allow-run-as-root",
           // Ranks are numbered node by node, as Muster does.
           "--hostfile", host_file, "-np", absl::StrCat(world_size), "--map-by", "slot",
           // Workers bind ranks to CPUs.
           "--bind-to", "none",
           // A directory that every node has: ranks are in their own already.
-          "--wdir", "/", "--mca", "plm_rsh_agent", absl::StrCat(program, " ", kRemoteShellMode),
+          "--wdir", "/", "--mca", "plm_rsh_agent", absl::StrCat(kProgram, " ", kRemoteShellMode),
           // mpirun itself starts the daemons of all nodes, and they stay in the foreground.
           "--mca", "plm_rsh_no_tree_spawn", "1", "--mca", "orte_leave_session_attached", "1",
           // Settings of a node, such as its network interface, are not those of others.
           "--mca", "plm_rsh_pass_environ_mca_params", "0",
           // The names in the host file have no addresses.
-          "--mca", "if_base_do_not_resolve", "1", program, kProxyMode};
+          "--mca", "if_base_do_not_resolve", "1", kProgram, kProxyMode};
 }
 
 Environment DaemonEnvironment(const Environment& own, const NodeOptions& node) {
@@ -109,6 +108,7 @@ Environment DaemonEnvironment(const Environment& own, const NodeOptions& node) {
   for (const auto& [name, value] : before) {
     if (!StartsWithAny(name, kBatchSystems)) variables[name] = value;
   }
+  variables["PATH"] = absl::StrCat(node.program_folder, ":", ValueOf(own, "PATH"));
   SetInterface("oob_tcp", before, node, variables);
   // Daemons of several workers on one machine would delete each other's files.
   variables[Parameter("orte_tmpdir_base")] = node.directory;

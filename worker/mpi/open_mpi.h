@@ -19,15 +19,17 @@ using Environment = std::vector<std::string>;
 
 // Settings of one node for a generation of a job.
 struct NodeOptions {
-  std::string directory;      // for the ranks' sockets, the host file and Open MPI's session files
-  std::string interface;      // network interface to the other nodes; empty: Open MPI selects
-  std::string shared_memory;  // directory in memory for its ranks; empty: Open MPI's default
+  std::string program_folder;  // with muster-mpi
+  std::string directory;       // for the ranks' sockets, the host file and Open MPI's session files
+  std::string interface;       // network interface to the other nodes; empty: Open MPI selects
+  std::string shared_memory;   // directory in memory for its ranks; empty: Open MPI's default
 };
 
 // Variable with NodeOptions::directory, for the processes that Open MPI starts.
 inline constexpr char kDirectoryVariable[] = "MUSTER_MPI_DIRECTORY";
 
-// Modes of the program muster-mpi.
+inline constexpr char kProgram[] = "muster-mpi";
+// Its modes that Open MPI starts.
 inline constexpr char kRemoteShellMode[] = "remote-shell";
 inline constexpr char kProxyMode[] = "proxy";
 
@@ -42,9 +44,9 @@ std::string HostFile(const std::vector<uint32_t>& ranks_on_node);
 // The node rank of a node other than the first, by its name in HostFile; nothing for other names.
 std::optional<uint32_t> NodeRankOf(absl::string_view host);
 
-// The command for `program`, the path of muster-mpi.
-std::vector<std::string> MpirunCommand(const std::string& program, const std::string& host_file,
-                                       uint32_t world_size);
+// mpirun and the daemons find muster-mpi in the PATH of DaemonEnvironment: it may lie elsewhere on
+// each node.
+std::vector<std::string> MpirunCommand(const std::string& host_file, uint32_t world_size);
 
 // The environment of mpirun or of a node's daemon (orted), made of the rank's own. Settings in the
 // rank's environment take precedence.

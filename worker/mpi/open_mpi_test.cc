@@ -13,7 +13,10 @@ using ::testing::HasSubstr;
 using ::testing::Not;
 using ::testing::StartsWith;
 
-const NodeOptions kNode = {.directory = "/data/mpi", .interface = "eth1", .shared_memory = "/shm"};
+const NodeOptions kNode = {.program_folder = "/opt/muster/bin",
+                           .directory = "/data/mpi",
+                           .interface = "eth1",
+                           .shared_memory = "/shm"};
 
 Environment ForProgram(const Environment& own, const Environment& launched,
                        bool oversubscribed = false) {
@@ -34,19 +37,19 @@ TEST(HostFileTest, NamesAreReadBack) {
 }
 
 TEST(MpirunCommandTest, StartsAProxyPerRank) {
-  const std::string command =
-      absl::StrJoin(MpirunCommand("/opt/muster-mpi", "/data/mpi/hosts", 5), " ");
+  const std::string command = absl::StrJoin(MpirunCommand("/data/mpi/hosts", 5), " ");
   EXPECT_THAT(command, StartsWith("mpirun "));
   EXPECT_THAT(command, HasSubstr("--hostfile /data/mpi/hosts -np 5 "));
-  EXPECT_THAT(command, HasSubstr("plm_rsh_agent /opt/muster-mpi remote-shell "));
-  EXPECT_THAT(command, ::testing::EndsWith(" /opt/muster-mpi proxy"));
+  EXPECT_THAT(command, HasSubstr("plm_rsh_agent muster-mpi remote-shell "));
+  EXPECT_THAT(command, ::testing::EndsWith(" muster-mpi proxy"));
 }
 
 TEST(DaemonEnvironmentTest, HasTheSettingsOfTheNode) {
   const Environment environment = DaemonEnvironment({"PATH=/bin", "A=1"}, kNode);
-  EXPECT_THAT(environment, ElementsAre("A=1", "MUSTER_MPI_DIRECTORY=/data/mpi",
-                                       "OMPI_MCA_oob_tcp_if_include=eth1",
-                                       "OMPI_MCA_orte_tmpdir_base=/data/mpi", "PATH=/bin"));
+  EXPECT_THAT(
+      environment,
+      ElementsAre("A=1", "MUSTER_MPI_DIRECTORY=/data/mpi", "OMPI_MCA_oob_tcp_if_include=eth1",
+                  "OMPI_MCA_orte_tmpdir_base=/data/mpi", "PATH=/opt/muster/bin:/bin"));
 }
 
 TEST(DaemonEnvironmentTest, NamesTheNodeAsTheHostFile) {
