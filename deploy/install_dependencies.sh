@@ -11,10 +11,10 @@ packages=(
   prometheus-cpp-dev libcivetweb-dev libsqlite3-dev libssl-dev zlib1g-dev libjpeg62-turbo-dev
   libgloo-dev libunwind-dev libgtest-dev libgmock-dev libbenchmark-dev patchelf dpkg-dev
   dataset-fashion-mnist python3
-  libopenmpi-dev openmpi-bin  # needed only for the mpi backend
+  libopenmpi-dev openmpi-bin  # needed only for the mpi backend and for jobs with launcher: mpi
 )
 if [[ ${1:-} == --with-tests ]]; then
-  packages+=(libclang-rt-dev prometheus iproute2 procps curl openssl python3-torch python3-torchvision python3-pil python3-venv chromium python3-yaml python3-pyte lintian man-db slurm-wlm)
+  packages+=(libclang-rt-dev prometheus iproute2 procps curl openssl python3-mpi4py python3-torch python3-torchvision python3-pil python3-venv chromium python3-yaml python3-pyte lintian man-db slurm-wlm)
 fi
 
 missing=()

@@ -23,7 +23,7 @@ bazel/build.sh "${options[@]}" //cli:muster //coordinator:muster-coordinator //w
 # Bazel keeps a server running for the next build; stop it, since this script started it.
 bazel shutdown >/dev/null 2>&1 || true
 for binary in cli/muster coordinator/muster-coordinator worker/muster-worker worker/muster-shim \
-    worker/muster-c10d-store trainer/muster-rank; do
+    worker/muster-c10d-store worker/muster-mpi trainer/muster-rank; do
   [[ -x bazel-bin/$binary ]] || { echo "$binary was not built; run: bazel/build.sh //..." >&2; exit 1; }
 done
 

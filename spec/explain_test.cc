@@ -166,7 +166,8 @@ TEST(ExampleSpecTest, ListsEveryFieldWithAValidValue) {
     const std::string path = absl::StrCat(inside ? "train." : "", parts.first);
     named.insert(path);
     // Not with train, which is set.
-    const bool for_commands = path == "command" || path == "files" || path == "checkpoint_dir";
+    const bool for_commands = path == "command" || path == "files" || path == "launcher" ||
+                              path == "checkpoint_dir";
     if (!commented || for_commands) continue;
     std::vector<std::string> overrides = {absl::StrCat(path, "=", parts.second)};
     if (path == "train.init_exclude") overrides.push_back("train.init_from=/m.safetensors");

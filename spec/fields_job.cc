@@ -31,6 +31,13 @@ void AddJobFields(FieldTable& table) {
             "arrays, {array_index} are replaced in arguments without white space.",
         .examples = {"[/bin/sh, -c, 'echo rank $RANK of $WORLD_SIZE']",
                      "[./train, '--local_rank={local_rank}']"}}},
+      {"JobSpec.launcher",
+       {.help = "How the ranks of a command start. muster: each starts by itself. mpi: Open MPI's "
+                "mpirun connects them, so that they are the processes of one MPI program; needs "
+                "Open MPI on every node.",
+        .computed_default = "muster",
+        .words = {"muster", "mpi"},
+        .examples = {"mpi"}}},
       {"JobSpec.env",
        {.help = "Environment variables added to every rank. Of its worker's environment, a rank "
                 "inherits only PATH, HOME, the locale and settings of the GPU libraries.",
@@ -85,7 +92,9 @@ void AddJobFields(FieldTable& table) {
         .default_value = "auto",
         .words = {"auto", "shm", "gloo", "hierarchical", "nccl"},
         .testing_words = {"loopback"},
-        .rejected_words = {{"mpi", "mpi is only for programs started by mpirun"}}}},
+        .rejected_words = {{"mpi",
+                            "mpi is not a backend of jobs; for an MPI program, set command and "
+                            "launcher: mpi"}}}},
       {"JobSpec.failure_timeout",
        {.help = "How long a native rank waits for its peers in a collective before it reports them "
                  "as lost, and how long a rank may make no progress in a phase of the rendezvous "

@@ -228,6 +228,9 @@ void CheckJobRules(const v1::JobSpec& spec, Problems& problems) {
   if (spec.command_size() > 0 && spec.command(0).empty()) {
     problems.Add("command", "the program's name is empty");
   }
+  if (spec.has_train() && !spec.launcher().empty()) {
+    problems.Add("launcher", "is only for command jobs; remove it");
+  }
   if (spec.has_train() && !spec.checkpoint_dir().empty()) {
     problems.Add("checkpoint_dir", "is only for command jobs; set train.checkpoint.dir");
   }

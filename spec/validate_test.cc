@@ -166,6 +166,7 @@ TEST(ValidateTest, ReportsEachProblemWithItsPath) {
       {"env.MUSTER_HOSTED_STORE=1", "env 'MUSTER_HOSTED_STORE': is only for command jobs"},
       {"workdir=here", "workdir: must be an absolute path on the node, not 'here'"},
       {"files=[a]", "files: are only for command jobs; remove them"},
+      {"launcher=mpi", "launcher: is only for command jobs; remove it"},
       {"checkpoint_dir=/c", "checkpoint_dir: is only for command jobs; set train.checkpoint.dir"},
       {"resources.nodes={}", "resources.nodes: must be from 1 to 16384, not 0"},
       {"resources.nodes={min: 3, max: 2}", "resources.nodes: max 2 is below min 3"},
@@ -180,7 +181,8 @@ TEST(ValidateTest, ReportsEachProblemWithItsPath) {
        "resources.devices_per_rank: is all, which leaves no device for a second rank"},
       {"resources.threads_per_rank=9999", "resources.threads_per_rank: must be from 1"},
       {"backend=glo", "backend: unknown 'glo'; did you mean 'gloo'? One of: auto, shm"},
-      {"backend=mpi", "backend: mpi is only for programs started by mpirun"},
+      {"backend=mpi",
+       "backend: mpi is not a backend of jobs; for an MPI program, set command and launcher: mpi"},
       {"failure_timeout=1ms", "failure_timeout: must be from 1s to 87600h, not 1ms"},
       {"time_limit=0s", "time_limit: must be from 1s to 87600h, not 0s"},
       {"on_lost_coordinator={stop_after: 0s}", "on_lost_coordinator.stop_after: must be"},
@@ -340,6 +342,15 @@ TEST(ValidateTest, ChecksCommandJobs) {
                   .ok());
   v1::JobSpec spec = Defaulted("command: ['']");
   EXPECT_THAT(std::string(Validate(spec).message()), HasSubstr("the program's name is empty"));
+}
+
+TEST(ValidateTest, ChecksLauncher) {
+  for (const char* launcher : {"muster", "mpi"}) {
+    const v1::JobSpec spec = Defaulted(absl::StrCat("{command: [./a], launcher: ", launcher, "}"));
+    EXPECT_EQ(Validate(spec).message(), "") << launcher;
+  }
+  EXPECT_THAT(std::string(Validate(Defaulted("{command: [./a], launcher: slurm}")).message()),
+              HasSubstr("launcher: unknown 'slurm'; one of: muster, mpi"));
 }
 
 // Values that YAML cannot contain, but a request or an argument list can.

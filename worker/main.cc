@@ -136,6 +136,7 @@ int main(int argc, char** argv) {
   options.shim_binary = Installed("worker", "muster-shim");
   options.rank_binary = Installed("trainer", "muster-rank");
   options.store_binary = Installed("worker", "muster-c10d-store");
+  options.mpi_binary = Installed("worker", "muster-mpi");
   if (const int code = muster::ParseFlags(argc, argv, flags); code >= 0) return code;
   if (const char* token = std::getenv("MUSTER_TOKEN"); token != nullptr) {
     options.security.token = token;

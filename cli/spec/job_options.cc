@@ -37,6 +37,10 @@ void AddJobOptions(Verb& verb, JobOptions& options) {
   verb.add_option("--ranks-per-node,--nproc-per-node,--nproc_per_node", options.ranks_per_node,
                   "Same as --set resources.ranks_per_node=N")
       ->type_name("N");
+  verb.add_option("--launcher", options.launcher,
+                  "Same as --set launcher=mpi: start the command as one MPI program, with Open MPI")
+      ->type_name("muster|mpi")
+      ->check(OneOf({"muster", "mpi"}));
   verb.add_option(
           "--restarts", options.restarts,
           "Same as --set restart.max=N; default 0 for commands, 3 for train and with on_hang: "
@@ -136,6 +140,9 @@ std::vector<std::string> Overrides(const JobOptions& options) {
   }
   if (options.ranks_per_node.has_value()) {
     overrides.push_back(absl::StrCat("resources.ranks_per_node=", *options.ranks_per_node));
+  }
+  if (!options.launcher.empty()) {
+    overrides.push_back(absl::StrCat("launcher=", options.launcher));
   }
   if (options.restarts.has_value()) {
     overrides.push_back(absl::StrCat("restart.max=", *options.restarts));

@@ -22,6 +22,7 @@ struct JobOptions {
   std::optional<int32_t> priority;
   std::optional<uint32_t> nodes;
   std::optional<uint32_t> ranks_per_node;
+  std::string launcher;
   std::optional<uint32_t> restarts;
   std::string time_limit;
   std::vector<std::string> files;

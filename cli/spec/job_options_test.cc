@@ -75,6 +75,12 @@ TEST_F(JobOptionsTest, UploadsScriptOfCommand) {
   EXPECT_THAT(PathsOf(Make({"python3", "conf"})), IsEmpty());
 }
 
+TEST_F(JobOptionsTest, SetsTheLauncher) {
+  EXPECT_EQ(Make({"./solver"}).spec.launcher(), "");
+  options_.launcher = "mpi";
+  EXPECT_EQ(Make({"./solver"}).spec.launcher(), "mpi");
+}
+
 TEST_F(JobOptionsTest, WorkdirReplacesUpload) {
   setenv("HOME", "/home/u", 1);
   for (const auto& [given, expected] :

@@ -30,7 +30,7 @@ from deploy.bundle import libraries  # noqa: E402
 from deploy.debian import man_pages  # noqa: E402
 
 MTIME = 315532800  # 1980
-HELPERS = ("muster-c10d-store", "muster-rank", "muster-shim", "muster-worker")
+HELPERS = ("muster-c10d-store", "muster-mpi", "muster-rank", "muster-shim", "muster-worker")
 COMPLETIONS = {"bash": "bash-completion/completions/muster", "zsh": "zsh/vendor-completions/_muster",
                "fish": "fish/vendor_completions.d/muster.fish"}
 SCRIPTS = ("postinst", "prerm", "postrm")

@@ -49,7 +49,7 @@ class ContentTest(unittest.TestCase):
         self.assertEqual(files("muster")["usr/bin/muster"], "-rwxr-xr-x root/root")
         self.assertEqual(files("muster-coordinator")["usr/bin/muster-coordinator"], "-rwxr-xr-x root/root")
         worker = files("muster-worker")
-        for name in ("worker", "shim", "rank", "c10d-store"):
+        for name in ("worker", "shim", "rank", "c10d-store", "mpi"):
             self.assertEqual(worker[f"usr/lib/muster/muster-{name}"], "-rwxr-xr-x root/root")
         self.assertEqual(worker["usr/bin/muster-worker"], "lrwxrwxrwx root/root")
         self.assertEqual(worker["usr/share/doc/muster-worker/examples/job-user.conf"], "-rw-r--r-- root/root")

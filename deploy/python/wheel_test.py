@@ -20,7 +20,8 @@ from tests.support.cluster import Cluster, command_spec
 
 WHEEL = next(pathlib.Path("deploy/wheel").absolute().glob("*.whl"))
 VERSION = WHEEL.name.split("-")[1]
-PROGRAMS = {"muster", "muster-c10d-store", "muster-coordinator", "muster-rank", "muster-shim", "muster-worker"}
+PROGRAMS = {"muster", "muster-c10d-store", "muster-coordinator", "muster-mpi", "muster-rank", "muster-shim",
+            "muster-worker"}
 AUDITWHEEL = pathlib.Path(__file__).resolve().parents[2] / ".venv-tests/bin/auditwheel"
 
 # Reports progress, says that it runs, and ends when it is asked for a checkpoint.

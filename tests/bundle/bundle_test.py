@@ -20,7 +20,7 @@ MAX_BYTES = 30_000_000
 DOCUMENTS = ("LICENSE", "THIRD_PARTY_NOTICES.md")
 BUNDLE = pathlib.Path("deploy/muster.tar.xz").absolute()
 BINARIES = ("cli/muster", "coordinator/muster-coordinator", "trainer/muster-rank",
-            "worker/muster-c10d-store", "worker/muster-shim", "worker/muster-worker")
+            "worker/muster-c10d-store", "worker/muster-mpi", "worker/muster-shim", "worker/muster-worker")
 FILES = {"install.sh": "deploy/bundle/install.sh",
          **{f"share/grafana/{name}.json": f"deploy/grafana/{name}.json"
             for name in ("cluster", "control-plane", "job", "node")},

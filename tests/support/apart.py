@@ -10,7 +10,7 @@ from tests.support.daemon import binary
 from tests.support.namespaces import Lab
 
 PROGRAMS = ("cli/muster", "coordinator/muster-coordinator", "worker/muster-worker", "worker/muster-shim",
-            "worker/muster-c10d-store", "trainer/muster-rank")
+            "worker/muster-c10d-store", "worker/muster-mpi", "trainer/muster-rank")
 # Paths in each machine's own /tmp.
 BIN = "/tmp/bin"
 DATA = pathlib.Path("/tmp/data")

@@ -15,7 +15,7 @@ __all__ = ["ALICE", "BOB", "STRANGER", "JobUserCluster", "parent_of", "uid", "us
 # Owners: users that every Debian system has and that own no processes, so that none need to be created.
 ALICE, BOB = "games", "news"
 STRANGER = "no-such-unix-user"
-PROGRAMS = ("worker/muster-worker", "worker/muster-shim", "worker/muster-c10d-store", "trainer/muster-rank")
+PROGRAMS = ("worker/muster-worker", "worker/muster-shim", "worker/muster-c10d-store", "worker/muster-mpi", "trainer/muster-rank")
 
 
 def uid(name):

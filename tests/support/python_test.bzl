@@ -5,6 +5,7 @@ BINARIES = [
     "//coordinator:muster-coordinator",
     "//trainer:muster-rank",
     "//worker:muster-c10d-store",
+    "//worker:muster-mpi",
     "//worker:muster-shim",
     "//worker:muster-worker",
 ]

@@ -210,6 +210,7 @@ class AgentImpl final : public Agent {
     context.shim_binary = options_.shim_binary;
     context.rank_binary = options_.rank_binary;
     context.store_binary = options_.store_binary;
+    context.mpi_binary = options_.mpi_binary;
     context.place_files = [this](const v1::JobSpec& spec, std::vector<std::string> directories,
                                  const std::optional<JobUser>& user,
                                  std::function<void(const absl::Status&)> done) {

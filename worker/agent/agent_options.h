@@ -46,6 +46,7 @@ struct AgentOptions {
   std::string shim_binary;
   std::string rank_binary;
   std::string store_binary;
+  std::string mpi_binary;
   // Called by the event loop about twice a second; may be null.
   std::function<void()> on_tick;
 };

@@ -182,6 +182,38 @@ TEST(InspectTest, LooksThroughWrapperScripts) {
   kill(worker, SIGKILL);
 }
 
+TEST(InspectTest, LooksThroughTheMainProcessOfAnMpiRank) {
+  int pipes[2];
+  ASSERT_EQ(pipe(pipes), 0);
+  const Child rank([&pipes] {
+    setpgid(0, 0);
+    const pid_t daemon = fork();
+    if (daemon == 0) {
+      prctl(PR_SET_PDEATHSIG, SIGKILL);
+      setpgid(0, 0);
+      while (true) pause();
+    }
+    setpgid(daemon, daemon);
+    const pid_t program = fork();
+    if (program == 0) {
+      prctl(PR_SET_PDEATHSIG, SIGKILL);
+      char byte = 0;
+      while (read(pipes[0], &byte, 1) >= 0) {
+      }
+    }
+    prctl(PR_SET_NAME, "muster-mpi");
+    while (true) poll(nullptr, 0, -1);
+  });
+  const auto deadline = Clock::now() + kPatience;
+  while (WaitsIn(WorkingProcess(rank.pid())) != "pipe" && Clock::now() < deadline) {
+    std::this_thread::yield();
+  }
+  EXPECT_NE(WorkingProcess(rank.pid()), rank.pid());
+  EXPECT_EQ(Inspect(rank.pid(), 0).waits_in, "pipe");
+  close(pipes[0]);
+  close(pipes[1]);
+}
+
 TEST(InspectTest, GoneProcess) {
   const Child child([] { _exit(0); });
   child.WaitForState("zombie");

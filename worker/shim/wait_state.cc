@@ -10,6 +10,7 @@
 #include <cstdlib>
 #include <optional>
 #include <string_view>
+#include <vector>
 
 #include "worker/shim/fields.h"
 
@@ -124,6 +125,32 @@ std::string FromKernelFunction(std::string_view function) {
   return "";
 }
 
+std::vector<pid_t> ChildrenOf(pid_t pid) {
+  const std::string path = Directory(pid) + "/task/" + std::to_string(pid) + "/children";
+  const std::string text = ReadFile(path).value_or("");
+  std::vector<pid_t> children;
+  char* next = nullptr;
+  for (const char* at = text.c_str(); *at != '\0'; at = next) {
+    const auto child = static_cast<pid_t>(std::strtol(at, &next, 10));
+    if (next == at || child <= 0) break;
+    children.push_back(child);
+  }
+  return children;
+}
+
+pid_t FirstOf(const std::vector<pid_t>& pids) { return pids.empty() ? 0 : pids.front(); }
+
+// The main process of a rank of a job with `launcher: mpi`; see worker/mpi/rank_process.h.
+bool IsMpiRank(pid_t pid) { return ReadFile(Directory(pid) + "/comm") == "muster-mpi\n"; }
+
+// Its program is in its process group, and Open MPI's daemon is not. 0: there is none.
+pid_t ChildInGroupOf(pid_t pid) {
+  for (const pid_t child : ChildrenOf(pid)) {
+    if (getpgid(child) == getpgid(pid)) return child;
+  }
+  return 0;
+}
+
 }  // namespace
 
 std::string ProcessState(pid_t pid) {
@@ -156,9 +183,10 @@ std::string WaitsIn(pid_t pid) {
 }
 
 pid_t WorkingProcess(pid_t pid) {
-  for (int depth = 0; depth < kDeepestWrapper && WaitsIn(pid) == "child"; ++depth) {
-    const std::string path = Directory(pid) + "/task/" + std::to_string(pid) + "/children";
-    const pid_t child = std::atoi(ReadFile(path).value_or("").c_str());
+  for (int depth = 0; depth < kDeepestWrapper; ++depth) {
+    const pid_t child = IsMpiRank(pid)            ? ChildInGroupOf(pid)
+                        : WaitsIn(pid) == "child" ? FirstOf(ChildrenOf(pid))
+                                                  : 0;
     if (child <= 0) break;
     pid = child;
   }

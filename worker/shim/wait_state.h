@@ -17,7 +17,7 @@ std::string ProcessState(pid_t pid);
 std::string WaitsIn(pid_t pid);
 
 // The process that does the rank's work: `pid` itself, or the child that it only waits for, as a
-// wrapper script does.
+// wrapper script and muster-mpi do.
 pid_t WorkingProcess(pid_t pid);
 
 }  // namespace muster::shim

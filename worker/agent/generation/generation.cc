@@ -15,6 +15,7 @@
 #include "glog/logging.h"
 #include "spec/hosted_store.h"
 #include "worker/agent/generation/exit_info.h"
+#include "worker/agent/generation/launcher.h"
 #include "worker/agent/generation/rank_launch.h"
 #include "worker/agent/generation/rank_token.h"
 #include "worker/shim/fields.h"
@@ -213,6 +214,7 @@ absl::Status Generation::StartRank(RankState& rank, const MasterEndpoint& master
   rank.token = RandomHexId(128);
   const shim::Instructions instructions =
       MakeInstructions(context_, launch_, rank.placement, rank.token, master.address, user_);
+  RETURN_IF_ERROR(MakeLauncher(context_, launch_)->CheckNode(rank.placement, instructions));
   AddWarning(UnenforcedLimits(context_, launch_.spec().resources()), rank.report);
   if (launch_.spec().workdir().empty() && !user_.has_value()) {
     RETURN_IF_ERROR(MakeDirectories(instructions.workdir));

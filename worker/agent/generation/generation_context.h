@@ -40,6 +40,7 @@ struct GenerationContext {
   std::string shim_binary;
   std::string rank_binary;
   std::string store_binary;
+  std::string mpi_binary;
   // Places the files of a spec in the directories, which belong to the user, if there is one; then
   // calls `done` on the loop.
   std::function<void(const v1::JobSpec& spec, std::vector<std::string> directories,

@@ -10,8 +10,8 @@
 #include "absl/strings/str_cat.h"
 #include "common/status.h"
 #include "worker/agent/generation/generation.h"
+#include "worker/agent/generation/launcher.h"
 #include "worker/agent/generation/rank_launch.h"
-#include "worker/agent/memory_directory.h"
 #include "worker/agent/user_files.h"
 
 namespace muster::agent {
@@ -57,9 +57,8 @@ absl::Status Generation::MakeUserFiles(const JobUser& user) const {
   RETURN_IF_ERROR(MakePassage(directory.WorkDirectories(job_id())));
   RETURN_IF_ERROR(MakeUserDirectory(CacheDirectoryOf(node, user), user));
   RETURN_IF_ERROR(CheckReachable(CacheDirectoryOf(node, user), user));
-  if (launch_.spec().has_train()) {
-    const std::string memory = MemoryDirectoryOf(node.memory_dir, job_id());
-    if (!memory.empty()) RETURN_IF_ERROR(MakeUserDirectory(memory, user));
+  for (const std::string& shared : MakeLauncher(context_, launch_)->Directories()) {
+    RETURN_IF_ERROR(MakeUserDirectory(shared, user));
   }
   if (launch_.checkpoint_dir().empty() && launch_.spec().train().checkpoint().dir().empty()) {
     RETURN_IF_ERROR(MakeUserDirectory(directory.Checkpoint(job_id()), user));

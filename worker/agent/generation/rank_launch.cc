@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/match.h"
@@ -13,6 +14,7 @@
 #include "common/proto_time.h"
 #include "common/stop_signal.h"
 #include "spec/spec.h"
+#include "worker/agent/generation/launcher.h"
 #include "worker/agent/generation/placeholders.h"
 #include "worker/shim/cgroup.h"
 
@@ -71,10 +73,12 @@ shim::Instructions MakeInstructions(const GenerationContext& context, const v1::
   Placeholders values = {rank, placement.local_rank(), launch.node_rank(),
                          context.environment.node_name};
   if (launch.array_count() > 0) values.array_index = launch.array_index();
+  std::vector<std::string> program;
   for (const std::string& argument : spec.command()) {
-    instructions.command.push_back(ReplacePlaceholders(argument, values));
+    program.push_back(ReplacePlaceholders(argument, values));
   }
-  if (spec.has_train()) instructions.command = {context.rank_binary};
+  if (spec.has_train()) program = {context.rank_binary};
+  instructions.command = MakeLauncher(context, launch)->CommandFor(std::move(program));
   instructions.workdir = spec.workdir();
   if (instructions.workdir.empty()) instructions.workdir = directory.Work(job, rank);
   if (!spec.has_train()) instructions.checkpoint_dir = launch.checkpoint_dir();
