@@ -93,8 +93,8 @@ class Core {
   v1::ListSecretsResponse ListSecrets(const Actor& actor) const;
   // The join tokens that have not expired.
   v1::ListJoinTokensResponse ListJoinTokens(Time now) const;
-  // The location of a rank of a generation (0: the newest). Errors: NOT_FOUND; UNAVAILABLE when the
-  // rank's node has no session.
+  // The location of a rank of a generation (0: the newest). Errors: NOT_FOUND; OUT_OF_RANGE when
+  // the generation has fewer ranks; UNAVAILABLE when the rank's node has no session.
   struct RankLocation {
     SessionId session;
     NodeName node;

@@ -325,7 +325,7 @@ TEST_F(ReadLogTest, RejectsUnknownRanksAndStreams) {
   EXPECT_EQ(status_of().error_code(), grpc::StatusCode::INVALID_ARGUMENT);
   request.set_stream(v1::STDERR);
   request.set_rank(17);
-  EXPECT_EQ(status_of().error_code(), grpc::StatusCode::NOT_FOUND);
+  EXPECT_EQ(status_of().error_code(), grpc::StatusCode::OUT_OF_RANGE);
   request.set_rank(0);
   request.set_generation(9);
   EXPECT_EQ(status_of().error_code(), grpc::StatusCode::NOT_FOUND);

@@ -236,7 +236,7 @@ TEST_F(TransfersTest, ExecNeedsALiveRank) {
 
   StartJob();
   EXPECT_EQ(ExecClient(*cluster_, Start("hello", 2)).Finish().error_code(),
-            grpc::StatusCode::NOT_FOUND);
+            grpc::StatusCode::OUT_OF_RANGE);
   EXPECT_EQ(ExecClient(*cluster_, Start("nobody")).Finish().error_code(),
             grpc::StatusCode::NOT_FOUND);
   EXPECT_EQ(ExecClient(*cluster_, Stdin("early")).Finish().error_code(),
