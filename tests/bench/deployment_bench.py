@@ -4,15 +4,20 @@
     bazel build //deploy:bundle //deploy:deb //deploy:wheel
     tests/bench/deployment_bench.py [--rounds 3]
 
-wheel    a new virtual environment, pip install without a network, muster local
-bundle   tar xf, install.sh for both services, their start, muster run
-deb      dpkg --install of all packages, the start of both services, muster run; the libraries that the packages need are
-         installed already
-slurm    sbatch of deploy/slurm/muster.sbatch with `muster run` on the 4 nodes of an idle Slurm on this machine, until
-         Slurm's job has ended
+wheel      a new virtual environment, pip install without a network, muster local
+bundle     tar xf, install.sh for both services, their start, muster run
+bundle-12  the same in a minimal Debian 12
+bundle-11  the same in a minimal Debian 11
+deb        dpkg --install of all packages, the start of both services, muster run; the libraries that the packages need are
+           installed already
+deb-12     apt-get update and apt-get install of the packages in a minimal Debian 12, which downloads the libraries; the start
+           of both services, muster run
+slurm      sbatch of deploy/slurm/muster.sbatch with `muster run` on the 4 nodes of an idle Slurm on this machine, until
+           Slurm's job has ended
 
 bundle and deb are installed in a copy of this system, in which the daemons are started by hand as the user muster, because
-systemd does not run there. Needs root, and slurm-wlm for the last way. The time in which a person types is not counted.
+systemd does not run there. Needs root, debootstrap and a mirror for the minimal systems, and slurm-wlm for the last way. The
+time in which a person types is not counted.
 """
 
 import argparse
@@ -30,6 +35,7 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT))
 
 from tests.bundle import roots  # noqa: E402
+from tests.support import namespaces  # noqa: E402
 from tests.support.daemon import Daemon, wait_until  # noqa: E402
 from tests.support.slurm import SlurmCluster, missing_programs  # noqa: E402
 
@@ -49,12 +55,12 @@ def install_wheel(folder):
 
 
 class SystemCopy:
-    """A copy of this system with the user's own commands in it."""
+    """A copy of the system whose root is `lower`, with the user's own commands in it."""
 
-    def __init__(self, folder):
+    def __init__(self, folder, lower):
         (folder / "root").mkdir()
         self._folder = folder
-        self._root = roots.SystemCopy(folder, folder / "root", [folder, DEPLOY.resolve()])
+        self._root = roots.SystemCopy(folder, folder / "root", [folder, DEPLOY.resolve()], lower)
         self.close = self._root.close
 
     def __call__(self, script):
@@ -69,8 +75,8 @@ class SystemCopy:
             run(*self._root.prefix(), *AS_MUSTER, "muster", "run", "--", "/bin/hostname")
 
 
-def install_bundle(folder):
-    system = SystemCopy(folder)
+def install_bundle(folder, lower="/"):
+    system = SystemCopy(folder, lower)
     try:
         system(f"cd {folder}; tar xf {DEPLOY.resolve()}/muster.tar.xz\n"
                "muster/install.sh coordinator; muster/install.sh worker")
@@ -81,13 +87,22 @@ def install_bundle(folder):
         system.close()
 
 
-def install_packages(folder):
-    system = SystemCopy(folder)
+def install_packages(folder, lower="/", command="dpkg --install"):
+    system = SystemCopy(folder, lower)
     try:
-        system(f"rm -f /usr/sbin/policy-rc.d; dpkg --install {DEPLOY.resolve()}/deb/*.deb")
+        system(f"rm -f /usr/sbin/policy-rc.d; {command} {DEPLOY.resolve()}/deb/*.deb")
         system.run_first_job()
     finally:
         system.close()
+
+
+def minimal_debian(suite, stack):
+    """Folder with a minimal Debian that can install packages as this machine does."""
+    folder = pathlib.Path(tempfile.mkdtemp(prefix=f"muster-{suite}."))
+    stack.callback(shutil.rmtree, folder)
+    roots.debian(suite, folder, ["ca-certificates", "xz-utils"])
+    shutil.copy("/etc/resolv.conf", folder / "etc/resolv.conf")
+    return folder
 
 
 def start_in_slurm(folder, slurm):
@@ -115,18 +130,28 @@ def measure(install):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rounds", type=int, default=3)
-    rounds = parser.parse_args().rounds
+    parser.add_argument("--only", help="one of these ways")
+    args = parser.parse_args()
     with contextlib.ExitStack() as stack:
         ways = {"wheel": install_wheel, "bundle": install_bundle, "deb": install_packages}
+        try:
+            debian_12, debian_11 = minimal_debian("bookworm", stack), minimal_debian("bullseye", stack)
+            ways["bundle-12"] = lambda folder: install_bundle(folder, debian_12)
+            ways["bundle-11"] = lambda folder: install_bundle(folder, debian_11)
+            ways["deb-12"] = lambda folder: install_packages(folder, debian_12, "apt-get update; apt-get install --yes")
+        except namespaces.Unavailable as why:
+            print(f"minimal systems are left out: {why}")
         if missing_programs():
             print(f"slurm is left out: missing {', '.join(missing_programs())}")
         else:
             slurm = stack.enter_context(SlurmCluster(NODES, 2))
             ways["slurm"] = lambda folder: start_in_slurm(folder, slurm)
         for name, install in ways.items():
-            seconds = [measure(install) for _ in range(rounds)]
+            if args.only not in (None, name):
+                continue
+            seconds = [measure(install) for _ in range(args.rounds)]
             rounds_text = ", ".join(f"{s:.1f}" for s in seconds)
-            print(f"{name:8} {statistics.median(seconds):6.1f} s   ({rounds_text})", flush=True)
+            print(f"{name:10} {statistics.median(seconds):6.1f} s   ({rounds_text})", flush=True)
 
 
 if __name__ == "__main__":

@@ -65,7 +65,7 @@ def main():
         summary = finished["summary"]
         print(f"{finished['state']} after {seconds:.0f} s, {kills} kills, {finished['generation']} generations, "
               f"{summary['steps']} steps, final loss {summary.get('final_loss')}, weights {summary['weights_digest']}")
-        print(re.search(r"^Goodput:.*\n(?: .*\n)*", cluster.muster("describe", job).stdout, re.MULTILINE)[0])
+        print(re.search(r"^Goodput:.*\n.*\n(?: .*\n)*", cluster.muster("describe", job).stdout, re.MULTILINE)[0])
         if finished["state"] != "SUCCEEDED":
             sys.exit(1)
 

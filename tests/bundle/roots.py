@@ -76,12 +76,16 @@ class OtherRoot(Root):
 
 
 class SystemCopy(OtherRoot):
-    """The host's root, on top of which files can be written; they are kept in memory. `path` is an empty folder."""
+    """The root `lower`, on top of which files can be written; they are kept in memory. `path` is an empty folder."""
+
+    def __init__(self, directory, path, shared, lower="/"):
+        self._lower = lower
+        super().__init__(directory, path, shared)
 
     def _script(self):
         script = super()._script().replace(f"cd '{self.path}'", "cd root")
         return (f"mount -t tmpfs tmpfs '{self.path}'\ncd '{self.path}'\nmkdir upper work root\n"
-                f"mount -t overlay -o lowerdir=/,upperdir=upper,workdir=work overlay root\n{script}")
+                f"mount -t overlay -o lowerdir='{self._lower}',upperdir=upper,workdir=work overlay root\n{script}")
 
     def prefix(self):
         return [*Root.prefix(self), "unshare", f"--root={self.path}/root"]
