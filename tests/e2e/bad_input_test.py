@@ -145,10 +145,15 @@ class BadInputTest(unittest.TestCase):
         logs = self.cluster.muster("logs", job["job_id"]).stdout
         return int(job["summary"].get("resumed_from_step", 0)), logs
 
+    def write_checkpoints(self, *steps):
+        """Trains to each of the steps in turn: only the last checkpoint of a training is never skipped."""
+        for number, step in enumerate(steps):
+            self.checkpointed(f"to-{step}", step, **({"resume_from": str(self.directory)} if number > 0 else {}))
+        return {step: next(self.directory.glob(f"step-{step:08}.g*")) for step in steps}
+
     def test_corrupt_checkpoints(self):
         """Training resumes from the newest valid checkpoint, and the log names the corrupt ones."""
-        self.checkpointed("first", 80)
-        steps = {step: self.directory / f"step-{step:08}.g1" for step in (20, 40, 60, 80)}
+        steps = self.write_checkpoints(40, 60, 80)
         with open(steps[80] / "model.safetensors", "r+b") as model:  # one bit, far from the header
             model.seek(-1000, os.SEEK_END)
             byte = model.read(1)
@@ -158,18 +163,18 @@ class BadInputTest(unittest.TestCase):
         resumed, logs = self.checkpointed("second", 100, resume_from=str(self.directory))
         self.assertEqual(resumed, 40)
         for step in (80, 60):
-            self.assertRegex(logs, f"skipping invalid checkpoint: .*step-{step:08}.g1")
+            self.assertRegex(logs, f"skipping invalid checkpoint: .*{steps[step].name}")
         self.assertIn(f"resumed from {steps[40]}", logs)
 
     def test_no_valid_checkpoint(self):
-        self.checkpointed("first", 40)
-        (self.directory / "step-00000040.g1/state.json").write_text("{}")
-        (self.directory / "step-00000020.g1/model.safetensors").unlink()
+        steps = self.write_checkpoints(20, 40)
+        (steps[40] / "state.json").write_text("{}")
+        (steps[20] / "model.safetensors").unlink()
         job = self.check_fails(self.checkpointed_spec("second", 60, resume_from=str(self.directory)), NO_INPUT,
                                f"no rank found a valid checkpoint in {self.directory}")
         logs = self.cluster.muster("logs", job["job_id"]).stdout
-        self.assertRegex(logs, "skipping checkpoint without a valid state.*step-00000040.g1")
-        self.assertRegex(logs, "skipping invalid checkpoint: .*step-00000020.g1")
+        self.assertRegex(logs, f"skipping checkpoint without a valid state.*{steps[40].name}")
+        self.assertRegex(logs, f"skipping invalid checkpoint: .*{steps[20].name}")
 
     # ---- jobs that do not fit
 
