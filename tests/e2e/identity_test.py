@@ -1,12 +1,18 @@
 """Identities of nodes: a cluster is made and joined with one line per machine, and a node can be no other."""
 
 import json
+import os
+import pathlib
 import re
+import shlex
 import subprocess
+import tempfile
 import time
 import unittest
 
-from tests.support.cluster import binary, shell_spec, wait_until
+from tests.support import namespaces
+from tests.support.apart import BIN, PROGRAMS
+from tests.support.cluster import Daemon, binary, shell_spec, wait_until
 from tests.support.joined_cluster import JoinedCluster
 
 NOT_ALLOWED = 77
@@ -219,6 +225,56 @@ class IdentityTest(unittest.TestCase):
 def seconds_of(text):
     """Seconds since 1970 of a date as openssl prints it."""
     return int(subprocess.run(["date", "-d", text, "+%s"], check=True, capture_output=True, text=True).stdout)
+
+
+WHY_NOT_APART = namespaces.why_not()
+
+
+@unittest.skipIf(WHY_NOT_APART, WHY_NOT_APART)
+class ApartTest(unittest.TestCase):
+    """Each daemon on a machine of its own, which shares only a network with the others."""
+
+    def setUp(self):
+        self.lab = self.enterContext(namespaces.Lab())
+        self.directory = pathlib.Path(self.enterContext(tempfile.TemporaryDirectory()))
+
+    def add(self, name):
+        machine = self.lab.add(name)
+        for program in PROGRAMS:
+            machine.install(binary(program), f"{BIN}/{os.path.basename(program)}")
+        return machine
+
+    def environment(self):
+        env = {name: value for name, value in os.environ.items() if not name.startswith(("MUSTER_", "XDG_", "TMP"))}
+        return dict(env, HOME="/tmp/home", PATH=f"{BIN}:{os.environ['PATH']}")
+
+    def type(self, machine, *words):
+        """Output of a command on the machine."""
+        result = subprocess.run([*machine.prefix(), *words], env=self.environment(), text=True, timeout=60, check=False,
+                                stdin=subprocess.DEVNULL, capture_output=True)
+        self.assertEqual(result.returncode, 0, (words, result.stdout, result.stderr))
+        return result.stdout
+
+    def start(self, machine, program):
+        settings = f"/tmp/{program}.conf"
+        daemon = Daemon(machine.name, [f"{BIN}/{program}", f"--config={settings}", "--http=127.0.0.1:0"], self.directory,
+                        self.environment(), machine.prefix())
+        self.addCleanup(daemon.stop)
+
+    def test_three_machines_from_nothing_to_a_job(self):
+        head, *nodes = [self.add(name) for name in ("head", "gpu-1", "gpu-2", "gpu-3")]
+        begin = time.monotonic()
+        join = self.type(head, "muster", "cluster", "init", "--coordinator-config=/tmp/muster-coordinator.conf",
+                         "--data-dir=/tmp/data", f"--names={head.address}")
+        self.start(head, "muster-coordinator")
+        for node in nodes:
+            self.type(node, *shlex.split(join), "--worker-config=/tmp/muster-worker.conf", "--data-dir=/tmp/data")
+            self.start(node, "muster-worker")
+        output = self.type(head, "muster", "run", "--nodes", "3", "--", "/bin/hostname")
+        print(f"from cluster init to the end of a job on three machines: {time.monotonic() - begin:.1f} s")
+        for node in nodes:
+            self.assertIn(f"| {node.name}", output)
+        self.assertIn("gpu-2", self.type(head, "muster", "node", "list"))
 
 
 if __name__ == "__main__":
