@@ -25,6 +25,7 @@ from tests.support.cluster import Cluster, parse_time, training_spec, wait_until
 
 LIMIT_SECONDS = 5
 STEPS_BETWEEN = 20
+ROUNDS_PER_JOB = 15  # fewer than the stalls of a generation that are announced per hour
 
 
 def one_round(cluster, job, world, choose):
@@ -54,10 +55,14 @@ def main():
     choose = random.Random(args.seed)
     seconds, wrong = [], 0
     with Cluster(nodes=args.nodes, slots=args.ranks_per_node) as cluster:
-        job = cluster.submit(training_spec(
-            "hang", global_batch=2 * world, max_steps=100_000_000, failure_timeout="60s",
-            resources={"nodes": args.nodes, "ranks_per_node": args.ranks_per_node}))
         for i in range(args.rounds):
+            if i % ROUNDS_PER_JOB == 0:
+                if i > 0:
+                    cluster.muster("cancel", job, "--grace", "0s")
+                job = cluster.submit(training_spec(
+                    "hang", global_batch=2 * world, max_steps=100_000_000, failure_timeout="60s",
+                    resources={"nodes": args.nodes, "ranks_per_node": args.ranks_per_node}))
+                cluster.wait_for_step(job, STEPS_BETWEEN, timeout=300)
             rank, named, took, hang = one_round(cluster, job, world, choose)
             seconds.append(took)
             wrong += named != rank

@@ -21,8 +21,9 @@ constexpr size_t kAllStackBytes = 1 << 20;
 // Time without a completed step after which the ranks of a train job are inspected.
 constexpr absl::Duration kShortestStall = absl::Milliseconds(2500);
 constexpr double kStallSteps = 10;
-// Stalls of one generation that are announced: a slow file server may cause many.
+// Stalls of one generation that are announced per hour: a slow file server may cause many.
 constexpr uint32_t kStalls = 16;
+constexpr absl::Duration kStallsPeriod = absl::Hours(1);
 
 // Returns whether each rank that has not exited trains and has completed a step.
 bool AllTrain(const GenerationState& generation) {
@@ -85,8 +86,14 @@ void Hangs::OnStall(Job& job) {
   const auto entry = watches_.find(job.id());
   if (entry == watches_.end() || job.state() != v1::RUNNING) return;
   Watch& watch = entry->second;
-  if (watch.phase != Watch::Phase::kWatched || watch.stalls == kStalls) return;
+  if (watch.phase != Watch::Phase::kWatched) return;
   if (job.generation->gone > 0 || !AllTrain(*job.generation)) return;
+  const SteadyTime now = context_.now.steady;
+  if (watch.stalls == 0 || now - watch.stalls_since >= kStallsPeriod) {
+    watch.stalls = 0;
+    watch.stalls_since = now;
+  }
+  if (watch.stalls == kStalls) return;
   watch.stalled = true;
   ++watch.stalls;
   for (const RankState& rank : job.generation->ranks) {

@@ -68,7 +68,8 @@ class Hangs {
     Phase phase = Phase::kWatched;
     bool announced = false;  // the job's history ends with a hang of this generation
     bool stalled = false;    // found because no rank completed a step
-    uint32_t stalls = 0;     // announced in this generation
+    uint32_t stalls = 0;     // announced since `stalls_since`
+    SteadyTime stalls_since = SteadyTime::Infinite();
     std::map<uint32_t, SteadyTime> silent_since;  // by rank
     std::map<uint32_t, v1::RankInspection> inspections;
     std::set<uint32_t> awaited;  // ranks to be inspected

@@ -377,13 +377,18 @@ TEST_F(Stalls, DoNotFollowFromOtherPhasesThanTraining) {
   EXPECT_EQ(CountEvents(events::kJobHung), 0);
 }
 
-TEST_F(Stalls, AreAnnouncedAFewTimesPerGeneration) {
+TEST_F(Stalls, AreAnnouncedAFewTimesPerHour) {
   for (int i = 0; i < 18; ++i) {
     cluster_.Run(absl::Milliseconds(2500), nodes());
     if (i < 16) Inspect(5);
     Train();
   }
   EXPECT_EQ(CountEvents(events::kJobHung), 16);
+  cluster_.Run(absl::Hours(1), nodes());
+  Train();
+  cluster_.Run(absl::Milliseconds(2500), nodes());
+  Inspect(5);
+  EXPECT_EQ(CountEvents(events::kJobHung), 17);
 }
 
 }  // namespace
