@@ -141,6 +141,7 @@ void StragglerDetector::Judge(const Key& key, std::vector<OwnTime> ranks,
       sorted->Sort();
     }
   }
+  const size_t earlier_changes = changes.size();
   for (uint32_t rank = 0; rank < ranks.size(); ++rank) {
     const OwnTime& own = ranks[rank];
     const Peers& peers = stages.at(own.stage);
@@ -164,6 +165,9 @@ void StragglerDetector::Judge(const Key& key, std::vector<OwnTime> ranks,
     comparison.input = more_input > more_compute || !peers.computes_known;
     comparison.first_step = key.first - std::min<uint64_t>(key.first, key.second) + 1;
     Update(rank, key, comparison, by_growth, changes);
+  }
+  for (size_t i = earlier_changes; i < changes.size(); ++i) {
+    if (!changes[i].begins) ForgetSince(ranks_[changes[i].rank].slow_since);
   }
 }
 
@@ -199,6 +203,14 @@ std::optional<StragglerDetector::Run> StragglerDetector::SlowRun(
   return run.slowdown - 1 > kNoiseFactor * noise ? std::optional<Run>(run) : std::nullopt;
 }
 
+void StragglerDetector::ForgetSince(uint64_t step) {
+  for (RankState& state : ranks_) {
+    while (!state.windows.empty() && state.windows.back().first_step >= step) {
+      state.windows.pop_back();
+    }
+  }
+}
+
 void StragglerDetector::Update(uint32_t rank, const Key& key, const Comparison& comparison,
                                bool by_growth, std::vector<Change>& changes) {
   RankState& state = ranks_[rank];
@@ -228,6 +240,7 @@ void StragglerDetector::Update(uint32_t rank, const Key& key, const Comparison& 
     change.step = run->first_step;
   }
   state.slow = change.begins;
+  if (change.begins) state.slow_since = change.step;
   changes.push_back(change);
 }
 

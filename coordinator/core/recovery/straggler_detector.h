@@ -32,7 +32,8 @@ namespace muster::core {
 // such medians have varied by before, which a load that moves from rank to rank would cause. With
 // more noise, 16, 32 or 64 windows are needed, whose median varies less; and 32 before the rank has
 // had 40. It is no longer slow when the median of its last 8 windows is less than 5 % above that of
-// its peers.
+// its peers. The windows while it was slow are then forgotten, of all ranks: they do not show how
+// much own times vary.
 //
 // On devices that execute asynchronously the compute time is unknown: only a rank that waits longer
 // for its input is found there.
@@ -85,11 +86,14 @@ class StragglerDetector {
   struct RankState {
     std::deque<Comparison> windows;  // oldest first
     bool slow = false;
+    uint64_t slow_since = 0;  // Change::step at the beginning; 0 after a restart of the coordinator
     double slowdown = 0;
   };
   using Key = std::pair<uint64_t, uint32_t>;  // last step and number of steps
 
   void Judge(const Key& key, std::vector<OwnTime> ranks, std::vector<Change>& changes);
+  // Removes the windows that begin with the step or later.
+  void ForgetSince(uint64_t step);
   // Replaces own times by their ratios to the first windows. Returns false while these are being
   // collected, or if they are unknown.
   bool RelateToFirst(std::vector<OwnTime>& ranks);

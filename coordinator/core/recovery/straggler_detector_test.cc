@@ -149,6 +149,30 @@ TEST(StragglerDetectorTest, NamesASlowRankWithin50Steps) {
   }
 }
 
+// Earlier slow ranks are no noise.
+TEST(StragglerDetectorTest, NamesTheNextSlowRankAsSoonAsTheFirst) {
+  Noise noise(4);
+  Trace trace(2);
+  trace.set_report_every(3);
+  const auto even = [&](uint32_t, uint64_t) {
+    return StepCost{0.1 * std::exp(noise.Normal(0.03))};
+  };
+  trace.Run(60, even);
+  for (size_t round = 0; round < 8; ++round) {
+    const uint64_t before = trace.step();
+    trace.Run(13, [&](uint32_t rank, uint64_t step) {
+      StepCost cost = even(rank, step);
+      if (rank == round % 2) cost.compute *= 1.2;
+      return cost;
+    });
+    ASSERT_EQ(trace.changes().size(), 2 * round + 1) << Text(trace.changes());
+    EXPECT_EQ(trace.changes().back().rank, round % 2);
+    EXPECT_LE(trace.noticed(2 * round), before + 50);
+    trace.Run(24, even);
+    ASSERT_EQ(trace.changes().size(), 2 * round + 2) << Text(trace.changes());
+  }
+}
+
 // 20 of 20 with a rank that other work interrupts, and noise on all ranks.
 TEST(StragglerDetectorTest, NamesAnInterruptedRankAmongNoisyOnes) {
   for (uint64_t seed = 1; seed <= 20; ++seed) {
