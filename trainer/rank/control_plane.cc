@@ -10,16 +10,13 @@
 #include <utility>
 
 #include "absl/container/flat_hash_map.h"
-#include "absl/strings/numbers.h"
-#include "absl/strings/str_cat.h"
 #include "absl/synchronization/mutex.h"
 #include "common/deadline.h"
-#include "common/grpc_channel.h"
 #include "common/grpc_deadline.h"
 #include "common/grpc_status.h"
 #include "common/proto_time.h"
+#include "common/rank_client.h"
 #include "common/status.h"
-#include "grpcpp/channel.h"
 #include "grpcpp/client_context.h"
 #include "proto/muster/v1/rank.grpc.pb.h"
 
@@ -34,32 +31,7 @@ constexpr absl::Duration kProgressInterval = absl::Milliseconds(100);
 constexpr absl::Duration kProgressKeepalive = absl::Seconds(2);
 constexpr absl::Duration kLastProgressTimeout = absl::Milliseconds(500);
 
-absl::StatusOr<std::string> Variable(const char* name) {
-  const char* value = std::getenv(name);
-  if (value == nullptr || *value == '\0') {
-    return absl::InvalidArgumentError(
-        absl::StrCat(name, " is not set; muster-rank must be started by muster-worker"));
-  }
-  return std::string(value);
-}
-
-template <typename Number>
-absl::StatusOr<Number> NumberVariable(const char* name) {
-  ASSIGN_OR_RETURN(const std::string text, Variable(name));
-  Number number = 0;
-  if (!absl::SimpleAtoi(text, &number)) {
-    return absl::InvalidArgumentError(absl::StrCat(name, "=", text, " is not a number"));
-  }
-  return number;
-}
-
-std::shared_ptr<grpc::Channel> OpenWorkerChannel(const std::string& target) {
-  grpc::ChannelArguments arguments;
-  // Reconnect quickly to a restarted worker.
-  arguments.SetInt(GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, 50);
-  arguments.SetInt(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, 500);
-  return OpenChannel(target, std::move(arguments));
-}
+absl::StatusOr<std::string> Variable(const char* name) { return RankVariable(name, "muster-rank"); }
 
 class GrpcControlPlane final : public ControlPlane {
  public:
@@ -307,14 +279,7 @@ absl::StatusOr<RankEnvironment> ReadRankEnvironment() {
   ASSIGN_OR_RETURN(environment.node_name, Variable("MUSTER_NODE_NAME"));
   ASSIGN_OR_RETURN(environment.cache_dir, Variable("MUSTER_CACHE_DIR"));
   ASSIGN_OR_RETURN(environment.checkpoint_dir, Variable("MUSTER_CHECKPOINT_DIR"));
-  ASSIGN_OR_RETURN(std::string job_id, Variable("MUSTER_JOB_ID"));
-  ASSIGN_OR_RETURN(std::string token, Variable("MUSTER_RANK_TOKEN"));
-  ASSIGN_OR_RETURN(const uint64_t generation, NumberVariable<uint64_t>("MUSTER_GENERATION"));
-  ASSIGN_OR_RETURN(const uint32_t rank, NumberVariable<uint32_t>("RANK"));
-  environment.identity.set_job_id(std::move(job_id));
-  environment.identity.set_token(std::move(token));
-  environment.identity.set_generation(generation);
-  environment.identity.set_rank(rank);
+  ASSIGN_OR_RETURN(environment.identity, ReadRankIdentity("muster-rank"));
   if (const char* memory = std::getenv("MUSTER_JOB_MEMORY_DIR"); memory != nullptr) {
     environment.memory_dir = memory;
   }

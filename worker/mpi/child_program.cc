@@ -10,6 +10,7 @@
 #include <cstring>
 
 #include "absl/strings/str_cat.h"
+#include "common/environment_value.h"
 #include "common/exit_code.h"
 #include "worker/shim/program.h"
 
@@ -28,12 +29,12 @@ namespace {
   _exit(kExitCannotExecute);
 }
 
-ChildProgram Failure(const std::string& program, const Environment& environment, int error) {
-  ChildProgram failure;
+StartedChild Failure(const std::string& program, const Environment& environment, int error) {
+  StartedChild failure;
   failure.error = absl::StrCat("exec ", program, ": ", std::strerror(error));
   if (error == ENOENT && program.find('/') == std::string::npos) {
-    failure.error =
-        absl::StrCat("exec ", program, ": not found in PATH=", ValueOf(environment, "PATH"));
+    failure.error = absl::StrCat("exec ", program,
+                                 ": not found in PATH=", EnvironmentValue(environment, "PATH"));
   }
   failure.exit_code = error == ENOENT ? kExitNotFound : kExitCannotExecute;
   return failure;
@@ -41,7 +42,7 @@ ChildProgram Failure(const std::string& program, const Environment& environment,
 
 }  // namespace
 
-ChildProgram StartChild(const std::vector<std::string>& command, const Environment& environment,
+StartedChild StartChild(const std::vector<std::string>& command, const Environment& environment,
                         bool own_group) {
   int report[2] = {-1, -1};
   if (pipe2(report, O_CLOEXEC) != 0) return Failure(command.front(), environment, errno);

@@ -11,7 +11,7 @@
 
 namespace muster::mpi {
 
-struct ChildProgram {
+struct StartedChild {
   pid_t pid = 0;  // 0: it could not be started
   // If it could not be started.
   std::string error;
@@ -22,7 +22,7 @@ struct ChildProgram {
 // `own_group`: in a process group of its own, so that the stop signal, which goes to the group of
 // the rank, does not reach it. Call it on the main thread: the child is killed when the calling
 // thread ends.
-ChildProgram StartChild(const std::vector<std::string>& command, const Environment& environment,
+StartedChild StartChild(const std::vector<std::string>& command, const Environment& environment,
                         bool own_group);
 
 }  // namespace muster::mpi

@@ -25,6 +25,7 @@
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "common/environment_value.h"
 #include "common/exit_code.h"
 #include "common/program_folder.h"
 #include "common/status.h"
@@ -50,7 +51,7 @@ Environment OwnEnvironment() {
 
 absl::StatusOr<uint32_t> Number(const Environment& environment, const char* name) {
   uint32_t number = 0;
-  if (!absl::SimpleAtoi(ValueOf(environment, name), &number)) {
+  if (!absl::SimpleAtoi(EnvironmentValue(environment, name), &number)) {
     return absl::InvalidArgumentError(
         absl::StrCat(name, " is not a number; muster-mpi must be started by muster-worker"));
   }
@@ -75,7 +76,8 @@ absl::StatusOr<uint32_t> Number(const Environment& environment, const char* name
 [[noreturn]] void EndRank(const Environment& environment, const RankEnd& end) {
   if (!end.error.empty()) {
     std::fprintf(stderr, "muster-mpi: %s\n", end.error.c_str());
-    WriteErrorFile(std::string(ValueOf(environment, "TORCHELASTIC_ERROR_FILE")), end.error);
+    WriteErrorFile(std::string(EnvironmentValue(environment, "TORCHELASTIC_ERROR_FILE")),
+                   end.error);
   }
   EndLike(end.exit_code, end.signal);
 }
@@ -116,7 +118,7 @@ absl::StatusOr<OpenMpiDaemon> DaemonOf(const RankOptions& options) {
   ASSIGN_OR_RETURN(rank.node_count, Number(environment, "GROUP_WORLD_SIZE"));
   ASSIGN_OR_RETURN(rank.ranks_of_node, Number(environment, "LOCAL_WORLD_SIZE"));
   ASSIGN_OR_RETURN(rank.world_size, Number(environment, "WORLD_SIZE"));
-  ASSIGN_OR_RETURN(const std::unique_ptr<RankKeys> keys, RankKeys::Open(environment));
+  ASSIGN_OR_RETURN(const std::unique_ptr<RankKeys> keys, RankKeys::Open());
   return AwaitDaemon(rank, FunctionsOf(*keys));
 }
 
@@ -125,7 +127,8 @@ absl::StatusOr<RankEnd> RunRank(RankOptions options) {
   ASSIGN_OR_RETURN(const uint32_t ranks_of_node, Number(options.environment, "LOCAL_WORLD_SIZE"));
   options.oversubscribed = ranks_of_node > sysconf(_SC_NPROCESSORS_ONLN);
   options.stop_signal =
-      FindStopSignal(std::string(ValueOf(options.environment, "MUSTER_STOP_SIGNAL"))).number;
+      FindStopSignal(std::string(EnvironmentValue(options.environment, "MUSTER_STOP_SIGNAL")))
+          .number;
   RETURN_IF_ERROR(MakeDirectories(options.node));
   ASSIGN_OR_RETURN(const std::unique_ptr<RankProcess> process, RankProcess::Create(options));
   if (options.local_rank != 0) return process->Run(std::nullopt);
@@ -151,7 +154,7 @@ absl::StatusOr<RankEnd> RunRank(RankOptions options) {
 }
 
 int RemoteShellMain(const std::vector<std::string>& arguments) {
-  const auto keys = RankKeys::Open(OwnEnvironment());
+  const auto keys = RankKeys::Open();
   absl::Status status = keys.status();
   if (keys.ok()) {
     status = SendDaemonCommand(arguments[0], {arguments.begin() + 1, arguments.end()},
@@ -164,7 +167,7 @@ int RemoteShellMain(const std::vector<std::string>& arguments) {
 
 [[noreturn]] void ProxyMain() {
   const Environment environment = OwnEnvironment();
-  const std::string directory(ValueOf(environment, kDirectoryVariable));
+  const std::string directory(EnvironmentValue(environment, kDirectoryVariable));
   const absl::StatusOr<uint32_t> local_rank = Number(environment, "OMPI_COMM_WORLD_LOCAL_RANK");
   if (!local_rank.ok() || directory.empty()) {
     std::fprintf(stderr, "muster-mpi: proxy must be started by Open MPI\n");

@@ -10,6 +10,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/strip.h"
+#include "common/environment_value.h"
 
 namespace muster::mpi {
 namespace {
@@ -108,13 +109,14 @@ Environment DaemonEnvironment(const Environment& own, const NodeOptions& node) {
   for (const auto& [name, value] : before) {
     if (!StartsWithAny(name, kBatchSystems)) variables[name] = value;
   }
-  variables["PATH"] = absl::StrCat(node.program_folder, ":", ValueOf(own, "PATH"));
+  variables["PATH"] = absl::StrCat(node.program_folder, ":", EnvironmentValue(own, "PATH"));
   SetInterface("oob_tcp", before, node, variables);
   // Daemons of several workers on one machine would delete each other's files.
   variables[Parameter("orte_tmpdir_base")] = node.directory;
   variables[kDirectoryVariable] = node.directory;
   // Nodes with one host name would count as one. mpirun's own node has its host name.
-  if (const absl::string_view rank = ValueOf(own, "NODE_RANK"); !rank.empty() && rank != "0") {
+  if (const absl::string_view rank = EnvironmentValue(own, "NODE_RANK");
+      !rank.empty() && rank != "0") {
     variables["PMIX_HOSTNAME"] = absl::StrCat(kHostPrefix, rank);
   }
   return ToEnvironment(variables);
@@ -137,15 +139,8 @@ Environment ProgramEnvironment(const Environment& own, const Environment& launch
   // What MPI_INFO_ENV reports.
   variables["OMPI_COMMAND"] = command.front();
   variables["OMPI_ARGV"] = absl::StrJoin(command.begin() + 1, command.end(), " ");
-  variables[Parameter("initial_wdir")] = std::string(ValueOf(own, "PWD"));
+  variables[Parameter("initial_wdir")] = std::string(EnvironmentValue(own, "PWD"));
   return ToEnvironment(variables);
-}
-
-absl::string_view ValueOf(const Environment& environment, absl::string_view name) {
-  for (absl::string_view entry : environment) {
-    if (absl::ConsumePrefix(&entry, name) && absl::ConsumePrefix(&entry, "=")) return entry;
-  }
-  return "";
 }
 
 }  // namespace muster::mpi

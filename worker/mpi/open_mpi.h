@@ -59,9 +59,6 @@ Environment ProgramEnvironment(const Environment& own, const Environment& launch
                                const NodeOptions& node, const std::vector<std::string>& command,
                                bool oversubscribed);
 
-// The value of a variable; empty if it is not set.
-absl::string_view ValueOf(const Environment& environment, absl::string_view name);
-
 }  // namespace muster::mpi
 
 #endif  // MUSTER_WORKER_MPI_OPEN_MPI_H_

@@ -102,12 +102,5 @@ TEST(ProgramEnvironmentTest, YieldsOnANodeWithFewCpus) {
   EXPECT_THAT(ForProgram({}, {}, false), Not(Contains(HasSubstr("yield"))));
 }
 
-TEST(ValueOfTest, FindsWholeNames) {
-  const Environment environment = {"AB=1", "A=2=3", "C="};
-  EXPECT_EQ(ValueOf(environment, "A"), "2=3");
-  EXPECT_EQ(ValueOf(environment, "C"), "");
-  EXPECT_EQ(ValueOf(environment, "D"), "");
-}
-
 }  // namespace
 }  // namespace muster::mpi

@@ -1,17 +1,15 @@
 #include "worker/mpi/rank_keys.h"
 
-#include <cstdint>
 #include <utility>
 
-#include "absl/strings/numbers.h"
-#include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
-#include "common/grpc_channel.h"
 #include "common/grpc_deadline.h"
 #include "common/grpc_status.h"
+#include "common/rank_client.h"
 #include "common/status.h"
 #include "grpcpp/client_context.h"
+#include "worker/mpi/open_mpi.h"
 
 namespace muster::mpi {
 namespace {
@@ -19,25 +17,6 @@ namespace {
 // A call that waits is repeated after this time.
 constexpr absl::Duration kCallTimeout = absl::Seconds(60);
 constexpr absl::Duration kRetryDelay = absl::Milliseconds(50);
-
-absl::StatusOr<std::string> Variable(const Environment& environment, const char* name) {
-  const absl::string_view value = ValueOf(environment, name);
-  if (value.empty()) {
-    return absl::InvalidArgumentError(
-        absl::StrCat(name, " is not set; muster-mpi must be started by muster-worker"));
-  }
-  return std::string(value);
-}
-
-template <typename Number>
-absl::StatusOr<Number> NumberVariable(const Environment& environment, const char* name) {
-  ASSIGN_OR_RETURN(const std::string text, Variable(environment, name));
-  Number number = 0;
-  if (!absl::SimpleAtoi(text, &number)) {
-    return absl::InvalidArgumentError(absl::StrCat(name, "=", text, " is not a number"));
-  }
-  return number;
-}
 
 template <typename Request, typename Response>
 absl::Status Call(v1::RankService::Stub& stub,
@@ -56,22 +35,11 @@ absl::Status Call(v1::RankService::Stub& stub,
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<RankKeys>> RankKeys::Open(const Environment& environment) {
-  v1::RankIdentity identity;
-  ASSIGN_OR_RETURN(const std::string socket, Variable(environment, "MUSTER_WORKER_SOCKET"));
-  ASSIGN_OR_RETURN(*identity.mutable_job_id(), Variable(environment, "MUSTER_JOB_ID"));
-  ASSIGN_OR_RETURN(*identity.mutable_token(), Variable(environment, "MUSTER_RANK_TOKEN"));
-  ASSIGN_OR_RETURN(const auto generation,
-                   NumberVariable<uint64_t>(environment, "MUSTER_GENERATION"));
-  ASSIGN_OR_RETURN(const auto rank, NumberVariable<uint32_t>(environment, "RANK"));
-  identity.set_generation(generation);
-  identity.set_rank(rank);
-  grpc::ChannelArguments arguments;
-  // Reconnect quickly to a restarted worker.
-  arguments.SetInt(GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, 50);
-  arguments.SetInt(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, 500);
-  std::unique_ptr<RankKeys> keys(new RankKeys(
-      std::move(identity), v1::RankService::NewStub(OpenChannel(socket, std::move(arguments)))));
+absl::StatusOr<std::unique_ptr<RankKeys>> RankKeys::Open() {
+  ASSIGN_OR_RETURN(const std::string socket, RankVariable("MUSTER_WORKER_SOCKET", kProgram));
+  ASSIGN_OR_RETURN(v1::RankIdentity identity, ReadRankIdentity(kProgram));
+  std::unique_ptr<RankKeys> keys(
+      new RankKeys(std::move(identity), v1::RankService::NewStub(OpenWorkerChannel(socket))));
   return keys;
 }
 

@@ -8,7 +8,6 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "proto/muster/v1/rank.grpc.pb.h"
-#include "worker/mpi/open_mpi.h"
 
 namespace muster::mpi {
 
@@ -16,8 +15,9 @@ namespace muster::mpi {
 // when the generation is stopped.
 class RankKeys {
  public:
-  // `environment`: of the rank. INVALID_ARGUMENT names a variable that is missing or malformed.
-  static absl::StatusOr<std::unique_ptr<RankKeys>> Open(const Environment& environment);
+  // With the identity in this process's environment. INVALID_ARGUMENT names a variable that is
+  // missing or malformed.
+  static absl::StatusOr<std::unique_ptr<RankKeys>> Open();
 
   // ALREADY_EXISTS: the key has another value; RESOURCE_EXHAUSTED: over a limit.
   absl::Status Put(const std::string& key, const std::string& value);

@@ -67,7 +67,7 @@ RankEnd RankProcess::Run(const std::optional<OpenMpiDaemon>& daemon) {
   }
   daemon_ = daemon;
   if (daemon_.has_value()) {
-    const ChildProgram child =
+    const StartedChild child =
         StartChild(daemon_->command, DaemonEnvironment(options_.environment, options_.node), true);
     if (child.pid == 0) return {.exit_code = child.exit_code, .error = child.error};
     daemon_pid_ = child.pid;
@@ -136,7 +136,7 @@ void RankProcess::Accept() {
   }
   proxy_ = fd;
   close(std::exchange(listener_, -1));
-  const ChildProgram child =
+  const StartedChild child =
       StartChild(options_.command,
                  ProgramEnvironment(options_.environment, *launched, options_.node,
                                     options_.command, options_.oversubscribed),

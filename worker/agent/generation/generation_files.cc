@@ -8,6 +8,7 @@
 #include <system_error>
 
 #include "absl/strings/str_cat.h"
+#include "common/environment_value.h"
 #include "common/status.h"
 #include "worker/agent/generation/generation.h"
 #include "worker/agent/generation/launcher.h"
@@ -77,9 +78,10 @@ void Generation::OpenReports(const shim::Instructions& instructions, RankState& 
   if (launch_.spec().has_train()) return;
   if (instructions.user.has_value()) rank.uid = instructions.user->uid;
   // As this or an earlier worker has named them to the rank.
-  rank.progress =
-      std::make_unique<ProgressFile>(ValueIn(instructions, "MUSTER_PROGRESS"), rank.uid);
-  rank.error_file = ValueIn(instructions, "TORCHELASTIC_ERROR_FILE");
+  rank.progress = std::make_unique<ProgressFile>(
+      std::string(EnvironmentValue(instructions.environment, "MUSTER_PROGRESS")), rank.uid);
+  rank.error_file =
+      std::string(EnvironmentValue(instructions.environment, "TORCHELASTIC_ERROR_FILE"));
 }
 
 }  // namespace muster::agent

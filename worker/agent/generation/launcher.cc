@@ -7,13 +7,13 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/string_view.h"
-#include "absl/strings/strip.h"
+#include "common/environment_value.h"
 #include "worker/agent/memory_directory.h"
 
 namespace muster::agent {
 namespace {
 
-// Of the job, in memory; none if the worker has no such directory.
+// The job's directory in memory; nothing if the worker keeps none.
 std::vector<std::string> MemoryOf(const GenerationContext& context, const v1::Launch& launch) {
   std::string memory = MemoryDirectoryOf(context.environment.memory_dir, launch.job_id());
   if (memory.empty()) return {};
@@ -76,10 +76,7 @@ class MpiLauncher final : public Launcher {
     // Only the first rank of a node runs a program of Open MPI.
     if (placement.local_rank() != 0) return absl::OkStatus();
     const std::string program = launch_.node_rank() == 0 ? "mpirun" : "orted";
-    absl::string_view path;
-    for (absl::string_view entry : instructions.environment) {
-      if (absl::ConsumePrefix(&entry, "PATH=")) path = entry;
-    }
+    const absl::string_view path = EnvironmentValue(instructions.environment, "PATH");
     if (IsInPath(program, path)) return absl::OkStatus();
     return absl::FailedPreconditionError(
         absl::StrCat("launcher mpi needs Open MPI on each node, but ", program,
@@ -88,7 +85,7 @@ class MpiLauncher final : public Launcher {
   }
 
  private:
-  // Of NodeOptions.
+  // The value of NodeOptions::directory in worker/mpi/open_mpi.h.
   std::string Directory() const {
     return absl::StrCat(context_.directory->Generation(launch_.job_id(), launch_.generation()),
                         "/mpi");

@@ -11,6 +11,7 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/strip.h"
 #include "absl/time/time.h"
+#include "common/environment_value.h"
 #include "common/proto_time.h"
 #include "common/stop_signal.h"
 #include "spec/spec.h"
@@ -107,24 +108,13 @@ shim::Instructions MakeInstructions(const GenerationContext& context, const v1::
 
 Address MasterIn(const shim::Instructions& instructions) {
   Address master;
-  for (absl::string_view entry : instructions.environment) {
-    if (absl::ConsumePrefix(&entry, "MASTER_ADDR=")) {
-      master.host = std::string(entry);
-    } else if (uint32_t port = 0; absl::ConsumePrefix(&entry, "MASTER_PORT=") &&
-                                  absl::SimpleAtoi(entry, &port) && port <= UINT16_MAX) {
-      master.port = static_cast<uint16_t>(port);
-    }
+  master.host = std::string(EnvironmentValue(instructions.environment, "MASTER_ADDR"));
+  uint32_t port = 0;
+  if (absl::SimpleAtoi(EnvironmentValue(instructions.environment, "MASTER_PORT"), &port) &&
+      port <= UINT16_MAX) {
+    master.port = static_cast<uint16_t>(port);
   }
   return master;
-}
-
-std::string ValueIn(const shim::Instructions& instructions, absl::string_view name) {
-  for (absl::string_view entry : instructions.environment) {
-    if (absl::ConsumePrefix(&entry, name) && absl::ConsumePrefix(&entry, "=")) {
-      return std::string(entry);
-    }
-  }
-  return "";
 }
 
 std::vector<std::string> SecretsFor(const shim::Instructions& instructions,

@@ -28,9 +28,6 @@ shim::Instructions MakeInstructions(const GenerationContext& context, const v1::
 // The rendezvous address in the instructions of a command; empty if there is none.
 Address MasterIn(const shim::Instructions& instructions);
 
-// The value of the variable in the rank's environment; empty if it is not set.
-std::string ValueIn(const shim::Instructions& instructions, absl::string_view name);
-
 // The secrets, as NAME=value, that may be added to the instructions' environment: without those
 // that the rank's placement sets, which a job cannot override.
 std::vector<std::string> SecretsFor(const shim::Instructions& instructions,
