@@ -385,6 +385,7 @@ void LifeCycle::Finish(Job& job, v1::JobState state, absl::string_view reason, s
                        int exit_code) {
   RemoveFromQueue(job);
   jobs_.Finish(job, state, reason, std::move(message), exit_code);
+  ForgetNewest(job);
 }
 
 // ------------------------------------------------------------------------------------------------

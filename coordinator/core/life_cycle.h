@@ -106,6 +106,8 @@ class LifeCycle {
   void OnStopTimer(Job& job);
   void GiveUp(Job& job, RankState& rank, std::string why);
   void CheckStopped(Job& job);
+  // Tells the nodes of the newest generation, which has ended, that they may forget it.
+  void ForgetNewest(const Job& job);
 
   // ---- restarts.cc
   // `run_time`: how long the generation that failed was RUNNING.

@@ -44,7 +44,12 @@ void Removals::DeleteFiles(const Job& job) {
   }
   for (const auto& [name, number] : newest) {
     const Node* const node = nodes_.Find(NodeName(name));
-    if (node != nullptr) nodes_.SendForget(*node, job.id(), number, /*delete_files=*/true);
+    if (node == nullptr) continue;
+    v1::ForgetGeneration forget;
+    forget.set_job_id(job.status.job_id());
+    forget.set_generation(number.value());
+    forget.set_delete_files(true);
+    nodes_.SendForget(*node, std::move(forget));
   }
 }
 

@@ -304,7 +304,12 @@ void Reports::OnStrayRanks(const Node& node, const JobId& id, Generation number,
     if (given_up && node.HasLeftover(ref)) nodes_.SetUnkillable(node.name(), ref, report->pid());
   }
   if (none_left) {
-    if (!lives && (inventory || had_leftovers)) nodes_.SendForget(node, id, number);
+    if (lives || (!inventory && !had_leftovers)) return;
+    v1::ForgetGeneration forget;
+    forget.set_job_id(id.value());
+    forget.set_generation(number.value());
+    forget.set_job_ended(job == nullptr || IsTerminal(job->state()));
+    nodes_.SendForget(node, std::move(forget));
     return;
   }
   if (!inventory) return;  // already stopped

@@ -191,12 +191,7 @@ void LifeCycle::CheckStopped(Job& job) {
   }
   const absl::Duration run_time = job.generation->run_time;
   scheduler_.OnEnded(job, SlotsOf(job));
-  const v1::GenerationRecord& record = jobs_.EndGeneration(job);
-  const Generation number(record.generation());
-  for (const v1::NodePlacement& placement : record.nodes()) {
-    const Node& node = nodes_.at(NodeName(placement.node()));
-    if (node.leftovers.count({job.id(), number}) == 0) nodes_.SendForget(node, job.id(), number);
-  }
+  jobs_.EndGeneration(job);
 
   const Ending& ending = job.ending;
   switch (ending.outcome) {
@@ -218,6 +213,21 @@ void LifeCycle::CheckStopped(Job& job) {
                                                               : 1;
       Finish(job, ending.outcome, ending.reason, ending.message, exit_code);
     }
+  }
+  if (!IsTerminal(job.state())) ForgetNewest(job);
+}
+
+void LifeCycle::ForgetNewest(const Job& job) {
+  if (job.past.empty()) return;
+  const auto& [number, record] = *job.past.rbegin();
+  v1::ForgetGeneration forget;
+  forget.set_job_id(job.status.job_id());
+  forget.set_generation(number.value());
+  forget.set_job_ended(IsTerminal(job.state()));
+  for (const v1::NodePlacement& placement : record.nodes()) {
+    const Node* const node = nodes_.Find(NodeName(placement.node()));
+    if (node == nullptr || node->leftovers.count({job.id(), number}) != 0) continue;
+    nodes_.SendForget(*node, forget);
   }
 }
 

@@ -372,6 +372,7 @@ class AgentImpl final : public Agent {
       case v1::CoordinatorMessage::kForget:
         table_->OnForget(message.forget());
         if (message.forget().delete_files()) DeleteFiles(message.forget().job_id());
+        if (message.forget().job_ended()) DiscardMemory(message.forget().job_id());
         return;
       case v1::CoordinatorMessage::kWaitNotice:
         return table_->OnWaitNotice(message.wait_notice());
@@ -443,6 +444,12 @@ class AgentImpl final : public Agent {
       std::filesystem::remove_all(path, error);
       LOG_IF(WARNING, error) << "cannot delete " << path << ": " << error.message();
     });
+  }
+
+  // Deletes what the ranks of a job that has ended have left in memory.
+  void DiscardMemory(const std::string& job_id) {
+    if (memory_directory_ == nullptr || table_->NewestGeneration(job_id) != 0) return;
+    sweeper_->Post([memory = memory_directory_.get(), job_id] { memory->Discard(job_id); });
   }
 
   // Reports that a transfer cannot be opened.

@@ -14,6 +14,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/sha256.h"
 #include "common/status.h"
+#include "worker/agent/data_directory.h"
 
 namespace muster::agent {
 namespace {
@@ -104,6 +105,11 @@ absl::StatusOr<std::unique_ptr<MemoryDirectory>> MemoryDirectory::Open(
 MemoryDirectory::~MemoryDirectory() {
   rmdir(path_.c_str());  // fails unless it is empty
   close(lock_);
+}
+
+void MemoryDirectory::Discard(absl::string_view job_id) const {
+  std::error_code ignored;
+  if (CheckJobId(job_id).ok()) fs::remove_all(MemoryDirectoryOf(path_, job_id), ignored);
 }
 
 void MemoryDirectory::Sweep(const std::set<std::pair<std::string, uint64_t>>& live,

@@ -44,6 +44,8 @@ class MemoryDirectory {
 
   const std::string& path() const { return path_; }
 
+  // Deletes the directory of a job that has ended. Failures are ignored.
+  void Discard(absl::string_view job_id) const;
   // Deletes the directories of jobs that have no `live` (job, generation) and that nothing was
   // written to after `before`. Failures are ignored.
   void Sweep(const std::set<std::pair<std::string, uint64_t>>& live, absl::Time before) const;

@@ -59,6 +59,19 @@ TEST_F(MemoryDirectoryTest, SweepKeepsLiveAndRecentJobs) {
   EXPECT_FALSE(fs::exists(path));
 }
 
+TEST_F(MemoryDirectoryTest, DiscardsTheStateOfOneJob) {
+  const auto directory = Open("/data");
+  Leave(directory->path(), "ended", false);
+  Leave(directory->path(), "other", false);
+  directory->Discard("ended");
+  directory->Discard("unknown");
+  directory->Discard("../muster-0123456789abcdef");
+  EXPECT_FALSE(fs::exists(directory->path() + "/ended"));
+  EXPECT_TRUE(fs::exists(directory->path() + "/other/step-00000001.g1"));
+  directory->Discard("");
+  EXPECT_TRUE(fs::exists(directory->path() + "/other/step-00000001.g1"));
+}
+
 // A worker that was started again finds what its ranks left before.
 TEST_F(MemoryDirectoryTest, OutlivesItsWorker) {
   auto directory = Open("/data");

@@ -191,7 +191,7 @@ void JobTable::BeginGeneration(Job& job, v1::GenerationRecord record) {
   }
 }
 
-const v1::GenerationRecord& JobTable::EndGeneration(Job& job) {
+void JobTable::EndGeneration(Job& job) {
   job.generation->record.set_over(true);
   const Ledger spent = job.time_account.EndGeneration(LostNode(job), context_.now);
   CountSettledTime(job);
@@ -203,7 +203,7 @@ const v1::GenerationRecord& JobTable::EndGeneration(Job& job) {
   v1::GenerationRecord record = std::move(job.generation->record);
   job.generation.reset();
   active_.erase(job.id());
-  return job.past[Generation(record.generation())] = std::move(record);
+  job.past[Generation(record.generation())] = std::move(record);
 }
 
 void JobTable::Finish(Job& job, v1::JobState state, absl::string_view reason, std::string message,

@@ -97,8 +97,8 @@ class JobTable {
   void ReserveGeneration(const JobId& id, uint64_t generation);
   // Starts the next generation and clears what the previous one left in the job's status.
   void BeginGeneration(Job& job, v1::GenerationRecord record);
-  // Moves the living generation, of which no rank is left, to the past ones; returns its record.
-  const v1::GenerationRecord& EndGeneration(Job& job);
+  // Moves the living generation, of which no rank is left, to the past ones.
+  void EndGeneration(Job& job);
   void Finish(Job& job, v1::JobState state, absl::string_view reason, std::string message,
               int exit_code);
   // Adds an event to the job's history; drops the oldest beyond limits::kEventsPerJob.

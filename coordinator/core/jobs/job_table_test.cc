@@ -149,7 +149,8 @@ TEST_F(JobTableTest, EndedGenerationMovesToPast) {
   EXPECT_EQ(jobs_.FindLiving(JobId("one"), 2, NodeName("a")), nullptr);
   EXPECT_EQ(jobs_.FindLiving(JobId("one"), 1, NodeName("b")), nullptr);
   jobs_.Transition(job, v1::STOPPING, "", "");
-  EXPECT_TRUE(jobs_.EndGeneration(job).over());
+  jobs_.EndGeneration(job);
+  EXPECT_TRUE(job.past.rbegin()->second.over());
   EXPECT_EQ(jobs_.FindLiving(JobId("one"), 1, NodeName("a")), nullptr);
   EXPECT_THAT(jobs_.active(), IsEmpty());
   ASSERT_NE(job.FindRecord(Generation(1)), nullptr);

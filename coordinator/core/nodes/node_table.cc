@@ -280,12 +280,9 @@ void NodeTable::RequestJobRecords(const Node& node) {
   Send(node, std::move(message));
 }
 
-void NodeTable::SendForget(const Node& node, const JobId& job, Generation generation,
-                           bool delete_files) {
+void NodeTable::SendForget(const Node& node, v1::ForgetGeneration forget) {
   v1::CoordinatorMessage message;
-  message.mutable_forget()->set_job_id(job.value());
-  message.mutable_forget()->set_generation(generation.value());
-  message.mutable_forget()->set_delete_files(delete_files);
+  *message.mutable_forget() = std::move(forget);
   Send(node, std::move(message));
 }
 

@@ -72,8 +72,7 @@ class NodeTable {
   // belongs to the session itself or to the end of the conflict.
   void Send(const Node& node, v1::CoordinatorMessage message);
   void SendStop(const Node& node, v1::StopGeneration stop);
-  void SendForget(const Node& node, const JobId& job, Generation generation,
-                  bool delete_files = false);
+  void SendForget(const Node& node, v1::ForgetGeneration forget);
   void SendInspect(const Node& node, const JobId& job, Generation generation);
   void RequestJobRecords(const Node& node);
 

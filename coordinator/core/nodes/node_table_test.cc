@@ -85,7 +85,7 @@ TEST_F(NodeTableTest, LostNodeHasNoSessionOrLease) {
   EXPECT_EQ(LeaseEnd(), std::nullopt);
   ASSERT_EQ(context_.effects.closes.size(), 1u);
   context_.effects = Effects();
-  nodes_.SendForget(nodes_.at(a_), JobId("job"), Generation(1));
+  nodes_.SendForget(nodes_.at(a_), v1::ForgetGeneration());
   EXPECT_THAT(context_.effects.sends, IsEmpty());
 }
 

@@ -256,6 +256,7 @@ TEST(Lifecycle, TrainJobFromSubmitToSuccess) {
   EXPECT_DOUBLE_EQ(over.summary().seconds_to_first_step(), 3.0);
   EXPECT_EQ(CountSent(finished, cluster.session("node-1"), Message::kForget), 1);
   EXPECT_EQ(CountSent(finished, cluster.session("node-2"), Message::kForget), 1);
+  EXPECT_TRUE(FindSent(finished, cluster.session("node-1"), Message::kForget)->forget().job_ended());
   for (const v1::Node& node : cluster.core().ListNodes(cluster.now())) {
     EXPECT_EQ(node.slots(0).job_id(), "");
   }
@@ -360,10 +361,29 @@ TEST(Lifecycle, RestartWithCapacityStartsTheNextGeneration) {
   EXPECT_EQ(again.first_failure().rank(), 1u);
   EXPECT_EQ(again.first_failure().exit().signal(), SIGKILL);
   EXPECT_EQ(CountSent(restarted, cluster.session("a"), Message::kForget), 1);
+  const Message* forget = FindSent(restarted, cluster.session("a"), Message::kForget);
   const Message* launch = FindSent(restarted, cluster.session("a"), Message::kLaunch);
   ASSERT_NE(launch, nullptr);
+  EXPECT_LT(forget, launch);
+  EXPECT_FALSE(forget->forget().job_ended());  // generation 2 may need what this one has left
   EXPECT_EQ(launch->launch().generation(), 2u);
   EXPECT_EQ(launch->launch().restarts(), 1u);
+}
+
+TEST(Lifecycle, JobThatEndsInTheQueueTellsItsLastNodes) {
+  Harness cluster;
+  cluster.Join("a", 1);
+  const std::string job = cluster.Submit(MakeSpec(1, 1));
+  cluster.BringUp(job);
+  cluster.Step(CordonNode{NodeName("a"), "maintenance"});
+  cluster.ReportExit("a", job, 0, testing::KilledBy(SIGKILL));
+  ASSERT_EQ(cluster.State(job), v1::QUEUED);
+  const Effects cancelled = cluster.Step(CancelJob{RequestId(901), JobId(job), std::nullopt, {}});
+  ASSERT_EQ(cluster.State(job), v1::CANCELLED);
+  const Message* const forget = FindSent(cancelled, cluster.session("a"), Message::kForget);
+  ASSERT_NE(forget, nullptr);
+  EXPECT_EQ(forget->forget().generation(), 1u);
+  EXPECT_TRUE(forget->forget().job_ended());
 }
 
 TEST(Lifecycle, RestartWithoutCapacityQueuesAtHead) {
