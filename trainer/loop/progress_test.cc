@@ -13,7 +13,7 @@ class ProgressTest : public ::testing::Test {
   void Step(absl::Duration takes) {
     now_.steady = now_.steady + takes;
     now_.wall += takes;
-    statistics_.Add({takes, absl::ZeroDuration(), absl::ZeroDuration()});
+    statistics_.Add({takes, {}, {}, {}});
     v1::Progress& progress = reporter_.progress();
     progress.set_step(progress.step() + 1);
     progress.set_samples(progress.step() * 100);

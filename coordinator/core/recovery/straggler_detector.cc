@@ -12,14 +12,15 @@ namespace muster::core {
 namespace {
 
 constexpr size_t kWindows = 8;  // that a rank is judged by, at least
-// Larger numbers of windows, which show a slowdown in spite of noise.
-constexpr size_t kHorizons[] = {8, 16, 32, 64};
+// A load that moves from rank to rank may stay with one for two seconds.
+constexpr double kShortestRun = 3;  // seconds
 constexpr size_t kKeptWindows = 192;
 // With fewer earlier windows, it is not known how much the rank's time varies.
 constexpr size_t kEarlierWindows = 32;
 constexpr size_t kWindowsAtFirst = 32;
 constexpr double kNoiseFactor = 4;
 constexpr double kBegin = 1.10;
+constexpr double kExceeds = 1.08;  // a single window, whose time varies more than the median
 constexpr double kEnd = 1.05;
 // A rank with little work of its own may be relatively slow at hardly any cost.
 constexpr double kLeastShareOfStep = 0.03;
@@ -114,6 +115,7 @@ bool StragglerDetector::RelateToFirst(std::vector<OwnTime>& ranks) {
 
 void StragglerDetector::Judge(const Key& key, std::vector<OwnTime> ranks,
                               std::vector<Change>& changes) {
+  const double seconds = ranks[0].step * key.second;
   std::map<uint32_t, uint32_t> sizes;
   for (const OwnTime& own : ranks) ++sizes[own.stage];
   const bool by_growth =
@@ -161,8 +163,9 @@ void StragglerDetector::Judge(const Key& key, std::vector<OwnTime> ranks,
     } else if (excess > 0) {
       comparison.slowdown = Ratio(own.step, own.step - excess);
     }
-    comparison.exceeds = comparison.slowdown > kBegin && excess > kLeastShareOfStep * own.step;
+    comparison.exceeds = comparison.slowdown > kExceeds && excess > kLeastShareOfStep * own.step;
     comparison.input = more_input > more_compute || !peers.computes_known;
+    comparison.seconds = seconds;
     comparison.first_step = key.first - std::min<uint64_t>(key.first, key.second) + 1;
     Update(rank, key, comparison, by_growth, changes);
   }
@@ -171,9 +174,19 @@ void StragglerDetector::Judge(const Key& key, std::vector<OwnTime> ranks,
   }
 }
 
+size_t StragglerDetector::ShortestRun(const std::deque<Comparison>& windows) {
+  double seconds = 0;
+  size_t count = 0;
+  for (auto window = windows.rbegin(); window != windows.rend(); ++window) {
+    if (count >= kWindows && seconds >= kShortestRun) return count;
+    seconds += window->seconds;
+    ++count;
+  }
+  return seconds >= kShortestRun ? count : windows.size() + 1;
+}
+
 std::optional<StragglerDetector::Run> StragglerDetector::SlowRun(
     const std::deque<Comparison>& windows, size_t count) {
-  if (windows.size() < count) return std::nullopt;
   Run run;
   std::vector<double> slowdowns;
   size_t exceeding = 0, input = 0;
@@ -186,6 +199,7 @@ std::optional<StragglerDetector::Run> StragglerDetector::SlowRun(
   }
   if (exceeding + count / kWindows < count) return std::nullopt;
   run.slowdown = MedianOf(absl::MakeSpan(slowdowns));
+  if (run.slowdown <= kBegin) return std::nullopt;
   run.input = 2 * input > exceeding;
   const size_t earlier = windows.size() - count;
   if (earlier < kEarlierWindows) {
@@ -230,8 +244,10 @@ void StragglerDetector::Update(uint32_t rank, const Key& key, const Comparison& 
   } else {
     if (!comparison.exceeds) return;
     std::optional<Run> run;
-    for (const size_t count : kHorizons) {
-      if (!run.has_value()) run = SlowRun(windows, count);
+    // More windows show a slowdown in spite of noise.
+    for (size_t count = ShortestRun(windows); count <= windows.size() && !run.has_value();
+         count *= 2) {
+      run = SlowRun(windows, count);
     }
     if (!run.has_value()) return;
     change.begins = true;

@@ -26,14 +26,15 @@ namespace muster::core {
 // rank only, the ranks of the job are compared by how much their own times have grown since the
 // first windows; a rank that is slow from the start cannot be found then.
 //
-// A window exceeds the median if it is more than 10 % above it, and by more than 3 % of the step's
-// time. A rank becomes slow when 7 of its last 8 windows exceed the median, which one long
-// interruption cannot cause, and the median of these 8 exceeds that of the peers by 4 times what
-// such medians have varied by before, which a load that moves from rank to rank would cause. With
-// more noise, 16, 32 or 64 windows are needed, whose median varies less; and 32 before the rank has
-// had 40. It is no longer slow when the median of its last 8 windows is less than 5 % above that of
-// its peers. The windows while it was slow are then forgotten, of all ranks: they do not show how
-// much own times vary.
+// A window exceeds the median if it is more than 8 % above it, and by more than 3 % of the step's
+// time. A rank becomes slow when 7 of 8 of its last windows exceed the median, which one long
+// interruption cannot cause, and the median of these windows exceeds that of the peers by more than
+// 10 % and by 4 times what such medians have varied by before. They are the windows of the last 3
+// seconds, so that a load which moves from rank to rank is not taken for a slow rank, and at least
+// 8; with more noise, 2, 4 or more times as many, whose median varies less; and at least 32 before
+// the rank has had 40. It is no longer slow when the median of its last 8 windows is less than 5 %
+// above that of its peers. The windows while it was slow are then forgotten, of all ranks: they do
+// not show how much own times vary.
 //
 // On devices that execute asynchronously the compute time is unknown: only a rank that waits longer
 // for its input is found there.
@@ -81,6 +82,7 @@ class StragglerDetector {
     bool exceeds = false;
     bool input = false;  // most of the excess is waiting for input
     uint64_t first_step = 0;
+    double seconds = 0;  // that the window took
     double level = 1;  // median of the windows up to this one
   };
   struct RankState {
@@ -103,7 +105,10 @@ class StragglerDetector {
     bool input = false;   // most of them wait for input
     uint64_t first_step = 0;
   };
-  // Whether the newest `count` windows show that the rank is slow.
+  // Number of the newest windows that are enough to name a rank; more than there are if they are
+  // not.
+  static size_t ShortestRun(const std::deque<Comparison>& windows);
+  // Whether the newest `count` windows, of at least so many, show that the rank is slow.
   static std::optional<Run> SlowRun(const std::deque<Comparison>& windows, size_t count);
   // Adds the rank's comparison, and the change if it has become slow or no longer is.
   void Update(uint32_t rank, const Key& key, const Comparison& comparison, bool by_growth,

@@ -270,20 +270,31 @@ TEST(StragglerDetectorTest, NamesASlowLoaderOfAnAsynchronousDevice) {
 }
 
 // Losses of all ranks to the same cause, and tails without a finite variance on each.
-TEST(StragglerDetectorTest, FindsNothingInHeavyTailedNoise) {
-  for (const uint32_t ranks : {2u, 4u, 16u}) {
-    Noise noise(ranks);
-    Trace trace(ranks);
-    double common = 1;
-    uint64_t last = 0;
-    trace.Run(1250, [&](uint32_t, uint64_t step) {  // 5,000 steps
-      if (step != last) common = std::exp(noise.Normal(0.3)) + noise.HeavyTail(0.2);
-      last = step;
-      return StepCost{0.1 * common * std::exp(noise.Normal(0.1)) + noise.HeavyTail(0.01),
-                      noise.HeavyTail(0.001)};
-    });
-    EXPECT_THAT(trace.changes(), IsEmpty()) << ranks << " ranks:\n" << Text(trace.changes());
+// Own times that vary by more than 10 %, and single steps that take many times as long as others,
+// are as much as the detector is to bear: of trainings of 5,000 steps, at most one in ten may have a
+// rank that is named although it is not slow.
+TEST(StragglerDetectorTest, FindsHardlyAnythingInHeavyTailedNoise) {
+  int trainings = 0, with_changes = 0;
+  std::string found;
+  for (uint64_t seed = 1; seed <= 20; ++seed) {
+    for (const uint32_t ranks : {2u, 4u, 16u}) {
+      Noise noise(100 * seed + ranks);
+      Trace trace(ranks);
+      double common = 1;
+      uint64_t last = 0;
+      trace.Run(1250, [&](uint32_t, uint64_t step) {
+        if (step != last) common = std::exp(noise.Normal(0.3)) + noise.HeavyTail(0.2);
+        last = step;
+        return StepCost{0.1 * common * std::exp(noise.Normal(0.1)) + noise.HeavyTail(0.01),
+                        noise.HeavyTail(0.001)};
+      });
+      ++trainings;
+      if (trace.changes().empty()) continue;
+      ++with_changes;
+      found += std::to_string(ranks) + " ranks:\n" + Text(trace.changes());
+    }
   }
+  EXPECT_LE(with_changes, trainings / 10) << found;
 }
 
 // A neighbor that moves from core to core slows down one rank after the other, each for up to two
@@ -303,6 +314,23 @@ TEST(StragglerDetectorTest, FindsNothingUnderAMovingLoad) {
     });
     EXPECT_THAT(trace.changes(), IsEmpty()) << "seed " << seed << ":\n" << Text(trace.changes());
   }
+}
+
+// With short steps, two seconds are many windows.
+TEST(StragglerDetectorTest, NamesARankAfterThreeSecondsOfShortSteps) {
+  Trace trace(2);
+  const auto even = [](uint32_t, uint64_t) { return StepCost{0.02}; };
+  const auto slow = [](uint32_t rank, uint64_t) { return StepCost{rank == 1 ? 0.026 : 0.02}; };
+  trace.Run(100, even);
+  for (int i = 0; i < 3; ++i) {
+    trace.Run(17, slow);  // of 4 steps of 36 ms: 2.4 s
+    trace.Run(20, even);
+  }
+  EXPECT_THAT(trace.changes(), IsEmpty()) << Text(trace.changes());
+  trace.Run(100, even);
+  trace.Run(26, slow);  // 3.7 s
+  ASSERT_EQ(trace.changes().size(), 1u) << Text(trace.changes());
+  EXPECT_EQ(trace.changes()[0].rank, 1u);
 }
 
 TEST(StragglerDetectorTest, IgnoresPausesOfAHost) {
