@@ -19,7 +19,7 @@ struct NcclParts {
   std::function<absl::StatusOr<std::unique_ptr<kernels::DeviceStream>>()> make_stream;
   // Stream whose flag is Communicator::failed_flag() of all communicators created with these parts;
   // null: each communicator has its own. Set where an update depends on several communicators.
-  std::shared_ptr<kernels::DeviceStream> flag_stream;
+  std::shared_ptr<kernels::DeviceStream> flag_stream = nullptr;
   // Maximum number of blocks of a communicator's kernels, unless the user's environment sets it.
   int max_ctas = kNcclMaxCtas;
 };

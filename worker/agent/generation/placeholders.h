@@ -15,7 +15,7 @@ struct Placeholders {
   uint32_t local_rank = 0;
   uint32_t node_rank = 0;
   std::string node;  // name
-  std::optional<uint32_t> array_index;  // of a task of an array
+  std::optional<uint32_t> array_index = std::nullopt;  // of a task of an array
 };
 
 // `argument` with {rank}, {local_rank}, {node_rank}, {node} and, in a task of an array,
