@@ -83,7 +83,7 @@ class Muster:
 
 
 class Torchrun:
-    """The peer under torchrun; a generation is a process of rank 0."""
+    """The peer under torchrun; a generation begins with a kill, and torchrun may start rank 0 more than once in it."""
 
     def __init__(self, directory, python, args):
         self.log = pathlib.Path(directory) / "steps"
@@ -95,18 +95,21 @@ class Torchrun:
              f"--state-file={directory}/checkpoint", f"--batch={args.global_batch}"],
             stdout=subprocess.DEVNULL, stderr=(pathlib.Path(directory) / f"agent-{node}.log").open("w"),
             env={**os.environ, "OMP_NUM_THREADS": "1"}) for node in range(args.nodes)]
+        self.earlier = [set()]  # of each generation: the processes that have been rank 0 before it
 
     def steps(self, generation):
         lines = json_lines(self.log)
-        pids = list(dict.fromkeys(line["pid"] for line in lines))  # one per start of rank 0
-        return [line for line in lines if line["pid"] == pids[generation - 1]] if len(pids) >= generation else []
+        if len(self.earlier) < generation:
+            self.earlier.append({line["pid"] for line in lines})
+        return [line for line in lines if line["pid"] not in self.earlier[generation - 1]]
 
     def progress(self, generation):
         assert all(agent.poll() is None for agent in self.agents), "an agent of torchrun has ended"
         steps = self.steps(generation)
         if not steps:
             return None
-        return steps[-1]["step"], steps[0]["time"], step_seconds(steps)
+        newest = [step for step in steps if step["pid"] == steps[-1]["pid"]]
+        return newest[-1]["step"], steps[0]["time"], step_seconds(newest)
 
     def pids(self):
         pids = []

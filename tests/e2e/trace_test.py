@@ -88,7 +88,8 @@ class TraceTest(unittest.TestCase):
             training = [span for span in of_rank if span["name"] == "training"]
             self.assertEqual({span["args"]["generation"] for span in training}, {1, 2})
             parts = {span["name"] for span in of_rank}
-            self.assertLessEqual({"loading-data", "connecting", "data wait", "compute", "exposed communication"}, parts)
+            # Waits for data that take less than a microsecond have no span.
+            self.assertLessEqual({"loading-data", "connecting", "compute", "exposed communication"}, parts)
         # Rank 0 is the one that writes checkpoints.
         self.assertEqual(set(trace["otherData"]["clock_corrections_seconds"].values()), {0})
 

@@ -19,6 +19,15 @@ def children(pid):
     return found
 
 
+def parent(pid):
+    """The pid of the parent; None if the process is gone."""
+    try:
+        stat = pathlib.Path(f"/proc/{pid}/stat").read_text()
+    except OSError:
+        return None
+    return int(stat.rsplit(")", 1)[1].split()[1])
+
+
 def open_files(pid):
     """Number of file descriptors of a process by kind: {'socket': 12, '/path/of/a/file': 1, …}."""
     kinds = collections.Counter()
