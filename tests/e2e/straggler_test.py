@@ -19,7 +19,7 @@ class StragglerTest(unittest.TestCase):
 
     def test_names_slow_rank_until_it_is_fast_again(self):
         job = self.cluster.submit(training_spec(
-            "slow", global_batch=128, max_steps=1_000_000, checkpoint={"keep": 0},
+            "slow", global_batch=32, max_steps=1_000_000, checkpoint={"keep": 0},
             resources={"nodes": 2, "ranks_per_node": 1}))
         self.cluster.wait_for_step(job, 100)
         slow = next(rank for rank in self.cluster.describe(job)["ranks"] if rank.get("rank", 0) == 1)
@@ -30,13 +30,13 @@ class StragglerTest(unittest.TestCase):
         def named_at(slowdown):
             with Slowed(int(slow["pid"]), slowdown):
                 try:
-                    found = wait_until(straggler, 15, "the straggler")[0]
+                    found = wait_until(straggler, 20, "the straggler")[0]
                 except AssertionError:
                     return None
                 return found, self.cluster.muster("why", job).stdout, self.cluster.muster("top", job, "--once").stdout
 
-        # On a machine with other load, a process that is stopped for a short time catches up afterwards.
-        named = named_at(1.3) or named_at(2) or named_at(5) or named_at(10)
+        # On a machine with other load the other rank is slowed down, too, and a process that was stopped is preferred.
+        named = named_at(1.3) or named_at(5) or named_at(25)
         self.assertIsNotNone(named, "rank 1 was not named")
         found, why, top = named
         self.assertEqual((found["node"], found["phase"]), (slow["node"], "compute"))
