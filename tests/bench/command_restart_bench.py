@@ -29,8 +29,9 @@ sys.path.insert(0, str(ROOT))
 from tests.bench.interpreters import with_torch  # noqa: E402
 from tests.support.cluster import Cluster, parse_time, shell_spec, wait_until  # noqa: E402
 
-# One line per rank and start: rank, pid, time. With a completed step, the restart that follows is not delayed.
-SCRIPT = """echo "$RANK $$ $EPOCHREALTIME" >> {}
+# One line per rank and start: rank, pid (torchrun replaces $$), time. With a completed step, the restart that follows is
+# not delayed.
+SCRIPT = """echo "$RANK $BASHPID $EPOCHREALTIME" >> {}
 echo "step=${{EPOCHREALTIME/./}}" >> ${{MUSTER_PROGRESS:-/dev/null}}; exec sleep 600"""
 
 

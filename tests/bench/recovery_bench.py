@@ -94,7 +94,9 @@ class Torchrun:
              f"--rdzv-endpoint=127.0.0.1:{port}", f"--rdzv-conf=is_host={int(node == 0)}", str(PEER), f"--steps-file={self.log}",
              f"--state-file={directory}/checkpoint", f"--batch={args.global_batch}"],
             stdout=subprocess.DEVNULL, stderr=(pathlib.Path(directory) / f"agent-{node}.log").open("w"),
-            env={**os.environ, "OMP_NUM_THREADS": "1"}) for node in range(args.nodes)]
+            # PyTorch 2.15 otherwise keeps one store for all restarts, in which ranks find the addresses of killed ones.
+            env={**os.environ, "OMP_NUM_THREADS": "1", "TORCH_DISABLE_SHARE_RDZV_TCP_STORE": "1"})
+            for node in range(args.nodes)]
         self.earlier = [set()]  # of each generation: the processes that have been rank 0 before it
 
     def steps(self, generation):
