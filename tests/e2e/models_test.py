@@ -60,7 +60,7 @@ class ShapesTest(unittest.TestCase):
 
 
 class ResumeTest(unittest.TestCase):
-    STEPS = 600
+    STEPS = 300
 
     def test_resume_after_kill_reproduces_weights(self):
         """A training that is killed in mid-epoch and resumed from a checkpoint has the same weights, bit for bit, as an
