@@ -184,9 +184,10 @@ class FailureTest(Case):
 
 class InterruptionTest(Case):
     def start(self, cluster, value):
-        """Starts the experiment and waits until its second job runs."""
+        """Starts the experiment and waits until its second job runs, and it knows that the first one has succeeded."""
         process = cluster.popen(*self.arguments(cluster, value))
         wait_until(lambda: (self.out(cluster) / "second").exists(), 60, "the second cell's job")
+        wait_until(lambda: self.states(cluster)[0] == "succeeded", 60, "the first cell's result")
         return process
 
     def value(self, cluster):

@@ -68,7 +68,6 @@ TEST_F(SecretJobsTest, RankGetsSecretAndNothingElseDoes) {
       absl::StrCat(kPrintDigest, "; echo x > ", Path("ready"), "; cat ", Path("go"))));
   Read(Path("ready"));
   WaitForRank(0, IsStarted);
-  EXPECT_THAT(LogOf("stdout"), HasSubstr(Sha256Hex(kValue)));
   EXPECT_THAT(FilesWithValue(), ::testing::IsEmpty()) << "while the rank runs";
 
   EXPECT_EQ(Exec("echo ${TOKEN-unset}").out, "unset\n");
@@ -90,6 +89,7 @@ TEST_F(SecretJobsTest, RankGetsSecretAndNothingElseDoes) {
   ASSERT_TRUE(coordinator_->WaitForSessions(2));
   Unblock("go");
   EXPECT_EQ(WaitForRank(0, IsExited).exit().exit_code(), 0);
+  EXPECT_THAT(LogOf("stdout"), HasSubstr(Sha256Hex(kValue)));
   EXPECT_THAT(FilesWithValue(), ::testing::IsEmpty()) << "after its end";
 }
 
