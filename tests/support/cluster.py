@@ -6,8 +6,10 @@ import datetime
 import json
 import os
 import pathlib
+import random
 import shutil
 import signal
+import socket
 import subprocess
 import tempfile
 import time
@@ -26,6 +28,15 @@ class Site:
     program: str = ""  # replaces the built binary
     prefix: tuple = ()  # command prefix, e.g. nsenter
     env: dict = None
+
+
+def lasting_port():
+    """A free port of loopback below those that Linux chooses from, so that it is still free when a daemon starts again."""
+    while True:
+        port = random.randrange(10_000, 20_000)
+        with socket.socket() as attempt, contextlib.suppress(OSError):
+            attempt.bind(("127.0.0.1", port))
+            return port
 
 
 class Cluster:
@@ -82,8 +93,9 @@ class Cluster:
     def start_coordinator(self, **site):
         """Starts it on free ports the first time, and on the same ports after a kill, as an operator would."""
         site = dataclasses.replace(self.site("coordinator"), **site)
-        grpc, http = f"{site.host}:0", f"{site.host}:0"
-        if self.coordinator is not None:
+        if self.coordinator is None:
+            grpc, http = (f"{site.host}:{0 if site.prefix else lasting_port()}" for _ in range(2))
+        else:
             grpc, http = (self.coordinator.addresses[k] for k in ("grpc", "http"))
         self.coordinator = self._start(
             "coordinator", site, "coordinator/muster-coordinator", f"--listen={grpc}", f"--http={http}",
