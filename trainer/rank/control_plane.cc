@@ -114,6 +114,12 @@ class GrpcControlPlane final : public ControlPlane {
   absl::Status ReportFailure(const v1::FailureReport& failure) override {
     v1::ReportRequest request;
     *request.mutable_failure() = failure;
+    {
+      // The rank may be stopped before the progress that led to the failure is due.
+      absl::MutexLock lock(&mutex_);
+      if (progress_.has_value()) *request.mutable_progress() = *std::move(progress_);
+      progress_.reset();
+    }
     return Report(std::move(request));
   }
 
