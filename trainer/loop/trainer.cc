@@ -243,7 +243,8 @@ absl::Status Trainer::PollStepResults(bool all) {
 }
 
 void Trainer::MonitorLoss(const StepResult& result) {
-  if (!is_first()) return;
+  // A loss that is not finite may end the job, and any rank may be the first to fail.
+  if (!is_first() && std::isfinite(result.loss)) return;
   const std::optional<v1::LossAnomaly> anomaly = loss_monitor_.Add(result.step + 1, result.loss);
   if (!anomaly.has_value()) return;
   auto& anomalies = *progress_.progress().mutable_loss_anomalies();
