@@ -1,5 +1,6 @@
 """Command jobs with `launcher: mpi`: Open MPI's mpirun over the ranks of a job, without ssh."""
 
+import contextlib
 import os
 import pathlib
 import re
@@ -243,7 +244,8 @@ class MpiRestartTest(MpiTest):
             wait_until(lambda: "ready" in self.logs(cluster, job, 3), 30, "ready")
             node = re.search(r"NODE=(\S+)", self.logs(cluster, job, 3))[1]
             for pid, _ in cluster.processes(node):
-                os.kill(pid, signal.SIGKILL)
+                with contextlib.suppress(ProcessLookupError):  # it may end with the one killed before
+                    os.kill(pid, signal.SIGKILL)
             wait_until(lambda: cluster.get(job).get("generation") == 2, 60, "the second generation")
             done.write_text("")
             self.assertEqual(cluster.wait(job)["state"], "SUCCEEDED")

@@ -85,7 +85,7 @@ class SlowDisks(unittest.TestCase):
                 "global_batch": 4}
 
 
-class SlowTest(SlowDisks):
+class SlowCheckpointTest(SlowDisks):
     def test_checkpoint_slower_than_failure_timeout_in_shared_memory(self):
         self.check_slow_checkpoint(1, 2)
 
@@ -128,6 +128,8 @@ class SlowTest(SlowDisks):
         self.assertGreater(written(), step)
         self.assertEqual(written(), int(cancelled["progress"]["step"]))
 
+
+class SlowDataTest(SlowDisks):
     def test_ranks_may_evaluate_at_different_speeds(self):
         """One rank needs four times failure_timeout longer than the other to evaluate its images."""
         self.start(2, 1, "/images/val/", SLOW_READ_MICROSECONDS=40000, SLOW_RANK=1)
