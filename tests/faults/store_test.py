@@ -7,7 +7,7 @@ import urllib.error
 import urllib.request
 
 from tests.support.cluster import Cluster, shell_spec, wait_until
-from tests.support.footprint import parent
+from tests.support.footprint import state_and_parent
 
 
 def endless_spec(cluster, name, **kwargs):
@@ -48,7 +48,7 @@ def shell_pids(cluster, name):
     shells = {pid for pid, command in cluster.processes() if command.startswith("/bin/bash -c") and
               f"{name}.end" in command}
     # A child that is about to execute another program has the command of its parent for a moment.
-    return sorted(pid for pid in shells if parent(pid) not in shells | {None})
+    return sorted(pid for pid in shells if state_and_parent(pid)[1] not in shells | {None})
 
 
 class StoreTest(unittest.TestCase):

@@ -8,24 +8,23 @@ import pathlib
 import subprocess
 
 
+def state_and_parent(pid):
+    """State letter and pid of the parent; (None, None) if the process is gone."""
+    try:
+        state, parent = pathlib.Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[:2]
+    except OSError:
+        return None, None
+    return state, int(parent)
+
+
 def children(pid):
     """{pid: state letter} of the direct children, zombies included."""
     found = {}
-    for entry in pathlib.Path("/proc").glob("[0-9]*/stat"):
-        with contextlib.suppress(OSError):
-            state, parent = entry.read_text().rsplit(")", 1)[1].split()[:2]
-            if int(parent) == pid:
-                found[int(entry.parent.name)] = state
+    for entry in pathlib.Path("/proc").glob("[0-9]*"):
+        state, parent = state_and_parent(entry.name)
+        if parent == pid:
+            found[int(entry.name)] = state
     return found
-
-
-def parent(pid):
-    """The pid of the parent; None if the process is gone."""
-    try:
-        stat = pathlib.Path(f"/proc/{pid}/stat").read_text()
-    except OSError:
-        return None
-    return int(stat.rsplit(")", 1)[1].split()[1])
 
 
 def open_files(pid):

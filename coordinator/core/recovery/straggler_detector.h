@@ -105,10 +105,11 @@ class StragglerDetector {
     bool input = false;   // most of them wait for input
     uint64_t first_step = 0;
   };
-  // Number of the newest windows that are enough to name a rank; more than there are if they are
-  // not.
+  // Number of the newest windows that last long enough to name a rank; more than windows.size() if
+  // all of them do not.
   static size_t ShortestRun(const std::deque<Comparison>& windows);
-  // Whether the newest `count` windows, of at least so many, show that the rank is slow.
+  // Whether the newest `count` windows show that the rank is slow. `count` is at least
+  // ShortestRun(windows), and at most windows.size().
   static std::optional<Run> SlowRun(const std::deque<Comparison>& windows, size_t count);
   // Adds the rank's comparison, and the change if it has become slow or no longer is.
   void Update(uint32_t rank, const Key& key, const Comparison& comparison, bool by_growth,

@@ -370,22 +370,6 @@ TEST(Lifecycle, RestartWithCapacityStartsTheNextGeneration) {
   EXPECT_EQ(launch->launch().restarts(), 1u);
 }
 
-TEST(Lifecycle, JobThatEndsInTheQueueTellsItsLastNodes) {
-  Harness cluster;
-  cluster.Join("a", 1);
-  const std::string job = cluster.Submit(MakeSpec(1, 1));
-  cluster.BringUp(job);
-  cluster.Step(CordonNode{NodeName("a"), "maintenance"});
-  cluster.ReportExit("a", job, 0, testing::KilledBy(SIGKILL));
-  ASSERT_EQ(cluster.State(job), v1::QUEUED);
-  const Effects cancelled = cluster.Step(CancelJob{RequestId(901), JobId(job), std::nullopt, {}});
-  ASSERT_EQ(cluster.State(job), v1::CANCELLED);
-  const Message* const forget = FindSent(cancelled, cluster.session("a"), Message::kForget);
-  ASSERT_NE(forget, nullptr);
-  EXPECT_EQ(forget->forget().generation(), 1u);
-  EXPECT_TRUE(forget->forget().job_ended());
-}
-
 TEST(Lifecycle, RestartWithoutCapacityQueuesAtHead) {
   Harness cluster;
   cluster.Join("a");

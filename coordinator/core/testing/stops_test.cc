@@ -113,6 +113,19 @@ TEST_F(Stops, JobEndsWithoutUnkillableRank) {
   EXPECT_EQ(cluster_.Get(large).unplaceable(), "");
 }
 
+TEST_F(Stops, JobThatEndsInTheQueueTellsItsLastNodes) {
+  cluster_.Step(CordonNode{NodeName("a"), "maintenance"});
+  ASSERT_TRUE(cluster_.Requeue(job_).ok());
+  cluster_.ExitAll(job_, KilledBy(15));
+  ASSERT_EQ(State(), v1::QUEUED);
+  const Effects cancelled = cluster_.Step(CancelJob{RequestId(901), JobId(job_), std::nullopt, {}});
+  ASSERT_EQ(State(), v1::CANCELLED);
+  const Message* const forget = FindSent(cancelled, cluster_.session("a"), Message::kForget);
+  ASSERT_NE(forget, nullptr);
+  EXPECT_EQ(forget->forget().generation(), 1u);
+  EXPECT_TRUE(forget->forget().job_ended());
+}
+
 TEST_F(Stops, RequeuedJobRunsElsewhere) {
   cluster_.Join("b", 2);
   ASSERT_TRUE(cluster_.Requeue(job_).ok());
