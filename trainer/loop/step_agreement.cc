@@ -6,8 +6,8 @@ namespace muster::train {
 namespace {
 
 // A window is long enough for the mean of its steps, and short enough for a slow rank to be named
-// within 50 steps of 100 ms: after 8 windows of 3 seconds in all or longer, and up to a second until
-// they are reported.
+// within 50 steps of 100 ms: after 8 windows of 3 seconds in all or longer, and up to a second
+// until they are reported.
 constexpr int32_t kWindowSteps = 3;
 constexpr int32_t kMostWindowSteps = 4096;
 constexpr absl::Duration kWindow = absl::Milliseconds(100);

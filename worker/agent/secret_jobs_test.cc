@@ -113,7 +113,8 @@ TEST_F(SecretJobsTest, ShimRemovesSecretFromItsOwnEnvironment) {
 
 TEST_F(SecretJobsTest, JobCannotReplacePlacementWithSecret) {
   StartBoth();
-  v1::CoordinatorMessage message = LaunchWithSecret("echo rank $RANK; " + std::string(kPrintDigest));
+  v1::CoordinatorMessage message =
+      LaunchWithSecret("echo rank $RANK; " + std::string(kPrintDigest));
   auto& secrets = *message.mutable_launch()->mutable_spec()->mutable_secret_env();
   secrets["RANK"] = "hf-token";
   secrets["PATH_OF_JOB"] = "hf-token";
@@ -126,8 +127,7 @@ TEST_F(SecretJobsTest, JobCannotReplacePlacementWithSecret) {
 TEST_F(SecretJobsTest, FilesOfNodeReplaceMissingSecrets) {
   std::filesystem::create_directories(Path("secrets/alice"));
   std::ofstream(Path("secrets/alice/hf-token")) << kValue << "\n";
-  std::filesystem::permissions(Path("secrets/alice/hf-token"),
-                               std::filesystem::perms::owner_read);
+  std::filesystem::permissions(Path("secrets/alice/hf-token"), std::filesystem::perms::owner_read);
   secrets_dir_ = Path("secrets");
   StartBoth();
   coordinator_->Send(LaunchWithSecret(kPrintDigest, /*sent=*/false));
@@ -143,11 +143,11 @@ TEST_F(SecretJobsTest, MissingSecretFailsLaunchForGood) {
   const v1::ExitInfo exit = WaitForRank(0, IsExited).exit();
   EXPECT_EQ(exit.failure().phase(), "launching");
   EXPECT_TRUE(exit.failure().not_retryable());
-  EXPECT_THAT(exit.failure().message(),
-              HasSubstr(absl::StrCat("the coordinator has no such secret of alice, and this node "
-                                     "has no file ",
-                                     Path("secrets/alice/hf-token"), " or ",
-                                     Path("secrets/hf-token"))));
+  EXPECT_THAT(
+      exit.failure().message(),
+      HasSubstr(absl::StrCat("the coordinator has no such secret of alice, and this node "
+                             "has no file ",
+                             Path("secrets/alice/hf-token"), " or ", Path("secrets/hf-token"))));
 }
 
 }  // namespace

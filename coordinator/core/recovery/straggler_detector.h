@@ -83,7 +83,7 @@ class StragglerDetector {
     bool input = false;  // most of the excess is waiting for input
     uint64_t first_step = 0;
     double seconds = 0;  // that the window took
-    double level = 1;  // median of the windows up to this one
+    double level = 1;    // median of the windows up to this one
   };
   struct RankState {
     std::deque<Comparison> windows;  // oldest first

@@ -271,8 +271,8 @@ TEST(StragglerDetectorTest, NamesASlowLoaderOfAnAsynchronousDevice) {
 
 // Losses of all ranks to the same cause, and tails without a finite variance on each.
 // Own times that vary by more than 10 %, and single steps that take many times as long as others,
-// are as much as the detector is to bear: of trainings of 5,000 steps, at most one in ten may have a
-// rank that is named although it is not slow.
+// are as much as the detector is to bear: of trainings of 5,000 steps, at most one in ten may have
+// a rank that is named although it is not slow.
 TEST(StragglerDetectorTest, FindsHardlyAnythingInHeavyTailedNoise) {
   int trainings = 0, with_changes = 0;
   std::string found;

@@ -256,7 +256,8 @@ TEST(Lifecycle, TrainJobFromSubmitToSuccess) {
   EXPECT_DOUBLE_EQ(over.summary().seconds_to_first_step(), 3.0);
   EXPECT_EQ(CountSent(finished, cluster.session("node-1"), Message::kForget), 1);
   EXPECT_EQ(CountSent(finished, cluster.session("node-2"), Message::kForget), 1);
-  EXPECT_TRUE(FindSent(finished, cluster.session("node-1"), Message::kForget)->forget().job_ended());
+  EXPECT_TRUE(
+      FindSent(finished, cluster.session("node-1"), Message::kForget)->forget().job_ended());
   for (const v1::Node& node : cluster.core().ListNodes(cluster.now())) {
     EXPECT_EQ(node.slots(0).job_id(), "");
   }

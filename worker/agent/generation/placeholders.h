@@ -14,7 +14,7 @@ struct Placeholders {
   uint32_t rank = 0;
   uint32_t local_rank = 0;
   uint32_t node_rank = 0;
-  std::string node;  // name
+  std::string node;                                    // name
   std::optional<uint32_t> array_index = std::nullopt;  // of a task of an array
 };
 
