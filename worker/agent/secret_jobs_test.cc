@@ -105,7 +105,7 @@ TEST_F(SecretJobsTest, ShimRemovesSecretFromItsOwnEnvironment) {
   WaitForRank(0, IsStarted);
   const std::string environment =
       Read(absl::StrCat("/proc/", shim.substr(0, shim.find('\n')), "/environ"));
-  EXPECT_THAT(environment, HasSubstr("MUSTER_RANK_TOKEN="));
+  EXPECT_THAT(environment, HasSubstr("MUSTER_SHIM_MARK="));
   EXPECT_EQ(environment.find(kValue), std::string::npos);
   Unblock("go");
   WaitForRank(0, IsExited);

@@ -16,6 +16,7 @@
 #include "common/exit_code.h"
 #include "worker/shim/cgroup.h"
 #include "worker/shim/credentials.h"
+#include "worker/shim/mark.h"
 #include "worker/shim/process_tree.h"
 #include "worker/shim/program.h"
 
@@ -28,6 +29,11 @@ constexpr int kKillIntervalMs = 20;
 }  // namespace
 
 int Companion::Run() {
+  if (rank_.mark != 0 && !SetMark(rank_.mark)) {
+    std::fprintf(stderr, "muster exec: set the limit of file locks to %llu: %s\n",
+                 static_cast<unsigned long long>(rank_.mark), std::strerror(errno));
+    return kExitNotAllowed;
+  }
   prctl(PR_SET_CHILD_SUBREAPER, 1);
   fcntl(kControlFd, F_SETFD, FD_CLOEXEC);
   fcntl(kControlFd, F_SETFL, O_NONBLOCK);

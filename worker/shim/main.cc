@@ -62,6 +62,11 @@ int RunRank(const char* directory) {
 int RunBeside(const char* directory, const char* term, std::vector<std::string> command) {
   std::optional<Instructions> rank = ReadInstructions(directory);
   if (!rank.has_value()) return 1;
+  // From then on, the worker may no longer look for companions.
+  if (access((std::string(directory) + "/" + kExitFile).c_str(), F_OK) == 0) {
+    std::fprintf(stderr, "muster exec: the rank has exited\n");
+    return kExitCannotExecute;
+  }
   return Companion(*std::move(rank), term, std::move(command)).Run();
 }
 

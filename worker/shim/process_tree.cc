@@ -1,10 +1,13 @@
 #include "worker/shim/process_tree.h"
 
 #include <dirent.h>
+#include <fcntl.h>
+#include <poll.h>
 #include <signal.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <cstdlib>
 #include <string>
 #include <unordered_map>
@@ -15,16 +18,25 @@
 namespace muster::shim {
 namespace {
 
-std::vector<pid_t> AllProcesses() {
-  std::vector<pid_t> pids;
-  DIR* proc = opendir("/proc");
-  if (proc == nullptr) return pids;
-  while (const dirent* entry = readdir(proc)) {
-    const pid_t pid = std::atoi(entry->d_name);
-    if (pid > 0) pids.push_back(pid);
+// Calls `visit` with the pid of each process, shortly after the kernel has listed it: a process
+// that replaces itself by a child all the time is then still there. Returns false if not all
+// processes could be listed.
+template <typename Visit>
+bool VisitProcesses(Visit visit) {
+  const int proc = open("/proc", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  if (proc < 0) return false;
+  alignas(dirent64) char entries[512];  // small, for the reason above
+  ssize_t size = 0;
+  while ((size = getdents64(proc, entries, sizeof(entries))) > 0) {
+    for (ssize_t at = 0; at < size;) {
+      const auto* entry = reinterpret_cast<const dirent64*>(entries + at);
+      at += entry->d_reclen;
+      const pid_t pid = std::atoi(entry->d_name);
+      if (pid > 0) visit(pid);
+    }
   }
-  closedir(proc);
-  return pids;
+  close(proc);
+  return size == 0;
 }
 
 struct Stat {
@@ -41,18 +53,42 @@ std::optional<Stat> ReadStat(pid_t pid) {
   return Stat{std::atoi(text->c_str() + name_end + 4), (*text)[name_end + 2]};
 }
 
-bool HasEntry(pid_t pid, std::string_view entry) {
-  const std::optional<std::string> environment =
-      ReadFile("/proc/" + std::to_string(pid) + "/environ");
-  if (!environment.has_value()) return false;
-  std::string_view rest = *environment;
-  while (!rest.empty()) {
-    const size_t end = rest.find('\0');
-    if (rest.substr(0, end) == entry) return true;
+bool HasEntry(std::string_view environment, std::string_view entry) {
+  while (!environment.empty()) {
+    const size_t end = environment.find('\0');
+    if (environment.substr(0, end) == entry) return true;
     if (end == std::string_view::npos) break;
-    rest.remove_prefix(end + 1);
+    environment.remove_prefix(end + 1);
   }
   return false;
+}
+
+// The hard limit in the text of /proc/PID/limits; nothing if the process has just been reaped.
+std::optional<uint64_t> MarkIn(const std::string& limits) {
+  constexpr std::string_view kName = "Max file locks";
+  const size_t at = limits.find(kName);
+  if (at == std::string::npos) return std::nullopt;
+  // The soft limit comes first. "unlimited" becomes 0.
+  char* hard = nullptr;
+  std::strtoull(limits.c_str() + at + kName.size(), &hard, 10);
+  return std::strtoull(hard, nullptr, 10);
+}
+
+enum class Match { kNo, kYes, kUnknown };
+
+Match Examine(pid_t pid, std::string_view entry, uint64_t mark) {
+  const std::string folder = "/proc/" + std::to_string(pid);
+  if (mark != 0) {
+    const std::optional<std::string> limits = ReadFile(folder + "/limits");
+    const std::optional<uint64_t> found = limits.has_value() ? MarkIn(*limits) : std::nullopt;
+    if (!found.has_value()) return Match::kUnknown;
+    if (*found == mark) return Match::kYes;
+  }
+  const std::optional<std::string> environment = ReadFile(folder + "/environ");
+  if (environment.has_value()) return HasEntry(*environment, entry) ? Match::kYes : Match::kNo;
+  // Otherwise it has ended, or belongs to another user or to the kernel.
+  const bool is_short = errno == EMFILE || errno == ENFILE || errno == ENOMEM;
+  return is_short ? Match::kUnknown : Match::kNo;
 }
 
 // Signals `pid` only if `still` holds once a pidfd guarantees that the pid is not reused.
@@ -70,10 +106,10 @@ bool KillIf(pid_t pid, Predicate still) {
 
 std::vector<pid_t> Descendants(pid_t root) {
   std::unordered_map<pid_t, std::vector<pid_t>> children;
-  for (const pid_t pid : AllProcesses()) {
+  VisitProcesses([&children](pid_t pid) {
     const std::optional<Stat> stat = ReadStat(pid);
     if (stat.has_value()) children[stat->parent].push_back(pid);
-  }
+  });
   std::vector<pid_t> found = {root};
   for (size_t i = 0; i < found.size(); ++i) {
     const auto it = children.find(found[i]);
@@ -108,14 +144,26 @@ bool KillChildren() {
   return true;
 }
 
-size_t KillByEnvironment(std::string_view entry) {
-  size_t alive = 0;
-  for (const pid_t pid : AllProcesses()) {
-    if (pid == getpid() || !HasEntry(pid, entry)) continue;
-    // A zombie has no environment and does not count.
-    if (KillIf(pid, [&](pid_t candidate) { return HasEntry(candidate, entry); })) ++alive;
-  }
-  return alive;
+Sweep KillMarked(std::string_view entry, uint64_t mark) {
+  Sweep sweep;
+  const bool listed = VisitProcesses([&](pid_t pid) {
+    if (pid == getpid()) return;
+    Match match = Examine(pid, entry, mark);
+    if (match == Match::kNo) return;
+    // Examined again once the pidfd guarantees that the pid is not reused.
+    const int fd = static_cast<int>(syscall(SYS_pidfd_open, pid, 0));
+    match = fd < 0 ? Match::kUnknown : Examine(pid, entry, mark);
+    pollfd end = {fd, POLLIN, 0};
+    if (match == Match::kUnknown) {
+      sweep.complete = false;
+    } else if (match == Match::kYes && poll(&end, 1, 0) == 0) {  // otherwise it is a zombie
+      syscall(SYS_pidfd_send_signal, fd, SIGKILL, nullptr, 0);
+      sweep.alive.push_back(pid);
+    }
+    if (fd >= 0) close(fd);
+  });
+  sweep.complete = sweep.complete && listed;
+  return sweep;
 }
 
 std::optional<uint64_t> OomKillCount() {

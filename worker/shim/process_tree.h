@@ -25,10 +25,23 @@ void KillDescendants(pid_t root);
 // children.
 bool KillChildren();
 
+struct Sweep {
+  std::vector<pid_t> alive;  // have been sent SIGKILL, if this process may signal them
+  // Every process was examined. Otherwise more may be alive: descriptors or memory were short, or a
+  // process ended just before it was examined and may have forked.
+  bool complete = true;
+};
+
 // Sends SIGKILL to all processes except the caller that have `entry` (NAME=value) in their
-// environment; returns how many of them are still alive. Finds the processes of a dead shim,
-// whatever their sessions and parents are.
-size_t KillByEnvironment(std::string_view entry);
+// environment or, if `mark` is not 0, that carry the mark (see mark.h). No such process is left
+// once a sweep is complete and has found none alive. Finds the processes of a dead shim, whatever
+// their sessions and parents are.
+Sweep KillMarked(std::string_view entry, uint64_t mark);
+
+// The same by the environment only; returns how many are still alive.
+inline size_t KillByEnvironment(std::string_view entry) {
+  return KillMarked(entry, 0).alive.size();
+}
 
 // Number of kills by the kernel's out-of-memory killer: in this process's control group if the
 // kernel counts by group, else on the whole machine. Nothing if it does not count.

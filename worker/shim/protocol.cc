@@ -41,6 +41,7 @@ std::string EncodeInstructions(const Instructions& instructions) {
   fields.emplace_back("kill_patience_ms", std::to_string(instructions.kill_patience_ms));
   fields.emplace_back("hang_timeout_ms", std::to_string(instructions.hang_timeout_ms));
   fields.emplace_back("memory_interval_ms", std::to_string(instructions.memory_interval_ms));
+  fields.emplace_back("mark", std::to_string(instructions.mark));
   fields.emplace_back("cgroup", instructions.cgroup);
   fields.emplace_back("memory_bytes", std::to_string(instructions.limits.memory_bytes));
   fields.emplace_back("pids", std::to_string(instructions.limits.pids));
@@ -69,6 +70,7 @@ std::optional<Instructions> DecodeInstructions(const std::string& text) {
     if (key == "kill_patience_ms") ok = ok && Parse(value, result.kill_patience_ms);
     if (key == "hang_timeout_ms") ok = ok && Parse(value, result.hang_timeout_ms);
     if (key == "memory_interval_ms") ok = ok && Parse(value, result.memory_interval_ms);
+    if (key == "mark") ok = ok && Parse(value, result.mark);
     if (key == "cgroup") result.cgroup = value;
     if (key == "memory_bytes") ok = ok && Parse(value, result.limits.memory_bytes);
     if (key == "pids") ok = ok && Parse(value, result.limits.pids);

@@ -37,6 +37,8 @@ inline constexpr char kSocketFile[] = "shim.sock";
 inline constexpr char kExitFile[] = "exit";
 inline constexpr char kInspectionFile[] = "inspection";
 inline constexpr char kLogFile[] = "shim.log";  // the shim's own stderr
+// Present if a companion (see companion.h) has been started: the shim does not reap its processes.
+inline constexpr char kCompanionFile[] = "companion";
 inline constexpr int kControlFd = 3;
 inline constexpr size_t kMaxNoteBytes = 4096;
 // What the names of variables with the rank's secrets begin with in the shim's own environment.
@@ -60,6 +62,7 @@ struct Instructions {
   int64_t kill_patience_ms = 15'000;  // time after SIGKILL until the rank counts as unkillable
   int64_t hang_timeout_ms = 0;        // 0: the rank's silence is not measured
   int64_t memory_interval_ms = 0;     // between samples of the rank's memory; 0: none
+  uint64_t mark = 0;                  // see mark.h; 0: none, as from an earlier version
   std::string cgroup;                 // created for the rank and removed after it; empty: none
   CgroupLimits limits;                // limits of that group; the rank does not start without them
   std::vector<int> cpus;              // CPUs for the rank; empty: those of the shim

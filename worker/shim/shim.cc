@@ -24,6 +24,7 @@
 #include "worker/shim/clock.h"
 #include "worker/shim/exec.h"
 #include "worker/shim/fields.h"
+#include "worker/shim/mark.h"
 #include "worker/shim/process_tree.h"
 #include "worker/shim/program.h"
 
@@ -108,6 +109,7 @@ int Shim::Run() {
 }
 
 bool Shim::SetUp() {
+  if (instructions_.mark != 0 && !SetMark(instructions_.mark)) return false;
   if (prctl(PR_SET_CHILD_SUBREAPER, 1) != 0) return false;
   oom_kills_before_ = OomKillCount();
 

@@ -893,6 +893,7 @@ TEST(ProtocolTest, RoundTrips) {
   instructions.memory_interval_ms = 10;
   instructions.stop_signal = SIGUSR1;
   instructions.grace_ms = 6;
+  instructions.mark = 11;
   instructions.cgroup = "/g";
   instructions.limits = {.memory_bytes = 1ull << 40, .pids = 9};
   instructions.cpus = {3, 7};
@@ -910,6 +911,7 @@ TEST(ProtocolTest, RoundTrips) {
   EXPECT_EQ(decoded->grace_ms, 6);
   EXPECT_EQ(decoded->checkpoint_dir, "/c");
   EXPECT_EQ(decoded->stderr_path, "/e");
+  EXPECT_EQ(decoded->mark, 11u);
   EXPECT_EQ(decoded->cgroup, "/g");
   EXPECT_EQ(decoded->cpus, instructions.cpus);
 }

@@ -14,6 +14,7 @@
 #include "common/limits.h"
 #include "common/status.h"
 #include "worker/agent/child_process.h"
+#include "worker/agent/generation/rank_token.h"
 #include "worker/shim/companion.h"
 #include "worker/shim/fields.h"
 #include "worker/shim/protocol.h"
@@ -23,8 +24,8 @@ namespace {
 
 constexpr char kEndOfFile = '\x04';  // ^D
 
-// The entry by which the shim's processes are found if it is lost: the rank's token.
-absl::StatusOr<std::string> TokenEntry(const std::string& rank_directory) {
+// The instructions of the rank's shim, to which a companion is announced.
+absl::StatusOr<shim::Instructions> PrepareCompanion(const std::string& rank_directory) {
   const std::optional<std::string> text =
       shim::ReadFile(absl::StrCat(rank_directory, "/", shim::kInstructionsFile));
   std::optional<shim::Instructions> instructions;
@@ -32,10 +33,11 @@ absl::StatusOr<std::string> TokenEntry(const std::string& rank_directory) {
   if (!instructions.has_value()) {
     return absl::FailedPreconditionError("the rank has not been started yet");
   }
-  for (const std::string& entry : instructions->environment) {
-    if (absl::StartsWith(entry, "MUSTER_RANK_TOKEN=")) return entry;
+  const std::string file = absl::StrCat(rank_directory, "/", shim::kCompanionFile);
+  if (!shim::WriteFileAtomically(file, "", false)) {
+    return ErrnoStatus(errno, absl::StrCat("write ", file));
   }
-  return absl::InternalError("the rank has no token");
+  return *std::move(instructions);
 }
 
 bool SetNonBlocking(int fd) { return fcntl(fd, F_SETFL, O_NONBLOCK) == 0; }
@@ -45,7 +47,7 @@ bool SetNonBlocking(int fd) { return fcntl(fd, F_SETFL, O_NONBLOCK) == 0; }
 absl::StatusOr<std::unique_ptr<ExecProcess>> ExecProcess::Start(
     EventLoop& loop, const std::string& shim_binary, const std::string& rank_directory,
     const v1::ExecInput::Start& start, std::function<void(int exit_code)> on_exit) {
-  ASSIGN_OR_RETURN(const std::string token, TokenEntry(rank_directory));
+  ASSIGN_OR_RETURN(const shim::Instructions instructions, PrepareCompanion(rank_directory));
   std::unique_ptr<ExecProcess> process(new ExecProcess(loop));
   process->terminal_ = start.terminal();
   int theirs[3] = {-1, -1, -1};
@@ -60,7 +62,7 @@ absl::StatusOr<std::unique_ptr<ExecProcess>> ExecProcess::Start(
     program.command = {shim_binary, shim::kCompanionWord, rank_directory,
                        start.terminal() ? (start.term().empty() ? "dumb" : start.term()) : ""};
     program.command.insert(program.command.end(), start.command().begin(), start.command().end());
-    program.environment = {token};
+    program.environment = {ShimEntry(instructions)};
     program.descriptors = {theirs[0], theirs[1], theirs[2], control[0]};
     pid = StartChild(program);
   }

@@ -215,6 +215,7 @@ absl::Status Generation::StartRank(RankState& rank, const MasterEndpoint& master
   const shim::Instructions instructions =
       MakeInstructions(context_, launch_, rank.placement, rank.token, master.address, user_);
   RETURN_IF_ERROR(MakeLauncher(context_, launch_)->CheckNode(rank.placement, instructions));
+  RETURN_IF_ERROR(CheckTracked(context_, instructions));
   AddWarning(UnenforcedLimits(context_, launch_.spec().resources()), rank.report);
   if (launch_.spec().workdir().empty() && !user_.has_value()) {
     RETURN_IF_ERROR(MakeDirectories(instructions.workdir));
@@ -223,8 +224,7 @@ absl::Status Generation::StartRank(RankState& rank, const MasterEndpoint& master
   const std::vector<uint32_t> slots = SlotsOf(rank.placement);
   context_.devices->Occupy(slots, /*adopted=*/false);
   auto shim = ShimProcess::Start(*context_.loop, context_.shim_binary, RankDirectory(number),
-                                 instructions, SecretsFor(instructions, secrets),
-                                 absl::StrCat(kTokenVariable, rank.token), EventsOf(number));
+                                 instructions, SecretsFor(instructions, secrets), EventsOf(number));
   if (!shim.ok()) {
     context_.devices->Release(slots, [] {});
     return shim.status();
@@ -262,8 +262,8 @@ void Generation::Adopt() {
     OpenReports(*instructions, rank);
     if (locator_ == nullptr) LocateRanksFor(MasterIn(*instructions));
     context_.devices->Occupy(SlotsOf(rank.placement), /*adopted=*/true);
-    rank.shim = ShimProcess::Adopt(*context_.loop, RankDirectory(number), *instructions,
-                                   absl::StrCat(kTokenVariable, rank.token), EventsOf(number));
+    rank.shim =
+        ShimProcess::Adopt(*context_.loop, RankDirectory(number), *instructions, EventsOf(number));
   }
   if (launch_.node_rank() == 0) store_ = HostedStore::Adopt(context_, launch_, StoreEvents());
   if (!over() && launch_.node_rank() == 0) HoldMasterAgain();

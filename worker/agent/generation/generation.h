@@ -188,7 +188,7 @@ class Generation {
   absl::Duration SilenceOf(const RankState& rank) const;
   void OnSilence(RankState& rank, absl::Duration silence);
   void OnMemory(RankState& rank, uint64_t bytes);
-  void OnUnkillable(RankState& rank);
+  void OnUnkillable(RankState& rank, pid_t survivor);
   void OnInspected(const RankState& rank, const std::optional<shim::Inspection>& inspection);
   void OnLogLimit(RankState& rank, const std::string& stream, const std::string& dropped);
   // Sends the end of an exited rank's log, unless the job is so large that only the ends of failed

@@ -20,7 +20,7 @@ ShimProcess::Events Generation::EventsOf(uint32_t rank) {
   };
   events.on_silence = [this, rank](absl::Duration silence) { OnSilence(ranks_[rank], silence); };
   events.on_memory = [this, rank](uint64_t bytes) { OnMemory(ranks_[rank], bytes); };
-  events.on_unkillable = [this, rank] { OnUnkillable(ranks_[rank]); };
+  events.on_unkillable = [this, rank](pid_t survivor) { OnUnkillable(ranks_[rank], survivor); };
   events.on_inspected = [this, rank](const std::optional<shim::Inspection>& inspection) {
     OnInspected(ranks_[rank], inspection);
   };

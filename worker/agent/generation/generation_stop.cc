@@ -58,8 +58,9 @@ void Generation::RequestCheckpoint() {
   }
 }
 
-void Generation::OnUnkillable(RankState& rank) {
+void Generation::OnUnkillable(RankState& rank, pid_t survivor) {
   LOG(ERROR) << job_id() << " rank " << rank.report.rank() << ": processes outlive SIGKILL";
+  if (survivor > 0) rank.report.set_pid(survivor);
   rank.report.set_unkillable(true);
   Changed(rank);
   on_settled_();

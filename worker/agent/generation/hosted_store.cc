@@ -15,6 +15,7 @@
 #include "worker/agent/user_files.h"
 #include "worker/shim/clock.h"
 #include "worker/shim/fields.h"
+#include "worker/shim/mark.h"
 
 namespace muster::agent {
 namespace {
@@ -61,6 +62,7 @@ shim::Instructions MakeStoreInstructions(const GenerationContext& context, const
   instructions.failure_timeout_ms =
       absl::ToInt64Milliseconds(FromProto(launch.spec().failure_timeout()));
   instructions.lease_deadline_ms = context.lease_deadline_ms(FromProto(launch.job_lease()));
+  instructions.mark = shim::NewMark();
   return instructions;
 }
 
@@ -86,10 +88,10 @@ absl::StatusOr<std::unique_ptr<HostedStore>> HostedStore::Start(const Generation
   std::unique_ptr<HostedStore> store(new HostedStore(context, directory, std::move(events)));
   if (user.has_value()) store->uid_ = user->credentials.uid;
   const std::string token = RandomHexId(128);
-  ASSIGN_OR_RETURN(store->shim_, ShimProcess::Start(
-                                     *context.loop, context.shim_binary, directory,
-                                     MakeStoreInstructions(context, launch, endpoint, user, token),
-                                     {}, absl::StrCat(kTokenVariable, token), store->ShimEvents()));
+  ASSIGN_OR_RETURN(store->shim_,
+                   ShimProcess::Start(*context.loop, context.shim_binary, directory,
+                                      MakeStoreInstructions(context, launch, endpoint, user, token),
+                                      {}, store->ShimEvents()));
   store->awaits_ready_ = true;
   store->ready_deadline_ = Now().steady + kReadyPatience;
   store->AwaitReady();
@@ -105,9 +107,7 @@ std::unique_ptr<HostedStore> HostedStore::Adopt(const GenerationContext& context
   if (!instructions.has_value()) return nullptr;
   std::unique_ptr<HostedStore> store(new HostedStore(context, directory, std::move(events)));
   if (instructions->user.has_value()) store->uid_ = instructions->user->uid;
-  store->shim_ =
-      ShimProcess::Adopt(*context.loop, directory, *instructions,
-                         absl::StrCat(kTokenVariable, TokenIn(*instructions)), store->ShimEvents());
+  store->shim_ = ShimProcess::Adopt(*context.loop, directory, *instructions, store->ShimEvents());
   return store;
 }
 

@@ -18,6 +18,7 @@
 #include "worker/agent/generation/launcher.h"
 #include "worker/agent/generation/placeholders.h"
 #include "worker/shim/cgroup.h"
+#include "worker/shim/mark.h"
 
 namespace muster::agent {
 namespace {
@@ -95,6 +96,7 @@ shim::Instructions MakeInstructions(const GenerationContext& context, const v1::
   instructions.hang_timeout_ms = absl::ToInt64Milliseconds(FromProto(spec.hang_timeout()));
   instructions.memory_interval_ms = kMemoryIntervalMs;
   instructions.cpus = CpusOf(context, launch, placement);
+  instructions.mark = shim::NewMark();
   if (!context.cgroup.empty()) {
     // Workers of one machine may share the parent group: the token makes the name unique.
     instructions.cgroup = absl::StrCat(context.cgroup, "/", shim::kCgroupPrefix, job, "-",
@@ -128,6 +130,15 @@ std::vector<std::string> SecretsFor(const shim::Instructions& instructions,
     if (!is_set) added.push_back(secret);
   }
   return added;
+}
+
+absl::Status CheckTracked(const GenerationContext& context,
+                          const shim::Instructions& instructions) {
+  if (instructions.mark != 0 || !instructions.cgroup.empty()) return absl::OkStatus();
+  return absl::FailedPreconditionError(absl::StrCat(
+      "cannot track the processes of a rank on ", context.environment.node_name,
+      ": the worker has no control group, and its hard limit of file locks (ulimit -Hx) is too low "
+      "or cannot be changed; set the limit to unlimited, or delegate cgroup v2 to the worker"));
 }
 
 std::string UnenforcedLimits(const GenerationContext& context, const v1::Resources& resources) {

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "absl/strings/string_view.h"
 #include "common/http/address.h"
 #include "proto/muster/v1/worker.pb.h"
@@ -32,6 +33,10 @@ Address MasterIn(const shim::Instructions& instructions);
 // that the rank's placement sets, which a job cannot override.
 std::vector<std::string> SecretsFor(const shim::Instructions& instructions,
                                     const std::vector<std::string>& secrets);
+
+// FAILED_PRECONDITION if the worker could not find what a killed shim leaves behind: the
+// instructions have neither a control group nor a mark.
+absl::Status CheckTracked(const GenerationContext& context, const shim::Instructions& instructions);
 
 // Warning about limits of the spec that this node cannot enforce; empty: it enforces all.
 std::string UnenforcedLimits(const GenerationContext& context, const v1::Resources& resources);

@@ -2,6 +2,7 @@
 
 #include <string>
 
+#include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
 namespace muster::agent {
@@ -28,6 +29,20 @@ TEST(UnenforcedLimitsTest, NamesTheLimitsAndTheReason) {
 
 TEST(UnenforcedLimitsTest, EmptyWhereTheyAreEnforced) {
   EXPECT_EQ(UnenforcedLimits(GenerationContext(), Limited(1 << 30, 7)), "");
+}
+
+TEST(CheckTrackedTest, NeedsMarkOrControlGroup) {
+  GenerationContext context;
+  context.environment.node_name = "node-1";
+  shim::Instructions instructions;
+  const absl::Status refused = CheckTracked(context, instructions);
+  EXPECT_TRUE(absl::IsFailedPrecondition(refused));
+  EXPECT_THAT(std::string(refused.message()), testing::HasSubstr("of a rank on node-1"));
+  instructions.mark = 1;
+  EXPECT_TRUE(CheckTracked(context, instructions).ok());
+  instructions.mark = 0;
+  instructions.cgroup = "/sys/fs/cgroup/muster-1";
+  EXPECT_TRUE(CheckTracked(context, instructions).ok());
 }
 
 }  // namespace

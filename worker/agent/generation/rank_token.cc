@@ -1,7 +1,9 @@
 #include "worker/agent/generation/rank_token.h"
 
 #include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
+#include "worker/shim/mark.h"
 
 namespace muster::agent {
 
@@ -12,6 +14,11 @@ std::string TokenIn(const shim::Instructions& instructions) {
     }
   }
   return "";
+}
+
+std::string ShimEntry(const shim::Instructions& instructions) {
+  if (instructions.mark != 0) return shim::MarkEntry(instructions.mark);
+  return absl::StrCat(kTokenVariable, TokenIn(instructions));
 }
 
 bool SameToken(const std::string& a, const std::string& b) {

@@ -25,6 +25,7 @@
 #include "common/now.h"
 #include "common/status.h"
 #include "glog/logging.h"
+#include "worker/agent/generation/rank_token.h"
 #include "worker/shim/fields.h"
 #include "worker/shim/process_tree.h"
 
@@ -108,12 +109,13 @@ void ReapWhenOver(EventLoop& loop, pid_t pid) {
 
 }  // namespace
 
-ShimProcess::ShimProcess(EventLoop& loop, std::string directory, std::string cgroup,
-                         std::string token, Events events)
+ShimProcess::ShimProcess(EventLoop& loop, std::string directory,
+                         const shim::Instructions& instructions, Events events)
     : loop_(loop),
       directory_(std::move(directory)),
-      cgroup_(std::move(cgroup)),
-      token_(std::move(token)),
+      cgroup_(instructions.cgroup),
+      mark_(instructions.mark),
+      entry_(ShimEntry(instructions)),
       events_(std::move(events)) {}
 
 ShimProcess::~ShimProcess() {
@@ -128,7 +130,7 @@ ShimProcess::~ShimProcess() {
 absl::StatusOr<std::unique_ptr<ShimProcess>> ShimProcess::Start(
     EventLoop& loop, const std::string& shim_binary, const std::string& directory,
     const shim::Instructions& instructions, const std::vector<std::string>& secrets,
-    std::string token, Events events) {
+    Events events) {
   const std::string path = absl::StrCat(directory, "/", shim::kInstructionsFile);
   if (!shim::WriteFileAtomically(path, shim::EncodeInstructions(instructions), false)) {
     return ErrnoStatus(errno, absl::StrCat("write ", path));
@@ -137,7 +139,7 @@ absl::StatusOr<std::unique_ptr<ShimProcess>> ShimProcess::Start(
   if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, pair) != 0) {
     return ErrnoStatus(errno, "socketpair");
   }
-  std::vector<std::string> environment = {token};
+  std::vector<std::string> environment = {ShimEntry(instructions)};
   for (const std::string& secret : secrets) {
     environment.push_back(absl::StrCat(shim::kSecretPrefix, secret));
   }
@@ -148,7 +150,7 @@ absl::StatusOr<std::unique_ptr<ShimProcess>> ShimProcess::Start(
     return pid.status();
   }
   std::unique_ptr<ShimProcess> shim(
-      new ShimProcess(loop, directory, instructions.cgroup, std::move(token), std::move(events)));
+      new ShimProcess(loop, directory, instructions, std::move(events)));
   shim->WatchSocket(pair[0]);
   ReapWhenOver(loop, *pid);
   return shim;
@@ -156,9 +158,9 @@ absl::StatusOr<std::unique_ptr<ShimProcess>> ShimProcess::Start(
 
 std::unique_ptr<ShimProcess> ShimProcess::Adopt(EventLoop& loop, const std::string& directory,
                                                 const shim::Instructions& instructions,
-                                                std::string token, Events events) {
+                                                Events events) {
   std::unique_ptr<ShimProcess> shim(
-      new ShimProcess(loop, directory, instructions.cgroup, std::move(token), std::move(events)));
+      new ShimProcess(loop, directory, instructions, std::move(events)));
   const int socket = ConnectTo(directory);
   if (socket >= 0) {
     shim->WatchSocket(socket);
@@ -249,7 +251,7 @@ void ShimProcess::OnLine(const std::string& line) {
     events_.on_memory(memory_bytes);
   }
   if (line == "inspected") OnInspected();
-  if (line == "unkillable") events_.on_unkillable();
+  if (line == "unkillable") events_.on_unkillable(0);
   if (absl::ConsumePrefix(&rest, "log-limit ")) {
     const std::pair<std::string, std::string> limit = absl::StrSplit(rest, absl::MaxSplits(' ', 1));
     events_.on_log_limit(limit.first, limit.second);
@@ -266,33 +268,35 @@ void ShimProcess::OnGone() {
   timer_.reset();
   const std::optional<std::string> text =
       shim::ReadFile(absl::StrCat(directory_, "/", shim::kExitFile));
-  std::optional<shim::ExitRecord> record;
-  if (text.has_value()) record = shim::DecodeExitRecord(*text);
-  if (!record.has_value()) {
-    LOG(ERROR) << "the shim of " << directory_ << " was lost";
-    SweepRemains();
-    return;
-  }
+  if (text.has_value()) record_ = shim::DecodeExitRecord(*text);
+  LOG_IF(ERROR, !record_.has_value()) << "the shim of " << directory_ << " was lost";
+  const bool has_companions =
+      access(absl::StrCat(directory_, "/", shim::kCompanionFile).c_str(), F_OK) == 0;
+  if (!record_.has_value() || has_companions) return SweepRemains();
+  End();
+}
+
+void ShimProcess::End() {
   // A copy, because the callback may destroy this object.
   const auto on_ended = events_.on_ended;
-  on_ended(std::move(record));
+  on_ended(std::move(record_));
 }
 
 void ShimProcess::SweepRemains() {
   timer_.reset();
   cgroup_.Kill();
-  if (shim::KillByEnvironment(token_) > 0 || !cgroup_.Processes().empty()) {
+  const shim::Sweep found = shim::KillMarked(entry_, mark_);
+  if (!found.complete || !found.alive.empty() || !cgroup_.Processes().empty()) {
     if (!sweeping_since_.has_value()) sweeping_since_ = Now().steady;
     if (!unkillable_ && Now().steady - *sweeping_since_ > kSweepPatience) {
       unkillable_ = true;
-      events_.on_unkillable();
+      events_.on_unkillable(found.alive.empty() ? 0 : found.alive.front());
     }
     timer_ = loop_.RunAfter(kSweepInterval, [this] { SweepRemains(); });
     return;
   }
   cgroup_.Remove();
-  const auto on_ended = events_.on_ended;
-  on_ended(std::nullopt);
+  End();
 }
 
 }  // namespace muster::agent

@@ -30,15 +30,16 @@ class ShimProcess {
   struct Events {
     // The rank's program runs. Not called if exec fails.
     std::function<void(pid_t pid)> on_started;
-    // No process of the rank is left. Without a record, the shim was lost and its remaining
-    // processes have been killed.
+    // No process of the rank is left, and none of its companions. Without a record, the shim was
+    // lost and its remaining processes have been killed.
     std::function<void(std::optional<shim::ExitRecord> record)> on_ended;
     // The rank has been silent for this long, or, if zero, is active again.
     std::function<void(absl::Duration silence)> on_silence = [](absl::Duration) {};
     // The memory of the rank's processes has changed noticeably.
     std::function<void(uint64_t bytes)> on_memory = [](uint64_t) {};
-    // Processes of the rank outlive SIGKILL. on_ended follows if they end after all.
-    std::function<void()> on_unkillable = [] {};
+    // Processes of the rank outlive SIGKILL: `survivor`, unless it is 0. on_ended follows if they
+    // end after all.
+    std::function<void(pid_t survivor)> on_unkillable = [](pid_t) {};
     // The answer to Inspect; nothing if the inspection failed.
     std::function<void(std::optional<shim::Inspection> inspection)> on_inspected =
         [](std::optional<shim::Inspection>) {};
@@ -47,19 +48,17 @@ class ShimProcess {
         [](const std::string&, const std::string&) {};
   };
 
-  // Writes the instructions and starts a shim in `directory`, which must exist. `token` is an entry
-  // of the rank's environment that no other process has; it is used to find the processes of a lost
-  // shim. `secrets` are further entries, which are not written.
+  // Writes the instructions and starts a shim in `directory`, which must exist. `secrets` are
+  // further entries of the rank's environment, which are not written.
   static absl::StatusOr<std::unique_ptr<ShimProcess>> Start(EventLoop& loop,
                                                             const std::string& shim_binary,
                                                             const std::string& directory,
                                                             const shim::Instructions& instructions,
                                                             const std::vector<std::string>& secrets,
-                                                            std::string token, Events events);
+                                                            Events events);
   // Adopts the shim that an earlier worker started there, whether it is alive, finished or lost.
   static std::unique_ptr<ShimProcess> Adopt(EventLoop& loop, const std::string& directory,
-                                            const shim::Instructions& instructions,
-                                            std::string token, Events events);
+                                            const shim::Instructions& instructions, Events events);
   ~ShimProcess();
   ShimProcess(const ShimProcess&) = delete;
   ShimProcess& operator=(const ShimProcess&) = delete;
@@ -80,7 +79,7 @@ class ShimProcess {
   void Inspect() { Send("inspect"); }
 
  private:
-  ShimProcess(EventLoop& loop, std::string directory, std::string cgroup, std::string token,
+  ShimProcess(EventLoop& loop, std::string directory, const shim::Instructions& instructions,
               Events events);
 
   // A line for a shim that does not read is dropped, unless it is `essential`.
@@ -94,16 +93,20 @@ class ShimProcess {
   void OnInspected();
   // The socket was closed: the shim has exited or was killed.
   void OnGone();
+  // Kills what the shim did not: the processes of a lost shim, and companions.
   void SweepRemains();
+  void End();
 
   EventLoop& loop_;
   const std::string directory_;
   const shim::Cgroup cgroup_;
-  const std::string token_;
+  const uint64_t mark_;
+  const std::string entry_;  // see ShimEntry
   const Events events_;
   int socket_ = -1;
   std::optional<EventLoop::TimerId> timer_;
   std::optional<EventLoop::TimerId> flush_timer_;
+  std::optional<shim::ExitRecord> record_;
   std::optional<SteadyTime> sweeping_since_;
   bool unkillable_ = false;  // reported while sweeping
   std::string input_;
