@@ -24,14 +24,15 @@ MOST_UNFINISHED = 40
 class Clients:
     """Threads that call the coordinator until the context ends."""
 
-    def __init__(self, cluster, seed, shapes, folder=None):
+    def __init__(self, cluster, seed, shapes, folder=None, script=RANK):
         """`shapes`: the (nodes, ranks per node) of the jobs. `folder`: for marks, visible to all ranks."""
         self.cluster = cluster
         self.history = History()
         self.jobs = []  # as last listed
         self._shapes = shapes
-        self._marks = (folder or cluster.directory) / "marks"
-        self._marks.mkdir()
+        self._script = script
+        self.marks = (folder or cluster.directory) / "marks"
+        self.marks.mkdir()
         self._stopping = threading.Event()
         self._threads = [threading.Thread(target=self._call, args=(random.Random(seed + i), f"{seed}-{i}"))
                          for i in range(CLIENTS)]
@@ -47,7 +48,7 @@ class Clients:
             thread.join()
 
     def violations(self):
-        marked = self._marks / "violations"
+        marked = self.marks / "violations"
         return self.history.violations + (marked.read_text().splitlines() if marked.exists() else [])
 
     def wait_for_end(self, timeout=120):
@@ -82,7 +83,7 @@ class Clients:
 
     def _submit(self, key, choice):
         nodes, ranks = choice.choice(self._shapes)
-        script = RANK.format(marks=self._marks, seconds=round(choice.uniform(0, 2), 2))
+        script = self._script.format(marks=self.marks, seconds=round(choice.uniform(0, 2), 2))
         spec = shell_spec(f"job-{key}", script, nodes=nodes, ranks=ranks, restart={"max": 1000}, grace_period="1s",
                           failure_timeout="1s")
         path = self.cluster.write_spec(spec)

@@ -38,7 +38,7 @@ class RandomFaults(unittest.TestCase):
         if not WHY_NO_MOUNTS:
             self.move_store()
         for i in range(NODES):
-            self.cluster.start_worker(f"node-{i + 1}", SLOTS)
+            self.start_worker(f"node-{i + 1}")
         self.cluster.wait_for_nodes(NODES)
         self.native = self.cluster.submit(training_spec(
             "native", max_steps=10_000_000, restart={"max": 1000}, grace_period="1s", failure_timeout="2s",
@@ -75,6 +75,9 @@ class RandomFaults(unittest.TestCase):
 
     def start_coordinator(self, **site):
         self.cluster.start_coordinator(**{**self.site, **site})
+
+    def start_worker(self, name):
+        self.cluster.start_worker(name, SLOTS)
 
     def worker(self):
         return self.random.choice(sorted(self.cluster.workers))
@@ -129,13 +132,13 @@ class RandomFaults(unittest.TestCase):
         name = self.worker()
         self.cluster.workers[name].kill()
         self.pause(0.5)
-        self.cluster.start_worker(name, SLOTS)
+        self.start_worker(name)
         return True
 
     def end_worker(self):
         name = self.worker()
         self.cluster.workers[name].stop()
-        self.cluster.start_worker(name, SLOTS)
+        self.start_worker(name)
         return True
 
     def stop_worker(self):
