@@ -322,6 +322,13 @@ absl::Status ClusterClient::RemoveNode(const std::string& name) {
       .status();
 }
 
+absl::Status ClusterClient::ConfirmNodeLost(const std::string& name) {
+  v1::ConfirmNodeLostRequest request;
+  request.set_name(name);
+  return impl_->Call(&v1::ClusterService::Stub::ConfirmNodeLost, request, impl_->options().patience)
+      .status();
+}
+
 absl::StatusOr<v1::RecoverJobsResponse> ClusterClient::RecoverJobs(
     const v1::RecoverJobsRequest& request) {
   return impl_->Call(&v1::ClusterService::Stub::RecoverJobs, request, impl_->options().patience);

@@ -120,6 +120,15 @@ void AddJobFields(FieldTable& table) {
                 "timeout.",
         .default_value = "continue",
         .examples = {"continue", "{stop_after: 10m}"}}},
+      {"JobSpec.on_cut_off",
+       {.help =
+            "What the ranks on a node do that is cut off from the coordinator and from most other "
+            "nodes: end, so that the job can be started elsewhere, or continue. A train job that "
+            "continues publishes nothing once it has been started elsewhere. A command job that "
+            "continues is not started elsewhere until its node reconnects or `muster node lost "
+            "NODE --confirm`.",
+        .computed_default = "continue for train, end for commands",
+        .words = {"end", "continue"}}},
       {"JobSpec.restart", {.help = "Restart policy after a failure.", .default_value = "{}"}},
       {"JobSpec.time_limit",
        {.help =

@@ -19,7 +19,8 @@
 namespace muster::core {
 
 struct Context {
-  explicit Context(Options core_options) : options(std::move(core_options)) {}
+  explicit Context(Options core_options)
+      : options(std::move(core_options)), leases_end(!options.awaits_listening) {}
 
   void Log(std::string line) { effects.logs.push_back(std::move(line)); }
 
@@ -29,6 +30,8 @@ struct Context {
   Effects effects;
   Timers timers;
   StatsCollector stats;
+  // Whether leases may end: not before the service listens, nor once it closes.
+  bool leases_end;
 };
 
 }  // namespace muster::core

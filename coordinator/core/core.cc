@@ -12,6 +12,7 @@
 #include "coordinator/core/identity/identity_table.h"
 #include "coordinator/core/jobs/job_table.h"
 #include "coordinator/core/life_cycle.h"
+#include "coordinator/core/nodes/fence.h"
 #include "coordinator/core/nodes/node_table.h"
 #include "coordinator/core/owners/secret_table.h"
 #include "coordinator/core/queue_views.h"
@@ -41,6 +42,7 @@ struct Core::Parts {
   // ---- State
   Context context;
   NodeTable nodes{context};
+  Fence fence{nodes, context};
   JobTable jobs{context};
   SecretTable secrets{context};
   IdentityTable identities{context};
@@ -52,17 +54,17 @@ struct Core::Parts {
   Hangs hangs{jobs, nodes, failures, context};
   Stragglers stragglers{jobs, context};
   // ---- Changing that state
-  LifeCycle life_cycle{jobs,     nodes, scheduler,  admission, rendezvous,
+  LifeCycle life_cycle{jobs,     nodes, fence,      scheduler, admission, rendezvous,
                        failures, hangs, stragglers, context};
   Requests requests{jobs, admission, checkpoints, life_cycle, context};
-  Removals removals{jobs, nodes, identities, context};
+  Removals removals{jobs, nodes, identities, life_cycle, context};
   Reports reports{jobs,     nodes, scheduler,  rendezvous, checkpoints,
                   failures, hangs, stragglers, life_cycle, context};
   Takeovers takeovers{jobs, nodes, life_cycle, reports, context};
-  Sessions sessions{jobs,  nodes,      identities, scheduler, rendezvous, failures,
-                    hangs, life_cycle, takeovers,  reports,   context};
+  Sessions sessions{jobs,     nodes, fence,      identities, scheduler, rendezvous,
+                    failures, hangs, life_cycle, takeovers,  reports,   context};
   // ---- Reading that state
-  Views views{jobs, nodes, scheduler, rendezvous, hangs, stragglers};
+  Views views{jobs, nodes, fence, scheduler, rendezvous, hangs, stragglers};
   QueueViews queue_views{jobs, nodes, scheduler, views};
 };
 
@@ -82,7 +84,8 @@ absl::StatusOr<Effects> Core::Load(absl::Span<const store::Record> records, Time
   Parts& p = *parts_;
   p.context.now = now;
   ASSIGN_OR_RETURN(const std::vector<JobId> active, LoadState(records, p.jobs, p.nodes, p.admission,
-                                                              p.secrets, p.identities, p.context));
+                                                              p.secrets, p.identities, p.fence,
+                                                              p.context));
   p.scheduler.OnCapacityChanged();
   for (const JobId& id : active) p.life_cycle.Resume(p.jobs.at(id));
   return FinishStep();
@@ -137,6 +140,7 @@ Effects Core::FinishStep() {
     p.life_cycle.SettleDependencies();
     p.life_cycle.RunQueue();
   } while (p.jobs.HasEnded());
+  p.fence.Update();
   p.jobs.WriteChanges();
   p.nodes.WriteChanges();
   p.requests.Reply([&p](const Job& job) { return p.views.Summary(job); });

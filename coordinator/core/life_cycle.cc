@@ -287,6 +287,11 @@ void LifeCycle::OnTimer(const TimerKey& key) {
       break;
     case TimerKey::Kind::kRendezvous:
       if (job->state() != v1::STARTING) break;
+      // The cause is the silent node, whose ranks may still run.
+      if (fence_.Awaits(job->id())) {
+        context_.timers.Set(key, context_.now.steady + context_.options.lease);
+        break;
+      }
       if (std::optional<v1::FirstFailure> failure = rendezvous_.OnPhaseTimer(*job)) {
         failures_.Add(*job, *std::move(failure), /*consequence=*/false);
         Advance(*job);
@@ -422,15 +427,17 @@ void LifeCycle::AbortHopelessBarriers(const NodeName& name) {
 void LifeCycle::LoseRank(Job& job, RankState& rank) {
   if (rank.gone()) return;
   GenerationState& generation = *job.generation;
+  const NodeName node(generation.placement(rank.node_rank).node());
   generation.MarkLost(rank);
   generation.RecordOf(rank).set_lost(true);
-  nodes_.Vacate(NodeName(generation.placement(rank.node_rank).node()),
-                {job.id(), generation.number(), rank.rank});
+  fence_.Forget({node, job.id(), generation.number()});
+  nodes_.Vacate(node, {job.id(), generation.number(), rank.rank});
   jobs_.MarkPlacement(job, rank.node_rank);
 }
 
 void LifeCycle::LoseAccusedNodes(const Job& job) {
-  if (!job.generation.has_value()) return;
+  // The ranks of a command job may still run there.
+  if (!job.is_train() || !job.generation.has_value()) return;
   const std::pair<JobId, Generation> living(job.id(), job.generation->number());
   std::map<NodeName, uint32_t> lost;  // the rank on each node that a peer reported as lost
   for (const uint32_t rank : failures_.AccusedRanks(job)) {

@@ -14,6 +14,7 @@
 #include "coordinator/core/admission.h"
 #include "coordinator/core/context.h"
 #include "coordinator/core/jobs/job_table.h"
+#include "coordinator/core/nodes/fence.h"
 #include "coordinator/core/nodes/node_table.h"
 #include "coordinator/core/recovery/failures.h"
 #include "coordinator/core/recovery/hangs.h"
@@ -25,11 +26,12 @@ namespace muster::core {
 
 class LifeCycle {
  public:
-  LifeCycle(JobTable& jobs, NodeTable& nodes, Scheduler& scheduler, Admission& admission,
+  LifeCycle(JobTable& jobs, NodeTable& nodes, Fence& fence, Scheduler& scheduler, Admission& admission,
             Rendezvous& rendezvous, Failures& failures, Hangs& hangs, Stragglers& stragglers,
             Context& context)
       : jobs_(jobs),
         nodes_(nodes),
+        fence_(fence),
         scheduler_(scheduler),
         admission_(admission),
         rendezvous_(rendezvous),
@@ -82,6 +84,13 @@ class LifeCycle {
   // Kills the ranks of the stopping jobs on the node at its drain deadline, if that is before the
   // end of their grace period.
   void ShortenStops(const Node& node);
+  // A member of the fence set has answered: loses the ranks that have ended for certain.
+  void OnBansKept(const NodeName& member, const v1::BansKept& kept);
+  // Marks the ranks of command jobs on nodes that have not connected yet: they may run without
+  // being heard of, because they cannot know this coordinator's address.
+  void ExpectReports();
+  // The node has reported its ranks.
+  void OnReported(const NodeName& name);
   // Aborts the barriers that can never complete, of every job on the node.
   void AbortHopelessBarriers(const NodeName& name);
 
@@ -137,10 +146,13 @@ class LifeCycle {
   void OnLeaseEnd(const Node& node);
   // Loses the ranks of the jobs whose lease has ended.
   void OnJobLeaseEnd(const Node& node);
+  // Whether the job's ranks on a node whose lease has ended cannot run any more, or do no harm.
+  bool HaveEnded(const Node& node, const Job& job);
   SteadyTime JobLeaseEnd(const Node& node, const Job& job) const;
 
   JobTable& jobs_;
   NodeTable& nodes_;
+  Fence& fence_;
   Scheduler& scheduler_;
   Admission& admission_;
   Rendezvous& rendezvous_;

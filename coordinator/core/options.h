@@ -20,6 +20,8 @@ struct Options {
   // jobs/job_lease.h. Not shorter than `lease`.
   absl::Duration job_lease = absl::Seconds(30);
   absl::Duration heartbeat_interval = absl::Seconds(1);
+  // Whether leases end only after the event Listening.
+  bool awaits_listening = false;
   // How long a failure that looks like a consequence (a rank that lost a peer) waits for its cause
   // to be reported.
   absl::Duration cause_window = absl::Seconds(2);

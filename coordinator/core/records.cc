@@ -49,12 +49,22 @@ store::Mutation PutCommit(uint64_t index) {
   return {kCommitKey, commit.SerializeAsString()};
 }
 
-store::Mutation PutStart(uint64_t number, const v1::StartRecord& record) {
-  return {StartKey(number), record.SerializeAsString()};
+store::Mutation PutStart(const StoreIdentity& store) {
+  const CoordinatorStart& start = store.starts.back();
+  v1::StartRecord record;
+  record.set_id(start.id);
+  record.set_first_commit(start.first_commit);
+  record.set_machine_id(start.machine_id);
+  record.set_address(start.address);
+  return {StartKey(store.starts.size()), record.SerializeAsString()};
 }
 
 store::Mutation Put(const v1::JobRecord& record) {
   return {JobKey(record.job_id()), record.SerializeAsString()};
+}
+
+store::Mutation PutFence(const v1::FenceRecord& record) {
+  return {kFenceKey, record.SerializeAsString()};
 }
 
 store::Mutation PutGeneration(const v1::GenerationRecord& record) {

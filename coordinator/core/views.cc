@@ -103,6 +103,7 @@ v1::Job Views::Details(const Job& job, Time now) const {
   for (v1::RankInspection& rank : hangs_.Inspections(job.id())) {
     *view.mutable_hang()->add_ranks() = std::move(rank);
   }
+  for (v1::Wait& wait : fence_.Waits(job.id())) *view.add_waits() = std::move(wait);
   for (v1::Wait& wait : rendezvous_.Waits(job, now)) *view.add_waits() = std::move(wait);
   if (job.state() == v1::QUEUED && !job.not_before.has_value() && !admission.has_value()) {
     const StartEstimate start = EstimateOf(job, jobs_, scheduler_, nodes_.all(), now);

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "absl/synchronization/notification.h"
 #include "common/http/endpoints.h"
 #include "common/http/http_server.h"
 #include "common/random_id.h"
@@ -94,6 +95,8 @@ class Coordinator::Impl : public TurnObserver {
  private:
   friend class Coordinator;
   void Deliver(core::Effects effects);
+  // Ends the leases' clock, and waits until all earlier decisions have left.
+  void AwaitClosing();
   void HandleHttp();
   void PutOnPage(const JobId& id, const v1::Job* job);
   // Removes files that no job references; called on the core thread.
@@ -152,6 +155,7 @@ absl::Status Coordinator::Impl::Serve() {
                                authority_.has_value() ? security::ClientCertificates::kOptional
                                                       : security::ClientCertificates::kRequired,
                                std::move(interceptors)));
+  loop_.Push(core::Listening{options_.machine_id, grpc_->address().ToString()});
   serving_ = true;
   return absl::OkStatus();
 }
@@ -236,6 +240,17 @@ void Coordinator::Impl::CollectFiles(const core::Core& core, const Time& now) {
   });
 }
 
+void Coordinator::Impl::AwaitClosing() {
+  const auto closing = std::make_shared<absl::Notification>();
+  loop_.Push(core::Closing{});
+  // Released after the decisions before it; destroyed unused if the loop has ended.
+  std::shared_ptr<void> guard(nullptr, [closing](void*) { closing->Notify(); });
+  loop_.PushQuery([guard = std::move(guard)](core::Core&, const Time&) mutable -> Release {
+    return [released = std::move(guard)] {};
+  });
+  closing->WaitForNotification();
+}
+
 Coordinator::Impl::~Impl() {
   serving_ = false;
   page_.Stop();
@@ -244,6 +259,8 @@ Coordinator::Impl::~Impl() {
   logs_.Shutdown();
   transfers_.Shutdown();
   sessions_.CloseAll(ending);
+  // From the moment at which the address refuses connections, workers extend their leases.
+  AwaitClosing();
   // The loop still runs and answers the calls in progress.
   if (grpc_ != nullptr) grpc_->Shutdown(kShutdownPatience);
   loop_.Stop();
@@ -260,6 +277,7 @@ absl::StatusOr<std::unique_ptr<Coordinator>> Coordinator::Start(const Coordinato
     complete.core.incarnation = Incarnation(RandomId());
   }
   complete.core.new_cluster_id = RandomHexId(128);
+  complete.core.awaits_listening = true;
   ASSIGN_OR_RETURN(std::unique_ptr<files::FileStore> files,
                    files::FileStore::Open(complete.files_dir));
   auto core = std::make_unique<core::Core>(complete.core);

@@ -181,6 +181,7 @@ void CoreLoop::RunCommitter() {
       {
         absl::MutexLock lock(&commit_mutex_);
         commit_failed_ = true;
+        pending_.clear();
       }
       options_.on_commit_failure(status);
       return;

@@ -114,7 +114,8 @@ class AgentImpl final : public Agent {
     ASSIGN_OR_RETURN(
         leases_,
         Leases::Start({options_.name, incarnation_, options_.coordinator, options_.security,
-                       options_.peer_listen, directory_->Peers(), membership_.get()},
+                       options_.peer_listen, directory_->Peers(), directory_->Promises(),
+                       options_.trusts_refusals, membership_.get()},
                       *loop_, *table_,
                       [this](v1::WorkerMessage message) { Send(std::move(message)); }));
     loop_->RunAndWait([this] { leases_on_loop_ = leases_.get(); });
@@ -218,8 +219,8 @@ class AgentImpl final : public Agent {
         loop_->Post([done, status] { done(status); });
       });
     };
-    context.lease_deadline_ms = [this](absl::Duration job_lease) {
-      return leases_on_loop_ == nullptr ? 0 : leases_on_loop_->DeadlineMs(job_lease);
+    context.lease_deadline_ms = [this](const v1::Launch& launch) {
+      return leases_on_loop_ == nullptr ? 0 : leases_on_loop_->DeadlineMs(launch);
     };
     context.send = [this](v1::WorkerMessage message) { Send(std::move(message)); };
     context.on_rank_exited = [this](const std::string& job_id, uint64_t generation, uint32_t rank) {
@@ -262,10 +263,13 @@ class AgentImpl final : public Agent {
     events.hello = [this] { return MakeHello(); };
     events.on_welcome = [this](const v1::Welcome& welcome) { OnWelcome(welcome); };
     events.on_message = [this](const v1::CoordinatorMessage& message) { OnMessage(message); };
-    events.on_acknowledged = [this](SteadyTime sent, const std::vector<std::string>& peers) {
+    events.on_acknowledged = [this](const Session::Acknowledgement& acknowledged) {
       // Only the coordinator of the ranks extends their leases.
-      if (membership_->in_conflict()) return;
-      if (leases_on_loop_ != nullptr) leases_on_loop_->OnAcknowledged(sent, peers);
+      if (membership_->in_conflict() || membership_->IsOutdated(acknowledged.term)) return;
+      if (leases_on_loop_ != nullptr) {
+        leases_on_loop_->OnAcknowledged(acknowledged.sent, acknowledged.address,
+                                        acknowledged.peers);
+      }
     };
     events.on_lost = [this](const absl::Status&) {
       status_.session_up = false;
@@ -307,6 +311,8 @@ class AgentImpl final : public Agent {
     }
     hello.set_machine_id(machine_id_);
     hello.set_tests_itself(true);
+    hello.set_keeps_bans(true);
+    hello.set_fence_set(leases_->fence_set());
     membership_->Describe(!hello.inventory().empty(), hello);
     return hello;
   }
@@ -360,6 +366,7 @@ class AgentImpl final : public Agent {
     if (membership_->in_conflict()) return;
     switch (message.kind_case()) {
       case v1::CoordinatorMessage::kLaunch:
+        if (membership_->IsOutdated(message.launch().term())) return;
         return table_->OnLaunch(message.launch());
       case v1::CoordinatorMessage::kWorld:
         return table_->OnWorld(message.world());
@@ -397,6 +404,12 @@ class AgentImpl final : public Agent {
         return;
       case v1::CoordinatorMessage::kLeaseAnswer:
         if (leases_on_loop_ != nullptr) leases_on_loop_->OnAnswer(message.lease_answer());
+        return;
+      case v1::CoordinatorMessage::kFenceSet:
+        if (leases_on_loop_ != nullptr) leases_on_loop_->OnFenceSet(message.fence_set());
+        return;
+      case v1::CoordinatorMessage::kBans:
+        if (leases_on_loop_ != nullptr) leases_on_loop_->OnBans(message.bans());
         return;
       case v1::CoordinatorMessage::kSelfTest:
         return self_tester_->Run(message.self_test().id(), devices_->CheckGpus(),

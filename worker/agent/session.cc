@@ -74,6 +74,9 @@ class Session::Stream : public grpc::ClientBidiReactor<v1::WorkerMessage, v1::Co
 
   void Cancel() { context_.TryCancel(); }
 
+  // The coordinator's address. Valid once a message has been received.
+  std::string peer() const { return context_.peer(); }
+
   SteadyTime last_heard() ABSL_LOCKS_EXCLUDED(mutex_) {
     absl::MutexLock lock(&mutex_);
     return last_heard_;
@@ -231,9 +234,11 @@ void Session::OnMessage(const Stream* stream, v1::CoordinatorMessage message) {
     }
     if (welcome.has_lease()) lease_ = std::max(2 * interval_, FromProto(welcome.lease()));
   }
+  address_ = stream->peer();
   events_.on_welcome(message.welcome());
   const auto& peers = message.welcome().peers();
-  events_.on_acknowledged(hello_sent_, {peers.begin(), peers.end()});
+  events_.on_acknowledged(
+      {hello_sent_, message.welcome().term(), address_, {peers.begin(), peers.end()}});
 }
 
 void Session::OnAck(const v1::HeartbeatAck& ack) {
@@ -245,7 +250,7 @@ void Session::OnAck(const v1::HeartbeatAck& ack) {
     sent = heartbeat->second;
     sent_.erase(sent_.begin(), std::next(heartbeat));
   }
-  events_.on_acknowledged(sent, {ack.peers().begin(), ack.peers().end()});
+  events_.on_acknowledged({sent, ack.term(), address_, {ack.peers().begin(), ack.peers().end()}});
 }
 
 void Session::OnDone(const Stream* stream, const absl::Status& status) {

@@ -67,6 +67,7 @@ const Node* NodeTable::Open(const SessionOpened& event,
   welcome.set_cluster_id(context_.store.cluster_id);
   welcome.set_commit_index(context_.store.commit_index);
   welcome.set_coordinator_start(context_.store.starts.back().id);
+  welcome.set_term(context_.store.term());
   welcome.set_conflict(node->conflict);
   welcome.set_protocol_version(
       CommonProtocolVersion(hello.protocol_version(), hello.newest_protocol_version()));
@@ -97,6 +98,7 @@ void NodeTable::SendJoinCluster(const Node& node) {
   v1::CoordinatorMessage message;
   message.mutable_join_cluster()->set_cluster_id(context_.store.cluster_id);
   message.mutable_join_cluster()->set_commit_index(context_.store.commit_index);
+  message.mutable_join_cluster()->set_term(context_.store.term());
   Send(node, std::move(message));
 }
 
@@ -191,6 +193,12 @@ void NodeTable::ArmLease(Node& node) {
   node.lease_start = context_.now.steady;
   context_.timers.Set(LeaseOf(node.name()), node.lease_start + context_.options.lease);
   context_.timers.Cancel(JobLeaseOf(node.name()));
+}
+
+void NodeTable::RestartLeases() {
+  for (auto& [name, node] : nodes_) {
+    if (node.state != v1::LOST) ArmLease(node);
+  }
 }
 
 void NodeTable::ExtendLeases(absl::Duration by) {

@@ -58,6 +58,8 @@ class NodeTable {
   const Node* OnSessionClosed(SessionId session);
   // Closes the node's session with `status`; the node becomes SUSPECT.
   void Reject(const NodeName& name, absl::Status status);
+  // Begins all leases now.
+  void RestartLeases();
   // Begins all leases later by the time for which the coordinator was stalled.
   void ExtendLeases(absl::Duration by);
   // The peers that the session's worker has not been sent yet; empty when it knows them.

@@ -19,10 +19,7 @@ void RecordStart(Context& context) {
   StoreIdentity& store = context.store;
   store.starts.push_back(
       {absl::StrCat(absl::Hex(context.options.incarnation.value())), store.commit_index + 1});
-  v1::StartRecord record;
-  record.set_id(store.starts.back().id);
-  record.set_first_commit(store.starts.back().first_commit);
-  context.effects.writes.push_back(PutStart(store.starts.size(), record));
+  context.effects.writes.push_back(PutStart(store));
 }
 
 }  // namespace
@@ -30,7 +27,7 @@ void RecordStart(Context& context) {
 absl::StatusOr<std::vector<JobId>> LoadState(absl::Span<const store::Record> stored, JobTable& jobs,
                                              NodeTable& nodes, Admission& admission,
                                              SecretTable& secrets, IdentityTable& identities,
-                                             Context& context) {
+                                             Fence& fence, Context& context) {
   ASSIGN_OR_RETURN(Migration migration, Migrate(stored));
   ASSIGN_OR_RETURN(Records records, ReadRecords(migration.records));
   context.effects.writes = std::move(migration.writes);
@@ -51,6 +48,7 @@ absl::StatusOr<std::vector<JobId>> LoadState(absl::Span<const store::Record> sto
   for (v1::SecretRecord& record : records.secrets) secrets.Restore(std::move(record));
   for (v1::IdentityRecord& record : records.identities) identities.Restore(std::move(record));
   for (v1::JoinTokenRecord& record : records.join_tokens) identities.Restore(std::move(record));
+  fence.Restore(records.fence);
   std::vector<JobId> active, queued;
   for (auto& [id, loaded] : records.jobs) {
     for (v1::JobEvent& event : records.events[id]) loaded.events.push_back(std::move(event));

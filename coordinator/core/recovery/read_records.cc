@@ -75,7 +75,8 @@ absl::Status ReadJob(const store::Record& record, Records& result) {
 }
 
 // Reads the records about the store itself; returns whether the record is one of them.
-absl::StatusOr<bool> ReadMeta(const store::Record& record, StoreIdentity& store) {
+absl::StatusOr<bool> ReadMeta(const store::Record& record, StoreIdentity& store,
+                              v1::FenceRecord& fence) {
   if (record.key == kClusterKey) {
     v1::ClusterRecord cluster;
     RETURN_IF_ERROR(ParseRecord(record, cluster));
@@ -88,7 +89,9 @@ absl::StatusOr<bool> ReadMeta(const store::Record& record, StoreIdentity& store)
     v1::StartRecord start;
     RETURN_IF_ERROR(ParseRecord(record, start));
     RETURN_IF_ERROR(CheckKey(record, StartKey(store.starts.size() + 1)));
-    store.starts.push_back({start.id(), start.first_commit()});
+    store.starts.push_back({start.id(), start.first_commit(), start.machine_id(), start.address()});
+  } else if (record.key == kFenceKey) {
+    RETURN_IF_ERROR(ParseRecord(record, fence));
   } else {
     return record.key == kSchemaKey;
   }
@@ -257,7 +260,7 @@ absl::StatusOr<Records> ReadRecords(absl::Span<const store::Record> records) {
   Placements placements;
   for (const store::Record& record : records) {
     if (absl::StartsWith(record.key, kJobPrefix)) continue;
-    ASSIGN_OR_RETURN(const bool is_meta, ReadMeta(record, result.store));
+    ASSIGN_OR_RETURN(const bool is_meta, ReadMeta(record, result.store, result.fence));
     if (is_meta) continue;
     const auto forgotten = result.forgotten.find(JobOf(record.key));
     if (forgotten != result.forgotten.end()) {
