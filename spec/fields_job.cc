@@ -62,7 +62,7 @@ void AddJobFields(FieldTable& table) {
             "Use of CPU or GPU does not count. `never` disables the check.",
         .computed_default = "10m for commands, never for train",
         .range = Between(1, kTenYears),
-        .or_never = true,
+        .zero_word = "never",
         .examples = {"10m", "never"}}},
       {"JobSpec.on_hang",
        {.help =
