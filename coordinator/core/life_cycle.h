@@ -6,6 +6,7 @@
 #define MUSTER_COORDINATOR_CORE_LIFE_CYCLE_H_
 
 #include <optional>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -101,7 +102,8 @@ class LifeCycle {
   // Stops the job to make room for `by`, and queues it again. This uses up no restart.
   void Preempt(Job& job, const JobId& by);
   std::optional<std::string> FindUnplaceable(const Job& job);
-  void Start(Job& job, std::vector<v1::NodePlacement> placements);
+  // `overdue`: see StartRequest.
+  void Start(Job& job, std::vector<v1::NodePlacement> placements, bool overdue);
   void Requeue(Job& job);
 
   // ---- stops.cc
@@ -128,8 +130,11 @@ class LifeCycle {
   // ---- growth.cc
   // Called when a generation is RUNNING.
   void BeginGrowthWatch(Job& job);
-  void ArmGrowth(Job& job);
-  void OnGrowthTimer(Job& job);
+  // Has running jobs look for further nodes soon, because some may have become free.
+  void ArmGrowth();
+  void OnGrowthTimer();
+  // Stops the job to grow if nodes are free for it.
+  bool TryGrow(Job& job);
   // Whether a job is stopping in order to grow.
   bool SomeJobGrows() const;
 
@@ -161,6 +166,8 @@ class LifeCycle {
   Stragglers& stragglers_;
   Context& context_;
   std::vector<JobId> restarting_;  // jobs that restart in this step
+  std::set<JobId> growable_;       // running jobs that could use further nodes
+  uint64_t nodes_version_ = 0;     // as of the last RunQueue
 };
 
 }  // namespace muster::core

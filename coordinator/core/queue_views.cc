@@ -41,7 +41,10 @@ void QueueViews::AddQueuedJob(const Job& job, v1::GetQueueResponse& response) co
   const Plan& plan = scheduler_.plan();
   v1::QueuedJob& queued = *response.add_jobs();
   *queued.mutable_job() = views_.Summary(job);
-  queued.set_effective_class(std::string(NameOfTier(entry.tier)));
+  const Reservation* const kept = plan.FindReservation(job.id());
+  const bool overdue = kept != nullptr && kept->overdue;
+  queued.set_effective_class(overdue ? "overdue"
+                                     : std::string(NameOf(queue.group(entry.group).job_class)));
   queued.set_waits_for(WaitsFor(job.id(), plan.Find(entry), plan));
 }
 

@@ -75,6 +75,9 @@ store::Mutation PutGeneration(const v1::GenerationRecord& record) {
   whole.set_over(record.over());
   whole.set_node_count(record.nodes_size());
   whole.set_gpu_slots(record.gpu_slots());
+  whole.set_idle_cpu_slots(record.idle_cpu_slots());
+  whole.set_idle_gpu_slots(record.idle_gpu_slots());
+  whole.set_overdue(record.overdue());
   if (record.has_job_lease()) *whole.mutable_job_lease() = record.job_lease();
   return {GenerationKey(record.job_id(), record.generation()), whole.SerializeAsString()};
 }

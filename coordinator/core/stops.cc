@@ -180,7 +180,7 @@ void LifeCycle::CheckStopped(Job& job) {
   const std::string id = job.status.job_id();
   context_.timers.Cancel({TimerKey::Kind::kCause, id});
   context_.timers.Cancel({TimerKey::Kind::kStop, id});
-  context_.timers.Cancel({TimerKey::Kind::kGrowth, id});
+  growable_.erase(job.id());
   context_.timers.Cancel({TimerKey::Kind::kTimeLimit, id});
   rendezvous_.End(job);
   failures_.Clear(job);

@@ -89,6 +89,10 @@ struct Job {
   uint32_t failed_attempts = 0;
   // Running time of all ended generations, which counts against the time limit.
   absl::Duration run_time;
+  // Time that the job has spent in the scheduler's queue, and since when it is in it: the waiting
+  // that its owner did not cause.
+  absl::Duration waited;
+  std::optional<Time> queued_since;
   // While QUEUED: the job is delayed, and joins the scheduler's queue at this time.
   std::optional<absl::Time> not_before;
   // The highest number that another store may have given to a generation, if it exceeded
@@ -118,8 +122,9 @@ struct Job {
   bool restarting = false;
   // Order in which finished jobs are deleted; unset while the job is kept.
   std::optional<absl::Time> deletion_order;
-  absl::Duration growth_interval;    // between two attempts to grow
-  uint32_t nodes_before_growth = 0;  // while the job grows
+  absl::Duration growth_interval;       // between two attempts to grow
+  SteadyTime grow_after;                // the earliest next attempt
+  uint32_t nodes_before_growth = 0;     // while the job grows
   std::optional<SteadyTime> failed_at;  // start of the recovery; cleared when the job runs again
 
   JobId id() const { return JobId(status.job_id()); }
@@ -128,6 +133,18 @@ struct Job {
   // The number of the job's next generation.
   Generation NextGeneration() const {
     return Generation(std::max(status.generation(), highest_generation) + 1);
+  }
+  void BeginWait(const Time& now) {
+    if (!queued_since.has_value()) queued_since = now;
+  }
+  void EndWait(const Time& now) {
+    if (!queued_since.has_value()) return;
+    waited += now.steady - queued_since->steady;
+    queued_since.reset();
+  }
+  // Since when the job has waited, as if without a break.
+  SteadyTime WaitingSince(const Time& now) const {
+    return queued_since.value_or(now).steady - waited;
   }
   bool is_train() const { return spec().command().empty(); }
   // The time at which the living generation exceeds the time limit; nullopt without a limit.

@@ -147,6 +147,9 @@ v1::JobRecord ToRecord(const Job& job) {
   record.set_failed_at_step(job.failed_at_step);
   record.set_failed_attempts(job.failed_attempts);
   *record.mutable_run_time() = ToProto(job.run_time);
+  *record.mutable_waited() = ToProto(job.waited);
+  if (job.queued_since.has_value())
+    *record.mutable_queued_since() = ToProto(job.queued_since->wall);
   if (job.not_before.has_value()) *record.mutable_not_before() = ToProto(*job.not_before);
   record.set_highest_generation(job.highest_generation);
   record.set_told_skipped_steps(job.reported_skipped_steps);
@@ -196,6 +199,8 @@ absl::StatusOr<Job> FromRecord(const v1::JobRecord& record) {
   job.failed_at_step = record.failed_at_step();
   job.failed_attempts = record.failed_attempts();
   job.run_time = FromProto(record.run_time());
+  job.waited = FromProto(record.waited());
+  if (record.has_queued_since()) job.queued_since.emplace().wall = FromProto(record.queued_since());
   if (record.has_not_before()) job.not_before = FromProto(record.not_before());
   job.highest_generation = record.highest_generation();
   job.reported_skipped_steps = record.told_skipped_steps();

@@ -76,6 +76,8 @@ Job MakeJob() {
   job.failed_at_step = 10;
   job.failed_attempts = 3;
   job.not_before = absl::FromUnixSeconds(20);
+  job.waited = absl::Minutes(7);
+  job.queued_since = Time{SteadyTime(), absl::FromUnixSeconds(30)};
   job.reported_skipped_steps = 8;
   job.submitted_digest = "digest";
   const Time start{SteadyTime(absl::Seconds(50)), absl::FromUnixSeconds(50)};
@@ -110,6 +112,8 @@ TEST(JobRecordTest, JobRoundTrips) {
   EXPECT_EQ(found->failed_at_step, job.failed_at_step);
   EXPECT_EQ(found->failed_attempts, job.failed_attempts);
   EXPECT_EQ(found->not_before, job.not_before);
+  EXPECT_EQ(found->waited, job.waited);
+  EXPECT_EQ(found->queued_since->wall, job.queued_since->wall);
   EXPECT_EQ(found->reported_skipped_steps, job.reported_skipped_steps);
   EXPECT_EQ(found->time_account.ToRecord().DebugString(), record.time_account().DebugString());
   EXPECT_EQ(record.time_account().settled_size(), 3);  // unrecorded, productive, checkpoint stall

@@ -269,6 +269,10 @@ Job& JobTable::Restore(Job restored) {
   const JobId id = restored.id();
   Job& job = jobs_[id] = std::move(restored);
   job.state_since = context_.now.steady;
+  if (job.queued_since.has_value()) {
+    const absl::Duration elapsed = context_.now.wall - job.queued_since->wall;
+    job.queued_since->steady = context_.now.steady - std::max(elapsed, absl::ZeroDuration());
+  }
   RestoreTimeAccount(job);
   next_queue_sequence_ = std::max(next_queue_sequence_, job.queue_sequence + 1);
   if (!job.status.idempotency_key().empty()) {

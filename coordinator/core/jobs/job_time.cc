@@ -47,6 +47,8 @@ SlotCount JobTable::CountSlots(const v1::GenerationRecord& record) {
   }
   slots.gpu = std::min(slots.cpu, record.gpu_slots());
   slots.cpu -= slots.gpu;
+  slots.cpu += record.idle_cpu_slots();
+  slots.gpu += record.idle_gpu_slots();
   return slots;
 }
 

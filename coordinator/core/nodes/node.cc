@@ -163,6 +163,13 @@ uint32_t Node::SlotCount(absl::string_view kind) const {
                     [kind](const v1::Slot& slot) { return NameOfKind(slot) == kind; }));
 }
 
+uint32_t Node::UsableSlots(absl::string_view kind) const {
+  return static_cast<uint32_t>(
+      std::count_if(hello.slots().begin(), hello.slots().end(), [&](const v1::Slot& slot) {
+        return (kind.empty() || NameOfKind(slot) == kind) && IsSlotUsable(slot);
+      }));
+}
+
 FreeNode Node::Describe() const {
   FreeNode described;
   described.name = record.name();

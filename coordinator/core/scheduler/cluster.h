@@ -32,7 +32,9 @@ struct RunningJob {
   SteadyTime end = SteadyTime::Infinite();
   absl::Duration grace;
   bool stopping = false;
-  bool preemptible = true;
+  bool overdue = false;   // it started ahead of others; only critical jobs take its place
+  uint32_t slots = 0;     // that no other job can use
+  uint64_t sequence = 0;  // order of submission
   std::vector<NodeName> nodes;
 };
 
@@ -55,6 +57,9 @@ class Cluster {
     std::vector<Supply> supplies;
     uint64_t free_units = 0;    // that the nodes contribute now
     uint64_t usable_units = 0;  // if no job ran
+    // For jobs that take slots by node: the number of nodes by slots and units that each would
+    // contribute if no job ran.
+    std::map<std::pair<uint32_t, uint32_t>, uint32_t> sizes;
   };
   struct Cells {
     uint64_t serial = 0;  // of the shape
@@ -83,6 +88,8 @@ class Cluster {
   // The index of a node; node_count() if it is unknown.
   uint32_t IndexOf(const NodeName& name) const;
 
+  // The slots of all nodes that are not lost.
+  uint64_t slot_count() const { return slot_count_; }
   // Whether several workers of one machine offer the same GPU.
   bool shares_devices() const { return shares_devices_; }
 
@@ -90,6 +97,8 @@ class Cluster {
   const Cells& CellsOf(uint32_t shape_index, const JobQueue::Shape& shape);
   // The row with which the shape fits now; null if it does not fit.
   static const Row* FindFitting(const Cells& cells);
+  // The slots that the job takes if it runs on the smallest nodes that suffice.
+  static uint32_t LeastSlotsOf(const Cells& cells);
   // Whether the shape would fit if no job ran.
   static bool FitsVacant(const Cells& cells);
 
@@ -100,6 +109,7 @@ class Cluster {
 
   std::map<std::string, uint32_t> kinds_;
   std::vector<NodeState> nodes_;
+  uint64_t slot_count_ = 0;
   bool shares_devices_ = false;
   absl::flat_hash_map<std::string, uint32_t> node_index_;
   std::vector<Cells> cells_;  // by shape
