@@ -13,6 +13,7 @@
 #include "coordinator/core/event.h"
 #include "coordinator/core/options.h"
 #include "coordinator/core/stats.h"
+#include "coordinator/core/steady_clock.h"
 #include "coordinator/core/store_identity.h"
 #include "coordinator/core/timers.h"
 
@@ -20,13 +21,16 @@ namespace muster::core {
 
 struct Context {
   explicit Context(Options core_options)
-      : options(std::move(core_options)), leases_end(!options.awaits_listening) {}
+      : options(std::move(core_options)),
+        leases_end(!options.awaits_listening),
+        clock(options.boot_id) {}
 
   void Log(std::string line) { effects.logs.push_back(std::move(line)); }
 
   const Options options;
   StoreIdentity store;
-  Time now;
+  SteadyClock clock;
+  Time now;  // on that clock
   Effects effects;
   Timers timers;
   StatsCollector stats;

@@ -184,8 +184,9 @@ struct SessionClosed {
   SessionId session;
 };
 
-// NextDeadline() has been reached. `lag` is the delay of the service; leases and deadlines are
-// extended by it, so that a slow coordinator does not declare nodes lost.
+// NextDeadline() has been reached. `lag` is the time in which the service could not receive
+// messages; leases and deadlines of messages are extended by it, so that a coordinator that was
+// stopped does not declare nodes lost.
 struct Tick {
   absl::Duration lag;
 };

@@ -251,10 +251,10 @@ void LifeCycle::SyncNodes(Job& job, bool launch) {
 }
 
 void LifeCycle::ArmTimeLimit(const Job& job) {
-  const std::optional<absl::Time> end = job.TimeLimitEnd();
-  if (!end.has_value()) return;
-  context_.timers.Set({TimerKey::Kind::kTimeLimit, job.status.job_id()},
-                      context_.now.steady + (*end - context_.now.wall));
+  const std::optional<SteadyTime> end = job.TimeLimitEnd();
+  if (end.has_value()) {
+    context_.timers.Set({TimerKey::Kind::kTimeLimit, job.status.job_id()}, *end);
+  }
 }
 
 void LifeCycle::OnTimeLimit(Job& job) {
@@ -384,6 +384,7 @@ void LifeCycle::Hold(Job& job, const Actor& actor) {
 }
 
 void LifeCycle::Release(Job& job, const Actor& actor) {
+  job.released = context_.now.steady;
   jobs_.AddEvent(job, events::kReleased, DoneBy("released", actor));
   jobs_.Transition(job, v1::QUEUED, reasons::kWaitingForResources,
                    "waiting in the queue for resources");

@@ -14,6 +14,7 @@ namespace muster::core {
 struct Options {
   Incarnation incarnation;     // random; identifies this coordinator process
   std::string new_cluster_id;  // random; for a store that has no cluster id yet
+  std::string boot_id;         // of the machine's boot; empty: unknown
   // After this time without a heartbeat, nothing new is placed on a node.
   absl::Duration lease = absl::Seconds(10);
   // At least this time without a heartbeat passes before a node's ranks are lost; see

@@ -43,10 +43,8 @@ store::Mutation PutCluster(const std::string& cluster_id) {
   return {kClusterKey, cluster.SerializeAsString()};
 }
 
-store::Mutation PutCommit(uint64_t index) {
-  v1::CommitRecord commit;
-  commit.set_index(index);
-  return {kCommitKey, commit.SerializeAsString()};
+store::Mutation Put(const v1::CommitRecord& record) {
+  return {kCommitKey, record.SerializeAsString()};
 }
 
 store::Mutation PutStart(const StoreIdentity& store) {

@@ -47,7 +47,7 @@ std::string JoinTokenKey(const std::string& id);
 
 store::Mutation PutSchema();
 store::Mutation PutCluster(const std::string& cluster_id);
-store::Mutation PutCommit(uint64_t index);
+store::Mutation Put(const v1::CommitRecord& record);
 store::Mutation PutFence(const v1::FenceRecord& record);
 // The newest start of a coordinator.
 store::Mutation PutStart(const StoreIdentity& store);

@@ -177,8 +177,8 @@ void Sessions::Handle(const CordonNode& event) {
   if (node == nullptr) return;
   nodes_.Cordon(event.node, event.reason);
   if (!event.drain) return;
-  std::optional<absl::Time> until;
-  if (event.deadline.has_value()) until = context_.now.wall + *event.deadline;
+  std::optional<SteadyTime> until;
+  if (event.deadline.has_value()) until = context_.now.steady + *event.deadline;
   nodes_.SetDrainDeadline(event.node, until);
   life_cycle_.MoveJobsAway(
       *node,

@@ -12,6 +12,7 @@
 #include "common/proto_time.h"
 #include "coordinator/core/life_cycle.h"
 #include "coordinator/core/reasons.h"
+#include "coordinator/core/steady_clock.h"
 
 namespace muster::core {
 namespace {
@@ -84,10 +85,9 @@ SteadyTime LifeCycle::DrainDeadline(const Job& job) const {
     const Node* const node = nodes_.Find(NodeName(generation.placement(node_rank).node()));
     if (node == nullptr || !node->record.has_drain_until()) continue;
     if (!generation.HasLiveRanks(node_rank)) continue;
-    const absl::Duration left = FromProto(node->record.drain_until()) - context_.now.wall;
-    earliest = std::min(earliest, context_.now.steady + std::max(left, absl::ZeroDuration()));
+    earliest = std::min(earliest, FromStored(node->record.drain_until()));
   }
-  return earliest;
+  return std::max(earliest, context_.now.steady);
 }
 
 void LifeCycle::ShortenStops(const Node& node) {

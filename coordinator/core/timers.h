@@ -55,7 +55,8 @@ class Timers {
   SteadyTime Next() const;
   // Removes and returns the keys that are due, earliest first.
   std::vector<TimerKey> TakeDue(SteadyTime now);
-  void ExtendAll(absl::Duration by);
+  // Extends the deadlines of messages from nodes. Others, such as time limits, remain.
+  void ExtendSilence(absl::Duration by);
 
  private:
   std::map<TimerKey, SteadyTime> deadlines_;

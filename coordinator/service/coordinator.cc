@@ -11,8 +11,10 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/synchronization/notification.h"
+#include "common/file_clock.h"
 #include "common/http/endpoints.h"
 #include "common/http/http_server.h"
+#include "common/machine_id.h"
 #include "common/random_id.h"
 #include "common/status.h"
 #include "common/systemd.h"
@@ -111,6 +113,7 @@ class Coordinator::Impl : public TurnObserver {
   JobWatchers watchers_;
   LogRelay logs_;
   FileAccess files_;
+  const FileClock file_clock_{options_.clock()};
   Transfers transfers_;
   SnapshotPublisher snapshots_;
   std::shared_ptr<SnapshotMetrics> snapshot_metrics_;
@@ -234,7 +237,7 @@ void Coordinator::Impl::RenewCertificate(const Time& now) {
 
 void Coordinator::Impl::CollectFiles(const core::Core& core, const Time& now) {
   next_collection_ = now.steady + kCollectInterval;
-  files_.thread.Post([this, referenced = core.ListFiles(), wall = now.wall] {
+  files_.thread.Post([this, referenced = core.ListFiles(), wall = file_clock_.At(now)] {
     const size_t removed = files_.store->CollectGarbage(referenced, wall);
     LOG_IF(INFO, removed > 0) << "removed " << removed << " files that no job references";
   });
@@ -278,6 +281,7 @@ absl::StatusOr<std::unique_ptr<Coordinator>> Coordinator::Start(const Coordinato
   }
   complete.core.new_cluster_id = RandomHexId(128);
   complete.core.awaits_listening = true;
+  complete.core.boot_id = BootId();
   ASSIGN_OR_RETURN(std::unique_ptr<files::FileStore> files,
                    files::FileStore::Open(complete.files_dir));
   auto core = std::make_unique<core::Core>(complete.core);

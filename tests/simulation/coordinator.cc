@@ -36,6 +36,7 @@ void Coordinator::Start() {
   options.job_lease = world_.job_lease;
   options.new_cluster_id = absl::StrCat("cluster-", process_);
   options.awaits_listening = true;
+  options.boot_id = "boot";
   auto core = std::make_unique<core::Core>(options);
   std::vector<store::Record> records;
   for (const auto& [key, value] : disk_.records) records.push_back({key, value});

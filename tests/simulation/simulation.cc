@@ -56,8 +56,10 @@ std::unique_ptr<World> MakeWorld(uint64_t seed, Simulation::Kind kind, Mutation 
 
 }  // namespace
 
-Simulation::Simulation(uint64_t seed, bool tracing)
-    : Simulation(seed, Kind::kAllFaults, Mutation::kNone, tracing) {}
+Simulation::Simulation(uint64_t seed, bool tracing, absl::Duration wall_step)
+    : Simulation(seed, Kind::kAllFaults, Mutation::kNone, tracing) {
+  world_->scheduler.StepWallClock(wall_step);
+}
 
 Simulation::Simulation(uint64_t seed, Kind kind, Mutation mutation, bool tracing)
     : kind_(kind), world_(MakeWorld(seed, kind, mutation, tracing)), coordinator_(*world_) {

@@ -25,7 +25,8 @@ class Simulation {
     kCuts,            // cuts of the network, and what they meet: lost coordinators, crashed workers
     kLostCoordinator  // for LoseCoordinator
   };
-  Simulation(uint64_t seed, bool tracing);
+  // `wall_step`: the wall clock is set forward and back by this all the time.
+  Simulation(uint64_t seed, bool tracing, absl::Duration wall_step = absl::ZeroDuration());
   Simulation(uint64_t seed, Kind kind, Mutation mutation = Mutation::kNone, bool tracing = false);
 
   // Causes faults for a while, repairs everything, and waits until every job has ended and no state

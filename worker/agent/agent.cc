@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "common/file_clock.h"
 #include "common/http/endpoints.h"
 #include "common/http/http_server.h"
 #include "common/limits.h"
@@ -146,8 +147,8 @@ class AgentImpl final : public Agent {
     loop_->RunAndWait([this] {
       membership_->Flush(Now().steady);
       if (memory_directory_ != nullptr) {
-        memory_directory_->Sweep(table_->Held(),
-                                 hands_over_ ? absl::Now() - kKeepState : absl::InfiniteFuture());
+        memory_directory_->Sweep(table_->Held(), hands_over_ ? file_clock_.At(Now()) - kKeepState
+                                                             : absl::InfiniteFuture());
       }
       self_tester_.reset();
       table_.reset();
@@ -241,11 +242,12 @@ class AgentImpl final : public Agent {
     gpu_metrics_ = devices_->Metrics();
     http::HandleMetrics(*http_, {metrics_, gpu_metrics_});
     const http::HealthCheck loop = {"event-loop", [this] {
-                                      const auto tick =
-                                          absl::FromUnixMillis(status_.loop_tick_unix_ms.load());
-                                      if (absl::Now() - tick < kStuckAfter) return absl::OkStatus();
+                                      const absl::Duration stuck =
+                                          Now().steady.since_start() -
+                                          absl::Milliseconds(status_.loop_tick_ms.load());
+                                      if (stuck < kStuckAfter) return absl::OkStatus();
                                       return absl::UnavailableError(absl::StrCat(
-                                          "event loop stuck since ", absl::FormatTime(tick)));
+                                          "event loop stuck for ", absl::FormatDuration(stuck)));
                                     }};
     const http::HealthCheck session = {
         "session", [this] {
@@ -481,7 +483,7 @@ class AgentImpl final : public Agent {
     const SteadyTime now = Now().steady;
     if (options_.on_tick != nullptr) options_.on_tick();
     status_.loop_lag_seconds = absl::ToDoubleSeconds(now - due);
-    status_.loop_tick_unix_ms = absl::ToUnixMillis(absl::Now());
+    status_.loop_tick_ms = absl::ToInt64Milliseconds(now.since_start());
     if (table_ == nullptr) return;  // shutting down
     table_->Tick();
     if (leases_on_loop_ != nullptr) leases_on_loop_->Tick();
@@ -497,12 +499,12 @@ class AgentImpl final : public Agent {
   void SweepLogs(SteadyTime now) {
     next_sweep_ = now + std::min(kLongestSweepInterval, options_.keep_logs.age / 10);
     sweeper_->Post([jobs = directory_->Jobs(), memory = memory_directory_.get(),
-                    keep = options_.keep_logs, held = table_->Held()] {
+                    keep = options_.keep_logs, held = table_->Held(), now = file_clock_.At(Now())] {
       if (memory != nullptr) {
-        memory->Sweep(held, absl::Now() - kKeepState);
-        memory->SweepAbandoned(absl::Now() - kKeepState);
+        memory->Sweep(held, now - kKeepState);
+        memory->SweepAbandoned(now - kKeepState);
       }
-      const SweepResult swept = Sweep(jobs, keep, held, absl::Now());
+      const SweepResult swept = Sweep(jobs, keep, held, now);
       LOG_IF(INFO, swept.generations + swept.jobs > 0)
           << "deleted the logs of " << swept.generations << " finished generations ("
           << swept.log_bytes << " bytes) and all files of " << swept.jobs
@@ -513,6 +515,7 @@ class AgentImpl final : public Agent {
   const AgentOptions options_;
   const std::function<void(const absl::Status&)> on_refused_;
   const uint64_t incarnation_;
+  const FileClock file_clock_{Now()};
   WorkerStatus status_;
   ProgressBoard board_;
   JobUsers job_users_;

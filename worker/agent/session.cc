@@ -160,6 +160,7 @@ Session::~Session() {
   {
     absl::MutexLock lock(&mutex_);
     stopping_ = true;
+    changed_.SignalAll();
   }
   heartbeat_thread_.join();
   std::shared_ptr<Stream> stream;
@@ -173,7 +174,10 @@ Session::~Session() {
     stream->Close();
     {
       absl::MutexLock lock(&mutex_);
-      mutex_.AwaitWithTimeout(absl::Condition(&closed_), kCloseTimeout);
+      changed_.WaitFor(&mutex_, kCloseTimeout, [this] {
+        mutex_.AssertHeld();
+        return closed_;
+      });
     }
     stream->Cancel();
     absl::MutexLock lock(&mutex_);
@@ -228,6 +232,7 @@ void Session::OnMessage(const Stream* stream, v1::CoordinatorMessage message) {
     absl::MutexLock lock(&mutex_);
     beating_ = true;
     just_welcomed_ = true;
+    changed_.SignalAll();
     const v1::Welcome& welcome = message.welcome();
     if (welcome.has_heartbeat_interval()) {
       interval_ = std::max(kShortestInterval, FromProto(welcome.heartbeat_interval()));
@@ -262,6 +267,7 @@ void Session::OnDone(const Stream* stream, const absl::Status& status) {
     stream_.reset();
     beating_ = false;
     closed_ = true;
+    changed_.SignalAll();
   }
   const bool was_welcomed = std::exchange(welcomed_, false);
   if (stopping) return;
@@ -311,7 +317,10 @@ void Session::HeartbeatLoop() {
   while (true) {
     {
       absl::MutexLock lock(&mutex_);
-      mutex_.AwaitWithTimeout(absl::Condition(this, &Session::ShouldWake), interval_);
+      changed_.WaitFor(&mutex_, interval_, [this] {
+        mutex_.AssertHeld();
+        return stopping_ || just_welcomed_;
+      });
       just_welcomed_ = false;
       if (stopping_) return;
     }

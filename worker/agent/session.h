@@ -85,7 +85,6 @@ class Session {
   absl::Duration NextDelay();
 
   void HeartbeatLoop();
-  bool ShouldWake() const ABSL_SHARED_LOCKS_REQUIRED(mutex_) { return stopping_ || just_welcomed_; }
   void Beat() ABSL_LOCKS_EXCLUDED(mutex_);
 
   const std::string coordinator_;
@@ -106,6 +105,7 @@ class Session {
   std::string address_;  // of the coordinator that sent the latest Welcome
 
   absl::Mutex mutex_;
+  SteadyCondVar changed_;  // stopping_, just_welcomed_ or closed_ has been set
   std::shared_ptr<Stream> stream_ ABSL_GUARDED_BY(mutex_);
   bool stopping_ ABSL_GUARDED_BY(mutex_) = false;
   bool beating_ ABSL_GUARDED_BY(mutex_) = false;

@@ -173,7 +173,7 @@ class JobTable {
   // Adds the time that has been settled to the cluster's totals.
   void CountSettledTime(Job& job);
   // Lets the finished job be deleted when it is due.
-  void AllowDeletion(Job& job, absl::Time order);
+  void AllowDeletion(Job& job, SteadyTime order);
   void AllowDeletion(const JobArray& array);
 
   const v1::GenerationRecord& RecordOf(const JobId& id, Generation number) const {

@@ -6,6 +6,7 @@
 #include "common/version.h"
 #include "coordinator/core/nodes/peers.h"
 #include "coordinator/core/records.h"
+#include "coordinator/core/steady_clock.h"
 
 namespace muster::core {
 namespace {
@@ -361,13 +362,13 @@ void NodeTable::Cordon(const NodeName& name, const std::string& reason) {
   context_.Log(WithReason(absl::StrCat("node ", name.value(), " was cordoned"), reason));
 }
 
-void NodeTable::SetDrainDeadline(const NodeName& name, std::optional<absl::Time> until) {
+void NodeTable::SetDrainDeadline(const NodeName& name, std::optional<SteadyTime> until) {
   const auto entry = nodes_.find(name);
   if (entry == nodes_.end()) return;
   v1::NodeRecord& record = entry->second.record;
   if (!until.has_value() && !record.has_drain_until()) return;
   record.clear_drain_until();
-  if (until.has_value()) *record.mutable_drain_until() = ToProto(*until);
+  if (until.has_value()) *record.mutable_drain_until() = ToStored(*until);
   changed_.insert(name);
 }
 

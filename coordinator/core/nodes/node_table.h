@@ -112,7 +112,7 @@ class NodeTable {
   // Replaces a cordon by the coordinator.
   void Cordon(const NodeName& name, const std::string& reason);
   // Sets the time at which ranks that still run on the node are killed; nullopt: none.
-  void SetDrainDeadline(const NodeName& name, std::optional<absl::Time> until);
+  void SetDrainDeadline(const NodeName& name, std::optional<SteadyTime> until);
   // Also forgets failed launches and the drain deadline. Returns whether ranks were kept from the
   // node before.
   bool Uncordon(const NodeName& name);

@@ -30,6 +30,8 @@ absl::StatusOr<std::vector<JobId>> LoadState(absl::Span<const store::Record> sto
                                              Fence& fence, Context& context) {
   ASSIGN_OR_RETURN(Migration migration, Migrate(stored));
   ASSIGN_OR_RETURN(Records records, ReadRecords(migration.records));
+  context.clock.Continue(records.last_commit, context.now);
+  context.now = context.clock.At(context.now);
   context.effects.writes = std::move(migration.writes);
   if (migration.from != 0 && migration.from != kSchemaVersion) {
     context.Log(absl::StrCat("migrating the store from schema ", migration.from, " to ",
@@ -66,8 +68,7 @@ absl::StatusOr<std::vector<JobId>> LoadState(absl::Span<const store::Record> sto
     const auto history = records.histories.find(id);
     if (history != records.histories.end()) jobs.histories().Restore(job, history->second);
     if (job.not_before.has_value()) {
-      context.timers.Set({TimerKey::Kind::kDelay, id.value()},
-                         context.now.steady + (*job.not_before - context.now.wall));
+      context.timers.Set({TimerKey::Kind::kDelay, id.value()}, *job.not_before);
     } else if (job.state() == v1::QUEUED) {
       queued.push_back(id);
     }

@@ -15,8 +15,6 @@ absl::Duration LengthOf(const Job& job) {
   return std::max(left, absl::ZeroDuration()) + FromProto(job.spec().grace_period());
 }
 
-SteadyTime Steady(absl::Time time, const Time& now) { return now.steady + (time - now.wall); }
-
 }  // namespace
 
 QueueItem QueueItemOf(const Job& job, const Time& now) {
@@ -42,7 +40,7 @@ RunningJob RunningJobOf(const Job& job, const Time& now) {
   running.generation = job.generation->number();
   running.owner = job.status.owner();
   running.job_class = ClassOf(job.spec().priority_class());
-  running.started = Steady(job.generation_start_time, now);
+  running.started = job.generation_start;
   running.grace = FromProto(job.spec().grace_period());
   running.overdue = job.generation->record.overdue();
   running.slots = SlotsOf(job);
@@ -54,8 +52,8 @@ RunningJob RunningJobOf(const Job& job, const Time& now) {
     running.stopping = true;
     // A failed job may start again in the same place.
     if (job.ending.outcome != v1::FAILED) running.end = job.generation->grace_end;
-  } else if (const std::optional<absl::Time> end = job.TimeLimitEnd()) {
-    running.end = Steady(*end, now) + running.grace;
+  } else if (const std::optional<SteadyTime> end = job.TimeLimitEnd()) {
+    running.end = *end + running.grace;
   }
   return running;
 }

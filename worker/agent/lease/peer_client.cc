@@ -4,7 +4,7 @@
 #include <chrono>
 #include <utility>
 
-#include "absl/time/clock.h"
+#include "common/grpc_deadline.h"
 #include "common/security/certificate.h"
 #include "grpcpp/client_context.h"
 #include "proto/muster/v1/worker.grpc.pb.h"
@@ -64,7 +64,7 @@ void PeerClient::Ask(const std::vector<std::string>& peers, const v1::LeaseQuest
   for (const std::string& peer : peers) {
     auto call = std::make_shared<Call>();
     call->stub = v1::PeerService::NewStub(OpenCoordinatorChannel(peer, security));
-    call->context.set_deadline(absl::ToChronoTime(absl::Now() + patience));
+    call->context.set_deadline(GrpcDeadline(patience));
     calls.push_back(std::move(call));
   }
   round->left = calls.size();

@@ -10,6 +10,7 @@
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "absl/synchronization/mutex.h"
+#include "common/grpc_deadline.h"
 #include "common/grpc_listener.h"
 #include "common/grpc_status.h"
 #include "common/report_bounds.h"
@@ -54,7 +55,7 @@ class PeerServerImpl final : public PeerServer, public v1::PeerService::Callback
   ~PeerServerImpl() override {
     if (server_ == nullptr) return;
     listener_->Stop();
-    server_->Shutdown(std::chrono::system_clock::now());
+    server_->Shutdown(GrpcDeadline(absl::ZeroDuration()));
     {
       absl::MutexLock lock(&mutex_);
       for (const auto& [id, call] : calls_) Finish(*call, absl::UnavailableError("shutting down"));
