@@ -22,8 +22,8 @@ namespace muster::core {
 struct Context {
   explicit Context(Options core_options)
       : options(std::move(core_options)),
-        leases_end(!options.awaits_listening),
-        clock(options.boot_id) {}
+        clock(options.boot_id),
+        leases_end(!options.awaits_listening) {}
 
   void Log(std::string line) { effects.logs.push_back(std::move(line)); }
 

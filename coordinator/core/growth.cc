@@ -49,8 +49,9 @@ v1::Resources FurtherNodes(const Job& job) {
 
 void LifeCycle::ArmGrowth() {
   const TimerKey key{TimerKey::Kind::kGrowth, ""};
-  if (growable_.empty() || context_.timers.Get(key).has_value()) return;
-  context_.timers.Set(key, context_.now.steady + kGrowthDelay);
+  if (growable_.empty()) return;
+  const SteadyTime soon = context_.now.steady + kGrowthDelay;
+  context_.timers.Set(key, std::min(soon, context_.timers.Get(key).value_or(soon)));
 }
 
 void LifeCycle::BeginGrowthWatch(Job& job) {

@@ -76,8 +76,10 @@ class Coordinator::Impl : public TurnObserver {
         snapshot_metrics_(
             std::make_shared<SnapshotMetrics>([this] { return snapshots_.Get(); }, options.clock)),
         loop_(std::move(core), store,
-              {options.clock, [this](core::Effects effects) { Deliver(std::move(effects)); },
-               options.on_commit_failure, this}),
+              {.clock = options.clock,
+               .deliver = [this](core::Effects effects) { Deliver(std::move(effects)); },
+               .on_commit_failure = options.on_commit_failure,
+               .observer = this}),
         audit_log_({.path = options.audit_log, .clock = options.clock}, *metrics_.registry()),
         authorizer_(std::move(authorizer)),
         authority_(std::move(authority)),

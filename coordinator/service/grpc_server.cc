@@ -81,7 +81,7 @@ void GrpcServer::Shutdown(std::chrono::milliseconds patience) {
   if (server_ == nullptr) return;
   listener_->Stop();
   server_->GetHealthCheckService()->Shutdown();
-  server_->Shutdown(GrpcDeadline(patience));
+  server_->Shutdown(GrpcDeadline(absl::FromChrono(patience)));
   server_.reset();
 }
 

@@ -27,7 +27,7 @@ skip() {
 
 # json_value FILE KEY → the first value of the key, a number or text
 json_value() {
-  grep -o "\"$2\": *[^,}]*" "$1" | head -n 1 | sed 's/^[^:]*: *//; s/^"//; s/" *$//'
+  grep -oE "\"$2\": *(\"([^\"\\\\]|\\\\.)*\"|[^,}]*)" "$1" | head -n 1 | sed -E 's/^[^:]*: *//; s/^"//; s/" *$//; s/\\(.)/\1/g'
 }
 
 json_text() {

@@ -171,7 +171,7 @@ run_part() {
     return
   fi
   # A program that hangs fails before its part does.
-  program_limit=$((limit > 10 ? limit - 5 : limit))
+  program_limit=$((limit * 9 / 10))
   in_own_process "$folder/log" $((limit < left ? limit : left)) "part_$part" || status=$?
   keep_logs "$kept" "$folder/kept"
   local seconds=$((SECONDS - begin))

@@ -64,6 +64,7 @@ run_models() {
 record_model() {
   local run host runs=() waits=() hosts=()
   for run in "$folder/$1"-[0-9].json; do
+    [[ -n $(json_value "$run" images_per_second) ]] || continue  # it failed
     runs+=("$(json_value "$run" images_per_second)")
     waits+=("$(ratio "$(json_value "$run" data_wait_seconds)" "$(json_value "$run" median_step_seconds)")")
     host=$(json_value "$run" queue_seconds)

@@ -18,6 +18,7 @@
 #include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
 #include "common/security/client_security.h"
+#include "common/steady_cond_var.h"
 #include "common/time.h"
 #include "proto/muster/v1/worker.pb.h"
 #include "worker/agent/event_loop.h"

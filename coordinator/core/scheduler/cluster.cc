@@ -40,13 +40,18 @@ void Cluster::SetRunning(RunningJob job) {
     ends_.erase({running_[entry->second].end, entry->second});
   }
   if (job.end < SteadyTime::Infinite()) ends_.insert({job.end, entry->second});
+  running_sequences_[{job.owner, job.job_class}].insert(job.sequence);
   running_[entry->second] = std::move(job);
 }
 
 void Cluster::RemoveRunning(const JobId& id) {
   const auto entry = running_index_.find(id.value());
   if (entry == running_index_.end()) return;
-  ends_.erase({running_[entry->second].end, entry->second});
+  const RunningJob& job = running_[entry->second];
+  ends_.erase({job.end, entry->second});
+  const auto sequences = running_sequences_.find({job.owner, job.job_class});
+  sequences->second.erase(job.sequence);
+  if (sequences->second.empty()) running_sequences_.erase(sequences);
   running_[entry->second] = RunningJob();
   free_running_.push_back(entry->second);
   running_index_.erase(entry);
@@ -55,6 +60,11 @@ void Cluster::RemoveRunning(const JobId& id) {
 const RunningJob* Cluster::FindRunning(const JobId& id) const {
   const auto entry = running_index_.find(id.value());
   return entry == running_index_.end() ? nullptr : &running_[entry->second];
+}
+
+bool Cluster::RunsEarlier(const std::string& owner, JobClass job_class, uint64_t sequence) const {
+  const auto sequences = running_sequences_.find({owner, job_class});
+  return sequences != running_sequences_.end() && *sequences->second.begin() < sequence;
 }
 
 // ------------------------------------------------------------------------------------------------

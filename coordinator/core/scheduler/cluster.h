@@ -73,6 +73,8 @@ class Cluster {
   void RemoveRunning(const JobId& id);
   const RunningJob* FindRunning(const JobId& id) const;
   const RunningJob& running(uint32_t job) const { return running_[job]; }
+  // Whether a job of the owner and class runs that was submitted before this place.
+  bool RunsEarlier(const std::string& owner, JobClass job_class, uint64_t sequence) const;
   // The jobs with known ends, earliest first.
   const std::set<std::pair<SteadyTime, uint32_t>>& ends() const { return ends_; }
   // The jobs that run now, by index; those that are unused have no id.
@@ -117,6 +119,8 @@ class Cluster {
   std::vector<uint32_t> free_running_;
   absl::flat_hash_map<std::string, uint32_t> running_index_;
   std::set<std::pair<SteadyTime, uint32_t>> ends_;
+  // The places in the order of submission, by owner and class.
+  std::map<std::pair<std::string, JobClass>, std::set<uint64_t>> running_sequences_;
 };
 
 }  // namespace muster::core

@@ -23,15 +23,6 @@ const JobQueue::Entry* Planner::FirstOf(const JobQueue::Line& line) const {
   return nullptr;
 }
 
-bool Planner::WaitsForOwn(const JobQueue::Entry& entry) const {
-  const std::vector<uint32_t>& running = RunningOf(queue_.owner(entry.owner));
-  return std::any_of(running.begin(), running.end(), [&](uint32_t index) {
-    const RunningJob& job = cluster_.running(index);
-    return job.job_class == queue_.group(entry.group).job_class &&
-           job.sequence < entry.place.sequence;
-  });
-}
-
 std::vector<Head> Planner::FindOverdue() {
   std::vector<Head> oldest;
   for (size_t i = 0; i < kClasses; ++i) {
@@ -45,15 +36,15 @@ std::vector<Head> Planner::FindOverdue() {
       }
       const auto last = last_.heads.find(key);
       Head head{entry->id, entry->place.waiting_since};
+      head.waits_for_own = cluster_.RunsEarlier(queue_.owner(entry->owner),
+                                                static_cast<JobClass>(i), entry->place.sequence);
       if (last != last_.heads.end()) {
-        head.since = last->second.job == entry->id ? last->second.since : now_;
+        const bool goes_on = last->second.job == entry->id && !last->second.waits_for_own;
+        head.since = goes_on ? last->second.since : now_;
       }
-      bool overdue = now_ - head.since >= options_.ageing;
-      if (overdue && WaitsForOwn(*entry)) {
-        overdue = false;
-        head.since = now_;
-      }
+      const bool overdue = !head.waits_for_own && now_ - head.since >= options_.ageing;
       plan_.heads[key] = head;
+      if (head.waits_for_own) continue;  // the end of that job is followed by a decision
       if (!overdue) {
         plan_.next_overdue = std::min(plan_.next_overdue, head.since + options_.ageing);
       } else if (!of_class.has_value() || head.since < of_class->since) {

@@ -67,8 +67,9 @@ struct Preemption {
 
 // The first job of an owner and class that fits on the cluster and the owner's limit.
 struct Head {
-  JobId job;  // empty: none
-  SteadyTime since;  // that it has been the first, and has waited for others
+  JobId job;                   // empty: none
+  SteadyTime since;            // that it has been the first, and has waited for others
+  bool waits_for_own = false;  // a job of both that was submitted earlier runs
 };
 
 struct Plan {
@@ -232,8 +233,6 @@ class Planner {
   std::vector<Head> FindOverdue();
   // The first job of the line that fits on the cluster and its owner's limit; null if none does.
   const JobQueue::Entry* FirstOf(const JobQueue::Line& line) const;
-  // Whether a job of its owner and class that was submitted earlier runs.
-  bool WaitsForOwn(const JobQueue::Entry& entry) const;
 
   const JobQueue& queue_;
   Cluster& cluster_;

@@ -95,6 +95,7 @@ std::vector<v1::WaitedFor> QueueBlockers(const JobId& job, const Scheduler& sche
                     queue.group(entry->group).length, plan.Find(*entry), plan, scheduler, now);
   const auto head = plan.heads.find({queue.group(entry->group).job_class, entry->line});
   const bool overdue = head != plan.heads.end() && head->second.job == job &&
+                       !head->second.waits_for_own &&
                        now.steady - head->second.since >= scheduler.options().ageing;
   if (overdue && plan.FindReservation(job) == nullptr) {
     blockers.push_back(

@@ -147,6 +147,7 @@ class Ageing : public ::testing::Test {
     SubmitJob other{RequestId(900), JobId("other"), MakeCommandSpec(1), ""};
     other.actor.name = "other";
     cluster_.Step(other);
+    cluster_.BringUp("other");
     job_ = cluster_.Submit(MakeCommandSpec(1));
   }
   std::string Class() {

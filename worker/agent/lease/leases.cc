@@ -10,9 +10,9 @@
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "absl/strings/ascii.h"
 #include "absl/strings/str_split.h"
 #include "common/http/address.h"
+#include "common/machine_id.h"
 #include "common/proto_time.h"
 #include "common/status.h"
 #include "glog/logging.h"
@@ -35,11 +35,6 @@ int64_t ToMs(SteadyTime deadline) {
 // How long a peer waits for the coordinator's address to refuse a connection: less than the patience
 // of the worker that asks.
 constexpr absl::Duration kProbePatience = absl::Milliseconds(500);
-
-std::string BootId() {
-  return std::string(absl::StripAsciiWhitespace(
-      shim::ReadFile("/proc/sys/kernel/random/boot_id").value_or("unknown")));
-}
 
 v1::PromiseRecord ReadPromises(const std::string& path) {
   v1::PromiseRecord record;
@@ -96,7 +91,7 @@ Leases::Leases(Options options, EventLoop& loop, GenerationTable& table, Send se
       loop_(loop),
       table_(table),
       send_(std::move(send)),
-      promises_(ReadPromises(options_.promises_file), BootId(), BootNow(),
+      promises_(ReadPromises(options_.promises_file), absl::StrCat("boot-", BootId()), BootNow(),
                 [this](const v1::PromiseRecord& record) {
                   return WriteMessage(options_.promises_file, record, /*sync=*/true);
                 }),
