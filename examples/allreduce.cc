@@ -12,10 +12,9 @@
 #include <string>
 #include <vector>
 
+#include "absl/time/clock.h"
 #include "absl/types/span.h"
-#include "common/now.h"
 #include "common/status.h"
-#include "common/time.h"
 #include "process_group/process_group.h"
 #include "process_group/report_failure.h"
 
@@ -40,9 +39,9 @@ absl::Status Run(const Flags& flags) {
   for (uint32_t round = 0; round < flags.rounds; ++round) {
     data.assign(data.size(), own);
     RETURN_IF_ERROR(group->Barrier());
-    const muster::SteadyTime start = muster::SteadyNow();
+    const absl::Time start = absl::Now();
     RETURN_IF_ERROR(group->AllReduce(absl::MakeSpan(data)));
-    time += muster::SteadyNow() - start;
+    time += absl::Now() - start;
     for (const float value : data) {
       if (value != sum) return absl::InternalError("an all-reduced value is wrong");
     }

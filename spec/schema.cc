@@ -121,9 +121,8 @@ std::string RangeText(const FieldDescriptor& field) {
   if (range.low_excluded) {
     return absl::StrCat("above ", low, " and ", range.high_excluded ? "below " : "at most ", high);
   }
-  const absl::string_view word = FieldOf(field).zero_word;
   return absl::StrCat("from ", low, range.high_excluded ? " to below " : " to ", high,
-                      word.empty() ? "" : ", or ", word);
+                      FieldOf(field).or_never ? ", or never" : "");
 }
 
 std::string EnumText(const FieldDescriptor& field, int value) {

@@ -257,8 +257,7 @@ std::string ValueText(const Message& message, const FieldDescriptor& field) {
     case FieldForm::kDuration: {
       google::protobuf::Duration duration;
       duration.CopyFrom(child);
-      const absl::string_view word = FieldOf(field).zero_word;
-      if (!word.empty() && FromProto(duration) == absl::ZeroDuration()) return std::string(word);
+      if (FieldOf(field).or_never && FromProto(duration) == absl::ZeroDuration()) return "never";
       return DurationText(FromProto(duration));
     }
     case FieldForm::kNodeCount: {

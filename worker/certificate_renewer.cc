@@ -6,7 +6,6 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "common/grpc_channel.h"
-#include "common/grpc_deadline.h"
 #include "common/grpc_status.h"
 #include "common/security/certificate.h"
 #include "common/security/private_file.h"
@@ -54,7 +53,6 @@ CertificateRenewer::~CertificateRenewer() {
   {
     absl::MutexLock lock(&mutex_);
     stopping_ = true;
-    stopped_.Signal();
     if (call_ != nullptr) call_->TryCancel();
   }
   thread_.join();
@@ -62,10 +60,8 @@ CertificateRenewer::~CertificateRenewer() {
 
 bool CertificateRenewer::Sleep(absl::Duration time) {
   absl::MutexLock lock(&mutex_);
-  return !stopped_.WaitFor(&mutex_, time, [this] {
-    mutex_.AssertHeld();
-    return stopping_;
-  });
+  mutex_.AwaitWithTimeout(absl::Condition(&stopping_), time);
+  return !stopping_;
 }
 
 void CertificateRenewer::Run() {
@@ -95,7 +91,7 @@ void CertificateRenewer::Run() {
 absl::Status CertificateRenewer::Renew() {
   const auto stub = v1::IdentityService::NewStub(OpenChannel(coordinator_, {}, security_));
   grpc::ClientContext context;
-  context.set_deadline(GrpcDeadline(kCallTimeout));
+  context.set_deadline(absl::ToChronoTime(absl::Now() + kCallTimeout));
   {
     absl::MutexLock lock(&mutex_);
     if (stopping_) return absl::CancelledError("the worker is stopping");

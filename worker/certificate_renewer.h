@@ -11,7 +11,6 @@
 #include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
 #include "common/security/client_security.h"
-#include "common/steady_cond_var.h"
 #include "grpcpp/client_context.h"
 
 namespace muster {
@@ -37,7 +36,6 @@ class CertificateRenewer {
   const std::string coordinator_;
   const security::ClientSecurity security_;
   absl::Mutex mutex_;
-  SteadyCondVar stopped_;
   bool stopping_ ABSL_GUARDED_BY(mutex_) = false;
   grpc::ClientContext* call_ ABSL_GUARDED_BY(mutex_) = nullptr;  // in progress
   std::thread thread_;

@@ -17,7 +17,6 @@
 #include "common/proto_time.h"
 #include "common/rank_client.h"
 #include "common/status.h"
-#include "common/steady_cond_var.h"
 #include "grpcpp/client_context.h"
 #include "proto/muster/v1/rank.grpc.pb.h"
 
@@ -46,7 +45,6 @@ class GrpcControlPlane final : public ControlPlane {
     {
       absl::MutexLock lock(&mutex_);
       stopping_ = true;
-      changed_.SignalAll();
       if (watch_context_ != nullptr) watch_context_->TryCancel();
     }
     progress_thread_.join();
@@ -106,13 +104,11 @@ class GrpcControlPlane final : public ControlPlane {
   void ReportProgress(const v1::Progress& progress) override {
     absl::MutexLock lock(&mutex_);
     progress_ = progress;
-    changed_.SignalAll();
   }
 
   void ReportCheckpoint(const v1::CheckpointStatus& checkpoint) override {
     absl::MutexLock lock(&mutex_);
     checkpoint_ = checkpoint;
-    changed_.SignalAll();
   }
 
   absl::Status ReportFailure(const v1::FailureReport& failure) override {
@@ -170,10 +166,15 @@ class GrpcControlPlane final : public ControlPlane {
 
   bool WaitForStop(absl::Duration duration) ABSL_LOCKS_EXCLUDED(mutex_) {
     absl::MutexLock lock(&mutex_);
-    return changed_.WaitFor(&mutex_, duration, [this] {
-      mutex_.AssertHeld();
-      return stopping_;
-    });
+    return mutex_.AwaitWithTimeout(absl::Condition(&stopping_), duration);
+  }
+
+  bool ProgressIsDue() const ABSL_SHARED_LOCKS_REQUIRED(mutex_) {
+    return stopping_ || progress_.has_value() || checkpoint_.has_value();
+  }
+
+  bool ProgressIsUrgent() const ABSL_SHARED_LOCKS_REQUIRED(mutex_) {
+    return stopping_ || (progress_.has_value() && progress_->phase() != sent_phase_);
   }
 
   void SendProgress() {
@@ -184,14 +185,10 @@ class GrpcControlPlane final : public ControlPlane {
       {
         absl::MutexLock lock(&mutex_);
         // A new phase is sent at once, other progress at a rate for human readers.
-        changed_.WaitFor(&mutex_, kProgressInterval, [this] {
-          mutex_.AssertHeld();
-          return stopping_ || (progress_.has_value() && progress_->phase() != sent_phase_);
-        });
-        changed_.WaitFor(&mutex_, kProgressKeepalive, [this] {
-          mutex_.AssertHeld();
-          return stopping_ || progress_.has_value() || checkpoint_.has_value();
-        });
+        mutex_.AwaitWithTimeout(absl::Condition(this, &GrpcControlPlane::ProgressIsUrgent),
+                                kProgressInterval);
+        mutex_.AwaitWithTimeout(absl::Condition(this, &GrpcControlPlane::ProgressIsDue),
+                                kProgressKeepalive);
         last = stopping_;
         if (last && !progress_.has_value() && !checkpoint_.has_value()) return;
         if (progress_.has_value()) *request.mutable_progress() = *std::move(progress_);
@@ -266,7 +263,6 @@ class GrpcControlPlane final : public ControlPlane {
   const std::unique_ptr<Stub> stub_;
 
   absl::Mutex mutex_;
-  SteadyCondVar changed_;  // stopping_, progress_ or checkpoint_ has been set
   bool stopping_ ABSL_GUARDED_BY(mutex_) = false;
   absl::Duration timeout_ ABSL_GUARDED_BY(mutex_) = kDefaultTimeout;
   absl::flat_hash_map<std::string, uint64_t> barrier_sequences_ ABSL_GUARDED_BY(mutex_);

@@ -14,7 +14,6 @@
 
 #include "absl/time/time.h"
 #include "common/ids.h"
-#include "common/time.h"
 #include "coordinator/store/store.h"
 
 namespace muster::core {
@@ -24,16 +23,16 @@ class Retention {
   Retention(size_t keep_jobs, absl::Duration keep_jobs_for)
       : keep_jobs_(keep_jobs), keep_jobs_for_(keep_jobs_for) {}
 
-  void AddFinished(SteadyTime finish_time, const JobId& job) {
+  void AddFinished(absl::Time finish_time, const JobId& job) {
     finished_.emplace(finish_time, job);
   }
-  void RemoveFinished(SteadyTime finish_time, const JobId& job) {
+  void RemoveFinished(absl::Time finish_time, const JobId& job) {
     finished_.erase({finish_time, job});
   }
   bool HasFinished() const { return !finished_.empty(); }
   const JobId& OldestFinished() const { return finished_.begin()->second; }
   // The time at which the oldest finished job may be deleted; infinite when there is none.
-  SteadyTime NextDue() const;
+  absl::Time NextDue() const;
 
   // Registers the keys of a deleted job that are still in the store, the job's own first.
   void AddForgotten(const JobId& job, std::vector<std::string> keys) {
@@ -48,7 +47,7 @@ class Retention {
  private:
   const size_t keep_jobs_;
   const absl::Duration keep_jobs_for_;
-  std::set<std::pair<SteadyTime, JobId>> finished_;
+  std::set<std::pair<absl::Time, JobId>> finished_;
   std::map<JobId, std::vector<std::string>> forgotten_;
 };
 

@@ -5,10 +5,10 @@
 namespace muster::core {
 namespace {
 
-const SteadyTime kTime(absl::Hours(1));
+const absl::Time kTime = absl::FromUnixSeconds(1'700'000'000);
 
 TEST(RetentionTest, NothingIsDueWithoutFinishedJobs) {
-  EXPECT_EQ(Retention(0, absl::ZeroDuration()).NextDue(), SteadyTime::Infinite());
+  EXPECT_EQ(Retention(0, absl::ZeroDuration()).NextDue(), absl::InfiniteFuture());
 }
 
 TEST(RetentionTest, KeepsEveryJobForAMinute) {

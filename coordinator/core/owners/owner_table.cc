@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "common/proto_time.h"
 #include "common/status.h"
 #include "coordinator/core/owners/priority_class.h"
 #include "coordinator/core/owners/wait_histogram.h"
@@ -28,18 +29,17 @@ absl::Status OwnerTable::CheckSubmit(const v1::JobSpec& spec, const Actor& actor
   const auto owner = owners_.find(actor.name);
   const uint32_t queued = owner == owners_.end() ? 0 : owner->second.queued_jobs;
   if (uint64_t{queued} + jobs <= limit) return absl::OkStatus();
-  return absl::ResourceExhaustedError(
-      absl::StrCat(NameOf(actor.name), " has ", queued, " queued jobs, and ", jobs,
-                   jobs == 1 ? " job" : " jobs", " more would exceed the limit of ", limit,
-                   " for one owner; wait for some to start or cancel some"));
+  return absl::ResourceExhaustedError(absl::StrCat(
+      NameOf(actor.name), " has ", queued, " queued jobs, and ", jobs, jobs == 1 ? " job" : " jobs",
+      " more would exceed the limit of ", limit,
+      " for one owner; wait for some to start or cancel some"));
 }
 
 Owner& OwnerTable::At(const std::string& name) {
   const auto known = owners_.find(name);
   if (known != owners_.end()) return known->second;
   if (owners_.size() >= max_owners_) ForgetLeastUsed();
-  return owners_
-      .emplace(name, Owner(name, context_.options.scheduler.half_life, context_.now.steady))
+  return owners_.emplace(name, Owner(name, context_.options.scheduler.half_life, context_.now))
       .first->second;
 }
 
@@ -61,7 +61,7 @@ void OwnerTable::ForgetLeastUsed() {
 
 Owner& OwnerTable::Change(const std::string& name) {
   Owner& owner = At(name);
-  owner.Charge(context_.now.steady);
+  owner.Charge(context_.now);
   changed_.insert(name);
   return owner;
 }
@@ -74,31 +74,30 @@ void OwnerTable::OnUnqueued(const v1::Job& job) {
   if (queued > 0) --queued;
 }
 
-void OwnerTable::OnStart(const v1::Job& job, const SlotCount& slots,
-                         std::optional<SteadyTime> submitted) {
+void OwnerTable::OnStart(const v1::Job& job, const SlotCount& slots, bool first) {
   Owner& owner = Change(job.owner());
-  const SteadyTime now = context_.now.steady;
-  owner.Start(slots, now);
-  if (!submitted.has_value()) return;
-  Owner::Day& day = owner.OnDay(DayOf(*submitted));
+  owner.Start(slots, context_.now);
+  if (!first) return;
+  const absl::Time submitted = FromProto(job.submit_time());
+  Owner::Day& day = owner.OnDay(DayOf(submitted));
   day.set_jobs_submitted(day.jobs_submitted() + 1);
-  AddWait(now - *submitted, *owner.OnDay(DayOf(now)).mutable_waits());
+  AddWait(context_.now.wall - submitted, *owner.OnDay(DayOf(context_.now.wall)).mutable_waits());
 }
 
 void OwnerTable::OnEnd(const v1::Job& job, const SlotCount& slots, const Ledger& spent,
-                       SteadyTime begin) {
+                       absl::Time begin) {
   Owner& owner = Change(job.owner());
-  owner.End(slots, context_.now.steady);
-  owner.AddCauses(spent, begin, context_.now.steady);
+  owner.End(slots, context_.now);
+  owner.AddCauses(spent, begin, context_.now.wall);
 }
 
-void OwnerTable::OnFinish(const v1::Job& job, SteadyTime submitted, v1::JobState state) {
+void OwnerTable::OnFinish(const v1::Job& job, v1::JobState state) {
   Owner& owner = Change(job.owner());
   if (!job.has_start_time()) {
-    Owner::Day& day = owner.OnDay(DayOf(submitted));
+    Owner::Day& day = owner.OnDay(DayOf(FromProto(job.submit_time())));
     day.set_jobs_submitted(day.jobs_submitted() + 1);
   }
-  Owner::Day& today = owner.OnDay(DayOf(context_.now.steady));
+  Owner::Day& today = owner.OnDay(DayOf(context_.now.wall));
   if (state == v1::SUCCEEDED) {
     today.set_jobs_succeeded(today.jobs_succeeded() + 1);
   } else {
@@ -148,8 +147,8 @@ std::vector<v1::OwnerUse> OwnerTable::Uses(Time now) const {
 // records
 
 void OwnerTable::Restore(const v1::OwnerRecord& record) {
-  owners_.insert_or_assign(
-      record.name(), Owner(record, context_.options.scheduler.half_life, context_.now.steady));
+  owners_.insert_or_assign(record.name(),
+                           Owner(record, context_.options.scheduler.half_life, context_.now));
 }
 
 void OwnerTable::WriteChanges() {

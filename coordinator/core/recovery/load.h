@@ -11,7 +11,6 @@
 #include "coordinator/core/context.h"
 #include "coordinator/core/identity/identity_table.h"
 #include "coordinator/core/jobs/job_table.h"
-#include "coordinator/core/nodes/fence.h"
 #include "coordinator/core/nodes/node_table.h"
 #include "coordinator/core/owners/secret_table.h"
 #include "coordinator/store/store.h"
@@ -24,7 +23,7 @@ namespace muster::core {
 absl::StatusOr<std::vector<JobId>> LoadState(absl::Span<const store::Record> stored, JobTable& jobs,
                                              NodeTable& nodes, Admission& admission,
                                              SecretTable& secrets, IdentityTable& identities,
-                                             Fence& fence, Context& context);
+                                             Context& context);
 
 }  // namespace muster::core
 

@@ -14,6 +14,7 @@ bool Planner::Reserve(const Candidate& job) {
   }
   if (!best.has_value()) return false;
   AddHolds(job, *best, /*is_claim=*/false);
+  ++reservations_;
   return true;
 }
 

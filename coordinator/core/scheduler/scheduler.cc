@@ -3,10 +3,22 @@
 #include <algorithm>
 
 #include "common/proto_time.h"
-#include "coordinator/core/jobs/job_table.h"
+#include "coordinator/core/reasons.h"
 
 namespace muster::core {
 namespace {
+
+// Since when the job has waited, as if it had waited without a break: time in which it ran or was
+// held does not count.
+absl::Time WaitingSince(const Job& job) {
+  absl::Time since = FromProto(job.status.submit_time()) + job.run_time;
+  for (auto event = job.events.rbegin(); event != job.events.rend(); ++event) {
+    if (event->type() != events::kReleased) continue;
+    since = std::max(since, FromProto(event->time()));
+    break;
+  }
+  return since;
+}
 
 // The longest time that the job can still run, with the grace period in which its ranks stop.
 absl::Duration LengthOf(const Job& job) {
@@ -14,6 +26,8 @@ absl::Duration LengthOf(const Job& job) {
   const absl::Duration left = FromProto(job.spec().time_limit()) - job.run_time;
   return std::max(left, absl::ZeroDuration()) + FromProto(job.spec().grace_period());
 }
+
+SteadyTime Steady(absl::Time time, const Time& now) { return now.steady + (time - now.wall); }
 
 }  // namespace
 
@@ -30,21 +44,21 @@ QueueItem QueueItemOf(const Job& job, const Time& now) {
   item.slots = LeastSlots(DemandOf(job.spec().resources()));
   item.resources = job.spec().resources();
   item.length = LengthOf(job);
-  item.waiting_since = job.WaitingSince(now);
+  item.waiting_since = Steady(WaitingSince(job), now);
   return item;
 }
 
-RunningJob RunningJobOf(const Job& job, const Time& now) {
+RunningJob RunningJobOf(const Job& job, const Time& now, absl::Duration ageing) {
   RunningJob running;
   running.id = job.id();
   running.generation = job.generation->number();
   running.owner = job.status.owner();
   running.job_class = ClassOf(job.spec().priority_class());
-  running.started = job.generation_start;
+  running.started = Steady(job.generation_start_time, now);
   running.grace = FromProto(job.spec().grace_period());
-  running.overdue = job.generation->record.overdue();
-  running.slots = SlotsOf(job);
-  running.sequence = job.queue_sequence;
+  // A job that waited for so long is not stopped again, else there would be no bound on its end.
+  const absl::Duration waited = job.generation_start_time - WaitingSince(job);
+  running.preemptible = TierAfter(running.job_class, waited, ageing) < kOverdueTier;
   for (const v1::NodePlacement& placement : job.generation->record.nodes()) {
     running.nodes.push_back(NodeName(placement.node()));
   }
@@ -52,13 +66,19 @@ RunningJob RunningJobOf(const Job& job, const Time& now) {
     running.stopping = true;
     // A failed job may start again in the same place.
     if (job.ending.outcome != v1::FAILED) running.end = job.generation->grace_end;
-  } else if (const std::optional<SteadyTime> end = job.TimeLimitEnd()) {
-    running.end = *end + running.grace;
+  } else if (const std::optional<absl::Time> end = job.TimeLimitEnd()) {
+    running.end = Steady(*end, now) + running.grace;
   }
   return running;
 }
 
-uint32_t SlotsOf(const Job& job) { return JobTable::CountSlots(job.generation->record).total(); }
+uint32_t SlotsOf(const Job& job) {
+  uint32_t slots = 0;
+  for (const v1::NodePlacement& placement : job.generation->record.nodes()) {
+    for (const v1::RankRecord& rank : placement.ranks()) slots += rank.slots_size();
+  }
+  return slots;
+}
 
 // ------------------------------------------------------------------------------------------------
 // order
@@ -92,13 +112,12 @@ absl::flat_hash_map<std::string, uint32_t> Scheduler::Positions() const {
 // running jobs
 
 void Scheduler::SetRunning(const Job& job) {
-  RunningJob running = RunningJobOf(job, context_.now);
+  RunningJob running = RunningJobOf(job, context_.now, options().ageing);
   changed_nodes_.insert(running.nodes.begin(), running.nodes.end());
   cluster_.SetRunning(std::move(running));
 }
 
-void Scheduler::OnStarted(Job& job) {
-  job.EndWait(context_.now);
+void Scheduler::OnStarted(const Job& job) {
   queue_.Remove(job.id());
   SetRunning(job);
   fair_share_.OnStart(job.status.owner(), SlotsOf(job), context_.now.steady);
@@ -131,6 +150,7 @@ bool Scheduler::TakeCapacityChange(NodeTable& nodes) {
   }
   if (!std::exchange(capacity_changed_, false)) return false;
   Refresh(nodes);
+  queue_.Promote(context_.now.steady);
   return true;
 }
 
@@ -169,7 +189,7 @@ Scheduler::Forecast Scheduler::ForecastOf(const Job& job, const NodeTable& nodes
   JobQueue queue = queue_;
   Cluster cluster = cluster_;
   if (queue.empty()) cluster.Rebuild(nodes.all());  // see TakeCapacityChange
-  queue.Add(QueueItemOf(job, context_.now));
+  queue.Add(QueueItemOf(job, context_.now), context_.now.steady);
   Forecast forecast;
   forecast.position = queue.PositionOf(job.id(), Standings());
   forecast.plan = Planner(queue, cluster, *usage_, options(), context_.now.steady, plan_)

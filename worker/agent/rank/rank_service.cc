@@ -15,8 +15,6 @@
 #include "absl/synchronization/mutex.h"
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
-#include "common/deadline.h"
-#include "common/grpc_deadline.h"
 #include "common/grpc_listener.h"
 #include "common/grpc_status.h"
 #include "common/limits.h"
@@ -59,13 +57,14 @@ class UnaryCall final : public grpc::ServerUnaryReactor {
   UnaryCall(EventLoop& loop, GenerationTable& table, grpc::CallbackServerContext* context,
             const v1::RankIdentity& identity, bool waits, Body body)
       : route_{loop, table, identity}, waits_(waits) {
-    const Deadline expires(context->deadline() == std::chrono::system_clock::time_point::max()
-                               ? absl::InfiniteDuration()
-                               : absl::FromChrono(context->deadline()) - absl::Now());
+    const auto deadline = context->deadline();
+    const absl::Time expires = deadline == std::chrono::system_clock::time_point::max()
+                                   ? absl::InfiniteFuture()
+                                   : absl::FromChrono(deadline);
     loop.Post([this, expires, body = std::move(body)] {
       const auto generation = route_.table.Authenticate(route_.identity);
       if (!generation.ok()) return Answer(generation.status());
-      if (waits_ && expires.left() < absl::InfiniteDuration()) ExpireIn(expires.left());
+      if (waits_ && expires != absl::InfiniteFuture()) ExpireAt(expires);
       // The call may be answered, and thus deleted, when `body` returns.
       body(**generation, route_.id, [this](const absl::Status& status) { Answer(status); });
     });
@@ -77,7 +76,8 @@ class UnaryCall final : public grpc::ServerUnaryReactor {
   void OnDone() override { delete this; }
 
  private:
-  void ExpireIn(absl::Duration left) {
+  void ExpireAt(absl::Time deadline) {
+    const absl::Duration left = deadline - absl::Now();
     timer_ = route_.loop.RunAfter(std::max(left - kAnswerAhead, left / 2), [this] {
       timer_.reset();
       const auto generation = route_.table.Authenticate(route_.identity);
@@ -243,7 +243,7 @@ class GrpcRankServer final : public RankServer {
     if (server_ == nullptr) return;
     listener_->Stop();
     // Cancels waiting calls.
-    server_->Shutdown(GrpcDeadline(absl::ZeroDuration()));
+    server_->Shutdown(std::chrono::system_clock::now());
     server_->Wait();
   }
 
