@@ -2,18 +2,18 @@
 
 load("//bazel:cc.bzl", "cc_library")
 
-def muster_cc_proto(name, srcs, grpc_srcs = [], deps = [], visibility = None):
+def muster_cc_proto(name, srcs, grpc_srcs = [], imports = [], deps = [], visibility = None):
     """Defines cc_library NAME for the messages in srcs and NAME_grpc for the services in grpc_srcs.
 
     The libraries are separate because gRPC's headers are slow to compile; targets that only use messages depend on
-    NAME.
+    NAME. `imports` are the .proto files of `deps`.
     """
     stems = [s[:-len(".proto")] for s in srcs]
     native.genrule(
         name = name + "_gen",
-        srcs = srcs,
+        srcs = srcs + imports,
         outs = [s + ext for s in stems for ext in (".pb.h", ".pb.cc")],
-        cmd = "protoc -I. --cpp_out=$(GENDIR) $(SRCS)",
+        cmd = "protoc -I. --cpp_out=$(GENDIR) " + " ".join(["$(location %s)" % s for s in srcs]),
     )
     cc_library(
         name = name,

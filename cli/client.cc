@@ -8,6 +8,7 @@
 #include "absl/synchronization/mutex.h"
 #include "absl/time/clock.h"
 #include "common/grpc_channel.h"
+#include "common/grpc_deadline.h"
 #include "common/grpc_status.h"
 #include "common/now.h"
 #include "common/random_id.h"
@@ -75,7 +76,7 @@ class ClusterClient::Impl {
     bool refused = false;
     while (true) {
       grpc::ClientContext context;
-      context.set_deadline(absl::ToChronoTime(absl::Now() + options_.call_timeout));
+      context.set_deadline(GrpcDeadline(options_.call_timeout));
       Response response;
       grpc::Status status;
       {
@@ -103,7 +104,7 @@ class ClusterClient::Impl {
 
   // Returns whether there is a connection, after at most `patience`.
   bool Connect(absl::Duration patience) {
-    return channel_->WaitForConnected(absl::ToChronoTime(absl::Now() + patience));
+    return channel_->WaitForConnected(GrpcDeadline(patience));
   }
 
   bool Pause(absl::Duration pause, Stopper& stopper) {
@@ -319,6 +320,13 @@ absl::Status ClusterClient::RemoveNode(const std::string& name) {
   v1::RemoveNodeRequest request;
   request.set_name(name);
   return impl_->Call(&v1::ClusterService::Stub::RemoveNode, request, impl_->options().patience)
+      .status();
+}
+
+absl::Status ClusterClient::ConfirmNodeLost(const std::string& name) {
+  v1::ConfirmNodeLostRequest request;
+  request.set_name(name);
+  return impl_->Call(&v1::ClusterService::Stub::ConfirmNodeLost, request, impl_->options().patience)
       .status();
 }
 

@@ -84,6 +84,7 @@ class ClusterClient {
   absl::StatusOr<v1::Node> DrainNode(const v1::DrainNodeRequest& request);
   absl::StatusOr<v1::Node> TestNode(const std::string& name);
   absl::Status RemoveNode(const std::string& name);
+  absl::Status ConfirmNodeLost(const std::string& name);
   absl::StatusOr<v1::RecoverJobsResponse> RecoverJobs(const v1::RecoverJobsRequest& request);
   absl::StatusOr<v1::GetVersionResponse> GetVersion();
   absl::StatusOr<v1::FindMissingFilesResponse> FindMissingFiles(

@@ -47,4 +47,9 @@ absl::StatusOr<std::string> FindMachineId(const std::vector<std::string>& files,
   return drawn;
 }
 
+std::string BootId() {
+  const auto text = security::ReadTextFile("/proc/sys/kernel/random/boot_id");
+  return std::string(absl::StripAsciiWhitespace(text.value_or("")));
+}
+
 }  // namespace muster

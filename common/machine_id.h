@@ -17,6 +17,9 @@ std::vector<std::string> MachineIdFiles();
 absl::StatusOr<std::string> FindMachineId(const std::vector<std::string>& files,
                                           const std::string& own);
 
+// Returns the id of this boot of the machine; empty if it is unknown.
+std::string BootId();
+
 }  // namespace muster
 
 #endif  // MUSTER_COMMON_MACHINE_ID_H_

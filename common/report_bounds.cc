@@ -317,10 +317,13 @@ absl::Status CheckTime(absl::string_view what, const google::protobuf::Duration&
 
 absl::Status CheckBounds(const v1::LeaseQuestion& question) {
   RETURN_IF_ERROR(CheckLength("node_name", question.node_name().size(), limits::kNameLength));
+  RETURN_IF_ERROR(CheckLength("coordinator_address", question.coordinator_address().size(),
+                              limits::kLabelBytes));
   RETURN_IF_ERROR(CheckCount("the generations of a question", question.generations_size(),
                              limits::kGenerationsPerNode));
   for (const v1::LeasedGeneration& asked : question.generations()) {
     RETURN_IF_ERROR(CheckLength("job_id", asked.job_id().size(), limits::kLabelBytes));
+    RETURN_IF_ERROR(CheckTime("lease", asked.lease()));
   }
   return absl::OkStatus();
 }

@@ -21,8 +21,7 @@ class SteadyCondVar {
     changed_.wait(lock);
   }
   // Returns true if the wait has lasted for `timeout`.
-  bool WaitWithTimeout(absl::Mutex* mutex, absl::Duration timeout)
-      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex) {
+  bool WaitFor(absl::Mutex* mutex, absl::Duration timeout) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex) {
     Lock lock{*mutex};
     // Bounded, because the end of the wait must be representable.
     const absl::Duration bounded = std::min(timeout, absl::Hours(24));
@@ -33,8 +32,19 @@ class SteadyCondVar {
   // Returns whether the deadline has passed.
   bool WaitUntil(absl::Mutex* mutex, const Deadline& deadline)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex) {
-    WaitWithTimeout(mutex, deadline.left());
+    WaitFor(mutex, deadline.left());
     return deadline.passed();
+  }
+  // Waits until `ready()` holds, at the latest until `timeout` has passed; returns ready(). Whoever
+  // changes what `ready` reads must signal.
+  template <typename Ready>
+  bool WaitFor(absl::Mutex* mutex, absl::Duration timeout, Ready ready)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex) {
+    const Deadline deadline(timeout);
+    while (!ready()) {
+      if (WaitUntil(mutex, deadline)) return ready();
+    }
+    return true;
   }
   void Signal() { changed_.notify_one(); }
   void SignalAll() { changed_.notify_all(); }

@@ -13,6 +13,7 @@
 #include "absl/status/statusor.h"
 #include "absl/synchronization/mutex.h"
 #include "common/exit_code.h"
+#include "common/machine_id.h"
 #include "common/security/local_token.h"
 #include "common/status.h"
 #include "common/systemd.h"
@@ -85,6 +86,11 @@ int Run(const Flags& flags) {
     options.files_dir = storage->data_dir->PathTo("files");
     options.audit_log = storage->data_dir->PathTo("audit.log");
   }
+  // Without an id, moves to another machine go unnoticed.
+  const auto machine_id = FindMachineId(
+      MachineIdFiles(),
+      storage->data_dir != nullptr ? storage->data_dir->PathTo("machine-id") : "/dev/null");
+  if (machine_id.ok()) options.machine_id = *machine_id;
   options.access.local_token = *token;
   options.access.tokens_file = flags.tokens;
   options.tls = flags.tls;

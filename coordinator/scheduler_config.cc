@@ -53,6 +53,7 @@ class Reader {
     return ReadFields(
         root, "",
         {{"ageing", Duration(options.ageing)},
+         {"overdue_percent", Count(options.overdue_percent, 0, 100)},
          {"half_life", Duration(options.half_life)},
          {"lookahead", Duration(options.lookahead)},
          {"shares", [&](const auto& node, const auto& where) {

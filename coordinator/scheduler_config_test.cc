@@ -26,6 +26,7 @@ TEST(SchedulerConfig, EmptyFileGivesDefaults) {
 TEST(SchedulerConfig, ReadsAllFields) {
   const core::SchedulerOptions options = Parse(R"(
 ageing: 90m
+overdue_percent: 10
 half_life: 14d
 lookahead: 10m
 shares: {default: 2, alice: 4.5}
@@ -38,6 +39,7 @@ backfill_depth: 50
 highest_class: {submit: high}
 )");
   EXPECT_EQ(options.ageing, absl::Minutes(90));
+  EXPECT_EQ(options.overdue_percent, 10u);
   EXPECT_EQ(options.half_life, absl::Hours(14 * 24));
   EXPECT_EQ(options.lookahead, absl::Minutes(10));
   EXPECT_EQ(options.ShareOf("alice"), 4.5);

@@ -12,9 +12,10 @@
 #include <string>
 #include <vector>
 
-#include "absl/time/clock.h"
 #include "absl/types/span.h"
+#include "common/now.h"
 #include "common/status.h"
+#include "common/time.h"
 #include "process_group/process_group.h"
 #include "process_group/report_failure.h"
 
@@ -39,9 +40,9 @@ absl::Status Run(const Flags& flags) {
   for (uint32_t round = 0; round < flags.rounds; ++round) {
     data.assign(data.size(), own);
     RETURN_IF_ERROR(group->Barrier());
-    const absl::Time start = absl::Now();
+    const muster::SteadyTime start = muster::SteadyNow();
     RETURN_IF_ERROR(group->AllReduce(absl::MakeSpan(data)));
-    time += absl::Now() - start;
+    time += muster::SteadyNow() - start;
     for (const float value : data) {
       if (value != sum) return absl::InternalError("an all-reduced value is wrong");
     }

@@ -144,7 +144,7 @@ void CheckDuration(const Message& message, const FieldDescriptor& field, const s
                    Problems& problems) {
   google::protobuf::Duration duration;
   duration.CopyFrom(message.GetReflection()->GetMessage(message, &field));
-  if (FieldOf(field).or_never && duration.seconds() == 0 && duration.nanos() == 0) return;
+  if (!FieldOf(field).zero_word.empty() && duration.seconds() == 0 && duration.nanos() == 0) return;
   const bool valid =
       duration.seconds() >= 0 && duration.nanos() >= 0 && duration.nanos() < 1'000'000'000;
   const double seconds = static_cast<double>(duration.seconds()) + duration.nanos() * 1e-9;

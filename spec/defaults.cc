@@ -5,6 +5,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/limits.h"
 #include "spec/command_target.h"
+#include "spec/cut_off.h"
 #include "spec/fields.h"
 #include "spec/schema.h"
 #include "spec/spec.h"
@@ -156,6 +157,9 @@ void ApplyDefaults(v1::JobSpec& spec) {
     spec.mutable_hang_timeout()->set_seconds(kHangTimeoutSeconds);
   }
   if (spec.has_hang_timeout() && spec.on_hang().empty()) spec.set_on_hang("report");
+  if (spec.on_cut_off().empty()) {
+    spec.set_on_cut_off(ContinuesWhenCutOff(spec) ? "continue" : "end");
+  }
   if (!spec.restart().has_max()) {
     const bool restarts = spec.has_train() || spec.on_hang() == "restart";
     spec.mutable_restart()->set_max(restarts ? kRestarts : 0);

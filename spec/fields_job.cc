@@ -62,7 +62,7 @@ void AddJobFields(FieldTable& table) {
             "Use of CPU or GPU does not count. `never` disables the check.",
         .computed_default = "10m for commands, never for train",
         .range = Between(1, kTenYears),
-        .or_never = true,
+        .zero_word = "never",
         .examples = {"10m", "never"}}},
       {"JobSpec.on_hang",
        {.help =
@@ -120,6 +120,15 @@ void AddJobFields(FieldTable& table) {
                 "timeout.",
         .default_value = "continue",
         .examples = {"continue", "{stop_after: 10m}"}}},
+      {"JobSpec.on_cut_off",
+       {.help =
+            "What the ranks on a node do that is cut off from the coordinator and from most other "
+            "nodes: end, so that the job can be started elsewhere, or continue. A train job that "
+            "continues publishes nothing once it has been started elsewhere. A command job that "
+            "continues is not started elsewhere until its node reconnects or `muster node lost "
+            "NODE --confirm`.",
+        .computed_default = "continue for train, end for commands",
+        .words = {"end", "continue"}}},
       {"JobSpec.restart", {.help = "Restart policy after a failure.", .default_value = "{}"}},
       {"JobSpec.time_limit",
        {.help =

@@ -77,9 +77,13 @@ void AddDataFields(FieldTable& table) {
         .default_value = "3.3",
         .range = Between(0.01, 100)}},
       {"LoaderSpec.threads",
-       {.help = "Loader threads per rank.",
-        .default_value = "1",
-        .range = Between(1, kMaxThreads)}},
+       {.help =
+            "Loader threads per rank. auto: threads_per_rank; with a GPU and threads_per_rank 1, "
+            "one less than the rank's CPUs, which are its share of the node's unless the "
+            "worker pins them, but at most 16.",
+        .computed_default = "auto",
+        .range = Between(1, kMaxThreads),
+        .zero_word = "auto"}},
       {"LoaderSpec.prefetch",
        {.help = "Batches prepared ahead.", .default_value = "4", .range = Between(1, kMaxThreads)}},
   });
@@ -152,7 +156,7 @@ void AddOutputFields(FieldTable& table) {
        {.help = "Time between checkpoints, in addition to those by steps.",
         .computed_default = "10m; with keep 0, never",
         .range = Between(1, kTenYears),
-        .or_never = true,
+        .zero_word = "never",
         .examples = {"10m", "never"}}},
       {"CheckpointSpec.keep_best",
        {.help =

@@ -121,8 +121,9 @@ std::string RangeText(const FieldDescriptor& field) {
   if (range.low_excluded) {
     return absl::StrCat("above ", low, " and ", range.high_excluded ? "below " : "at most ", high);
   }
+  const absl::string_view word = FieldOf(field).zero_word;
   return absl::StrCat("from ", low, range.high_excluded ? " to below " : " to ", high,
-                      FieldOf(field).or_never ? ", or never" : "");
+                      word.empty() ? "" : ", or ", word);
 }
 
 std::string EnumText(const FieldDescriptor& field, int value) {

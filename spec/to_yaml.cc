@@ -257,7 +257,8 @@ std::string ValueText(const Message& message, const FieldDescriptor& field) {
     case FieldForm::kDuration: {
       google::protobuf::Duration duration;
       duration.CopyFrom(child);
-      if (FieldOf(field).or_never && FromProto(duration) == absl::ZeroDuration()) return "never";
+      const absl::string_view word = FieldOf(field).zero_word;
+      if (!word.empty() && FromProto(duration) == absl::ZeroDuration()) return std::string(word);
       return DurationText(FromProto(duration));
     }
     case FieldForm::kNodeCount: {

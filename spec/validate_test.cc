@@ -58,7 +58,7 @@ TEST(DefaultsTest, AppliesTrainDefaults) {
   EXPECT_EQ(train.strategy().hierarchical(), "auto");
   EXPECT_EQ(train.objective().name(), "cross_entropy");
   EXPECT_EQ(train.seed(), 1u);
-  EXPECT_EQ(train.loader().threads(), 1u);
+  EXPECT_EQ(train.loader().threads(), 0u);  // auto
   EXPECT_EQ(train.loader().prefetch(), 4u);
   EXPECT_EQ(train.checkpoint().dir(), "");
   EXPECT_EQ(train.checkpoint().every_steps(), 0u);

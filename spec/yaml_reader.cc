@@ -246,7 +246,7 @@ void YamlReader::ReadDuration(const YAML::Node& node, const std::string& where,
                               const FieldDescriptor& field, Message& duration) {
   std::string text;
   if (!ReadScalar(node, where, "a duration such as 90s or 10m", text)) return;
-  if (FieldOf(field).or_never && text == "never") return duration.Clear();
+  if (!text.empty() && text == FieldOf(field).zero_word) return duration.Clear();
   const absl::StatusOr<absl::Duration> parsed = ParseDuration(text);
   if (!parsed.ok()) {
     AddError(node.Mark(), absl::StrCat(where, ": ", parsed.status().message()));
@@ -358,6 +358,7 @@ void YamlReader::ReadNumberOrText(const YAML::Node& node, const std::string& whe
     }
     case FieldDescriptor::CPPTYPE_UINT32: {
       if (!ReadScalar(node, where, "an integer", text)) return;
+      if (!text.empty() && text == FieldOf(field).zero_word) return;  // ReadValue has cleared it
       const auto number = ParseNumber<uint32_t>(text, zero_allowed);
       if (!number.ok()) return refuse(number.status().message());
       repeated ? reflection.AddUInt32(&message, &field, *number)

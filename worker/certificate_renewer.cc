@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "common/grpc_channel.h"
+#include "common/grpc_deadline.h"
 #include "common/grpc_status.h"
 #include "common/security/certificate.h"
 #include "common/security/private_file.h"
@@ -53,6 +54,7 @@ CertificateRenewer::~CertificateRenewer() {
   {
     absl::MutexLock lock(&mutex_);
     stopping_ = true;
+    stopped_.Signal();
     if (call_ != nullptr) call_->TryCancel();
   }
   thread_.join();
@@ -60,8 +62,10 @@ CertificateRenewer::~CertificateRenewer() {
 
 bool CertificateRenewer::Sleep(absl::Duration time) {
   absl::MutexLock lock(&mutex_);
-  mutex_.AwaitWithTimeout(absl::Condition(&stopping_), time);
-  return !stopping_;
+  return !stopped_.WaitFor(&mutex_, time, [this] {
+    mutex_.AssertHeld();
+    return stopping_;
+  });
 }
 
 void CertificateRenewer::Run() {
@@ -91,7 +95,7 @@ void CertificateRenewer::Run() {
 absl::Status CertificateRenewer::Renew() {
   const auto stub = v1::IdentityService::NewStub(OpenChannel(coordinator_, {}, security_));
   grpc::ClientContext context;
-  context.set_deadline(absl::ToChronoTime(absl::Now() + kCallTimeout));
+  context.set_deadline(GrpcDeadline(kCallTimeout));
   {
     absl::MutexLock lock(&mutex_);
     if (stopping_) return absl::CancelledError("the worker is stopping");

@@ -11,6 +11,7 @@
 #include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
 #include "common/security/client_security.h"
+#include "common/steady_cond_var.h"
 #include "grpcpp/client_context.h"
 
 namespace muster {
@@ -36,6 +37,7 @@ class CertificateRenewer {
   const std::string coordinator_;
   const security::ClientSecurity security_;
   absl::Mutex mutex_;
+  SteadyCondVar stopped_;
   bool stopping_ ABSL_GUARDED_BY(mutex_) = false;
   grpc::ClientContext* call_ ABSL_GUARDED_BY(mutex_) = nullptr;  // in progress
   std::thread thread_;

@@ -74,6 +74,15 @@ std::unique_ptr<CLI::App> WorkerApp(WorkerFlags& flags) {
                  "Address on which other workers ask about leases (default: all interfaces with "
                  "--tls-cert, loopback if the coordinator is on this machine, otherwise none)")
       ->type_name("HOST:PORT");
+  app.add_option_function<std::string>(
+         "--coordinator-refusal",
+         [&options](const std::string& choice) { options.trusts_refusals = choice == "trust"; },
+         "Whether a refused connection shows that the coordinator's process has ended, so that "
+         "ranks may continue: trust, or ignore where something else than its machine answers at "
+         "its address, such as a proxy or NAT")
+      ->check(CLI::IsMember({"trust", "ignore"}))
+      ->type_name("CHOICE")
+      ->default_str("trust");
   app.add_option("--slots", options.devices.slots,
                  "Number of CPU slots (default: one per core, or none on a node with GPUs)")
       ->type_name("N");

@@ -9,7 +9,6 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/synchronization/mutex.h"
-#include "absl/time/clock.h"
 #include "absl/types/span.h"
 #include "cli/exit_code.h"
 #include "cli/experiment/metrics.h"
@@ -364,7 +363,7 @@ class Runner {
     std::string line = absl::StrCat(prefix, task.job_id);
     // As many jobs have ended as have started beyond the first `parallel_`.
     if (const size_t ended = index + 1 - std::min(index + 1, parallel_); ended > 0) {
-      const absl::Duration each = (absl::Now() - start_) / static_cast<int64_t>(ended);
+      const absl::Duration each = (SteadyNow() - start_) / static_cast<int64_t>(ended);
       absl::StrAppend(&line, ", about ", Age(each * static_cast<int64_t>(count - index)),
                       " left for all jobs");
     }
@@ -429,7 +428,7 @@ class Runner {
   const Experiment& experiment_;
   const std::vector<Cell>& cells_;
   Stopper& stopper_;
-  const absl::Time start_ = absl::Now();
+  const SteadyTime start_ = SteadyNow();
   std::vector<Task> tasks_;  // set before the threads start, like the next member
   size_t parallel_ = 1;
   absl::Mutex mutex_;

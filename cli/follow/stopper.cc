@@ -8,6 +8,7 @@ void Stopper::Stop() {
   absl::MutexLock lock(&mutex_);
   if (stopped_) return;
   stopped_ = true;
+  changed_.SignalAll();
   for (const auto& callback : callbacks_) callback.second();
 }
 
@@ -18,7 +19,10 @@ bool Stopper::stopped() const {
 
 bool Stopper::SleepFor(absl::Duration duration) {
   absl::MutexLock lock(&mutex_);
-  return !mutex_.AwaitWithTimeout(absl::Condition(&stopped_), duration);
+  return !changed_.WaitFor(&mutex_, duration, [this] {
+    mutex_.AssertHeld();
+    return stopped_;
+  });
 }
 
 Stopper::Registration::Registration(Stopper& stopper, std::function<void()> on_stop)

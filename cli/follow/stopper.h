@@ -9,6 +9,7 @@
 #include "absl/base/thread_annotations.h"
 #include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
+#include "common/steady_cond_var.h"
 
 namespace muster::cli {
 
@@ -37,6 +38,7 @@ class Stopper {
 
  private:
   mutable absl::Mutex mutex_;
+  SteadyCondVar changed_;
   bool stopped_ ABSL_GUARDED_BY(mutex_) = false;
   uint64_t next_id_ ABSL_GUARDED_BY(mutex_) = 0;
   // Called under the lock: they must be short and must not call the stopper.

@@ -6,6 +6,7 @@
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
 #include "common/grpc_channel.h"
+#include "common/grpc_deadline.h"
 #include "common/grpc_status.h"
 #include "grpcpp/grpcpp.h"
 
@@ -26,7 +27,7 @@ absl::StatusOr<Response> IdentityClient::Call(grpc::Status (v1::IdentityService:
                                                   grpc::ClientContext*, const Request&, Response*),
                                               const Request& request) {
   grpc::ClientContext context;
-  context.set_deadline(absl::ToChronoTime(absl::Now() + kTimeout));
+  context.set_deadline(GrpcDeadline(kTimeout));
   Response response;
   const absl::Status status = FromGrpcStatus((*stub_.*method)(&context, request, &response));
   if (status.ok()) return response;

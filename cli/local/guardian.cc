@@ -23,8 +23,8 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
-#include "absl/time/clock.h"
 #include "absl/time/time.h"
+#include "common/deadline.h"
 
 extern char** environ;
 
@@ -233,9 +233,9 @@ class Guardian {
     for (const auto& [pid, name] : daemons_) {
       if ((name == kCoordinator) == coordinator) kill(pid, signal);
     }
-    const absl::Time deadline = absl::Now() + kPatience;
-    while (left() && absl::Now() < deadline) {
-      Await(deadline - absl::Now());
+    const Deadline deadline(kPatience);
+    while (left() && !deadline.passed()) {
+      Await(deadline.left());
       Reap();
     }
     return !left();

@@ -59,11 +59,13 @@ ordered_json NumberSchema(const FieldDescriptor& field) {
 
 // The schema of one value of the field, which may be repeated.
 ordered_json ValueSchema(const FieldDescriptor& field, const std::string& path) {
+  const std::string zero_word(spec::FieldOf(field).zero_word);
   switch (spec::FormOf(field)) {
     case spec::FieldForm::kDuration:
-      return {{"type", "string"},
-              {"pattern", absl::StrCat("^([0-9.]+(ns|us|ms|s|m|h))+$|^0$",
-                                       spec::FieldOf(field).or_never ? "|^never$" : "")}};
+      return {
+          {"type", "string"},
+          {"pattern", absl::StrCat("^([0-9.]+(ns|us|ms|s|m|h))+$|^0$",
+                                   zero_word.empty() ? "" : absl::StrCat("|^", zero_word, "$"))}};
     case spec::FieldForm::kSize:
       return {{"type", {"integer", "string"}}};
     case spec::FieldForm::kNodeCount:
@@ -101,6 +103,7 @@ ordered_json ValueSchema(const FieldDescriptor& field, const std::string& path) 
     case FieldDescriptor::CPPTYPE_BOOL:
       return {{"type", "boolean"}};
     default:
+      if (!zero_word.empty()) return {{"anyOf", {NumberSchema(field), {{"const", zero_word}}}}};
       return NumberSchema(field);
   }
 }

@@ -22,6 +22,8 @@ namespace {
 
 // Maximum number of ranks or nodes that are named per wait.
 constexpr int kNamedWaits = 3;
+// The loader limits a training whose median step waits for it for more than this share.
+constexpr double kLoaderLimitShare = 0.1;
 
 // The number of epochs that the job trains.
 double TotalEpochs(const v1::Job& job) {
@@ -380,6 +382,9 @@ std::string SummaryText(const v1::TrainSummary& summary) {
   if (summary.stall_seconds() > 0) {
     absl::StrAppend(&text, ", waited ", Elapsed(absl::Seconds(summary.stall_seconds())),
                     " for data");
+    if (summary.data_wait_seconds() > kLoaderLimitShare * summary.median_step_seconds()) {
+      absl::StrAppend(&text, " (the loader limits: raise train.loader.threads)");
+    }
   }
   absl::StrAppend(&text, StepSharesText(summary), StepPhasesText(summary), StagesText(summary));
   // The default precision, O0, is not mentioned.

@@ -196,6 +196,13 @@ TEST(SummaryTextTest, OneLine) {
   summary.set_stall_seconds(1.5);
   EXPECT_THAT(SummaryText(summary),
               HasSubstr("final loss 0.2134, test loss 0.2500, waited 1.50 s for data, peak"));
+  summary.set_median_step_seconds(0.1);
+  summary.set_data_wait_seconds(0.009);
+  EXPECT_THAT(SummaryText(summary), Not(HasSubstr("the loader limits")));
+  summary.set_data_wait_seconds(0.011);
+  EXPECT_THAT(
+      SummaryText(summary),
+      HasSubstr("waited 1.50 s for data (the loader limits: raise train.loader.threads), "));
 }
 
 TEST(SummaryTextTest, NamesStepOfACompleteTraining) {

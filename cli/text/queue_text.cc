@@ -21,7 +21,7 @@ std::string StartCell(const v1::QueuedJob& queued, absl::Time now) {
   return left > absl::ZeroDuration() ? absl::StrCat("in ", Age(left)) : "any moment";
 }
 
-// "high", or "low -> normal" once the job has aged.
+// "high", or "low -> overdue".
 std::string ClassCell(const v1::QueuedJob& queued) {
   const std::string& own = queued.job().spec().priority_class();
   const std::string& effective = queued.effective_class();
@@ -94,8 +94,7 @@ std::string OwnerTable(const v1::GetQueueResponse& queue, size_t width) {
     rules.push_back(absl::StrCat("usage halves every ", Age(FromProto(queue.half_life()))));
   }
   if (queue.has_ageing()) {
-    rules.push_back(
-        absl::StrCat("a queued job rises by one class every ", Age(FromProto(queue.ageing()))));
+    rules.push_back(absl::StrCat("a job is overdue after ", Age(FromProto(queue.ageing()))));
   }
   if (!rules.empty()) absl::StrAppend(&out, absl::StrJoin(rules, "; "), "\n");
   return out;

@@ -25,7 +25,7 @@ v1::GetQueueResponse Queue() {
   first.mutable_job()->mutable_spec()->mutable_resources()->mutable_nodes()->set_min(2);
   first.mutable_job()->mutable_spec()->mutable_resources()->mutable_nodes()->set_max(2);
   first.mutable_job()->mutable_spec()->mutable_resources()->set_ranks_per_node(4);
-  first.set_effective_class("normal");
+  first.set_effective_class("overdue");
   first.set_waits_for("resources, which are kept for it");
   first.add_reserved_nodes("node-1");
   *first.mutable_reserved_from() = ToProto(kNow + absl::Minutes(3));
@@ -51,8 +51,9 @@ v1::GetQueueResponse Queue() {
 TEST(QueueTextTest, ListsJobsInTheOrderOfTheirStart) {
   const std::string text = QueueTable(Queue(), /*wide=*/false, 200, kNow);
   EXPECT_THAT(text, StartsWith("POSITION  JOB         OWNER  CLASS"));
-  EXPECT_THAT(text, HasSubstr("1         train-x7k2  alice  low -> normal  2      resources, which "
-                              "are kept for it    in 3m\n"));
+  EXPECT_THAT(text,
+              HasSubstr("1         train-x7k2  alice  low -> overdue  2      resources, which "
+                        "are kept for it    in 3m\n"));
   EXPECT_THAT(text, HasSubstr("\n2         eval-9qd3   bob    high "));
   EXPECT_THAT(text, HasSubstr("  unknown\n"));
   EXPECT_THAT(text, EndsWith("and 3 more\n"));

@@ -251,12 +251,49 @@ void AddChangingVerbs(CLI::App& group, Context& context) {
       [](const v1::Node& node) { return absl::StrCat(node.name(), " removed"); });
 }
 
+void AddLost(CLI::App& group, Context& context) {
+  struct Flags {
+    std::vector<std::string> names;
+    bool confirmed = false;
+  };
+  Verb& verb = AddVerb(
+      group, "lost", kNodeVerbs,
+      {.summary = "Confirm that disconnected nodes are lost",
+       .usage = "NODE... --confirm [OPTIONS]",
+       .paragraphs = {"The jobs with ranks on the nodes start again elsewhere. Usually the "
+                      "coordinator decides this itself. It cannot where the ranks may still run: "
+                      "most other nodes are not connected either, the coordinator has moved to "
+                      "another machine, or the job has `on_cut_off: continue`. `muster why` names "
+                      "such a wait.",
+                      "Confirm only when the machine is off or its ranks have ended: otherwise two "
+                      "generations of a job may run at once and overwrite each other's files."},
+       .examples = {{"muster node lost gpu-03 --confirm", "after its machine was switched off"}}});
+  auto flags = std::make_shared<Flags>();
+  verb.add_option("NODE", flags->names, "Names of nodes")->required();
+  verb.add_flag("--confirm", flags->confirmed, "Confirm that the nodes' ranks have ended");
+  verb.callback([&context, flags] {
+    if (!flags->confirmed) {
+      throw CLI::RequiredError(
+          "--confirm: the ranks of the nodes must have ended, or jobs may run twice;");
+    }
+    context.action = [&context, flags] {
+      return ForEach(
+          context, flags->names,
+          [](ClusterClient& client, const std::string& name) -> absl::StatusOr<v1::Node> {
+            RETURN_IF_ERROR(client.ConfirmNodeLost(name));
+            return client.GetNode(name);
+          },
+          [](const v1::Node& node) { return absl::StrCat(node.name(), " confirmed as lost"); });
+    };
+  });
+}
+
 }  // namespace
 
 void AddNodeVerbs(CLI::App& app, Context& context) {
   Verb& group = AddVerb(app, "node", kNodeVerbs,
                         {.summary = "Manage nodes: list, describe, test, cordon, drain, uncordon, "
-                                    "remove, token",
+                                    "lost, remove, token",
                          .usage = "VERB [OPTIONS]"});
   group.require_subcommand(1);
   AddVerb(group, "list", kNodeVerbs,
@@ -277,6 +314,7 @@ void AddNodeVerbs(CLI::App& app, Context& context) {
   });
   AddTest(group, context);
   AddChangingVerbs(group, context);
+  AddLost(group, context);
   AddNodeTokenVerb(group, context);
 }
 

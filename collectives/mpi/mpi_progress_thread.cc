@@ -181,7 +181,7 @@ absl::Status MpiProgressThread::Await(MpiExchange& exchange, absl::Duration time
   absl::MutexLock lock(&mutex_);
   while (!exchange.done() && failure_.ok() && waited < timeout) {
     const int64_t start_ns = SteadyNanoseconds();
-    changed_.WaitWithTimeout(&mutex_, std::min(step, timeout - waited));
+    changed_.WaitFor(&mutex_, std::min(step, timeout - waited));
     const absl::Duration elapsed = absl::Nanoseconds(SteadyNanoseconds() - start_ns);
     waited += elapsed > step + kLongestDelay ? step : elapsed;
     if (const uint32_t now_left = exchange.left_; now_left != left) {
@@ -266,9 +266,9 @@ void MpiProgressThread::Loop() {
       }
       if (active_.empty()) {
         while (!has_work() && failure_.ok() && !started_) given_.Wait(&mutex_);
-        if (!has_work() && failure_.ok()) given_.WaitWithTimeout(&mutex_, kIdleNap);
+        if (!has_work() && failure_.ok()) given_.WaitFor(&mutex_, kIdleNap);
       } else if (!has_work() && absl::Nanoseconds(SteadyNanoseconds() - moved_ns) > kSpinTime) {
-        given_.WaitWithTimeout(&mutex_, nap);
+        given_.WaitFor(&mutex_, nap);
         nap = std::min(2 * nap, kLongNap);
       }
       if (!failure_.ok()) continue;

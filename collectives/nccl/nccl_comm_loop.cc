@@ -351,9 +351,9 @@ void NcclCommThread::Pause(Until until) {
   const bool roused = !failure_.ok() || (!settling && (closing_ || !queue_.empty())) ||
                       (idle && !released_.empty());
   if (roused) return;
-  work_.WaitWithTimeout(&mutex_, idle ? kIdlePause
-                                      : std::clamp((SteadyNow() - last_progress_) / 16,
-                                                   kShortestPause, kLongestPause));
+  work_.WaitFor(&mutex_, idle ? kIdlePause
+                              : std::clamp((SteadyNow() - last_progress_) / 16, kShortestPause,
+                                           kLongestPause));
 }
 
 absl::Status NcclCommThread::TimeOut(absl::string_view what) const {

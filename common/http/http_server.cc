@@ -15,9 +15,9 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
-#include "absl/synchronization/notification.h"
 #include "absl/time/time.h"
 #include "common/status.h"
+#include "common/steady_notification.h"
 
 namespace muster::http {
 namespace {
@@ -175,12 +175,12 @@ HttpServer::~HttpServer() {
   ending_ = true;
   // CivetWeb checks its stop flag only when its two-second poll of the listening socket returns;
   // connections end the poll early.
-  absl::Notification stopped;
+  SteadyNotification stopped;
   std::thread stop([this, &stopped] {
     mg_stop(context_);
     stopped.Notify();
   });
-  while (!stopped.WaitForNotificationWithTimeout(absl::Milliseconds(2))) WakeListener(address_);
+  while (!stopped.WaitFor(absl::Milliseconds(2))) WakeListener(address_);
   stop.join();
 }
 

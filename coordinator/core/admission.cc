@@ -45,8 +45,8 @@ void Admission::Enter(Job& job) {
   scheduler_.Add(job);
 }
 
-void Admission::Leave(const Job& job) {
-  scheduler_.Remove(job.id());
+void Admission::Leave(Job& job) {
+  scheduler_.Remove(job);
   const std::optional<JobId> next = jobs_.arrays().Release(job);
   if (next.has_value()) Enter(jobs_.at(*next));
 }

@@ -23,7 +23,7 @@ class Admission {
   // later, and its reason says what it waits for.
   void Enter(Job& job);
   // The job has ended or is held. Another task of its array may join the queue.
-  void Leave(const Job& job);
+  void Leave(Job& job);
 
   // A job that can no longer start, because a job that it depends on did not end as it has to.
   struct Hopeless {

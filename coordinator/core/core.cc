@@ -12,6 +12,7 @@
 #include "coordinator/core/identity/identity_table.h"
 #include "coordinator/core/jobs/job_table.h"
 #include "coordinator/core/life_cycle.h"
+#include "coordinator/core/nodes/fence.h"
 #include "coordinator/core/nodes/node_table.h"
 #include "coordinator/core/owners/secret_table.h"
 #include "coordinator/core/queue_views.h"
@@ -41,6 +42,7 @@ struct Core::Parts {
   // ---- State
   Context context;
   NodeTable nodes{context};
+  Fence fence{nodes, context};
   JobTable jobs{context};
   SecretTable secrets{context};
   IdentityTable identities{context};
@@ -52,17 +54,17 @@ struct Core::Parts {
   Hangs hangs{jobs, nodes, failures, context};
   Stragglers stragglers{jobs, context};
   // ---- Changing that state
-  LifeCycle life_cycle{jobs,     nodes, scheduler,  admission, rendezvous,
+  LifeCycle life_cycle{jobs,     nodes, fence,      scheduler, admission, rendezvous,
                        failures, hangs, stragglers, context};
   Requests requests{jobs, admission, checkpoints, life_cycle, context};
-  Removals removals{jobs, nodes, identities, context};
+  Removals removals{jobs, nodes, identities, life_cycle, context};
   Reports reports{jobs,     nodes, scheduler,  rendezvous, checkpoints,
                   failures, hangs, stragglers, life_cycle, context};
   Takeovers takeovers{jobs, nodes, life_cycle, reports, context};
-  Sessions sessions{jobs,  nodes,      identities, scheduler, rendezvous, failures,
-                    hangs, life_cycle, takeovers,  reports,   context};
+  Sessions sessions{jobs,     nodes, fence,      identities, scheduler, rendezvous,
+                    failures, hangs, life_cycle, takeovers,  reports,   context};
   // ---- Reading that state
-  Views views{jobs, nodes, scheduler, rendezvous, hangs, stragglers};
+  Views views{jobs, nodes, fence, scheduler, rendezvous, hangs, stragglers};
   QueueViews queue_views{jobs, nodes, scheduler, views};
 };
 
@@ -82,14 +84,15 @@ absl::StatusOr<Effects> Core::Load(absl::Span<const store::Record> records, Time
   Parts& p = *parts_;
   p.context.now = now;
   ASSIGN_OR_RETURN(const std::vector<JobId> active, LoadState(records, p.jobs, p.nodes, p.admission,
-                                                              p.secrets, p.identities, p.context));
+                                                              p.secrets, p.identities, p.fence,
+                                                              p.context));
   p.scheduler.OnCapacityChanged();
   for (const JobId& id : active) p.life_cycle.Resume(p.jobs.at(id));
   return FinishStep();
 }
 
 Effects Core::Step(const Event& event, Time now) {
-  parts_->context.now = now;
+  parts_->context.now = At(now);
   parts_->jobs.ForgetDue();
   std::visit(
       [this](const auto& fact) {
@@ -117,7 +120,7 @@ void Core::OnTick(const Tick& tick) {
   Context& context = parts_->context;
   // Small delays, which every loop has, are not compensated: deadlines would recede forever.
   if (tick.lag > context.options.heartbeat_interval / 4) {
-    context.timers.ExtendAll(tick.lag);
+    context.timers.ExtendSilence(tick.lag);
     parts_->nodes.ExtendLeases(tick.lag);
   }
   for (const TimerKey& key : context.timers.TakeDue(context.now.steady)) {
@@ -137,19 +140,29 @@ Effects Core::FinishStep() {
     p.life_cycle.SettleDependencies();
     p.life_cycle.RunQueue();
   } while (p.jobs.HasEnded());
+  p.fence.Update();
   p.jobs.WriteChanges();
   p.nodes.WriteChanges();
   p.requests.Reply([&p](const Job& job) { return p.views.Summary(job); });
   p.jobs.ArmRetention();
   std::vector<store::Mutation>& writes = p.context.effects.writes;
-  if (!writes.empty()) writes.push_back(PutCommit(++p.context.store.commit_index));
+  if (!writes.empty()) {
+    v1::CommitRecord commit;
+    commit.set_index(++p.context.store.commit_index);
+    p.context.clock.Note(p.context.now, commit);
+    writes.push_back(Put(commit));
+  }
   return std::exchange(p.context.effects, Effects());
 }
 
-SteadyTime Core::NextDeadline() const { return parts_->context.timers.Next(); }
+SteadyTime Core::NextDeadline() const {
+  return parts_->context.clock.OnMachine(parts_->context.timers.Next());
+}
 
 // ------------------------------------------------------------------------------------------------
 // reading
+
+Time Core::At(Time machine) const { return parts_->context.clock.At(machine); }
 
 absl::StatusOr<JobId> Core::ResolveJob(absl::string_view name) const {
   return parts_->jobs.Resolve(name);
@@ -157,7 +170,7 @@ absl::StatusOr<JobId> Core::ResolveJob(absl::string_view name) const {
 
 absl::StatusOr<v1::Job> Core::GetJob(const JobId& id, bool detailed, Time now) const {
   ASSIGN_OR_RETURN(const Job* const job, parts_->jobs.Get(id));
-  return detailed ? parts_->views.Details(*job, now) : parts_->views.Summary(*job);
+  return detailed ? parts_->views.Details(*job, At(now)) : parts_->views.Summary(*job);
 }
 
 std::vector<v1::Job> Core::ListJobs(const v1::ListJobsRequest& request, Time) const {
@@ -200,7 +213,7 @@ absl::StatusOr<v1::JobHistory> Core::GetJobHistory(const JobId& id, size_t max_p
                                                    Time now) const {
   ASSIGN_OR_RETURN(const Job* const job, parts_->jobs.Get(id));
   v1::JobHistory history = parts_->jobs.histories().View(*job, max_points);
-  *history.mutable_job() = parts_->views.Details(*job, now);
+  *history.mutable_job() = parts_->views.Details(*job, At(now));
   history.mutable_job()->clear_ranks();
   history.mutable_job()->clear_waits();
   return history;
@@ -213,7 +226,7 @@ absl::StatusOr<v1::Curves> Core::GetCurves(const JobId& id, size_t max_points) c
 
 std::vector<v1::Node> Core::ListNodes(Time now) const {
   std::vector<v1::Node> nodes;
-  for (const auto& [name, node] : parts_->nodes.all()) nodes.push_back(node.View(now));
+  for (const auto& [name, node] : parts_->nodes.all()) nodes.push_back(node.View(At(now)));
   std::sort(nodes.begin(), nodes.end(),
             [](const v1::Node& a, const v1::Node& b) { return NaturalLess(a.name(), b.name()); });
   return nodes;
@@ -222,17 +235,21 @@ std::vector<v1::Node> Core::ListNodes(Time now) const {
 absl::StatusOr<v1::Node> Core::GetNode(const NodeName& name, Time now) const {
   const Node* const node = parts_->nodes.Find(name);
   if (node == nullptr) return absl::NotFoundError(absl::StrCat("no node ", name.value()));
-  return node->View(now);
+  return node->View(At(now));
 }
 
-std::vector<LiveWait> Core::ListWaits() const { return parts_->rendezvous.ListWaits(); }
+std::vector<LiveWait> Core::ListWaits() const {
+  std::vector<LiveWait> waits = parts_->rendezvous.ListWaits();
+  for (LiveWait& wait : waits) wait.since = parts_->context.clock.OnMachine(wait.since);
+  return waits;
+}
 
 v1::GetQueueResponse Core::GetQueue(uint32_t limit, Time now) const {
-  return parts_->queue_views.Queue(limit, now);
+  return parts_->queue_views.Queue(limit, At(now));
 }
 
 v1::Forecast Core::ForecastJob(const v1::JobSpec& spec, const Actor& actor, Time now) const {
-  return parts_->queue_views.ForecastJob(spec, actor, now);
+  return parts_->queue_views.ForecastJob(spec, actor, At(now));
 }
 
 absl::Status Core::CheckSubmit(const v1::JobSpec& spec, const Actor& actor, size_t jobs) const {
@@ -242,13 +259,16 @@ absl::Status Core::CheckSubmit(const v1::JobSpec& spec, const Actor& actor, size
 }
 
 v1::GetReportResponse Core::GetReport(uint32_t days, Time now) const {
-  std::vector<const v1::Job*> unstarted;
+  now = At(now);
+  std::vector<OwnerTable::Unstarted> unstarted;
   std::vector<OwnerTable::Running> running;
   for (const Job* const job : parts_->jobs.List({})) {
-    if (!job->status.has_start_time()) unstarted.push_back(&job->status);
+    if (!job->status.has_start_time()) {
+      unstarted.push_back({job->status.owner(), job->submitted});
+    }
     if (!job->generation.has_value()) continue;
     running.push_back(
-        {job->status.owner(), job->time_account.OfGeneration(now), job->generation_start_time});
+        {job->status.owner(), job->time_account.OfGeneration(now), job->generation_start});
   }
   SlotCount present;
   for (const auto& [name, node] : parts_->nodes.all()) {
@@ -260,7 +280,7 @@ v1::GetReportResponse Core::GetReport(uint32_t days, Time now) const {
 }
 
 std::vector<v1::OwnerUse> Core::ListOwnerUse(Time now) const {
-  return parts_->jobs.owners().Uses(now);
+  return parts_->jobs.owners().Uses(At(now));
 }
 
 v1::ListSecretsResponse Core::ListSecrets(const Actor& actor) const {

@@ -39,6 +39,8 @@
 
 namespace muster::core {
 
+// `now` is the time of the machine throughout. The core itself measures time on its own clock,
+// which goes on over restarts; see steady_clock.h.
 class Core {
  public:
   explicit Core(Options options);
@@ -116,6 +118,8 @@ class Core {
 
  private:
   struct Parts;
+  // The time on the core's clock.
+  Time At(Time machine) const;
   void OnTick(const Tick& tick);
   Effects FinishStep();
 

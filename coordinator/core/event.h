@@ -135,6 +135,12 @@ struct TestNode {
   RequestId request;
   NodeName node;
 };
+// An operator confirms that the node, which is not connected, is lost: its ranks have ended.
+struct ConfirmNodeLost {
+  RequestId request;
+  NodeName node;
+  Actor actor = {};
+};
 struct RemoveNode {
   RequestId request;
   NodeName node;
@@ -148,6 +154,16 @@ struct RecoverJobs {
   bool discard = false;
   Actor actor = {};
 };
+
+// The service listens for connections from now on: a worker's connection may have been refused
+// until then. Leases begin again, and end only after this event.
+struct Listening {
+  std::string machine_id;
+  std::string address;
+};
+// The service will stop listening when the effects of this event are released: no lease ends any
+// more.
+struct Closing {};
 
 // The first message on a worker's stream.
 struct SessionOpened {
@@ -168,8 +184,9 @@ struct SessionClosed {
   SessionId session;
 };
 
-// NextDeadline() has been reached. `lag` is the delay of the service; leases and deadlines are
-// extended by it, so that a slow coordinator does not declare nodes lost.
+// NextDeadline() has been reached. `lag` is the time in which the service could not receive
+// messages; leases and deadlines of messages are extended by it, so that a coordinator that was
+// stopped does not declare nodes lost.
 struct Tick {
   absl::Duration lag;
 };
@@ -177,7 +194,8 @@ struct Tick {
 using Event = std::variant<SubmitJob, CancelJob, CancelArray, HoldJob, ReleaseJob, RequeueJob,
                            CheckpointJob, RemoveJob, SetSecret, CreateJoinToken, RevokeJoinToken,
                            EnrollNode, RenewNode, CordonNode, UncordonNode, TestNode, RemoveNode,
-                           RecoverJobs, SessionOpened, SessionMessage, SessionClosed, Tick>;
+                           ConfirmNodeLost, RecoverJobs, Listening, Closing, SessionOpened,
+                           SessionMessage, SessionClosed, Tick>;
 
 // ------------------------------------------------------------------------------------------------
 // Effects.
@@ -188,7 +206,7 @@ struct Send {
 };
 struct Reply {
   RequestId request;
-  // An empty job answers TestNode, RemoveNode, RecoverJobs, SetSecret and requests about
+  // An empty job answers TestNode, RemoveNode, ConfirmNodeLost, RecoverJobs, SetSecret and requests about
   // identities.
   absl::StatusOr<v1::Job> job;
   bool already_existed = false;

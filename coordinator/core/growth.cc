@@ -1,9 +1,12 @@
 // LifeCycle: lets an elastic job grow that runs on fewer nodes than it could use.
 //
-// At regular intervals it looks for further nodes. If there are any, and no job in the queue waits
-// for resources, it is stopped as for a requeue, so that its ranks can save their state, and placed
-// again in the step in which the last of them has ended.
+// Soon after nodes may have become free, and not otherwise, such jobs look for further nodes. If
+// there are any for one, and no job in the queue waits for resources, it is stopped as for a
+// requeue, so that its ranks can save their state, and placed again in the step in which the last
+// of them has ended.
 #include <algorithm>
+#include <optional>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -18,7 +21,7 @@ namespace muster::core {
 namespace {
 
 // Several nodes that return one after another cause only one interruption.
-constexpr absl::Duration kGrowthInterval = absl::Seconds(10);
+constexpr absl::Duration kGrowthDelay = absl::Seconds(10);
 constexpr absl::Duration kMostInterval = absl::Minutes(10);
 
 // How many more nodes the job could use.
@@ -44,19 +47,22 @@ v1::Resources FurtherNodes(const Job& job) {
 
 }  // namespace
 
-void LifeCycle::ArmGrowth(Job& job) {
-  const TimerKey key{TimerKey::Kind::kGrowth, job.status.job_id()};
-  if (job.state() != v1::RUNNING || LackingNodes(job) == 0) return context_.timers.Cancel(key);
-  context_.timers.Set(key, context_.now.steady + job.growth_interval);
+void LifeCycle::ArmGrowth() {
+  const TimerKey key{TimerKey::Kind::kGrowth, ""};
+  if (growable_.empty()) return;
+  const SteadyTime soon = context_.now.steady + kGrowthDelay;
+  context_.timers.Set(key, std::min(soon, context_.timers.Get(key).value_or(soon)));
 }
 
 void LifeCycle::BeginGrowthWatch(Job& job) {
   const auto nodes = static_cast<uint32_t>(job.generation->record.nodes_size());
   // An interruption that gained nothing must not recur soon.
   const bool in_vain = nodes <= std::exchange(job.nodes_before_growth, 0);
-  job.growth_interval =
-      in_vain ? std::min(kMostInterval, 2 * job.growth_interval) : kGrowthInterval;
-  ArmGrowth(job);
+  job.growth_interval = in_vain ? std::min(kMostInterval, 2 * job.growth_interval) : kGrowthDelay;
+  job.grow_after = context_.now.steady + job.growth_interval;
+  if (LackingNodes(job) == 0) return;
+  growable_.insert(job.id());
+  ArmGrowth();
 }
 
 bool LifeCycle::SomeJobGrows() const {
@@ -66,27 +72,49 @@ bool LifeCycle::SomeJobGrows() const {
   });
 }
 
-void LifeCycle::OnGrowthTimer(Job& job) {
-  if (job.state() != v1::RUNNING) return;
+void LifeCycle::OnGrowthTimer() {
+  // Their end, or that of the wait, is a change after which the timer is set again.
+  if (scheduler_.SomeJobWaits() || SomeJobGrows()) return;
+  const auto has_free_slot = [](const auto& entry) {
+    const std::set<std::string> kinds = entry.second.Kinds();
+    return std::any_of(kinds.begin(), kinds.end(), [&entry](const std::string& kind) {
+      const std::optional<FreeNode> offer = entry.second.Offer(kind);
+      return offer.has_value() && !offer->free_slots.empty();
+    });
+  };
+  if (std::none_of(nodes_.all().begin(), nodes_.all().end(), has_free_slot)) return;
+  SteadyTime retry = SteadyTime::Infinite();
+  for (const JobId& id : growable_) {
+    Job& job = jobs_.at(id);
+    if (job.state() != v1::RUNNING) continue;
+    if (job.grow_after > context_.now.steady) {
+      retry = std::min(retry, job.grow_after);
+    } else if (TryGrow(job)) {
+      return;
+    }
+  }
+  if (retry < SteadyTime::Infinite()) context_.timers.Set({TimerKey::Kind::kGrowth, ""}, retry);
+}
+
+bool LifeCycle::TryGrow(Job& job) {
   const v1::Resources further = FurtherNodes(job);
   std::vector<std::string> names;
   uint32_t slots = 0;
-  if (!scheduler_.SomeJobWaits() && !SomeJobGrows()) {
-    for (const v1::NodePlacement& placement :
-         Place(further, nodes_.all(), Offers::kNow, further.share_device())) {
-      uint32_t of_node = 0;
-      for (const v1::RankRecord& rank : placement.ranks()) of_node += rank.slots_size();
-      if (scheduler_.ExceedsLimit(job.status.owner(), slots + of_node)) break;
-      slots += of_node;
-      names.push_back(placement.node());
-    }
+  for (const v1::NodePlacement& placement :
+       Place(further, nodes_.all(), Offers::kNow, further.share_device())) {
+    const Node& node = nodes_.at(NodeName(placement.node()));
+    const uint32_t of_node = TakenSlots(placement, node, further.exclusive());
+    if (scheduler_.ExceedsLimit(job.status.owner(), slots + of_node)) break;
+    slots += of_node;
+    names.push_back(placement.node());
   }
-  if (names.empty()) return ArmGrowth(job);
+  if (names.empty()) return false;
   job.nodes_before_growth = static_cast<uint32_t>(job.generation->record.nodes_size());
   std::string message = absl::StrCat(
       "growing from ", job.nodes_before_growth, " to ", job.nodes_before_growth + names.size(),
       " nodes: ", absl::StrJoin(names, ", "), names.size() == 1 ? " is free" : " are free");
   StopAndRequeue(job, reasons::kGrowing, std::move(message));
+  return true;
 }
 
 }  // namespace muster::core

@@ -26,6 +26,7 @@ v1::LeaseAnswer AnswerLease(const v1::LeaseQuestion& question, const JobTable& j
   v1::LeaseAnswer answer;
   answer.set_id(question.id());
   answer.set_cluster_id(context.store.cluster_id);
+  answer.set_term(context.store.term());
   // Workers of earlier builds do not name a start.
   const std::string& start = question.coordinator_start();
   answer.set_commit_index(start.empty() ? context.store.commit_index

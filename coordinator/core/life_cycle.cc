@@ -36,6 +36,8 @@ uint32_t CountGpuSlots(const Node& node, const v1::NodePlacement& placement) {
 // placement
 
 void LifeCycle::RunQueue() {
+  const bool nodes_changed = std::exchange(nodes_version_, nodes_.version()) != nodes_.version();
+  if (nodes_changed || scheduler_.HasCapacityChanged()) ArmGrowth();
   // A decision can be followed by another: a job that cannot run may end, a preempted one may have
   // no rank left.
   while (scheduler_.TakeCapacityChange(nodes_)) {
@@ -49,7 +51,7 @@ void LifeCycle::RunQueue() {
     }
   }
   const TimerKey ageing{TimerKey::Kind::kAgeing, ""};
-  const SteadyTime next = scheduler_.NextPromotion();
+  const SteadyTime next = scheduler_.plan().next_overdue;
   if (next < SteadyTime::Infinite()) {
     context_.timers.Set(ageing, next);
   } else {
@@ -98,11 +100,11 @@ StartResult LifeCycle::TryPlace(const StartRequest& request) {
   if (!decision.placements.empty()) {
     result.outcome = StartResult::Outcome::kStarted;
     for (const v1::NodePlacement& placement : decision.placements) {
-      uint32_t slots = 0;
-      for (const v1::RankRecord& rank : placement.ranks()) slots += rank.slots_size();
-      result.slots.emplace_back(NodeName(placement.node()), slots);
+      const NodeName name(placement.node());
+      const bool exclusive = request.resources.exclusive();
+      result.slots.emplace_back(name, TakenSlots(placement, nodes_.at(name), exclusive));
     }
-    Start(job, std::move(decision.placements));
+    Start(job, std::move(decision.placements), request.overdue);
     scheduler_.Refresh(nodes_);
     return result;
   }
@@ -126,7 +128,7 @@ void LifeCycle::Preempt(Job& job, const JobId& by) {
   StopAndRequeue(job, reasons::kPreempted, std::move(message));
 }
 
-void LifeCycle::Start(Job& job, std::vector<v1::NodePlacement> placements) {
+void LifeCycle::Start(Job& job, std::vector<v1::NodePlacement> placements, bool overdue) {
   const Generation number = job.NextGeneration();
   v1::GenerationRecord record;
   record.set_job_id(job.status.job_id());
@@ -135,9 +137,17 @@ void LifeCycle::Start(Job& job, std::vector<v1::NodePlacement> placements) {
   uint32_t world_size = 0;
   uint32_t gpu_slots = 0;
   for (v1::NodePlacement& placement : placements) {
+    const Node& node = nodes_.at(NodeName(placement.node()));
+    const uint32_t gpus = CountGpuSlots(node, placement);
     names.push_back(placement.node());
     world_size += placement.ranks_size();
-    gpu_slots += CountGpuSlots(nodes_.at(NodeName(placement.node())), placement);
+    gpu_slots += gpus;
+    if (job.spec().resources().exclusive()) {
+      const uint32_t idle_gpus = node.UsableSlots("gpu") - gpus;
+      const uint32_t idle = node.UsableSlots() - TakenSlots(placement, node, /*exclusive=*/false);
+      record.set_idle_gpu_slots(record.idle_gpu_slots() + idle_gpus);
+      record.set_idle_cpu_slots(record.idle_cpu_slots() + idle - idle_gpus);
+    }
     for (const v1::RankRecord& rank : placement.ranks()) {
       nodes_.Occupy(NodeName(placement.node()), {job.id(), number, rank.rank()},
                     {rank.slots().begin(), rank.slots().end()}, job.spec().resources().exclusive());
@@ -146,6 +156,7 @@ void LifeCycle::Start(Job& job, std::vector<v1::NodePlacement> placements) {
   }
   record.set_world_size(world_size);
   record.set_gpu_slots(gpu_slots);
+  record.set_overdue(overdue);
   *record.mutable_job_lease() = ToProto(JobLease(job.spec(), context_.options));
 
   context_.stats.OnQueueWait(context_.now.steady - job.state_since);
@@ -240,10 +251,10 @@ void LifeCycle::SyncNodes(Job& job, bool launch) {
 }
 
 void LifeCycle::ArmTimeLimit(const Job& job) {
-  const std::optional<absl::Time> end = job.TimeLimitEnd();
-  if (!end.has_value()) return;
-  context_.timers.Set({TimerKey::Kind::kTimeLimit, job.status.job_id()},
-                      context_.now.steady + (*end - context_.now.wall));
+  const std::optional<SteadyTime> end = job.TimeLimitEnd();
+  if (end.has_value()) {
+    context_.timers.Set({TimerKey::Kind::kTimeLimit, job.status.job_id()}, *end);
+  }
 }
 
 void LifeCycle::OnTimeLimit(Job& job) {
@@ -266,6 +277,7 @@ void LifeCycle::OnTimer(const TimerKey& key) {
     scheduler_.OnCapacityChanged();
     return;
   }
+  if (key.kind == TimerKey::Kind::kGrowth) return OnGrowthTimer();
   if (key.kind == TimerKey::Kind::kCoolDown) return nodes_.EndCoolDown(NodeName(key.name));
   if (key.kind == TimerKey::Kind::kSelfTest) return nodes_.OnSelfTestTimer(NodeName(key.name));
   if (key.kind == TimerKey::Kind::kLease || key.kind == TimerKey::Kind::kJobLease) {
@@ -287,6 +299,11 @@ void LifeCycle::OnTimer(const TimerKey& key) {
       break;
     case TimerKey::Kind::kRendezvous:
       if (job->state() != v1::STARTING) break;
+      // The cause is the silent node, whose ranks may still run.
+      if (fence_.Awaits(job->id())) {
+        context_.timers.Set(key, context_.now.steady + context_.options.lease);
+        break;
+      }
       if (std::optional<v1::FirstFailure> failure = rendezvous_.OnPhaseTimer(*job)) {
         failures_.Add(*job, *std::move(failure), /*consequence=*/false);
         Advance(*job);
@@ -309,8 +326,6 @@ void LifeCycle::OnTimer(const TimerKey& key) {
       OnStopTimer(*job);
       break;
     case TimerKey::Kind::kGrowth:
-      OnGrowthTimer(*job);
-      break;
     case TimerKey::Kind::kCoolDown:
     case TimerKey::Kind::kSelfTest:
     case TimerKey::Kind::kLease:
@@ -369,6 +384,7 @@ void LifeCycle::Hold(Job& job, const Actor& actor) {
 }
 
 void LifeCycle::Release(Job& job, const Actor& actor) {
+  job.released = context_.now.steady;
   jobs_.AddEvent(job, events::kReleased, DoneBy("released", actor));
   jobs_.Transition(job, v1::QUEUED, reasons::kWaitingForResources,
                    "waiting in the queue for resources");
@@ -422,15 +438,17 @@ void LifeCycle::AbortHopelessBarriers(const NodeName& name) {
 void LifeCycle::LoseRank(Job& job, RankState& rank) {
   if (rank.gone()) return;
   GenerationState& generation = *job.generation;
+  const NodeName node(generation.placement(rank.node_rank).node());
   generation.MarkLost(rank);
   generation.RecordOf(rank).set_lost(true);
-  nodes_.Vacate(NodeName(generation.placement(rank.node_rank).node()),
-                {job.id(), generation.number(), rank.rank});
+  fence_.Forget({node, job.id(), generation.number()});
+  nodes_.Vacate(node, {job.id(), generation.number(), rank.rank});
   jobs_.MarkPlacement(job, rank.node_rank);
 }
 
 void LifeCycle::LoseAccusedNodes(const Job& job) {
-  if (!job.generation.has_value()) return;
+  // The ranks of a command job may still run there.
+  if (!job.is_train() || !job.generation.has_value()) return;
   const std::pair<JobId, Generation> living(job.id(), job.generation->number());
   std::map<NodeName, uint32_t> lost;  // the rank on each node that a peer reported as lost
   for (const uint32_t rank : failures_.AccusedRanks(job)) {

@@ -6,6 +6,7 @@
 #define MUSTER_COORDINATOR_CORE_LIFE_CYCLE_H_
 
 #include <optional>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -14,6 +15,7 @@
 #include "coordinator/core/admission.h"
 #include "coordinator/core/context.h"
 #include "coordinator/core/jobs/job_table.h"
+#include "coordinator/core/nodes/fence.h"
 #include "coordinator/core/nodes/node_table.h"
 #include "coordinator/core/recovery/failures.h"
 #include "coordinator/core/recovery/hangs.h"
@@ -25,11 +27,12 @@ namespace muster::core {
 
 class LifeCycle {
  public:
-  LifeCycle(JobTable& jobs, NodeTable& nodes, Scheduler& scheduler, Admission& admission,
+  LifeCycle(JobTable& jobs, NodeTable& nodes, Fence& fence, Scheduler& scheduler, Admission& admission,
             Rendezvous& rendezvous, Failures& failures, Hangs& hangs, Stragglers& stragglers,
             Context& context)
       : jobs_(jobs),
         nodes_(nodes),
+        fence_(fence),
         scheduler_(scheduler),
         admission_(admission),
         rendezvous_(rendezvous),
@@ -82,6 +85,13 @@ class LifeCycle {
   // Kills the ranks of the stopping jobs on the node at its drain deadline, if that is before the
   // end of their grace period.
   void ShortenStops(const Node& node);
+  // A member of the fence set has answered: loses the ranks that have ended for certain.
+  void OnBansKept(const NodeName& member, const v1::BansKept& kept);
+  // Marks the ranks of command jobs on nodes that have not connected yet: they may run without
+  // being heard of, because they cannot know this coordinator's address.
+  void ExpectReports();
+  // The node has reported its ranks.
+  void OnReported(const NodeName& name);
   // Aborts the barriers that can never complete, of every job on the node.
   void AbortHopelessBarriers(const NodeName& name);
 
@@ -92,7 +102,8 @@ class LifeCycle {
   // Stops the job to make room for `by`, and queues it again. This uses up no restart.
   void Preempt(Job& job, const JobId& by);
   std::optional<std::string> FindUnplaceable(const Job& job);
-  void Start(Job& job, std::vector<v1::NodePlacement> placements);
+  // `overdue`: see StartRequest.
+  void Start(Job& job, std::vector<v1::NodePlacement> placements, bool overdue);
   void Requeue(Job& job);
 
   // ---- stops.cc
@@ -119,8 +130,11 @@ class LifeCycle {
   // ---- growth.cc
   // Called when a generation is RUNNING.
   void BeginGrowthWatch(Job& job);
-  void ArmGrowth(Job& job);
-  void OnGrowthTimer(Job& job);
+  // Has running jobs look for further nodes soon, because some may have become free.
+  void ArmGrowth();
+  void OnGrowthTimer();
+  // Stops the job to grow if nodes are free for it.
+  bool TryGrow(Job& job);
   // Whether a job is stopping in order to grow.
   bool SomeJobGrows() const;
 
@@ -137,10 +151,13 @@ class LifeCycle {
   void OnLeaseEnd(const Node& node);
   // Loses the ranks of the jobs whose lease has ended.
   void OnJobLeaseEnd(const Node& node);
+  // Whether the job's ranks on a node whose lease has ended cannot run any more, or do no harm.
+  bool HaveEnded(const Node& node, const Job& job);
   SteadyTime JobLeaseEnd(const Node& node, const Job& job) const;
 
   JobTable& jobs_;
   NodeTable& nodes_;
+  Fence& fence_;
   Scheduler& scheduler_;
   Admission& admission_;
   Rendezvous& rendezvous_;
@@ -149,6 +166,8 @@ class LifeCycle {
   Stragglers& stragglers_;
   Context& context_;
   std::vector<JobId> restarting_;  // jobs that restart in this step
+  std::set<JobId> growable_;       // running jobs that could use further nodes
+  uint64_t nodes_version_ = 0;     // as of the last RunQueue
 };
 
 }  // namespace muster::core

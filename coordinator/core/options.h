@@ -14,12 +14,15 @@ namespace muster::core {
 struct Options {
   Incarnation incarnation;     // random; identifies this coordinator process
   std::string new_cluster_id;  // random; for a store that has no cluster id yet
+  std::string boot_id;         // of the machine's boot; empty: unknown
   // After this time without a heartbeat, nothing new is placed on a node.
   absl::Duration lease = absl::Seconds(10);
   // At least this time without a heartbeat passes before a node's ranks are lost; see
   // jobs/job_lease.h. Not shorter than `lease`.
   absl::Duration job_lease = absl::Seconds(30);
   absl::Duration heartbeat_interval = absl::Seconds(1);
+  // Whether leases end only after the event Listening.
+  bool awaits_listening = false;
   // How long a failure that looks like a consequence (a rank that lost a peer) waits for its cause
   // to be reported.
   absl::Duration cause_window = absl::Seconds(2);

@@ -28,7 +28,7 @@ Job MakeJob(const v1::JobSpec& spec, const Actor& actor, const Time& now) {
   *job.status.mutable_spec() = spec;
   job.status.set_state(v1::QUEUED);
   job.status.set_owner(actor.name);
-  *job.status.mutable_submit_time() = ToProto(now.wall);
+  job.submitted = now.steady;
   job.queue_sequence = std::numeric_limits<uint64_t>::max();
   return job;
 }
@@ -41,7 +41,10 @@ void QueueViews::AddQueuedJob(const Job& job, v1::GetQueueResponse& response) co
   const Plan& plan = scheduler_.plan();
   v1::QueuedJob& queued = *response.add_jobs();
   *queued.mutable_job() = views_.Summary(job);
-  queued.set_effective_class(std::string(NameOfTier(entry.tier)));
+  const Reservation* const kept = plan.FindReservation(job.id());
+  const bool overdue = kept != nullptr && kept->overdue;
+  queued.set_effective_class(overdue ? "overdue"
+                                     : std::string(NameOf(queue.group(entry.group).job_class)));
   queued.set_waits_for(WaitsFor(job.id(), plan.Find(entry), plan));
 }
 
@@ -89,7 +92,7 @@ void QueueViews::AddWaitingJobs(uint32_t limit, const Time& now,
     queued.set_effective_class(std::string(NameOf(ClassOf(job->spec().priority_class()))));
     if (job->not_before.has_value()) {
       queued.set_waits_for("a delay before its next attempt");
-      *queued.mutable_estimated_start_time() = ToProto(*job->not_before);
+      *queued.mutable_estimated_start_time() = ToProto(now.wall + (*job->not_before - now.steady));
     } else if (const std::optional<v1::Wait> wait = AdmissionWait(*job, jobs_, now)) {
       queued.set_waits_for(wait->missing_size() > 0 ? wait->missing(0).reason() : wait->what());
     }

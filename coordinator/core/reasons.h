@@ -61,6 +61,7 @@ inline constexpr char kFirstFailure[] = "FirstFailure";
 inline constexpr char kRankUnkillable[] = "RankUnkillable";
 inline constexpr char kDeviceUnhealthy[] = "DeviceUnhealthy";
 inline constexpr char kNodeSuspect[] = "NodeSuspect";
+inline constexpr char kNodeSilent[] = "NodeSilent";  // and its ranks may still run
 inline constexpr char kNodeAdopted[] = "NodeAdopted";
 inline constexpr char kNodeLost[] = "NodeLost";
 inline constexpr char kJobHung[] = "JobHung";

@@ -43,18 +43,26 @@ store::Mutation PutCluster(const std::string& cluster_id) {
   return {kClusterKey, cluster.SerializeAsString()};
 }
 
-store::Mutation PutCommit(uint64_t index) {
-  v1::CommitRecord commit;
-  commit.set_index(index);
-  return {kCommitKey, commit.SerializeAsString()};
+store::Mutation Put(const v1::CommitRecord& record) {
+  return {kCommitKey, record.SerializeAsString()};
 }
 
-store::Mutation PutStart(uint64_t number, const v1::StartRecord& record) {
-  return {StartKey(number), record.SerializeAsString()};
+store::Mutation PutStart(const StoreIdentity& store) {
+  const CoordinatorStart& start = store.starts.back();
+  v1::StartRecord record;
+  record.set_id(start.id);
+  record.set_first_commit(start.first_commit);
+  record.set_machine_id(start.machine_id);
+  record.set_address(start.address);
+  return {StartKey(store.starts.size()), record.SerializeAsString()};
 }
 
 store::Mutation Put(const v1::JobRecord& record) {
   return {JobKey(record.job_id()), record.SerializeAsString()};
+}
+
+store::Mutation PutFence(const v1::FenceRecord& record) {
+  return {kFenceKey, record.SerializeAsString()};
 }
 
 store::Mutation PutGeneration(const v1::GenerationRecord& record) {
@@ -65,6 +73,9 @@ store::Mutation PutGeneration(const v1::GenerationRecord& record) {
   whole.set_over(record.over());
   whole.set_node_count(record.nodes_size());
   whole.set_gpu_slots(record.gpu_slots());
+  whole.set_idle_cpu_slots(record.idle_cpu_slots());
+  whole.set_idle_gpu_slots(record.idle_gpu_slots());
+  whole.set_overdue(record.overdue());
   if (record.has_job_lease()) *whole.mutable_job_lease() = record.job_lease();
   return {GenerationKey(record.job_id(), record.generation()), whole.SerializeAsString()};
 }

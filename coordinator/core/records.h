@@ -8,6 +8,7 @@
 
 #include "absl/status/status.h"
 #include "common/ids.h"
+#include "coordinator/core/store_identity.h"
 #include "coordinator/store/store.h"
 #include "proto/muster/v1/store.pb.h"
 #include "proto/muster/v1/worker.pb.h"
@@ -17,6 +18,7 @@ namespace muster::core {
 inline constexpr char kSchemaKey[] = "meta/schema";
 inline constexpr char kClusterKey[] = "meta/cluster";
 inline constexpr char kCommitKey[] = "meta/commit";
+inline constexpr char kFenceKey[] = "meta/fence";
 inline constexpr char kStartPrefix[] = "start/";
 inline constexpr char kJobPrefix[] = "job/";
 inline constexpr char kGenerationPrefix[] = "generation/";
@@ -45,8 +47,10 @@ std::string JoinTokenKey(const std::string& id);
 
 store::Mutation PutSchema();
 store::Mutation PutCluster(const std::string& cluster_id);
-store::Mutation PutCommit(uint64_t index);
-store::Mutation PutStart(uint64_t number, const v1::StartRecord& record);
+store::Mutation Put(const v1::CommitRecord& record);
+store::Mutation PutFence(const v1::FenceRecord& record);
+// The newest start of a coordinator.
+store::Mutation PutStart(const StoreIdentity& store);
 store::Mutation Put(const v1::JobRecord& record);
 // PutGeneration writes the record of a generation without its nodes, PutPlacement that of one node.
 store::Mutation PutGeneration(const v1::GenerationRecord& record);

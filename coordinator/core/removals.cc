@@ -65,6 +65,27 @@ void Removals::Handle(const RemoveNode& event) {
   context_.effects.replies.push_back({event.request, v1::Job(), false});
 }
 
+void Removals::Handle(const ConfirmNodeLost& event) {
+  const Node* const node = nodes_.Find(event.node);
+  const absl::Status status = node == nullptr ? absl::NotFoundError(absl::StrCat(
+                                                    "no node ", event.node.value()))
+                                              : CheckDisconnected(*node);
+  context_.effects.replies.push_back({event.request, v1::Job(), false});
+  if (!status.ok()) {
+    context_.effects.replies.back().job = status;
+    return;
+  }
+  const std::string why = DoneBy("confirmed as lost", event.actor);
+  context_.Log(absl::StrCat("node ", event.node.value(), " was ", why));
+  life_cycle_.LoseNode(event.node, why);
+}
+
+absl::Status Removals::CheckDisconnected(const Node& node) {
+  if (!node.session.has_value()) return absl::OkStatus();
+  return absl::FailedPreconditionError(
+      absl::StrCat("node ", node.record.name(), " is connected; stop its worker first"));
+}
+
 absl::Status Removals::CheckNode(const NodeName& name) const {
   const Node* const node = nodes_.Find(name);
   if (node == nullptr) {
@@ -72,10 +93,8 @@ absl::Status Removals::CheckNode(const NodeName& name) const {
     if (identities_.Has(name)) return absl::OkStatus();
     return absl::NotFoundError(absl::StrCat("no node ", name.value()));
   }
-  if (node->session.has_value()) {
-    return absl::FailedPreconditionError(
-        absl::StrCat("node ", name.value(), " is connected; stop its worker first"));
-  }
+  const absl::Status disconnected = CheckDisconnected(*node);
+  if (!disconnected.ok()) return disconnected;
   if (!node->busy.empty() || jobs_.UsesNode(name)) {
     return absl::FailedPreconditionError(
         absl::StrCat("node ", name.value(),

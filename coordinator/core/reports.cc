@@ -266,8 +266,9 @@ void Reports::RecordSummary(Job& job, const v1::TrainSummary& reported) {
     summary.mutable_losses()->Truncate(limits::kRecordedLosses);
   }
   if (summary.has_first_step_time()) {
-    const absl::Time start = job.status.generation() == 1 ? FromProto(job.status.submit_time())
-                                                          : job.generation_start_time;
+    const absl::Time start = job.status.generation() == 1
+                                 ? FromProto(job.status.submit_time())
+                                 : context_.now.wall - (context_.now.steady - job.generation_start);
     summary.set_seconds_to_first_step(
         std::max(0.0, absl::ToDoubleSeconds(FromProto(summary.first_step_time()) - start)));
   }

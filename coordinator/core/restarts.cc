@@ -44,8 +44,7 @@ void LifeCycle::Requeue(Job& job) {
   if (job.ending.outcome == v1::QUEUED) return;  // it was to grow, and its message says so
   const v1::FirstFailure& failure = job.status.first_failure();
   std::vector<std::string> blockers;
-  for (const v1::WaitedFor& blocker :
-       Blockers(job, scheduler_, nodes_.all(), context_.now)) {
+  for (const v1::WaitedFor& blocker : Blockers(job, scheduler_, nodes_.all(), context_.now)) {
     blockers.push_back(blocker.node().empty()
                            ? blocker.reason()
                            : absl::StrCat(blocker.node(), ": ", blocker.reason()));
@@ -62,8 +61,8 @@ void LifeCycle::Requeue(Job& job) {
 }
 
 void LifeCycle::Delay(Job& job, absl::Duration delay) {
-  job.not_before = context_.now.wall + delay;
-  context_.timers.Set({TimerKey::Kind::kDelay, job.status.job_id()}, context_.now.steady + delay);
+  job.not_before = context_.now.steady + delay;
+  context_.timers.Set({TimerKey::Kind::kDelay, job.status.job_id()}, *job.not_before);
   const v1::FirstFailure& failure = job.status.first_failure();
   std::string message = absl::StrCat(failure.message(), "; ", NextAttempt(job), " follows after ",
                                      absl::FormatDuration(delay));

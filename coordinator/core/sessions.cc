@@ -1,6 +1,7 @@
 #include "coordinator/core/sessions.h"
 
 #include <algorithm>
+#include <iterator>
 #include <optional>
 #include <set>
 #include <utility>
@@ -10,6 +11,7 @@
 #include "coordinator/core/lease_answer.h"
 #include "coordinator/core/nodes/conflict.h"
 #include "coordinator/core/reasons.h"
+#include "coordinator/core/records.h"
 
 namespace muster::core {
 
@@ -29,11 +31,34 @@ void Sessions::Handle(const SessionOpened& event) {
   for (const v1::GenerationReport& report : event.hello.inventory()) {
     jobs_.ReserveGeneration(JobId(report.job_id()), report.generation());
   }
+  fence_.OnOpened(*node);
   scheduler_.OnCapacityChanged();
   NoteCorrections(*node, event.corrections);
   if (!node->conflict.empty()) return;
   Reconcile(*node, event.hello);
 }
+
+void Sessions::Handle(const Listening& event) {
+  std::vector<CoordinatorStart>& starts = context_.store.starts;
+  const auto last =
+      std::find_if(std::next(starts.rbegin()), starts.rend(),
+                   [](const CoordinatorStart& start) { return !start.address.empty(); });
+  starts.back().machine_id = event.machine_id;
+  starts.back().address = event.address;
+  context_.effects.writes.push_back(PutStart(context_.store));
+  context_.leases_end = true;
+  nodes_.RestartLeases();
+  if (last == starts.rend()) return;
+  if (last->machine_id == event.machine_id && last->address == event.address) return;
+  context_.Log(absl::StrCat("this coordinator listens on ", event.address, " of machine ",
+                            event.machine_id, ", the one before it on ", last->address,
+                            " of machine ", last->machine_id,
+                            "; command jobs on nodes that do not reconnect wait for `muster node "
+                            "lost`"));
+  life_cycle_.ExpectReports();
+}
+
+void Sessions::Handle(const Closing&) { context_.leases_end = false; }
 
 void Sessions::Handle(const SessionClosed& event) {
   const Node* const node = nodes_.OnSessionClosed(event.session);
@@ -60,6 +85,7 @@ void Sessions::Handle(const SessionMessage& event) {
         ack.mutable_heartbeat_ack()->add_peers(std::move(peer));
       }
       ack.mutable_heartbeat_ack()->set_commit_index(context_.store.commit_index);
+      ack.mutable_heartbeat_ack()->set_term(context_.store.term());
       nodes_.Send(*node, std::move(ack));
       if (!node->conflict.empty()) break;
       for (const v1::GenerationReport& report : message.heartbeat().progress()) {
@@ -101,6 +127,12 @@ void Sessions::Handle(const SessionMessage& event) {
       nodes_.Send(*node, std::move(answer));
       break;
     }
+    case v1::WorkerMessage::kBansKept:
+      life_cycle_.OnBansKept(node->name(), message.bans_kept());
+      break;
+    case v1::WorkerMessage::kFenceSetKept:
+      fence_.OnSetKept(node->name(), message.fence_set_kept());
+      break;
     case v1::WorkerMessage::kUnknownGeneration:
       OnUnknownGeneration(*node, message.unknown_generation());
       break;
@@ -145,8 +177,8 @@ void Sessions::Handle(const CordonNode& event) {
   if (node == nullptr) return;
   nodes_.Cordon(event.node, event.reason);
   if (!event.drain) return;
-  std::optional<absl::Time> until;
-  if (event.deadline.has_value()) until = context_.now.wall + *event.deadline;
+  std::optional<SteadyTime> until;
+  if (event.deadline.has_value()) until = context_.now.steady + *event.deadline;
   nodes_.SetDrainDeadline(event.node, until);
   life_cycle_.MoveJobsAway(
       *node,
@@ -167,6 +199,7 @@ void Sessions::Handle(const TestNode& event) {
 // reconciliation
 
 void Sessions::Reconcile(const Node& node, const v1::Hello& hello) {
+  life_cycle_.OnReported(node.name());
   // From now on, the node's leftovers are those in this inventory.
   nodes_.ClearLeftovers(node.name());
   const std::vector<std::pair<JobId, Generation>> placed = node.PlacedGenerations();

@@ -1,4 +1,5 @@
-// Handles the sessions of workers (Hello, messages, disconnects) and the requests of operators.
+// Handles the sessions of workers (Hello, messages, disconnects), the begin and end of the service
+// for them, and the requests of operators.
 //
 // Not thread-safe.
 #ifndef MUSTER_COORDINATOR_CORE_SESSIONS_H_
@@ -10,6 +11,7 @@
 #include "coordinator/core/identity/identity_table.h"
 #include "coordinator/core/jobs/job_table.h"
 #include "coordinator/core/life_cycle.h"
+#include "coordinator/core/nodes/fence.h"
 #include "coordinator/core/nodes/node_table.h"
 #include "coordinator/core/recovery/failures.h"
 #include "coordinator/core/recovery/hangs.h"
@@ -22,11 +24,12 @@ namespace muster::core {
 
 class Sessions {
  public:
-  Sessions(JobTable& jobs, NodeTable& nodes, IdentityTable& identities, Scheduler& scheduler,
-           Rendezvous& rendezvous, Failures& failures, Hangs& hangs, LifeCycle& life_cycle,
-           Takeovers& takeovers, Reports& reports, Context& context)
+  Sessions(JobTable& jobs, NodeTable& nodes, Fence& fence, IdentityTable& identities,
+           Scheduler& scheduler, Rendezvous& rendezvous, Failures& failures, Hangs& hangs,
+           LifeCycle& life_cycle, Takeovers& takeovers, Reports& reports, Context& context)
       : jobs_(jobs),
         nodes_(nodes),
+        fence_(fence),
         identities_(identities),
         scheduler_(scheduler),
         rendezvous_(rendezvous),
@@ -40,6 +43,8 @@ class Sessions {
   void Handle(const SessionOpened& event);
   void Handle(const SessionMessage& event);
   void Handle(const SessionClosed& event);
+  void Handle(const Listening& event);
+  void Handle(const Closing& event);
   void Handle(const CordonNode& event);
   void Handle(const UncordonNode& event);
   void Handle(const TestNode& event);
@@ -61,6 +66,7 @@ class Sessions {
 
   JobTable& jobs_;
   NodeTable& nodes_;
+  Fence& fence_;
   IdentityTable& identities_;
   Scheduler& scheduler_;
   Rendezvous& rendezvous_;

@@ -12,6 +12,7 @@
 #include "common/proto_time.h"
 #include "coordinator/core/life_cycle.h"
 #include "coordinator/core/reasons.h"
+#include "coordinator/core/steady_clock.h"
 
 namespace muster::core {
 namespace {
@@ -84,10 +85,9 @@ SteadyTime LifeCycle::DrainDeadline(const Job& job) const {
     const Node* const node = nodes_.Find(NodeName(generation.placement(node_rank).node()));
     if (node == nullptr || !node->record.has_drain_until()) continue;
     if (!generation.HasLiveRanks(node_rank)) continue;
-    const absl::Duration left = FromProto(node->record.drain_until()) - context_.now.wall;
-    earliest = std::min(earliest, context_.now.steady + std::max(left, absl::ZeroDuration()));
+    earliest = std::min(earliest, FromStored(node->record.drain_until()));
   }
-  return earliest;
+  return std::max(earliest, context_.now.steady);
 }
 
 void LifeCycle::ShortenStops(const Node& node) {
@@ -180,7 +180,7 @@ void LifeCycle::CheckStopped(Job& job) {
   const std::string id = job.status.job_id();
   context_.timers.Cancel({TimerKey::Kind::kCause, id});
   context_.timers.Cancel({TimerKey::Kind::kStop, id});
-  context_.timers.Cancel({TimerKey::Kind::kGrowth, id});
+  growable_.erase(job.id());
   context_.timers.Cancel({TimerKey::Kind::kTimeLimit, id});
   rendezvous_.End(job);
   failures_.Clear(job);

@@ -16,6 +16,9 @@ namespace muster::core {
 struct CoordinatorStart {
   std::string id;  // random
   uint64_t first_commit = 0;
+  // Where the coordinator listened; empty if it never did.
+  std::string machine_id = "";
+  std::string address = "";
 };
 
 struct StoreIdentity {
@@ -23,6 +26,8 @@ struct StoreIdentity {
   uint64_t commit_index = 0;             // raised by every step that writes
   std::vector<CoordinatorStart> starts;  // oldest first
 
+  // The coordinator's term: the number of its start.
+  uint64_t term() const { return starts.size(); }
   // Returns the last commit of that start which the store has; 0 if the store does not have the
   // start. A copy of the store lacks the commits that were made after it: once a coordinator has
   // started on the copy, the numbers of the missing commits belong to other starts.

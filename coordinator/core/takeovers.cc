@@ -161,6 +161,7 @@ bool Takeovers::TakeOver(RebuiltJob rebuilt) {
   if (job == nullptr) {
     if (jobs_.IsForgotten(id)) return false;  // its records are being deleted
     *rebuilt.job.status.mutable_submit_time() = ToProto(context_.now.wall);
+    rebuilt.job.submitted = context_.now.steady;
     job = &jobs_.AddRecovered(std::move(rebuilt.job));
   } else if (IsTerminal(job->state()) || rebuilt.generation <= job->status.generation()) {
     return false;

@@ -1,6 +1,24 @@
 #include "coordinator/core/timers.h"
 
 namespace muster::core {
+namespace {
+
+// Whether the deadline ends a wait for messages, which may be late because the coordinator did not
+// run.
+bool EndsSilence(TimerKey::Kind kind) {
+  switch (kind) {
+    case TimerKey::Kind::kTimeLimit:
+    case TimerKey::Kind::kRetention:
+    case TimerKey::Kind::kAgeing:
+    case TimerKey::Kind::kDelay:
+    case TimerKey::Kind::kCoolDown:
+      return false;
+    default:
+      return true;
+  }
+}
+
+}  // namespace
 
 void Timers::Set(const TimerKey& key, SteadyTime deadline) {
   const auto [entry, added] = deadlines_.emplace(key, deadline);
@@ -38,10 +56,10 @@ std::vector<TimerKey> Timers::TakeDue(SteadyTime now) {
   return due;
 }
 
-void Timers::ExtendAll(absl::Duration by) {
+void Timers::ExtendSilence(absl::Duration by) {
   order_.clear();
   for (auto& [key, deadline] : deadlines_) {
-    deadline = deadline + by;
+    if (EndsSilence(key.kind)) deadline = deadline + by;
     order_.insert({deadline, key});
   }
 }

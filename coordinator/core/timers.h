@@ -26,10 +26,10 @@ struct TimerKey {
     kTimeLimit,   // a job's time limit
     kRetention,   // finished jobs are due to be deleted
     kPlacement,   // the queue has to be examined again
-    kAgeing,      // a waiting job moves up in the queue
+    kAgeing,      // a waiting job is overdue
     kHang,        // all ranks of a job have been silent for too long, or were inspected
     kStall,       // no rank of a train job has completed a step for too long
-    kGrowth,      // an elastic job looks for further nodes
+    kGrowth,      // elastic jobs look for further nodes
     kDelay,       // a delayed job joins the queue
     kCoolDown,    // a node may have ranks again after failed launches
     kSelfTest,    // a node's self-test is due again, or its answer is missing
@@ -55,7 +55,8 @@ class Timers {
   SteadyTime Next() const;
   // Removes and returns the keys that are due, earliest first.
   std::vector<TimerKey> TakeDue(SteadyTime now);
-  void ExtendAll(absl::Duration by);
+  // Extends the deadlines of messages from nodes. Others, such as time limits, remain.
+  void ExtendSilence(absl::Duration by);
 
  private:
   std::map<TimerKey, SteadyTime> deadlines_;

@@ -36,12 +36,16 @@ TEST(Timers, SetReplacesAndCancelRemoves) {
   EXPECT_EQ(timers.Next(), SteadyTime::Infinite());
 }
 
-TEST(Timers, ExtendAllMovesAllDeadlines) {
+TEST(Timers, ExtendSilenceMovesDeadlinesOfMessagesOnly) {
   Timers timers;
   timers.Set(kA, At(5));
   timers.Set(kB, At(6));
-  timers.ExtendAll(absl::Seconds(10));
-  EXPECT_TRUE(timers.TakeDue(At(14)).empty());
+  const TimerKey limit{TimerKey::Kind::kTimeLimit, "job"};
+  timers.Set(limit, At(7));
+  timers.ExtendSilence(absl::Seconds(10));
+  const std::vector<TimerKey> due = timers.TakeDue(At(14));
+  ASSERT_EQ(due.size(), 1u);
+  EXPECT_EQ(due[0].kind, limit.kind);
   EXPECT_EQ(timers.TakeDue(At(16)).size(), 2u);
 }
 

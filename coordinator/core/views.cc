@@ -21,7 +21,7 @@ v1::Wait DelayWait(const Job& job, Time now) {
   v1::Wait wait;
   wait.set_what("delay");
   *wait.mutable_since() = ToProto(now.steady - job.state_since);
-  const absl::Duration left = std::max(*job.not_before - now.wall, absl::ZeroDuration());
+  const absl::Duration left = std::max(*job.not_before - now.steady, absl::ZeroDuration());
   wait.add_missing()->set_reason(
       absl::StrCat(DelayReason(job), "; ", NextAttempt(job), " follows in ",
                    absl::FormatDuration(absl::Ceil(left, absl::Seconds(1)))));
@@ -93,7 +93,7 @@ v1::Job Views::Details(const Job& job, Time now) const {
   const std::optional<v1::Wait> admission = AdmissionWait(job, jobs_, now);
   if (job.not_before.has_value()) {
     *view.add_waits() = DelayWait(job, now);
-    *view.mutable_estimated_start_time() = ToProto(*job.not_before);
+    *view.mutable_estimated_start_time() = ToProto(now.wall + (*job.not_before - now.steady));
   } else if (admission.has_value()) {
     *view.add_waits() = *admission;
   } else if (job.state() == v1::QUEUED) {
@@ -103,6 +103,7 @@ v1::Job Views::Details(const Job& job, Time now) const {
   for (v1::RankInspection& rank : hangs_.Inspections(job.id())) {
     *view.mutable_hang()->add_ranks() = std::move(rank);
   }
+  for (v1::Wait& wait : fence_.Waits(job.id())) *view.add_waits() = std::move(wait);
   for (v1::Wait& wait : rendezvous_.Waits(job, now)) *view.add_waits() = std::move(wait);
   if (job.state() == v1::QUEUED && !job.not_before.has_value() && !admission.has_value()) {
     const StartEstimate start = EstimateOf(job, jobs_, scheduler_, nodes_.all(), now);

@@ -4,6 +4,7 @@
 
 #include "common/time.h"
 #include "coordinator/core/jobs/job_table.h"
+#include "coordinator/core/nodes/fence.h"
 #include "coordinator/core/nodes/node_table.h"
 #include "coordinator/core/recovery/hangs.h"
 #include "coordinator/core/recovery/stragglers.h"
@@ -16,10 +17,11 @@ namespace muster::core {
 // Reads the parts and changes nothing.
 class Views {
  public:
-  Views(const JobTable& jobs, const NodeTable& nodes, const Scheduler& scheduler,
-        const Rendezvous& rendezvous, const Hangs& hangs, const Stragglers& stragglers)
+  Views(const JobTable& jobs, const NodeTable& nodes, const Fence& fence,
+        const Scheduler& scheduler, const Rendezvous& rendezvous, const Hangs& hangs, const Stragglers& stragglers)
       : jobs_(jobs),
         nodes_(nodes),
+        fence_(fence),
         scheduler_(scheduler),
         rendezvous_(rendezvous),
         hangs_(hangs),
@@ -32,6 +34,7 @@ class Views {
  private:
   const JobTable& jobs_;
   const NodeTable& nodes_;
+  const Fence& fence_;
   const Scheduler& scheduler_;
   const Rendezvous& rendezvous_;
   const Hangs& hangs_;

@@ -418,20 +418,32 @@ grpc::ServerReadReactor<v1::UploadFileRequest>* ClusterServiceImpl::UploadFile(
   return StartUploadFile(files_);
 }
 
-grpc::ServerUnaryReactor* ClusterServiceImpl::RemoveNode(grpc::CallbackServerContext* context,
-                                                         const v1::RemoveNodeRequest* request,
-                                                         v1::RemoveNodeResponse* /*response*/) {
-  grpc::ServerUnaryReactor* const reactor = context->DefaultReactor();
-  const absl::Status valid = ValidateNodeName(request->name());
+template <typename Event>
+grpc::ServerUnaryReactor* ClusterServiceImpl::RunNodeRequest(
+    grpc::CallbackServerContext& context, const std::string& name) {
+  grpc::ServerUnaryReactor* const reactor = context.DefaultReactor();
+  const absl::Status valid = ValidateNodeName(name);
   if (!valid.ok()) return Finish(reactor, valid);
-  const absl::StatusOr<core::Actor> actor = ActorOf(*context);
+  const absl::StatusOr<core::Actor> actor = ActorOf(context);
   if (!actor.ok()) return Finish(reactor, actor.status());
   const RequestId id =
       requests_.Add([reactor](core::Reply reply) { Finish(reactor, reply.job.status()); });
-  if (!loop_.Push(core::RemoveNode{id, NodeName(request->name()), *actor})) {
+  if (!loop_.Push(Event{id, NodeName(name), *actor})) {
     requests_.Complete({id, ShuttingDown(), false});
   }
   return reactor;
+}
+
+grpc::ServerUnaryReactor* ClusterServiceImpl::RemoveNode(grpc::CallbackServerContext* context,
+                                                         const v1::RemoveNodeRequest* request,
+                                                         v1::RemoveNodeResponse* /*response*/) {
+  return RunNodeRequest<core::RemoveNode>(*context, request->name());
+}
+
+grpc::ServerUnaryReactor* ClusterServiceImpl::ConfirmNodeLost(
+    grpc::CallbackServerContext* context, const v1::ConfirmNodeLostRequest* request,
+    v1::ConfirmNodeLostResponse* /*response*/) {
+  return RunNodeRequest<core::ConfirmNodeLost>(*context, request->name());
 }
 
 grpc::ServerUnaryReactor* ClusterServiceImpl::RecoverJobs(grpc::CallbackServerContext* context,

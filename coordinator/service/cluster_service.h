@@ -89,6 +89,9 @@ class ClusterServiceImpl : public v1::ClusterService::CallbackService {
   grpc::ServerUnaryReactor* RemoveNode(grpc::CallbackServerContext* context,
                                        const v1::RemoveNodeRequest* request,
                                        v1::RemoveNodeResponse* response) override;
+  grpc::ServerUnaryReactor* ConfirmNodeLost(grpc::CallbackServerContext* context,
+                                            const v1::ConfirmNodeLostRequest* request,
+                                            v1::ConfirmNodeLostResponse* response) override;
   grpc::ServerUnaryReactor* RemoveJob(grpc::CallbackServerContext* context,
                                       const v1::RemoveJobRequest* request,
                                       v1::RemoveJobResponse* response) override;
@@ -148,6 +151,10 @@ class ClusterServiceImpl : public v1::ClusterService::CallbackService {
   // Pushes the event and finishes the call with the resulting node.
   grpc::ServerUnaryReactor* ChangeNode(grpc::ServerUnaryReactor* reactor, const std::string& node,
                                        core::Event event, v1::Node* response);
+  // Pushes the event for the caller and the node, and finishes the call with the reply's status.
+  template <typename Event>
+  grpc::ServerUnaryReactor* RunNodeRequest(grpc::CallbackServerContext& context,
+                                           const std::string& name);
   // Submits the job under a random id, and draws another one while the id is taken.
   void Submit(grpc::ServerUnaryReactor* reactor, core::SubmitJob event,
               v1::SubmitJobResponse* response, int attempts);

@@ -10,8 +10,11 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "absl/synchronization/notification.h"
+#include "common/file_clock.h"
 #include "common/http/endpoints.h"
 #include "common/http/http_server.h"
+#include "common/machine_id.h"
 #include "common/random_id.h"
 #include "common/status.h"
 #include "common/systemd.h"
@@ -73,8 +76,10 @@ class Coordinator::Impl : public TurnObserver {
         snapshot_metrics_(
             std::make_shared<SnapshotMetrics>([this] { return snapshots_.Get(); }, options.clock)),
         loop_(std::move(core), store,
-              {options.clock, [this](core::Effects effects) { Deliver(std::move(effects)); },
-               options.on_commit_failure, this}),
+              {.clock = options.clock,
+               .deliver = [this](core::Effects effects) { Deliver(std::move(effects)); },
+               .on_commit_failure = options.on_commit_failure,
+               .observer = this}),
         audit_log_({.path = options.audit_log, .clock = options.clock}, *metrics_.registry()),
         authorizer_(std::move(authorizer)),
         authority_(std::move(authority)),
@@ -94,6 +99,8 @@ class Coordinator::Impl : public TurnObserver {
  private:
   friend class Coordinator;
   void Deliver(core::Effects effects);
+  // Ends the leases' clock, and waits until all earlier decisions have left.
+  void AwaitClosing();
   void HandleHttp();
   void PutOnPage(const JobId& id, const v1::Job* job);
   // Removes files that no job references; called on the core thread.
@@ -108,6 +115,7 @@ class Coordinator::Impl : public TurnObserver {
   JobWatchers watchers_;
   LogRelay logs_;
   FileAccess files_;
+  const FileClock file_clock_{options_.clock()};
   Transfers transfers_;
   SnapshotPublisher snapshots_;
   std::shared_ptr<SnapshotMetrics> snapshot_metrics_;
@@ -152,6 +160,7 @@ absl::Status Coordinator::Impl::Serve() {
                                authority_.has_value() ? security::ClientCertificates::kOptional
                                                       : security::ClientCertificates::kRequired,
                                std::move(interceptors)));
+  loop_.Push(core::Listening{options_.machine_id, grpc_->address().ToString()});
   serving_ = true;
   return absl::OkStatus();
 }
@@ -230,10 +239,21 @@ void Coordinator::Impl::RenewCertificate(const Time& now) {
 
 void Coordinator::Impl::CollectFiles(const core::Core& core, const Time& now) {
   next_collection_ = now.steady + kCollectInterval;
-  files_.thread.Post([this, referenced = core.ListFiles(), wall = now.wall] {
+  files_.thread.Post([this, referenced = core.ListFiles(), wall = file_clock_.At(now)] {
     const size_t removed = files_.store->CollectGarbage(referenced, wall);
     LOG_IF(INFO, removed > 0) << "removed " << removed << " files that no job references";
   });
+}
+
+void Coordinator::Impl::AwaitClosing() {
+  const auto closing = std::make_shared<absl::Notification>();
+  loop_.Push(core::Closing{});
+  // Released after the decisions before it; destroyed unused if the loop has ended.
+  std::shared_ptr<void> guard(nullptr, [closing](void*) { closing->Notify(); });
+  loop_.PushQuery([guard = std::move(guard)](core::Core&, const Time&) mutable -> Release {
+    return [released = std::move(guard)] {};
+  });
+  closing->WaitForNotification();
 }
 
 Coordinator::Impl::~Impl() {
@@ -244,6 +264,8 @@ Coordinator::Impl::~Impl() {
   logs_.Shutdown();
   transfers_.Shutdown();
   sessions_.CloseAll(ending);
+  // From the moment at which the address refuses connections, workers extend their leases.
+  AwaitClosing();
   // The loop still runs and answers the calls in progress.
   if (grpc_ != nullptr) grpc_->Shutdown(kShutdownPatience);
   loop_.Stop();
@@ -260,6 +282,8 @@ absl::StatusOr<std::unique_ptr<Coordinator>> Coordinator::Start(const Coordinato
     complete.core.incarnation = Incarnation(RandomId());
   }
   complete.core.new_cluster_id = RandomHexId(128);
+  complete.core.awaits_listening = true;
+  complete.core.boot_id = BootId();
   ASSIGN_OR_RETURN(std::unique_ptr<files::FileStore> files,
                    files::FileStore::Open(complete.files_dir));
   auto core = std::make_unique<core::Core>(complete.core);

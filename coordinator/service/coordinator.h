@@ -27,6 +27,7 @@ struct CoordinatorOptions {
   std::string http = "127.0.0.1:7071";
   std::string files_dir;  // directory for files of jobs; empty: a temporary one
   std::string audit_log;  // path; empty: none
+  std::string machine_id;  // of this machine
   AccessOptions access;
   security::TlsFiles tls;
   // Key of the authority whose certificate is tls.ca; with it, the coordinator gives nodes their

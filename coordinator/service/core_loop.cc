@@ -1,8 +1,12 @@
 #include "coordinator/service/core_loop.h"
 
+#include <time.h>
+
 #include <algorithm>
 #include <iterator>
 #include <utility>
+
+#include "coordinator/service/absence.h"
 
 namespace muster::service {
 namespace {
@@ -11,13 +15,14 @@ namespace {
 constexpr size_t kItemsPerTurn = 256;
 // The most turns that may wait for the disk; beyond it, the core thread waits as well.
 constexpr size_t kOutstandingTurns = 4096;
-// A loop that is this late was not running (stopped, starved of CPU, or on a suspended machine).
-// What arrived in the meantime is still in kernel buffers and comes in over the next turns; until
-// then, no node or rank is treated as silent.
-constexpr absl::Duration kAway = absl::Milliseconds(200);
-constexpr absl::Duration kCatchUp = absl::Seconds(2);
 
 }  // namespace
+
+absl::Duration ThreadCpuTime() {
+  timespec used = {};
+  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &used);
+  return absl::DurationFromTimespec(used);
+}
 
 CoreLoop::CoreLoop(std::unique_ptr<core::Core> core, store::Store& store, Options options)
     : options_(std::move(options)), store_(store), core_(std::move(core)) {}
@@ -33,6 +38,7 @@ void CoreLoop::Stop() {
   {
     absl::MutexLock lock(&mutex_);
     stopping_ = true;
+    changed_.Signal();
   }
   if (core_thread_.joinable()) core_thread_.join();
   if (commit_thread_.joinable()) commit_thread_.join();
@@ -50,12 +56,14 @@ bool CoreLoop::Enqueue(Item item) {
   absl::MutexLock lock(&mutex_);
   if (stopping_) return false;
   queue_.push_back(std::move(item));
+  changed_.Signal();
   return true;
 }
 
 void CoreLoop::Wake() {
   absl::MutexLock lock(&mutex_);
   woken_ = true;
+  changed_.Signal();
 }
 
 absl::Duration CoreLoop::Delay() const {
@@ -66,16 +74,19 @@ absl::Duration CoreLoop::Delay() const {
   return std::max(now - since, absl::ZeroDuration());
 }
 
-bool CoreLoop::TakeItems(SteadyTime deadline, std::vector<Item>& items) {
-  const absl::Duration timeout = deadline - options_.clock().steady;
+bool CoreLoop::TakeItems(SteadyTime deadline, std::vector<Item>& items, absl::Duration& idle) {
+  const SteadyTime began = options_.clock().steady;
   absl::MutexLock lock(&mutex_);
   turn_started_ = SteadyTime::Infinite();
-  const auto ready = [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+  changed_.WaitFor(&mutex_, deadline - began, [this] {
+    mutex_.AssertHeld();
     return stopping_ || woken_ || !queue_.empty();
-  };
-  mutex_.AwaitWithTimeout(absl::Condition(&ready), timeout);
+  });
   woken_ = false;
   turn_started_ = options_.clock().steady;
+  const SteadyTime item = queue_.empty() ? SteadyTime::Infinite() : queue_.front().queued;
+  const SteadyTime busy = std::min({deadline, item, turn_started_});
+  idle = std::max(busy - began, absl::ZeroDuration());
   if (queue_.empty()) return !stopping_;
   const size_t count = std::min(queue_.size(), kItemsPerTurn);
   items.assign(std::make_move_iterator(queue_.begin()),
@@ -84,32 +95,44 @@ bool CoreLoop::TakeItems(SteadyTime deadline, std::vector<Item>& items) {
   return true;
 }
 
+bool CoreLoop::HasItemOf(SteadyTime time) const {
+  absl::MutexLock lock(&mutex_);
+  return !queue_.empty() && queue_.front().queued <= time;
+}
+
 void CoreLoop::RunCore() {
   SteadyTime observer_deadline = SteadyTime::Infinite();
   SteadyTime last_turn = options_.clock().steady;
+  AbsenceMeter absence(last_turn, options_.cpu_clock());
+  absl::Duration blocked;
   while (true) {
     const SteadyTime deadline = core_->NextDeadline();
     std::vector<Item> items;
-    if (!TakeItems(std::min(deadline, observer_deadline), items)) break;
+    absl::Duration idle;
+    if (!TakeItems(std::min(deadline, observer_deadline), items, idle)) break;
     const Time now = options_.clock();
+    absence.EndTurn(now.steady, options_.cpu_clock(), idle, blocked);
     Turn turn;
     std::vector<JobId> changed;
     if (!items.empty() && options_.observer != nullptr) {
       options_.observer->OnLag(now.steady - items.front().queued);
     }
     for (Item& item : items) StepItem(std::move(item), now, turn, changed);
-    if (core_->NextDeadline() <= now.steady) {
+    // A busy loop first handles what arrived before the deadline: the nodes are not silent.
+    const SteadyTime due = core_->NextDeadline();
+    if (due <= now.steady && !HasItemOf(due)) {
       // A deadline that had already passed when the last turn began does not count as lag.
-      const absl::Duration lag =
-          std::max(now.steady - std::max(deadline, last_turn), absl::ZeroDuration());
-      if (options_.observer != nullptr) options_.observer->OnLag(lag);
-      StepEvent(core::Tick{lag < kAway ? lag : lag + kCatchUp}, now, turn, changed);
+      if (options_.observer != nullptr) {
+        options_.observer->OnLag(
+            std::max(now.steady - std::max(deadline, last_turn), absl::ZeroDuration()));
+      }
+      StepEvent(core::Tick{absence.TakeExtension(now.steady)}, now, turn, changed);
     }
     last_turn = now.steady;
     if (options_.observer != nullptr) {
       observer_deadline = options_.observer->AfterTurn(*core_, changed, now, turn.releases);
     }
-    HandOver(std::move(turn));
+    blocked = HandOver(std::move(turn));
   }
   absl::MutexLock lock(&commit_mutex_);
   core_ended_ = true;
@@ -141,11 +164,12 @@ void CoreLoop::StepEvent(const core::Event& event, const Time& now, Turn& turn,
       [this, effects = std::move(effects)]() mutable { options_.deliver(std::move(effects)); });
 }
 
-void CoreLoop::HandOver(Turn turn) {
-  if (turn.writes.empty() && turn.releases.empty()) return;
+absl::Duration CoreLoop::HandOver(Turn turn) {
+  if (turn.writes.empty() && turn.releases.empty()) return absl::ZeroDuration();
+  const SteadyTime began = options_.clock().steady;
   {
     absl::MutexLock lock(&commit_mutex_);
-    if (commit_failed_) return;
+    if (commit_failed_) return absl::ZeroDuration();
     if (outstanding_ > 0 || !turn.writes.empty()) {
       const auto has_room = [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(commit_mutex_) {
         return outstanding_ < kOutstandingTurns || commit_failed_;
@@ -153,11 +177,12 @@ void CoreLoop::HandOver(Turn turn) {
       commit_mutex_.Await(absl::Condition(&has_room));
       ++outstanding_;
       pending_.push_back(std::move(turn));
-      return;
+      return options_.clock().steady - began;
     }
   }
   // Nothing is outstanding, and only this thread adds work, so the committer is idle.
   for (Release& release : turn.releases) release();
+  return absl::ZeroDuration();
 }
 
 void CoreLoop::RunCommitter() {
@@ -181,6 +206,7 @@ void CoreLoop::RunCommitter() {
       {
         absl::MutexLock lock(&commit_mutex_);
         commit_failed_ = true;
+        pending_.clear();
       }
       options_.on_commit_failure(status);
       return;

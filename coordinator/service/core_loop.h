@@ -26,6 +26,7 @@
 #include "absl/types/span.h"
 #include "common/ids.h"
 #include "common/now.h"
+#include "common/steady_cond_var.h"
 #include "common/time.h"
 #include "coordinator/core/core.h"
 #include "coordinator/core/event.h"
@@ -34,6 +35,8 @@
 namespace muster::service {
 
 using Release = absl::AnyInvocable<void()>;
+
+absl::Duration ThreadCpuTime();
 
 // Observes every turn, on the core thread.
 class TurnObserver {
@@ -52,6 +55,8 @@ class CoreLoop {
  public:
   struct Options {
     std::function<Time()> clock = Now;
+    // CPU time that the calling thread has used.
+    std::function<absl::Duration()> cpu_clock = ThreadCpuTime;
     // Receives effects, as a release: their writes are already committed.
     std::function<void(core::Effects)> deliver;
     // Called on the commit thread after a failed commit, when nothing can be released any more.
@@ -98,18 +103,23 @@ class CoreLoop {
   bool Enqueue(Item item);
   void RunCore();
   void RunCommitter();
-  // Waits for items or the deadline; `items` is empty when the deadline came first.
-  bool TakeItems(SteadyTime deadline, std::vector<Item>& items);
+  // Waits for items or the deadline; `items` is empty when the deadline came first. `idle`: how
+  // long there was nothing to do.
+  bool TakeItems(SteadyTime deadline, std::vector<Item>& items, absl::Duration& idle);
+  // Whether an item waits that was queued by then.
+  bool HasItemOf(SteadyTime time) const;
   void StepItem(Item item, const Time& now, Turn& turn, std::vector<JobId>& changed);
   void StepEvent(const core::Event& event, const Time& now, Turn& turn,
                  std::vector<JobId>& changed);
-  void HandOver(Turn turn);
+  // Returns how long it waited for the disk.
+  absl::Duration HandOver(Turn turn);
 
   const Options options_;
   store::Store& store_;
   std::unique_ptr<core::Core> core_;  // core thread only
 
   mutable absl::Mutex mutex_;
+  SteadyCondVar changed_;  // what the core thread waits for
   std::deque<Item> queue_ ABSL_GUARDED_BY(mutex_);
   bool stopping_ ABSL_GUARDED_BY(mutex_) = false;
   bool woken_ ABSL_GUARDED_BY(mutex_) = false;

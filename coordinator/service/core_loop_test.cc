@@ -97,6 +97,10 @@ class CoreLoopTest : public ::testing::Test {
     commits_at_start_ = store_.entered();
     CoreLoop::Options loop_options;
     loop_options.clock = [this] { return Clock(); };
+    loop_options.cpu_clock = [this] {
+      absl::MutexLock lock(&mutex_);
+      return cpu_;
+    };
     loop_options.deliver = [this](core::Effects effects) {
       absl::MutexLock lock(&mutex_);
       for (core::Reply& reply : effects.replies) {
@@ -123,6 +127,29 @@ class CoreLoopTest : public ::testing::Test {
       now_ = now_ + by;
     }
     loop_->Wake();
+  }
+
+  // Opens and closes a node's session: the node is SUSPECT until its lease of 10 s ends.
+  void LoseSession() {
+    core::SessionOpened opened;
+    opened.session = SessionId(1);
+    opened.hello.set_protocol_version(kProtocolVersion);
+    opened.hello.set_node_name("node-1");
+    opened.hello.set_incarnation(5);
+    ASSERT_TRUE(loop_->Push(std::move(opened)));
+    ASSERT_TRUE(loop_->Push(core::SessionClosed{SessionId(1)}));
+    AwaitStepped();
+  }
+  v1::NodeState NodeState() {
+    v1::NodeState state = v1::NODE_STATE_UNSPECIFIED;
+    absl::Notification done;
+    EXPECT_TRUE(loop_->PushQuery([&](core::Core& core, const Time& now) -> Release {
+      state = core.ListNodes(now).at(0).state();
+      done.Notify();
+      return nullptr;
+    }));
+    done.WaitForNotification();
+    return state;
   }
 
   void Submit(uint64_t request) {
@@ -171,6 +198,7 @@ class CoreLoopTest : public ::testing::Test {
   absl::Status failure_;
   mutable absl::Mutex mutex_;
   SteadyTime now_ ABSL_GUARDED_BY(mutex_) = SteadyTime(absl::Hours(1));
+  absl::Duration cpu_ ABSL_GUARDED_BY(mutex_);
   std::vector<std::string> released_ ABSL_GUARDED_BY(mutex_);
   std::unique_ptr<CoreLoop> loop_;
 };
@@ -246,38 +274,36 @@ TEST_F(CoreLoopTest, TakenRunsWhenEventLeavesQueue) {
 }
 
 TEST_F(CoreLoopTest, KeepsDeadlinesAndReportsLag) {
-  core::SessionOpened opened;
-  opened.session = SessionId(1);
-  opened.hello.set_protocol_version(kProtocolVersion);
-  opened.hello.set_node_name("node-1");
-  opened.hello.set_incarnation(5);
-  ASSERT_TRUE(loop_->Push(std::move(opened)));
-  ASSERT_TRUE(loop_->Push(core::SessionClosed{SessionId(1)}));
-  AwaitStepped();
-  const auto node_state = [this] {
-    v1::NodeState state = v1::NODE_STATE_UNSPECIFIED;
-    absl::Notification done;
-    EXPECT_TRUE(loop_->PushQuery([&](core::Core& core, const Time& now) -> Release {
-      state = core.ListNodes(now).at(0).state();
-      done.Notify();
-      return nullptr;
-    }));
-    done.WaitForNotification();
-    return state;
-  };
-  EXPECT_EQ(node_state(), v1::SUSPECT);
+  LoseSession();
+  EXPECT_EQ(NodeState(), v1::SUSPECT);
   EXPECT_EQ(lag_.longest(), absl::ZeroDuration());
   // The clock jumps far beyond the lease: the coordinator was suspended, so the lease is extended.
   Advance(absl::Seconds(60));
   AwaitStepped();
-  EXPECT_EQ(node_state(), v1::SUSPECT);
+  EXPECT_EQ(NodeState(), v1::SUSPECT);
   EXPECT_EQ(lag_.longest(), absl::Seconds(50));
   // This time the node is silent.
   for (int i = 0; i < 30; ++i) {
     Advance(absl::Milliseconds(100));
     AwaitStepped();
   }
-  EXPECT_EQ(node_state(), v1::LOST);
+  EXPECT_EQ(NodeState(), v1::LOST);
+}
+
+// Under load, every turn takes longer than an idle loop would ever be late.
+TEST_F(CoreLoopTest, DeadlinesDoNotRecedeUnderLoad) {
+  LoseSession();
+  for (int turn = 0; turn < 26; ++turn) {
+    if (turn < 25) EXPECT_EQ(NodeState(), v1::SUSPECT) << turn;
+    ASSERT_TRUE(loop_->PushQuery([this](core::Core&, const Time&) -> Release {
+      absl::MutexLock lock(&mutex_);
+      now_ = now_ + absl::Milliseconds(400);
+      cpu_ += absl::Milliseconds(400);
+      return nullptr;
+    }));
+    AwaitStepped();
+  }
+  EXPECT_EQ(NodeState(), v1::LOST);
 }
 
 TEST_F(CoreLoopTest, DelayIsAgeOfOldestItem) {

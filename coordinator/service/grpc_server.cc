@@ -10,6 +10,7 @@
 
 #include "absl/memory/memory.h"
 #include "absl/strings/str_cat.h"
+#include "common/grpc_deadline.h"
 #include "common/grpc_log.h"
 #include "common/limits.h"
 #include "common/status.h"
@@ -80,7 +81,7 @@ void GrpcServer::Shutdown(std::chrono::milliseconds patience) {
   if (server_ == nullptr) return;
   listener_->Stop();
   server_->GetHealthCheckService()->Shutdown();
-  server_->Shutdown(std::chrono::system_clock::now() + patience);
+  server_->Shutdown(GrpcDeadline(absl::FromChrono(patience)));
   server_.reset();
 }
 

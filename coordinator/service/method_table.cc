@@ -38,6 +38,7 @@ constexpr MethodRule kMethods[] = {
     {"/muster.v1.ClusterService/UncordonNode", kAdmin, kAlways, "node", "name"},
     {"/muster.v1.ClusterService/DrainNode", kAdmin, kAlways, "node", "name"},
     {"/muster.v1.ClusterService/RemoveNode", kAdmin, kAlways, "node", "name"},
+    {"/muster.v1.ClusterService/ConfirmNodeLost", kAdmin, kAlways, "node", "name"},
     {"/muster.v1.ClusterService/TestNode", kAdmin, kAlways, "node", "name"},
     {"/muster.v1.ClusterService/RecoverJobs", kAdmin, kAlways, "node", "nodes"},
     {"/muster.v1.IdentityService/ListJoinTokens", kAdmin},

@@ -396,6 +396,8 @@ void Correct(v1::WorkerMessage& message, Corrections& corrections) {
     case v1::WorkerMessage::kGetKey:
     case v1::WorkerMessage::kArriveBarrier:
     case v1::WorkerMessage::kLeaving:
+    case v1::WorkerMessage::kBansKept:
+    case v1::WorkerMessage::kFenceSetKept:
       return;
   }
 }

@@ -6,7 +6,7 @@ import tarfile
 import tempfile
 import unittest
 
-BUNDLE = pathlib.Path("tests/gpu/muster-gpu-tests.tar.xz").absolute()
+BUNDLE = pathlib.Path("tests/gpu/muster-gpu-kit.tar.xz").absolute()
 
 
 class GpuBundleTest(unittest.TestCase):

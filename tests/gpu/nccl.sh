@@ -1,46 +1,6 @@
 # shellcheck shell=bash
 # Part of run.sh: ranks of several workers on one GPU, which NCCL accepts for ranks on different hosts.
 
-# Starts a coordinator and two workers, node-1 and node-2, that each offer the first GPU. They run until the part ends.
-cluster_up() {
-  cluster=$kept/cluster
-  mkdir -p "$cluster"
-  export MUSTER_TOKEN_DIR=$cluster/tokens NCCL_SOCKET_IFNAME=lo
-  start_daemon coordinator muster-coordinator --listen=127.0.0.1:0 || return
-  MUSTER_COORDINATOR=$(sed -n 's/^listening .*grpc=\([^ ]*\).*/\1/p' "$cluster/coordinator.out")
-  export MUSTER_COORDINATOR
-  local node
-  for node in node-1 node-2; do
-    start_daemon "$node" muster-worker --coordinator="$MUSTER_COORDINATOR" --name="$node" --slots=1 --devices=0 || return
-  done
-}
-
-# start_daemon NAME PROGRAM FLAG…: starts a daemon and waits until it listens
-start_daemon() {
-  local name=$1 program=$2
-  shift 2
-  "$program" "$@" --http=127.0.0.1:0 --data-dir="$cluster/$name" >"$cluster/$name.out" 2>"$cluster/$name.log" &
-  local pid=$!
-  until grep -q '^listening ' "$cluster/$name.out"; do
-    kill -0 "$pid" 2>/dev/null || { cat "$cluster/$name.log"; problem "$program does not start: $(tail -n 1 "$cluster/$name.log")"; return; }
-    pause 0.05
-  done
-}
-
-# on_cluster NAME [FLAG…]: trains small_cnn with two ranks, one per worker → $folder/NAME.json, the finished job
-on_cluster() {
-  local name=$1 field status=0
-  shift
-  for field in ${SETS:-}; do set -- "$@" --set "$field"; done
-  within 120 muster run "$HERE/training.yaml" --name "$name" --set "train.dataset.path=$work/cifar10" \
-    --set resources.device=gpu --set resources.nodes=2 --set resources.share_device=true --losses -o json "$@" \
-    >"$folder/$name.json" 2>"$folder/$name.log" || status=$?
-  cat "$folder/$name.log"
-  ((status == 0)) && return
-  muster describe "$name" 2>/dev/null
-  problem "$name: $(why $status 120 "$folder/$name.log")"
-}
-
 # rank_pid NODE → pid of the node's rank
 rank_pid() {
   local process
@@ -49,16 +9,6 @@ rank_pid() {
       tr '\0' '\n' <"$process/environ" 2>/dev/null | grep -q "$cluster/$1" && echo "${process#/proc/}" && return
   done 2>/dev/null
   return 1
-}
-
-# agrees NAME ALONE STABLE PERTURBED: compares the losses of NAME with those of the single rank ALONE, where STABLE and
-# PERTURBED measure the growth of rounding errors (compare_losses), and checks that both ranks have identical weights
-agrees() {
-  local failed=0 differing
-  compare "$1" "$folder/$2.json" "$folder/$1.json" "$TOLERANCE" "$folder/$3.json" "$folder/$4.json" || failed=1
-  differing=$(json_value "$folder/$1.json" differing_replicas)
-  [[ ${differing:-0} == 0 ]] || problem "$1: the ranks' weights differ" || failed=1
-  return $failed
 }
 
 # await_job JOB PATTERN: waits up to a minute until the output of `muster get` matches
@@ -113,9 +63,9 @@ killed() {
 # All-reduces between two ranks on one GPU: measures the cost when processes take turns on the GPU, not link bandwidth.
 allreduce() {
   local log=$folder/allreduce.log status=0
-  within 120 allreduce_bench --backend=nccl --ranks=2 --share-gpu --rounds=3 --min-bytes=4KiB \
+  within allreduce_bench --backend=nccl --ranks=2 --share-gpu --rounds=3 --min-bytes=4KiB \
     --max-bytes="${ALLREDUCE_MAX:-64MiB}" --json >"$folder/allreduce.json" 2>"$log" || status=$?
-  ((status == 0)) || { cat "$log"; problem "allreduce_bench: $(why $status 120 "$log")"; return; }
+  ((status == 0)) || { cat "$log"; problem "allreduce_bench: $(why $status "$log")"; return; }
   record allreduce "$(<"$folder/allreduce.json")"
   awk '/"bytes"|"time_us"|"algbw|"busbw/ { gsub(/[",]/, ""); printf "%s %s  ", $1, $2 } /"faster"/ { print "" }' \
     "$folder/allreduce.json"
@@ -137,16 +87,16 @@ part_nccl() {
   if wanted by-two-normed; then
     train alone-normed gpu "${synced[@]}" && train alone-normed-perturbed gpu "${synced[@]}" "${PERTURBED[@]}" || failed=1
   fi
-  cluster_up || return
+  cluster_up 0 0 || return
   if wanted by-two; then
-    on_cluster by-two "${plain[@]}" && agrees by-two alone alone alone-perturbed || failed=1
+    on_cluster by-two --set resources.share_device=true "${plain[@]}" && agrees by-two alone alone alone-perturbed || failed=1
   fi
   if wanted by-two-normed; then
-    on_cluster by-two-normed "${synced[@]}" &&
+    on_cluster by-two-normed --set resources.share_device=true "${synced[@]}" &&
       agrees by-two-normed alone-normed alone-normed alone-normed-perturbed || failed=1
   fi
   if wanted in-stages; then
-    on_cluster in-stages "${plain[@]}" --set "$stages" && agrees in-stages alone-in-halves alone alone-perturbed || failed=1
+    on_cluster in-stages --set resources.share_device=true "${plain[@]}" --set "$stages" && agrees in-stages alone-in-halves alone alone-perturbed || failed=1
   fi
   if wanted killed; then killed || failed=1; fi
   return $failed

@@ -7,15 +7,15 @@ readonly TIMED_OUT=124
 # pause SECONDS, without a process
 pause() { read -rt "$1" <> <(:) || true; }
 
-# within SECONDS COMMAND…
-within() { timeout -k 5 "$@"; }
+# within COMMAND…: ends the command after $program_limit seconds
+within() { timeout -k 5 "$program_limit" "$@"; }
 
-# why STATUS SECONDS LOG → why a command that was run by `within` failed: the time limit or the log's last line
+# why STATUS LOG → why a command that was run by `within` failed: the time limit or the log's last line
 why() {
   case $1 in
-    124 | 137) echo "timed out after $2 s" ;;
+    124 | 137) echo "timed out after $program_limit s" ;;
     127) echo "no such program" ;;
-    *) echo "exit status $1: $(sed '/^[[:space:]]*$/d' "$3" | tail -n 1 | cut -c 1-300)" ;;
+    *) echo "exit status $1: $(sed '/^[[:space:]]*$/d' "$2" | tail -n 1 | cut -c 1-300)" ;;
   esac
 }
 

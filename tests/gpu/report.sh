@@ -27,7 +27,7 @@ skip() {
 
 # json_value FILE KEY → the first value of the key, a number or text
 json_value() {
-  grep -o "\"$2\": *[^,}]*" "$1" | head -n 1 | sed 's/^[^:]*: *//; s/^"//; s/" *$//'
+  grep -oE "\"$2\": *(\"([^\"\\\\]|\\\\.)*\"|[^,}]*)" "$1" | head -n 1 | sed -E 's/^[^:]*: *//; s/^"//; s/" *$//; s/\\(.)/\1/g'
 }
 
 json_text() {
@@ -50,10 +50,6 @@ found_in() {
 
 # ---- the report
 
-states=()  # state of each part that was run
-results=() # their entries in results.json
-table=$(printf '%-11s %5s  %-8s %s' part time state reason)
-
 # summary_of FILE → its first line, and the number of others
 summary_of() {
   local others
@@ -62,14 +58,42 @@ summary_of() {
   ((others == 0)) || printf ' (and %d more)' "$others"
 }
 
-# report_part NAME STATE REASON SECONDS
+# report_part NAME STATE REASON SECONDS: writes the part's entry of results.json
 report_part() {
-  states+=("$2")
-  table+=$(printf '\n%-11s %3d s  %-8s %s' "$1" "$4" "$2" "$3")
-  results+=("$(json_text "$1"): {\"state\": \"$2\", \"reason\": $(json_text "$3"), \"seconds\": $4, \"found\": $(found_in "$out/$1/found")}")
+  printf '{"state": "%s", "reason": %s, "seconds": %d, "device": %s, "driver": %s, "date": "%s", "found": %s}\n' "$2" \
+    "$(json_text "$3")" "$4" "$(json_text "$device")" "$(json_text "$driver")" "$(date -u +%F)" \
+    "$(found_in "$out/$1/found")" >"$out/$1/result.json"
 }
 
-any_failed() { [[ " ${states[*]} " == *" failed "* ]]; }
+# reported → the parts with an entry, in order
+reported() {
+  local part
+  for part in "${ALL_PARTS[@]}"; do [[ ! -s $out/$part/result.json ]] || echo "$part"; done
+}
+
+# state_of PART → passed, failed, skipped, or nothing if it was not run
+state_of() { [[ ! -s $out/$1/result.json ]] || json_value "$out/$1/result.json" state; }
+
+# had_no_time PART: succeeds if the part has not been run, or not to its end
+had_no_time() {
+  case $(state_of "$1") in
+    "") return 0 ;;
+    skipped) [[ $(json_value "$out/$1/result.json" reason) =~ ^(no time|interrupted)$ ]] ;;
+    *) return 1 ;;
+  esac
+}
+
+any_failed() {
+  local part
+  for part in "${parts[@]}"; do [[ $(state_of "$part") != failed ]] || return 0; done
+  return 1
+}
+
+# Restores the results of an earlier call from the archive if its folder is gone.
+continue_results() {
+  if [[ -z $(reported) && -s $out.tar.gz ]]; then tar -xzf "$out.tar.gz" -C "$(dirname "$out")"; fi
+  [[ -n $(reported) ]] || { echo "run.sh: neither $out nor $out.tar.gz has results to continue" >&2; exit 66; }
+}
 
 # keep_logs FROM TO: moves a part's directories, without access tokens, sockets and large files
 keep_logs() {
@@ -78,12 +102,24 @@ keep_logs() {
 }
 
 # Writes results.json, summary.txt and the archive.
-finish_report() {
-  (
-    IFS=,
-    printf '{"device": %s, "driver": %s, "date": "%s", "parts": {%s}}\n' "$(json_text "$device")" \
-      "$(json_text "$driver")" "$(date -u +%F)" "${results[*]}"
-  ) >"$out/results.json"
-  echo "$table" | tee "$out/summary.txt"
-  tar -czf "$out.tar.gz" -C "$(dirname "$out")" "$(basename "$out")" && echo "$out.tar.gz"
+write_report() {
+  local part separator='' without_time=''
+  {
+    printf '%-11s %5s  %-8s %s\n' part time state reason
+    for part in $(reported); do
+      printf '%-11s %3d s  %-8s %s\n' "$part" "$(json_value "$out/$part/result.json" seconds)" "$(state_of "$part")" \
+        "$(json_value "$out/$part/result.json" reason)"
+    done
+    for part in "${ALL_PARTS[@]}"; do had_no_time "$part" && without_time+=" $part"; done
+    [[ -z $without_time ]] || echo "no time for:$without_time; run.sh --rest continues with these parts"
+  } >"$out/summary.txt"
+  {
+    printf '{"parts": {'
+    for part in $(reported); do
+      printf '%s\n%s: %s' "$separator" "$(json_text "$part")" "$(<"$out/$part/result.json")"
+      separator=,
+    done
+    printf '\n}}\n'
+  } >"$out/results.json"
+  archive_scrubbed
 }

@@ -28,8 +28,8 @@ struct Process {
   uint64_t instance = 0;
   uint32_t rank = 0;
   std::vector<uint32_t> slots;
-  // The only machine of its generation, in a world in which no other machine claims its node.
-  bool alone = false;
+  // Of a command job, on a worker that keeps leases: no two generations may run at once.
+  bool fenced = false;
 
   // The generation: job, number and instance.
   std::tuple<std::string, uint64_t, uint64_t> whole() const { return {job, generation, instance}; }

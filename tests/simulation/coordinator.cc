@@ -35,6 +35,8 @@ void Coordinator::Start() {
   found_[process_] = disk_.committers;
   options.job_lease = world_.job_lease;
   options.new_cluster_id = absl::StrCat("cluster-", process_);
+  options.awaits_listening = true;
+  options.boot_id = "boot";
   auto core = std::make_unique<core::Core>(options);
   std::vector<store::Record> records;
   for (const auto& [key, value] : disk_.records) records.push_back({key, value});
@@ -53,11 +55,48 @@ void Coordinator::Start() {
   world_.NotifyCheckers(&Checker::OnRecovered, *core_, world_.scheduler.now());
   Commit(*loaded);
   ArmTick();
+  powered_off_.erase(address_);
+  world_.scheduler.After(world_.random.Between(absl::ZeroDuration(), absl::Seconds(2)),
+                         [this, process = process_] {
+                           if (process == process_ && up()) Listen();
+                         });
+}
+
+void Coordinator::Listen() {
+  listening_ = true;
+  const std::string address = absl::StrCat("coordinator-", address_);
+  Handle(core::Listening{address, address});
+}
+
+bool Coordinator::Refuses(uint64_t address) const {
+  if (powered_off_.count(address) != 0) return false;
+  return address != address_ || !listening_;
+}
+
+void Coordinator::Stop() {
+  if (!up() || !listening_ || closing_) return;
+  world_.Note("coordinator closes");
+  closing_ = true;
+  Handle(core::Closing{});
+  AwaitClosing();
+}
+
+void Coordinator::AwaitClosing() {
+  world_.scheduler.After(absl::Milliseconds(5), [this, process = process_] {
+    if (process != process_) return;
+    if (paused_until_ > world_.scheduler.now().steady || !turns_.empty()) return AwaitClosing();
+    listening_ = false;
+    world_.scheduler.After(world_.random.Between(absl::ZeroDuration(), absl::Seconds(2)),
+                           [this, process] {
+                             if (process == process_) Crash();
+                           });
+  });
 }
 
 void Coordinator::Crash() {
   if (!up()) return;
   world_.Note("coordinator crashes");
+  listening_ = closing_ = false;
   // Commits are in order, so a prefix of them reached the disk.
   const size_t durable = world_.random.Below(turns_.size() + 1);
   for (size_t i = 0; i < turns_.size(); ++i) {
@@ -97,7 +136,7 @@ void Coordinator::Open(const std::shared_ptr<Stream>& stream, v1::Hello hello,
                        std::optional<v1::Hello> used,
                        std::function<void(const v1::CoordinatorMessage&)> deliver,
                        std::function<void(const absl::Status&)> closed) {
-  if (!up()) {
+  if (!up() || !listening_) {
     stream->Break();
     return;
   }

@@ -31,9 +31,24 @@ class Coordinator {
   explicit Coordinator(World& world);
 
   bool up() const { return core_ != nullptr; }
+  // Whether its machine refuses connections to this address, because no process listens there.
+  bool Refuses(uint64_t address) const;
+  // Whether it is about to end.
+  bool closing() const { return closing_; }
+  // Where the next process listens; 0 at first.
+  uint64_t address() const { return address_; }
   core::Core* core() { return core_.get(); }
 
   void Start();
+  // Starts on another machine, with the same store, at another address. The process must be down.
+  void Move() { ++address_; }
+  // Ends the process in order: connections are refused first.
+  void Stop();
+  // The machine loses power; it is up again when the next process starts on it.
+  void LosePower() {
+    Crash();
+    powered_off_.insert(address_);
+  }
   // Ends the process. Some of the steps not yet committed reach the disk and the others do not;
   // effects that wait for them are lost.
   void Crash();
@@ -89,6 +104,9 @@ class Coordinator {
   };
 
   // `same` must have the same effects, apart from warnings.
+  void Listen();
+  // Once all decisions before Closing have left, refuses connections, and soon ends.
+  void AwaitClosing();
   void Handle(core::Event event, std::optional<core::Event> same = std::nullopt);
   void Step(const core::Event& event, const std::optional<core::Event>& same = std::nullopt);
   core::Effects StepAndCompare(const core::Event& event, const std::optional<core::Event>& same);
@@ -115,6 +133,10 @@ class Coordinator {
   uint64_t first_turn_ = 0;
   SteadyTime last_commit_;
   SteadyTime paused_until_;
+  uint64_t address_ = 0;
+  bool listening_ = false;
+  bool closing_ = false;
+  std::set<uint64_t> powered_off_;  // addresses of machines
   SteadyTime armed_ = SteadyTime::Infinite();
   uint64_t next_session_ = 1;
   uint64_t next_request_ = 1;

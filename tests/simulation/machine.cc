@@ -29,13 +29,22 @@ std::string Machine::Describe() const {
 void Machine::StartWorker() {
   if (worker_up_ || retired_) return;
   worker_up_ = true;
+  off_ = false;
   leaving_ = false;
   ++worker_;
   worker_paused_until_ = SteadyTime();
   incarnation_ = (options_.id << 32) + worker_;
   world_.Note(absl::StrCat("worker of ", node(), " starts on machine ", id()));
   for (auto& [key, holding] : holdings_) holding.world.reset();
-  keeper_.emplace(MakeLeaseOutside(), world_.scheduler.now().steady);
+  const SteadyTime now = world_.scheduler.now().steady;
+  promises_.emplace(stored_promises_, absl::StrCat("boot-", boot_), now,
+                    [this](const v1::PromiseRecord& record) {
+                      if (world_.mutation != Mutation::kForgetPromises) stored_promises_ = record;
+                      return absl::OkStatus();
+                    });
+  keeper_.emplace(node(), MakeLeaseOutside(), now);
+  witness_.emplace(node(), MakeWitnessOutside(), *keeper_, *promises_);
+  replies_.clear();
   // There is no such file: StoreIdentity keeps what it would contain.
   membership_.emplace("/nonexistent/cluster");
   RestoreIdentity();
@@ -102,6 +111,7 @@ bool Machine::HasLiveRanks() const {
 void Machine::Crash(bool forget) {
   world_.Note(absl::StrCat("machine ", id(), " (", node(), ") crashes"));
   CrashWorker();
+  off_ = true;
   ++boot_;
   for (auto& [key, holding] : holdings_) {
     for (auto& [number, rank] : holding.ranks) {
@@ -115,6 +125,7 @@ void Machine::Crash(bool forget) {
   }
   if (!forget) return;
   holdings_.clear();
+  stored_promises_.Clear();
   stored_identity_.Clear();
   stored_seen_ = {};
 }
@@ -170,9 +181,10 @@ void Machine::BreakStream() {
   if (worker_up_) Connect();
 }
 
-void Machine::Isolate(absl::Duration how_long) {
-  isolated_until_ = world_.scheduler.now().steady + how_long;
-  CutNetwork(how_long);
+void Machine::OnLinksCut() {
+  const bool up = !world_.IsOpen(id(), 0);
+  const bool down = !world_.IsOpen(0, id());
+  if (stream_ != nullptr && (up || down)) stream_->Cut(up, down);
 }
 
 void Machine::CutNetwork(absl::Duration how_long) {

@@ -1,6 +1,6 @@
 // A machine with its worker and the ranks that run on it. Ranks outlive the worker; nothing
 // outlives the machine. The worker's decisions on leases and on the coordinator's store are the
-// product's: LeaseKeeper and Membership.
+// product's: LeaseKeeper, LeaseWitness, Promises and Membership.
 //
 // A rank joins, fetches the unique id of its generation, passes a few barriers and exits, unless it
 // is stopped, fails or loses a peer. The machine keeps the state of its ranks, so that a restarted
@@ -22,22 +22,24 @@
 #include "tests/simulation/coordinator.h"
 #include "tests/simulation/world.h"
 #include "worker/agent/lease/lease_keeper.h"
+#include "worker/agent/lease/lease_witness.h"
+#include "worker/agent/lease/promises.h"
 #include "worker/agent/membership.h"
 
 namespace muster::simulation {
 
 class Machine {
  public:
-  // Receives the answer of a coordinator process.
-  using Reply = std::function<void(const v1::LeaseAnswer&, uint64_t process)>;
+  // Receives the answer of a peer; `process` is the coordinator whose answer it forwards.
+  using Reply = std::function<void(const v1::PeerAnswer&, uint64_t process)>;
   struct Options {
     std::string node;
     uint64_t id = 0;
     uint32_t slots = 1;
     // Called when a rank has failed by itself.
     std::function<void(const Process&)> on_death;
-    // Asks other machines' workers; returns false if none forwards the question.
-    std::function<bool(const v1::LeaseQuestion&, const Reply&)> ask;
+    // Asks the other machines' workers.
+    std::function<void(const v1::LeaseQuestion&, const Reply&)> ask;
   };
   Machine(World& world, Coordinator& coordinator, Options options);
 
@@ -48,7 +50,11 @@ class Machine {
   bool refused() const { return refused_; }
   bool retired() const { return retired_; }
   bool worker_up() const { return worker_up_; }
+  // Whether it has crashed and no worker has started since.
+  bool is_off() const { return off_; }
   bool idle() const { return holdings_.empty(); }
+  bool has_live_ranks() const { return HasLiveRanks(); }
+  uint64_t live_ranks() { return LiveRanks().size(); }
   // The state that the machine still holds, for failure messages.
   std::string Describe() const;
 
@@ -64,10 +70,10 @@ class Machine {
   // Crashes permanently.
   void Retire();
   void BreakStream();
-  // Cuts it off from the coordinator.
+  // Cuts it off from the coordinator, which both notice soon.
   void CutNetwork(absl::Duration how_long);
-  // Cuts it off from its peers as well.
-  void Isolate(absl::Duration how_long);
+  // World::cut_links has changed.
+  void OnLinksCut();
 
   // ---- Stopped processes, which continue after the time `by`. The methods for one rank return
   // false if there is none.
@@ -79,9 +85,12 @@ class Machine {
   // Makes one of the live ranks fail; returns false if there is none.
   bool FailSomeRank();
   void PeerDied(const Process& peer);
-  // Forwards another worker's question to the coordinator; returns false if it has not acknowledged
-  // this worker recently.
-  bool Forward(v1::LeaseQuestion question, Reply reply);
+  // The worker receives the question of another machine's worker.
+  void AskAsPeer(uint64_t from, v1::LeaseQuestion question, Reply reply);
+  // Runs `deliver` when a message to the other machine arrives, if it does.
+  void SendToPeer(uint64_t to, std::function<void()> deliver);
+  // The number of ranks whose lease has ended.
+  uint64_t expired_leases() const { return expired_leases_; }
 
  private:
   enum class Stage {
@@ -116,7 +125,6 @@ class Machine {
   // Whether the worker acts on the coordinator's messages.
   bool Obeys() const { return is_old_ || !membership_->in_conflict(); }
 
-  bool IsIsolated() const { return isolated_until_ > world_.scheduler.now().steady; }
   bool IsWorkerPaused() const { return worker_paused_until_ > world_.scheduler.now().steady; }
   // Runs the action when the worker is not stopped.
   void WhenWorkerRuns(std::function<void()> action);
@@ -157,6 +165,8 @@ class Machine {
   void OnKeyValue(const v1::KeyValue& value);
   void OnReleaseBarrier(const v1::ReleaseBarrier& release);
   void OnForget(const v1::ForgetGeneration& forget);
+  void OnFenceSet(const v1::FenceSet& set);
+  void OnBans(const v1::Bans& bans);
 
   // ---- Ranks
   // Runs `step` on the rank after a delay, if the rank still runs then.
@@ -188,11 +198,14 @@ class Machine {
   agent::LeaseKeeper::Outside MakeLeaseOutside();
   void SetDeadline(const Key& key, SteadyTime deadline);
   void AskPeers(v1::LeaseQuestion question, absl::Duration patience,
-                std::function<void(std::optional<v1::LeaseAnswer>)> done);
-  void CountAnswer(const std::optional<v1::LeaseAnswer>& answer);
-  // Without an answer of the coordinator, the ranks continue while it may start them elsewhere.
-  void UnfenceUnanswered(const v1::LeaseQuestion& question,
-                         const std::optional<v1::LeaseAnswer>& answer);
+                std::function<void(const v1::PeerAnswer&)> answered, std::function<void()> done);
+  void CountAnswer(const v1::PeerAnswer& answer);
+  agent::LeaseWitness::Outside MakeWitnessOutside();
+  std::string AcknowledgedAddress() const {
+    return acknowledged_address_.has_value() ? std::to_string(*acknowledged_address_) : "";
+  }
+  // Calls `done` with whether the coordinator's address refuses a connection.
+  void Probe(std::function<void(bool refused)> done);
   // Looks after leases and conflicts, as the worker does twice a second.
   void Tick();
   // Keeps the worker's identity for its successor, which restores it.
@@ -215,6 +228,7 @@ class Machine {
       0;  // number of starts and crashes of the worker: actions scheduled before are void
   uint64_t incarnation_ = 0;
   bool worker_up_ = false;
+  bool off_ = true;
   // The worker speaks the previous protocol version: it does not know of stores, machine ids,
   // leases of ranks, or ranks that cannot be killed.
   bool is_old_ = false;
@@ -223,18 +237,23 @@ class Machine {
   bool refused_ = false;
   bool retired_ = false;
   SteadyTime cut_until_;
-  SteadyTime isolated_until_;
   SteadyTime worker_paused_until_;
   SteadyTime hello_sent_;
   uint64_t sequence_ = 0;
   std::map<uint64_t, SteadyTime> sent_;
   uint64_t next_question_ = 1;
-  std::map<uint64_t, Reply> forwarded_;
+  std::map<uint64_t, Reply> replies_;  // to questions of peers
+  uint64_t known_address_ = 0;         // where the worker looks for the coordinator
+  std::optional<uint64_t> acknowledged_address_;  // of the coordinator that last acknowledged it
+  uint64_t expired_leases_ = 0;
   std::shared_ptr<Stream> stream_;
   std::map<Key, Holding> holdings_;
+  std::optional<agent::Promises> promises_;
   std::optional<agent::LeaseKeeper> keeper_;
+  std::optional<agent::LeaseWitness> witness_;
   std::optional<agent::Membership> membership_;
   // ---- The coordinator's store. The stored members are on disk.
+  v1::PromiseRecord stored_promises_;
   v1::Hello stored_identity_;
   SteadyTime identity_stored_;
   Coordinator::SeenCommit seen_;  // the newest that the worker should know

@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/proto_time.h"
+#include "spec/cut_off.h"
 #include "tests/simulation/machine.h"
 
 namespace muster::simulation {
@@ -18,7 +19,10 @@ agent::LeaseKeeper::Outside Machine::MakeLeaseOutside() {
       const bool live =
           std::any_of(holding.ranks.begin(), holding.ranks.end(),
                       [](const auto& entry) { return entry.second.stage != Stage::kEnded; });
-      if (live) held.push_back({key.first, key.second, FromProto(holding.launch.job_lease())});
+      if (live) {
+        held.push_back({key.first, key.second, FromProto(holding.launch.job_lease()),
+                        !spec::ContinuesWhenCutOff(holding.launch.spec())});
+      }
     }
     return held;
   };
@@ -36,23 +40,99 @@ agent::LeaseKeeper::Outside Machine::MakeLeaseOutside() {
     }
   };
   outside.ask = [this](v1::LeaseQuestion question, absl::Duration patience,
-                       std::function<void(std::optional<v1::LeaseAnswer>)> done) {
-    AskPeers(std::move(question), patience, std::move(done));
+                       std::function<void(const v1::PeerAnswer&)> answered,
+                       std::function<void()> done) {
+    AskPeers(std::move(question), patience, std::move(answered), std::move(done));
+  };
+  outside.probe = [this](absl::Duration patience, std::function<void()> done) {
+    Probe([done = std::move(done)](bool refused) {
+      if (refused) done();
+    });
+  };
+  outside.fence_set = [this]() -> const v1::FenceSet& { return promises_->fence_set(); };
+  return outside;
+}
+
+agent::LeaseWitness::Outside Machine::MakeWitnessOutside() {
+  agent::LeaseWitness::Outside outside;
+  outside.now = [this] { return world_.scheduler.now().steady; };
+  outside.address = [this] { return AcknowledgedAddress(); };
+  outside.forward = [this](const v1::LeaseQuestion& question) {
+    v1::WorkerMessage message;
+    *message.mutable_lease_question() = question;
+    Send(message);
+  };
+  outside.probe = [this](std::function<void(std::optional<SteadyTime>)> done) {
+    Probe([done = std::move(done), sent = world_.scheduler.now().steady](bool refused) {
+      done(refused ? std::optional(sent) : std::nullopt);
+    });
+  };
+  outside.answer = [this](uint64_t question, v1::PeerAnswer answer) {
+    if (auto reply = replies_.extract(question)) reply.mapped()(answer, 0);
   };
   return outside;
+}
+
+void Machine::Probe(std::function<void(bool refused)> done) {
+  const auto address = acknowledged_address_;
+  // The connection and its refusal are on their way for a while.
+  world_.scheduler.After(world_.random.Between(absl::ZeroDuration(), absl::Milliseconds(500)),
+                         [this, address, done = std::move(done), worker = worker_] {
+                           WhenWorkerRuns([=, this] {
+                             if (worker != worker_) return;
+                             const bool reachable = cut_until_ <= world_.scheduler.now().steady &&
+                                                    world_.IsOpenBothWays(id(), 0);
+                             const bool refused = address.has_value() && reachable &&
+                                                  coordinator_.Refuses(*address);
+                             if (refused) world_.CountFault("refusals");
+                             done(refused);
+                           });
+                         });
+}
+
+void Machine::SendToPeer(uint64_t to, std::function<void()> deliver) {
+  const uint64_t copies = world_.random.Chance(0.1) ? 2 : 1;
+  for (uint64_t i = 0; i < copies; ++i) {
+    // Some messages are late, or arrive twice.
+    const absl::Duration delay =
+        world_.random.Between(absl::ZeroDuration(), world_.loses_messages && world_.random.Chance(0.1)
+                                                        ? absl::Seconds(30)
+                                                        : absl::Milliseconds(5));
+    world_.scheduler.After(delay, [this, to, deliver] {
+      if (world_.IsOpen(id(), to)) deliver();
+    });
+  }
+}
+
+void Machine::AskAsPeer(uint64_t from, v1::LeaseQuestion question, Reply reply) {
+  if (!worker_up_ || is_old_) return;
+  WhenWorkerRuns([this, from, question = std::move(question), reply = std::move(reply)]() mutable {
+    question.set_id(next_question_++);
+    replies_[question.id()] = [this, from, reply](v1::PeerAnswer answer, uint64_t process) {
+      answer.set_node_name(node());
+      SendToPeer(from, [reply, answer, process] { reply(answer, process); });
+    };
+    witness_->Ask(question, absl::Seconds(2));
+  });
 }
 
 void Machine::SetDeadline(const Key& key, SteadyTime deadline) {
   const auto held = holdings_.find(key);
   if (held == holdings_.end()) return;
   held->second.deadline = deadline;
-  world_.scheduler.At(deadline, [this, key, boot = boot_] {
+  const absl::Duration margin =
+      agent::LeaseMargin(FromProto(held->second.launch.job_lease()));
+  // Clocks differ, and timers and processes take time.
+  absl::Duration late = world_.random.Between(absl::ZeroDuration(), 0.9 * margin);
+  if (world_.mutation == Mutation::kNoMargin) late += margin;
+  world_.scheduler.At(deadline + late, [this, key, boot = boot_] {
     const auto entry = holdings_.find(key);
     if (boot != boot_ || entry == holdings_.end()) return;
     Holding& expired = entry->second;
     if (expired.deadline > world_.scheduler.now().steady) return;
     for (auto& [number, rank] : expired.ranks) {
       if (rank.stage == Stage::kEnded) continue;
+      ++expired_leases_;
       v1::ExitInfo exit;
       exit.set_signal(SIGKILL);
       exit.set_lease_expired(true);
@@ -62,70 +142,47 @@ void Machine::SetDeadline(const Key& key, SteadyTime deadline) {
 }
 
 void Machine::AskPeers(v1::LeaseQuestion question, absl::Duration patience,
-                       std::function<void(std::optional<v1::LeaseAnswer>)> done) {
+                       std::function<void(const v1::PeerAnswer&)> answered,
+                       std::function<void()> done) {
   question.set_node_name(node());
   question.set_incarnation(incarnation_);
+  question.set_coordinator_address(AcknowledgedAddress());
   membership_->Describe(question);
-  const auto pending = std::make_shared<decltype(done)>(std::move(done));
-  const auto finish =
-      [this, question, pending, worker = worker_,
-       asked_at = world_.scheduler.now().steady](const std::optional<v1::LeaseAnswer>& answer) {
-        if (worker != worker_ || *pending == nullptr) return;
-        const auto finished = std::exchange(*pending, nullptr);
-        const bool obeyed = answer.has_value() && membership_->Obeys(*answer);
-        if (answer.has_value() && !obeyed) world_.CountFault("lease answers from wrong stores");
-        const auto used = obeyed ? answer : std::nullopt;
-        CountAnswer(used);
-        if (keeper_->acknowledged() <= asked_at) UnfenceUnanswered(question, used);
-        finished(used);
-      };
-  const auto reply = [this, finish](const v1::LeaseAnswer& answer, uint64_t process) {
-    if (IsIsolated()) return;
-    answered_by_wrong_store_ = IsWrongStore(process);
-    finish(answer);
+  const auto open = std::make_shared<bool>(true);
+  const SteadyTime asked_at = world_.scheduler.now().steady;
+  const auto reply = [this, open, answered = std::move(answered), worker = worker_, question,
+                      asked_at](v1::PeerAnswer answer, uint64_t process) {
+    WhenWorkerRuns([=, this]() mutable {
+      if (worker != worker_ || !*open) return;
+      if (answer.has_coordinator()) {
+        answered_by_wrong_store_ = IsWrongStore(process);
+        if (!membership_->Obeys(answer.coordinator())) {
+          world_.CountFault("lease answers from wrong stores");
+          answer.clear_coordinator();
+        }
+      }
+      CountAnswer(answer);
+      const bool agrees = !answer.has_coordinator() && !answer.has_refused();
+      if (world_.mutation == Mutation::kAgreementIsEvidence && agrees) {
+        keeper_->OnRefused(asked_at);
+      }
+      answered(answer);
+    });
   };
-  const bool asked = !IsIsolated() && options_.ask(question, reply);
-  world_.scheduler.After(asked ? patience : absl::ZeroDuration(),
-                         [finish] { finish(std::nullopt); });
+  options_.ask(question, reply);
+  world_.scheduler.After(patience, [this, open, done = std::move(done), worker = worker_] {
+    WhenWorkerRuns([=, this] {
+      *open = false;
+      if (worker == worker_) done();
+    });
+  });
 }
 
-void Machine::CountAnswer(const std::optional<v1::LeaseAnswer>& answer) {
-  if (!answer.has_value()) return world_.CountFault("questions without an answer");
-  for (const v1::LeasedGeneration& leased : answer->generations()) {
+void Machine::CountAnswer(const v1::PeerAnswer& answer) {
+  if (!answer.vouched().empty()) world_.CountFault("vouchers");
+  for (const v1::LeasedGeneration& leased : answer.coordinator().generations()) {
     world_.CountFault(leased.lost() ? "answers: lost" : "answers: time left");
   }
-}
-
-void Machine::UnfenceUnanswered(const v1::LeaseQuestion& question,
-                                const std::optional<v1::LeaseAnswer>& answer) {
-  for (const v1::LeasedGeneration& asked : question.generations()) {
-    const auto is_asked = [&asked](const v1::LeasedGeneration& leased) {
-      return leased.job_id() == asked.job_id() && leased.generation() == asked.generation();
-    };
-    if (answer.has_value() &&
-        std::any_of(answer->generations().begin(), answer->generations().end(), is_asked)) {
-      continue;
-    }
-    const auto entry = holdings_.find({asked.job_id(), asked.generation()});
-    if (entry == holdings_.end()) continue;
-    for (const auto& [number, rank] : entry->second.ranks) {
-      if (rank.stage != Stage::kEnded) {
-        world_.NotifyCheckers(&Checker::OnUnfenced, rank.process);
-      }
-    }
-  }
-}
-
-bool Machine::Forward(v1::LeaseQuestion question, Reply reply) {
-  if (!worker_up_ || !welcomed_ || is_old_ || IsWorkerPaused() || IsIsolated()) return false;
-  const absl::Duration silence = world_.scheduler.now().steady - keeper_->acknowledged();
-  if (silence > absl::Seconds(2)) return false;
-  question.set_id(next_question_++);
-  forwarded_[question.id()] = std::move(reply);
-  v1::WorkerMessage message;
-  *message.mutable_lease_question() = std::move(question);
-  Send(message);
-  return true;
 }
 
 void Machine::Tick() {

@@ -9,6 +9,7 @@
 #include "common/proto_time.h"
 #include "common/version.h"
 #include "glog/logging.h"
+#include "spec/cut_off.h"
 #include "tests/simulation/machine.h"
 
 namespace muster::simulation {
@@ -53,9 +54,17 @@ void Machine::Receive(const v1::CoordinatorMessage& message) {
       OnForget(message.forget());
       break;
     case v1::CoordinatorMessage::kLeaseAnswer:
-      if (auto reply = forwarded_.extract(message.lease_answer().id())) {
-        reply.mapped()(message.lease_answer(), stream_->coordinator);
+      if (auto reply = replies_.extract(message.lease_answer().id())) {
+        v1::PeerAnswer answer;
+        *answer.mutable_coordinator() = message.lease_answer();
+        reply.mapped()(answer, stream_->coordinator);
       }
+      break;
+    case v1::CoordinatorMessage::kFenceSet:
+      OnFenceSet(message.fence_set());
+      break;
+    case v1::CoordinatorMessage::kBans:
+      OnBans(message.bans());
       break;
     case v1::CoordinatorMessage::kWaitNotice:
       ++world_.wait_notices;
@@ -69,7 +78,9 @@ void Machine::CheckVersion(const v1::CoordinatorMessage& message) {
   const uint32_t version = is_old_ ? kOldestProtocolVersion : kProtocolVersion;
   const bool agreed = !message.has_welcome() || message.welcome().protocol_version() == version;
   const bool understood = !is_old_ || (!message.has_send_job_records() &&
-                                       !message.has_join_cluster() && !message.has_lease_answer());
+                                       !message.has_join_cluster() &&
+                                       !message.has_lease_answer() && !message.has_fence_set() &&
+                                       !message.has_bans());
   if (agreed && understood) return;
   world_.violations.Add(absl::StrCat("a worker of protocol version ", version, " received ",
                                      message.ShortDebugString()));
@@ -91,6 +102,7 @@ void Machine::OnWelcome(const v1::Welcome& welcome) {
   }
   seen_ = {stream_->coordinator, welcome.commit_index()};
   StoreIdentity();
+  acknowledged_address_ = coordinator_.address();
   keeper_->OnAcknowledged(hello_sent_);
   ReportAgain();
   if (leaving_) SendLeaving();
@@ -105,6 +117,25 @@ void Machine::OnHeartbeatAck(const v1::HeartbeatAck& ack) {
   if (now - identity_stored_ >= agent::ClusterIdentity::kStoreInterval) StoreIdentity();
   const auto sent = sent_.find(ack.sequence());
   if (sent != sent_.end()) keeper_->OnAcknowledged(sent->second);
+}
+
+void Machine::OnFenceSet(const v1::FenceSet& set) {
+  CHECK(promises_->SetFenceSet(set).ok());
+  v1::WorkerMessage message;
+  message.set_fence_set_kept(set.id());
+  Send(message);
+}
+
+void Machine::OnBans(const v1::Bans& bans) {
+  if (!bans.bans().empty()) world_.CountFault("bans");
+  v1::WorkerMessage message;
+  if (world_.mutation == Mutation::kHeartbeatsAreBans) {
+    *message.mutable_bans_kept()->mutable_bans() = bans.bans();
+    message.mutable_bans_kept()->set_round(bans.round());
+  } else {
+    *message.mutable_bans_kept() = *promises_->Ban(bans, world_.scheduler.now().steady);
+  }
+  Send(message);
 }
 
 void Machine::OnJoinCluster(const v1::JoinCluster& join) {
@@ -147,7 +178,9 @@ void Machine::OnLaunch(const v1::Launch& launch) {
   }
   Holding& holding = holdings_[key];
   holding.launch = launch;
-  if (!is_old_) SetDeadline(key, keeper_->DeadlineFor(FromProto(launch.job_lease())));
+  if (!is_old_ && !spec::ContinuesWhenCutOff(launch.spec())) {
+    SetDeadline(key, keeper_->DeadlineFor(FromProto(launch.job_lease())));
+  }
   uint64_t instance = 0;
   CHECK(absl::SimpleAtoi(launch.spec().env().at(kInstanceVariable), &instance));
   for (const v1::RankPlacement& placement : launch.ranks()) {
@@ -158,7 +191,7 @@ void Machine::OnLaunch(const v1::Launch& launch) {
                     instance,
                     placement.rank(),
                     {placement.slots().begin(), placement.slots().end()},
-                    launch.node_count() == 1 && !world_.forgetful && !is_old_};
+                    !launch.spec().has_train() && !is_old_};
     rank.report.set_rank(placement.rank());
     rank.report.set_phase(v1::PLACED);
     const bool expired = holding.deadline <= world_.scheduler.now().steady;

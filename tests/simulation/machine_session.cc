@@ -22,10 +22,12 @@ void Machine::Connect() {
   world_.scheduler.After(pause, [this, worker = worker_] {
     if (worker != worker_ || stream_ != nullptr || retired_) return;
     if (IsWorkerPaused()) return WhenWorkerRuns([this] { Connect(); });
-    if (cut_until_ > world_.scheduler.now().steady || !coordinator_.up()) {
-      Connect();
-      return;
-    }
+    // A worker is told of another address by its operator, or finds it in the name service.
+    if (world_.random.Chance(0.1)) known_address_ = coordinator_.address();
+    const bool reachable = cut_until_ <= world_.scheduler.now().steady &&
+                           world_.IsOpenBothWays(id(), 0) && coordinator_.up() &&
+                           known_address_ == coordinator_.address();
+    if (!reachable) return Connect();
     const auto stream = std::make_shared<Stream>(world_, incarnation_);
     stream_ = stream;
     // Not a plain pointer: a later stream may have the address of this one.
@@ -36,7 +38,7 @@ void Machine::Connect() {
     };
     hello_sent_ = world_.scheduler.now().steady;
     sent_.clear();
-    forwarded_.clear();
+    replies_.clear();
     v1::Hello hello = MakeHello();
     std::optional<v1::Hello> used;
     if (world_.garbles_reports && world_.random.Chance(0.1)) {
@@ -77,6 +79,8 @@ v1::Hello Machine::MakeHello() {
   if (is_old_) return hello;
   hello.set_newest_protocol_version(kProtocolVersion);
   hello.set_machine_id(absl::StrCat("machine-", id()));
+  hello.set_keeps_bans(true);
+  hello.set_fence_set(promises_->fence_set().id());
   membership_->Describe(!holdings_.empty(), hello);
   if (holdings_.empty()) seen_ = {};
   return hello;

@@ -44,19 +44,18 @@ class SinglePlacement : public Checker {
   bool replaced_ = false;  // the store
 };
 
-// A job that runs on a single machine runs once at a time: its older generation has ended when the
-// next starts, unless its machine is cut off from all others, or it outlives SIGKILL, or the
-// coordinator starts with another store.
+// A command job runs once at a time: all ranks of its older generations have ended when one of the
+// next starts, unless they outlive SIGKILL, their shim is stopped, or the coordinator starts with
+// another store.
 //
-// This does not hold for jobs on several machines: when the stream of a node breaks and a rank on
-// another node reports that it lost a rank there, the coordinator gives the node's ranks up before
-// their leases end (LifeCycle::LoseAccusedNodes), so that the others do not wait. A rank that still
-// runs there can complete no collective, and checkpoints are kept apart by their generations.
+// This does not hold for train jobs: the coordinator gives their ranks up before the lease of a node
+// ends when a peer reports that it lost one of them (LifeCycle::LoseAccusedNodes), and ranks that
+// are cut off continue. Their checkpoints are kept apart by their generations.
 class SingleGeneration : public Checker {
  public:
   using Checker::Checker;
   void OnStarted(const Process& process) override {
-    if (!process.alone) return;
+    if (!process.fenced) return;
     for (const auto& [id, machine] : alive_) {
       const auto& [job, generation, instance, rank] = id;
       if (job == process.job && generation != process.generation) {

@@ -14,7 +14,14 @@ namespace muster::simulation {
 
 class Scheduler {
  public:
-  Time now() const { return {SteadyTime(now_), absl::FromUnixSeconds(1'700'000'000) + now_}; }
+  Time now() const {
+    absl::Duration left;
+    const bool even = absl::IDivDuration(now_, absl::Milliseconds(700), &left) % 2 == 0;
+    return {SteadyTime(now_),
+            absl::FromUnixSeconds(1'700'000'000) + now_ + (even ? wall_step_ : -wall_step_)};
+  }
+  // Sets the wall clock forward and back by `step`, again and again.
+  void StepWallClock(absl::Duration step) { wall_step_ = step; }
 
   void After(absl::Duration delay, std::function<void()> action) {
     actions_.emplace(std::make_pair(now_ + delay, next_++), std::move(action));
@@ -35,6 +42,7 @@ class Scheduler {
 
  private:
   absl::Duration now_ = absl::ZeroDuration();
+  absl::Duration wall_step_ = absl::ZeroDuration();
   uint64_t next_ = 0;  // keeps the order of simultaneous actions
   std::map<std::pair<absl::Duration, uint64_t>, std::function<void()>> actions_;
 };

@@ -1,5 +1,6 @@
 #include "tests/simulation/simulation.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -28,10 +29,19 @@ v1::JobSpec MakeValidSpec() {
 }
 
 // Each cluster has its own kinds of faults.
-std::unique_ptr<World> MakeWorld(uint64_t seed, bool tracing) {
+std::unique_ptr<World> MakeWorld(uint64_t seed, Simulation::Kind kind, Mutation mutation,
+                                 bool tracing) {
   auto world = std::make_unique<World>(seed);
   Random& random = world->random;
   world->tracing = tracing;
+  world->mutation = mutation;
+  if (kind != Simulation::Kind::kAllFaults) {
+    world->cuts = true;
+    world->long_commands = true;
+    world->loses_messages = kind == Simulation::Kind::kCuts;
+    world->job_lease = absl::Seconds(kind == Simulation::Kind::kCuts ? 10 : 30);
+    return world;
+  }
   world->forgetful = random.Below(2) == 0;
   world->orderly = random.Below(4) == 0;
   world->loses_stores = !world->orderly && random.Below(4) == 0;
@@ -40,15 +50,20 @@ std::unique_ptr<World> MakeWorld(uint64_t seed, bool tracing) {
   world->pauses = !world->orderly && random.Below(3) == 0;
   world->job_lease = absl::Seconds(10 + 10 * random.Below(3));
   // Not drawn, so that the other clusters stay as they were without this kind.
-  world->isolates = !world->orderly && seed % 4 == 2;
+  world->cuts = !world->orderly && seed % 2 == 0;
   return world;
 }
 
 }  // namespace
 
-Simulation::Simulation(uint64_t seed, bool tracing)
-    : world_(MakeWorld(seed, tracing)), coordinator_(*world_) {
-  node_count_ = 1 + Below(4);
+Simulation::Simulation(uint64_t seed, bool tracing, absl::Duration wall_step)
+    : Simulation(seed, Kind::kAllFaults, Mutation::kNone, tracing) {
+  world_->scheduler.StepWallClock(wall_step);
+}
+
+Simulation::Simulation(uint64_t seed, Kind kind, Mutation mutation, bool tracing)
+    : kind_(kind), world_(MakeWorld(seed, kind, mutation, tracing)), coordinator_(*world_) {
+  node_count_ = 1 + Below(kind == Kind::kAllFaults ? 4 : 6);
   for (uint64_t i = 0; i < node_count_; ++i) {
     AddMachine(absl::StrCat("node-", i), static_cast<uint32_t>(1 + Below(3)));
   }
@@ -57,6 +72,12 @@ Simulation::Simulation(uint64_t seed, bool tracing)
 void Simulation::Run() {
   coordinator_.Start();
   for (const auto& machine : machines_) machine->StartWorker();
+  if (kind_ == Kind::kCuts) {
+    Repeat(absl::Milliseconds(100), absl::Seconds(15), &Simulation::SubmitSomeJob);
+    Repeat(absl::Seconds(2), absl::Seconds(20), &Simulation::CutNetwork);
+    Repeat(absl::Seconds(1), absl::Seconds(8), &Simulation::CauseFaultNearCut);
+    return RunToTheEnd();
+  }
   Repeat(absl::Milliseconds(100), absl::Seconds(6), &Simulation::SubmitSomeJob);
   // Fault rates differ widely between clusters.
   Repeat(absl::Milliseconds(100), absl::Seconds(1 << (1 + Below(5))),
@@ -67,18 +88,68 @@ void Simulation::Run() {
     Repeat(absl::Seconds(5), absl::Seconds(60), &Simulation::UpgradeSomeWorker);
   }
   if (world_->pauses) Repeat(absl::Seconds(1), absl::Seconds(30), &Simulation::CausePause);
-  if (world_->isolates) Repeat(absl::Seconds(5), absl::Seconds(40), &Simulation::CauseIsolation);
+  if (world_->cuts) Repeat(absl::Seconds(5), absl::Seconds(40), &Simulation::CutNetwork);
   if (world_->loses_stores) {
     Repeat(absl::Seconds(1), absl::Seconds(30), &Simulation::KeepBackup);
     Repeat(absl::Seconds(5), absl::Seconds(60), &Simulation::CauseStoreFault);
     Repeat(absl::Seconds(5), absl::Seconds(30), &Simulation::RecoverOrDiscard);
   }
+  RunToTheEnd();
+}
+
+void Simulation::RunToTheEnd() {
   world_->scheduler.RunUntil(SteadyTime(kFaultDuration), [this] { return Failed(); });
   if (Failed()) return;
   Heal();
   world_->scheduler.RunUntil(SteadyTime(kFaultDuration + kHealDuration),
                              [this] { return Failed() || HasConverged(); });
   if (!Failed() && !HasConverged()) ExplainStall();
+}
+
+uint64_t Simulation::LoseCoordinator() {
+  coordinator_.Start();
+  for (const auto& machine : machines_) machine->StartWorker();
+  // Some find only after a while that the coordinator does not listen yet.
+  world_->scheduler.RunUntil(SteadyTime(absl::Seconds(60)), [this] {
+    return std::all_of(machines_.begin(), machines_.end(),
+                       [](const auto& machine) { return machine->welcomed(); });
+  });
+  for (int i = 0; i < 10; ++i) SubmitSomeJob();
+  world_->scheduler.RunUntil(world_->scheduler.now().steady + absl::Seconds(15));
+  // The nodes that keep their network: more than half.
+  const uint64_t kept = node_count_ / 2 + 1 + Below(node_count_ - node_count_ / 2);
+  for (uint64_t i = kept; i < node_count_; ++i) {
+    if (Below(2) == 0) {
+      machines_[i]->Crash(/*forget=*/false);
+      continue;
+    }
+    for (uint64_t other = 0; other <= node_count_; ++other) {
+      world_->cut_links.insert({i + 1, other});
+      world_->cut_links.insert({other, i + 1});
+    }
+    machines_[i]->OnLinksCut();
+  }
+  if (Below(2) == 0) {
+    coordinator_.Crash();
+  } else {
+    coordinator_.LosePower();
+  }
+  uint64_t ranks = 0;
+  for (uint64_t i = 0; i < kept; ++i) ranks += machines_[i]->live_ranks();
+  // Some workers are replaced meanwhile.
+  for (uint64_t i = 0; i < kept; ++i) {
+    if (Below(4) != 0) continue;
+    machines_[i]->CrashWorker();
+    machines_[i]->StartWorker();
+  }
+  world_->scheduler.RunUntil(world_->scheduler.now().steady + absl::Minutes(5));
+  for (uint64_t i = 0; i < kept; ++i) {
+    if (machines_[i]->expired_leases() == 0) continue;
+    world_->violations.Add(absl::StrCat("a lease ended on ", machines_[i]->node(), ", one of ",
+                                        kept, " of ", node_count_,
+                                        " nodes that lost only the coordinator"));
+  }
+  return ranks;
 }
 
 std::vector<v1::Job> Simulation::Jobs() {
@@ -103,13 +174,22 @@ Machine& Simulation::AddMachine(const std::string& node, uint32_t slots) {
                        [this](const Process& process) {
                          for (const auto& machine : machines_) machine->PeerDied(process);
                        },
-                       [this](const v1::LeaseQuestion& question, const Machine::Reply& reply) {
-                         bool asked = false;
-                         for (const auto& machine : machines_)
-                           asked |= machine->Forward(question, reply);
-                         return asked;
+                       [this, from = machines_.size() + 1](const v1::LeaseQuestion& question,
+                                                           const Machine::Reply& reply) {
+                         Ask(from, question, reply);
                        }}));
   return *machines_.back();
+}
+
+void Simulation::Ask(uint64_t from, const v1::LeaseQuestion& question,
+                     const Machine::Reply& reply) {
+  Machine& asking = *machines_[from - 1];
+  for (const auto& machine : machines_) {
+    if (machine->id() == from) continue;
+    asking.SendToPeer(machine->id(), [&peer = *machine, from, question, reply] {
+      peer.AskAsPeer(from, question, reply);
+    });
+  }
 }
 
 void Simulation::Repeat(absl::Duration least, absl::Duration most, void (Simulation::*what)()) {
@@ -126,10 +206,11 @@ void Simulation::Repeat(absl::Duration least, absl::Duration most, void (Simulat
 void Simulation::SubmitSomeJob() {
   static const v1::JobSpec* const kValid = new v1::JobSpec(MakeValidSpec());
   v1::JobSpec spec = *kValid;
-  if (Below(3) == 0) {
+  if (kind_ != Kind::kAllFaults ? Below(5) != 0 : Below(3) == 0) {
     spec.clear_train();
     spec.add_command("program");
     if (Below(2) == 0) (*spec.mutable_env())["JOINS"] = "1";
+    spec.set_on_cut_off(Below(5) == 0 ? "continue" : "end");
   }
   const uint32_t most = static_cast<uint32_t>(1 + Below(node_count_));
   spec.mutable_resources()->mutable_nodes()->set_max(most);

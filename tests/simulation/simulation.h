@@ -20,11 +20,22 @@ namespace muster::simulation {
 
 class Simulation {
  public:
-  Simulation(uint64_t seed, bool tracing);
+  enum class Kind {
+    kAllFaults,
+    kCuts,            // cuts of the network, and what they meet: lost coordinators, crashed workers
+    kLostCoordinator  // for LoseCoordinator
+  };
+  // `wall_step`: the wall clock is set forward and back by this all the time.
+  Simulation(uint64_t seed, bool tracing, absl::Duration wall_step = absl::ZeroDuration());
+  Simulation(uint64_t seed, Kind kind, Mutation mutation = Mutation::kNone, bool tracing = false);
 
   // Causes faults for a while, repairs everything, and waits until every job has ended and no state
   // is left on the machines.
   void Run();
+
+  // Runs command jobs, cuts off or crashes less than half of the nodes, and then loses the
+  // coordinator for good. No rank on the other nodes may end. Returns the number of these ranks.
+  uint64_t LoseCoordinator();
 
   bool Failed() const { return !world_->violations.list().empty(); }
   const std::vector<std::string>& violations() const { return world_->violations.list(); }
@@ -47,6 +58,8 @@ class Simulation {
   uint64_t Below(uint64_t bound) { return world_->random.Below(bound); }
   Machine& AddMachine(const std::string& node, uint32_t slots);
   Machine& SomeMachine() { return *machines_[Below(machines_.size())]; }
+  // Asks all other machines, on behalf of machine `from`.
+  void Ask(uint64_t from, const v1::LeaseQuestion& question, const Machine::Reply& reply);
   // Repeats `what` at random intervals until the faults stop.
   void Repeat(absl::Duration least, absl::Duration most, void (Simulation::*what)());
 
@@ -62,14 +75,19 @@ class Simulation {
   void Recover(std::vector<NodeName> nodes, bool discard);
 
   // ---- Faults
+  void CauseFaultNearCut();
   void CauseOrderlyFault();
   void CauseFault();
   void CausePause();
-  void CauseIsolation();
+  // Cuts the network for a while: around a machine, between two groups of machines, or between
+  // two machines, the coordinator's included; in one direction or both.
+  void CutNetwork();
+  void HealNetwork();
   void UpgradeSomeWorker();
   void CauseStoreFault();
   void ReturnToTrueStore();
   void RestartCoordinator(absl::Duration longest_absence);
+  void StartCoordinatorAfter(absl::Duration delay, bool moves);
   void LeaveAndComeBack(Machine& machine);
   void StartWhenGone(Machine& machine);
   void StartLater(Machine& machine, absl::Duration most);
@@ -77,16 +95,23 @@ class Simulation {
   void KeepBackup() { backup_ = CopyStore(); }
   void ReplaceStore(uint64_t copy);
 
+  // An operator confirms that nodes are lost whose machines are off.
+  void ConfirmLostNodes();
+
   // ---- The end
+  // Causes faults until their time is over, and repairs them.
+  void RunToTheEnd();
   // Repairs everything: one running machine per node, no held jobs, no cordoned nodes.
   void Heal();
   void RecoverWhileInConflict();
+  void ConfirmWhileSilent();
   // A worker that was replaced can return only with a new incarnation.
   void RestartWhileRefused(Machine& machine);
   bool HasConverged();
   void CheckEnd(const v1::Job& job);
   void ExplainStall();
 
+  const Kind kind_;
   std::unique_ptr<World> world_;
   Coordinator coordinator_;
   std::vector<std::unique_ptr<Machine>> machines_;

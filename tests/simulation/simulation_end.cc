@@ -14,6 +14,7 @@ namespace muster::simulation {
 void Simulation::Heal() {
   world_->Note("all faults are repaired");
   ReturnToTrueStore();
+  HealNetwork();
   coordinator_.Start();
   if (store_replaced_) RecoverWhileInConflict();
   for (const auto& machine : machines_) {
@@ -21,13 +22,14 @@ void Simulation::Heal() {
       return other->node() == machine->node() && other->id() > machine->id();
     });
     if (newest) {
-      machine->Isolate(absl::ZeroDuration());
+      machine->CutNetwork(absl::ZeroDuration());
       machine->StartWorker();
       RestartWhileRefused(*machine);
     } else {
       machine->Retire();
     }
   }
+  ConfirmWhileSilent();
   for (const auto& [node, slots] : slots_) {
     coordinator_.Request(core::UncordonNode{NodeName(node)}, nullptr);
   }
@@ -35,6 +37,13 @@ void Simulation::Heal() {
     coordinator_.Request(core::ReleaseJob{coordinator_.NewRequest(), JobId(job)},
                          [](const core::Reply&) {});
   }
+}
+
+void Simulation::ConfirmWhileSilent() {
+  world_->scheduler.After(absl::Seconds(30), [this] {
+    ConfirmLostNodes();
+    ConfirmWhileSilent();
+  });
 }
 
 void Simulation::RecoverWhileInConflict() {

@@ -1,4 +1,6 @@
 // Faults of a simulated cluster.
+#include <algorithm>
+#include <set>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -70,9 +72,30 @@ void Simulation::CauseFault() {
 
 void Simulation::RestartCoordinator(absl::Duration longest_absence) {
   world_->CountFault("crashes of coordinators");
-  coordinator_.Crash();
-  world_->scheduler.After(world_->random.Between(absl::Milliseconds(10), longest_absence),
-                          [this] { coordinator_.Start(); });
+  const uint64_t how = Below(4);
+  if (how == 0) {
+    world_->CountFault("ordered ends of coordinators");
+    coordinator_.Stop();
+  } else if (how == 1 && !world_->orderly) {
+    world_->CountFault("lost machines of coordinators");
+    coordinator_.LosePower();
+  } else {
+    coordinator_.Crash();
+  }
+  // Rarely on another machine, with the disk of the first one.
+  const bool moves = world_->cuts && Below(8) == 0;
+  StartCoordinatorAfter(world_->random.Between(absl::Milliseconds(10), longest_absence), moves);
+}
+
+void Simulation::StartCoordinatorAfter(absl::Duration delay, bool moves) {
+  world_->scheduler.After(delay, [this, moves] {
+    if (coordinator_.closing()) return StartCoordinatorAfter(absl::Milliseconds(100), moves);
+    if (moves && !coordinator_.up()) {
+      world_->CountFault("moves of coordinators");
+      coordinator_.Move();
+    }
+    coordinator_.Start();
+  });
 }
 
 void Simulation::CausePause() {
@@ -95,9 +118,87 @@ void Simulation::CausePause() {
   }
 }
 
-void Simulation::CauseIsolation() {
-  world_->CountFault("isolated machines");
-  SomeMachine().Isolate(world_->random.Between(absl::Seconds(5), absl::Seconds(60)));
+void Simulation::CauseFaultNearCut() {
+  Machine& machine = SomeMachine();
+  switch (Below(8)) {
+    case 0:
+    case 1:
+      RestartCoordinator(absl::Seconds(60));
+      break;
+    case 2:
+    case 6:
+    case 7:
+      world_->CountFault("crashes of workers");
+      machine.CrashWorker();
+      StartLater(machine, absl::Seconds(8));
+      break;
+    case 3:
+      world_->CountFault("crashes of machines");
+      machine.Crash(/*forget=*/Below(4) == 0);
+      StartLater(machine, absl::Seconds(15));
+      break;
+    case 4:
+      CausePause();
+      break;
+    default:
+      world_->CountFault("pauses of coordinators");
+      coordinator_.Pause(world_->random.Between(absl::Milliseconds(10), absl::Seconds(15)));
+  }
+}
+
+void Simulation::CutNetwork() {
+  const uint64_t count = machines_.size() + 1;
+  const uint64_t shape = Below(4);
+  std::set<uint64_t> one_side = {Below(count)};
+  if (shape == 1) {
+    for (uint64_t id = 0; id < count; ++id) {
+      if (Below(2) == 0) one_side.insert(id);
+    }
+  }
+  const uint64_t other = Below(count);
+  const uint64_t ways = 1 + Below(3);  // bits: from the side, to the side
+  for (uint64_t a = 0; a < count; ++a) {
+    for (uint64_t b = 0; b < count; ++b) {
+      if (one_side.count(a) == 0 || one_side.count(b) != 0) continue;
+      if (shape >= 2 && b != other) continue;
+      if (shape < 2 || (ways & 1) != 0) world_->cut_links.insert({a, b});
+      if (shape < 2 || (ways & 2) != 0) world_->cut_links.insert({b, a});
+    }
+  }
+  world_->CountFault(shape == 0   ? "isolated machines"
+                     : shape == 1 ? "cuts between two groups"
+                                  : "cuts between two machines");
+  world_->Note(absl::StrCat("the network is cut, ", world_->cut_links.size(), " links in all"));
+  for (const auto& machine : machines_) machine->OnLinksCut();
+  if (Below(3) == 0) return;  // until another cut has been repaired, so that they overlap
+  world_->scheduler.After(world_->random.Between(absl::Seconds(1), absl::Seconds(90)),
+                          [this] { HealNetwork(); });
+}
+
+void Simulation::HealNetwork() {
+  world_->cut_links.clear();
+  world_->Note("the network is whole");
+  if (kind_ != Kind::kCuts) return;
+  // Workers that are replaced at this moment must not have forgotten what they promised before.
+  for (const auto& machine : machines_) {
+    if (!machine->worker_up() || Below(3) != 0) continue;
+    machine->CrashWorker();
+    machine->StartWorker();
+  }
+}
+
+void Simulation::ConfirmLostNodes() {
+  if (!coordinator_.up()) return;
+  for (const v1::Node& node : coordinator_.core()->ListNodes(world_->scheduler.now())) {
+    const bool off = std::all_of(machines_.begin(), machines_.end(), [&](const auto& machine) {
+      const bool claims_name = machine->refused() && !machine->has_live_ranks();
+      return machine->node() != node.name() || machine->is_off() || claims_name;
+    });
+    if (!off || node.state() != v1::SUSPECT) continue;
+    world_->CountFault("confirmed losses");
+    coordinator_.Request(core::ConfirmNodeLost{coordinator_.NewRequest(), NodeName(node.name())},
+                         [](const core::Reply&) {});
+  }
 }
 
 void Simulation::UpgradeSomeWorker() {

@@ -1,5 +1,6 @@
 // Invariants of what the coordinator's store remembers.
 #include <algorithm>
+#include <cmath>
 #include <utility>
 
 #include "absl/strings/match.h"
@@ -32,8 +33,11 @@ std::string FindWrongTime(const v1::Job& job, absl::Time now) {
     sum += FromProto(cause.wall_time());
   const absl::Time end = job.has_finish_time() ? FromProto(job.finish_time()) : now;
   const absl::Duration age = end - FromProto(job.submit_time());
+  // The wall clock, which gives these dates, may have been set, by whole hours.
+  const absl::Duration off =
+      age - sum - absl::Hours(std::llround(absl::FDivDuration(age - sum, absl::Hours(1))));
   // Records have nanoseconds.
-  if (absl::AbsDuration(age - sum) <= absl::Milliseconds(1)) return "";
+  if (absl::AbsDuration(off) <= absl::Milliseconds(1)) return "";
   return absl::StrCat("the time of ", job.job_id(), " is ", absl::FormatDuration(age),
                       ", but that of its causes ", absl::FormatDuration(sum), ": ",
                       job.goodput().ShortDebugString());

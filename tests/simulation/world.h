@@ -9,6 +9,7 @@
 #include <memory>
 #include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -20,6 +21,15 @@
 #include "tests/simulation/scheduler.h"
 
 namespace muster::simulation {
+
+// Deliberate mistakes in the rule of deadlines, which the checkers must find.
+enum class Mutation {
+  kNone,
+  kForgetPromises,       // promises do not survive the worker
+  kHeartbeatsAreBans,    // a member that is connected counts as one that has banned
+  kAgreementIsEvidence,  // a peer that cannot reach the coordinator either extends leases
+  kNoMargin,             // ranks are killed at the end of the lease
+};
 
 struct World {
   explicit World(uint64_t seed) : random(seed) {
@@ -54,9 +64,17 @@ struct World {
   bool mixes_versions = false;
   // Whether ranks, shims, workers and whole machines may be stopped for a while.
   bool pauses = false;
-  // Whether machines may be cut off from all others, the peers that could forward questions
-  // included.
-  bool isolates = false;
+  // Whether the network may be cut between any machines, in one direction or both.
+  bool cuts = false;
+  Mutation mutation = Mutation::kNone;
+  // Whether command jobs run for longer than leases.
+  bool long_commands = false;
+  // Whether messages between machines may be very late, which loses them.
+  bool loses_messages = true;
+  // Directed pairs of machines between which the network is cut; the coordinator's is number 0.
+  std::set<std::pair<uint64_t, uint64_t>> cut_links;
+  bool IsOpen(uint64_t from, uint64_t to) const { return cut_links.count({from, to}) == 0; }
+  bool IsOpenBothWays(uint64_t a, uint64_t b) const { return IsOpen(a, b) && IsOpen(b, a); }
   absl::Duration job_lease = absl::Seconds(30);
   std::map<std::string, std::set<std::string>> checkpoints;  // names by job, on a shared disk
   uint64_t wait_notices = 0;                                 // number that arrived
@@ -70,16 +88,23 @@ struct World {
 // A worker's session stream. Messages arrive in order, each after a delay. A break loses messages
 // in transit, and each end notices it at its own time. The callbacks for the ends must outlive the
 // simulation.
-class Stream {
+class Stream : public std::enable_shared_from_this<Stream> {
  public:
   Stream(World& world, uint64_t incarnation) : world_(world), incarnation_(incarnation) {}
 
   uint64_t incarnation() const { return incarnation_; }
   bool broken() const { return broken_; }
 
-  // `deliver` runs unless the stream breaks first.
-  void ToCoordinator(std::function<void()> deliver) { Carry(up_, std::move(deliver)); }
-  void ToWorker(std::function<void()> deliver) { Carry(down_, std::move(deliver)); }
+  // `deliver` runs unless the stream breaks first, or its network is cut.
+  void ToCoordinator(std::function<void()> deliver) { Carry(up_, cut_up_, std::move(deliver)); }
+  void ToWorker(std::function<void()> deliver) { Carry(down_, cut_down_, std::move(deliver)); }
+  // Loses all messages in these directions from now on. The stream breaks because of it.
+  void Cut(bool up, bool down) {
+    cut_up_ |= up;
+    cut_down_ |= down;
+    world_.scheduler.After(world_.random.Between(absl::ZeroDuration(), absl::Seconds(20)),
+                           [self = shared_from_this()] { self->Break(); });
+  }
   void Break() {
     if (broken_) return;
     broken_ = true;
@@ -99,18 +124,20 @@ class Stream {
   uint64_t coordinator = 0;  // its process
 
  private:
-  void Carry(SteadyTime& last, std::function<void()> deliver) {
+  void Carry(SteadyTime& last, const bool& cut, std::function<void()> deliver) {
     if (broken_) return;
     last = std::max(last, world_.scheduler.now().steady +
                               world_.random.Between(absl::ZeroDuration(), absl::Milliseconds(5)));
-    world_.scheduler.At(last, [this, deliver = std::move(deliver)] {
-      if (!broken_) deliver();
+    world_.scheduler.At(last, [self = shared_from_this(), &cut, deliver = std::move(deliver)] {
+      if (!self->broken_ && !cut) deliver();
     });
   }
 
   World& world_;
   const uint64_t incarnation_;
   bool broken_ = false;
+  bool cut_up_ = false;
+  bool cut_down_ = false;
   SteadyTime up_;
   SteadyTime down_;
 };

@@ -141,7 +141,7 @@ absl::StatusOr<const Batch*> Loader::Next() {
   if (!slot.ready) {
     const SteadyTime start = Now().steady;
     while (!slot.ready) {
-      const bool expired = slot_ready_.WaitWithTimeout(&mutex_, kCancelInterval);
+      const bool expired = slot_ready_.WaitFor(&mutex_, kCancelInterval);
       if (expired && options_.cancelled()) return absl::AbortedError("the wait was cancelled");
     }
     waited_ = Now().steady - start;

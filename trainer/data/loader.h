@@ -16,6 +16,7 @@
 #include "absl/status/statusor.h"
 #include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
+#include "common/steady_cond_var.h"
 #include "kernels/device.h"
 #include "trainer/data/batch.h"
 #include "trainer/data/image_dataset.h"
@@ -131,7 +132,7 @@ class Loader {
 
   absl::Mutex mutex_;
   absl::CondVar slot_free_;
-  absl::CondVar slot_ready_;
+  SteadyCondVar slot_ready_;
   bool stopping_ ABSL_GUARDED_BY(mutex_) = false;
   absl::Status status_ ABSL_GUARDED_BY(mutex_);  // error that ended the stream
   uint64_t claimed_step_ ABSL_GUARDED_BY(mutex_);

@@ -17,6 +17,7 @@
 #include "common/proto_time.h"
 #include "common/rank_client.h"
 #include "common/status.h"
+#include "common/steady_cond_var.h"
 #include "grpcpp/client_context.h"
 #include "proto/muster/v1/rank.grpc.pb.h"
 
@@ -45,6 +46,7 @@ class GrpcControlPlane final : public ControlPlane {
     {
       absl::MutexLock lock(&mutex_);
       stopping_ = true;
+      changed_.SignalAll();
       if (watch_context_ != nullptr) watch_context_->TryCancel();
     }
     progress_thread_.join();
@@ -104,11 +106,13 @@ class GrpcControlPlane final : public ControlPlane {
   void ReportProgress(const v1::Progress& progress) override {
     absl::MutexLock lock(&mutex_);
     progress_ = progress;
+    changed_.SignalAll();
   }
 
   void ReportCheckpoint(const v1::CheckpointStatus& checkpoint) override {
     absl::MutexLock lock(&mutex_);
     checkpoint_ = checkpoint;
+    changed_.SignalAll();
   }
 
   absl::Status ReportFailure(const v1::FailureReport& failure) override {
@@ -166,15 +170,10 @@ class GrpcControlPlane final : public ControlPlane {
 
   bool WaitForStop(absl::Duration duration) ABSL_LOCKS_EXCLUDED(mutex_) {
     absl::MutexLock lock(&mutex_);
-    return mutex_.AwaitWithTimeout(absl::Condition(&stopping_), duration);
-  }
-
-  bool ProgressIsDue() const ABSL_SHARED_LOCKS_REQUIRED(mutex_) {
-    return stopping_ || progress_.has_value() || checkpoint_.has_value();
-  }
-
-  bool ProgressIsUrgent() const ABSL_SHARED_LOCKS_REQUIRED(mutex_) {
-    return stopping_ || (progress_.has_value() && progress_->phase() != sent_phase_);
+    return changed_.WaitFor(&mutex_, duration, [this] {
+      mutex_.AssertHeld();
+      return stopping_;
+    });
   }
 
   void SendProgress() {
@@ -185,10 +184,14 @@ class GrpcControlPlane final : public ControlPlane {
       {
         absl::MutexLock lock(&mutex_);
         // A new phase is sent at once, other progress at a rate for human readers.
-        mutex_.AwaitWithTimeout(absl::Condition(this, &GrpcControlPlane::ProgressIsUrgent),
-                                kProgressInterval);
-        mutex_.AwaitWithTimeout(absl::Condition(this, &GrpcControlPlane::ProgressIsDue),
-                                kProgressKeepalive);
+        changed_.WaitFor(&mutex_, kProgressInterval, [this] {
+          mutex_.AssertHeld();
+          return stopping_ || (progress_.has_value() && progress_->phase() != sent_phase_);
+        });
+        changed_.WaitFor(&mutex_, kProgressKeepalive, [this] {
+          mutex_.AssertHeld();
+          return stopping_ || progress_.has_value() || checkpoint_.has_value();
+        });
         last = stopping_;
         if (last && !progress_.has_value() && !checkpoint_.has_value()) return;
         if (progress_.has_value()) *request.mutable_progress() = *std::move(progress_);
@@ -263,6 +266,7 @@ class GrpcControlPlane final : public ControlPlane {
   const std::unique_ptr<Stub> stub_;
 
   absl::Mutex mutex_;
+  SteadyCondVar changed_;  // stopping_, progress_ or checkpoint_ has been set
   bool stopping_ ABSL_GUARDED_BY(mutex_) = false;
   absl::Duration timeout_ ABSL_GUARDED_BY(mutex_) = kDefaultTimeout;
   absl::flat_hash_map<std::string, uint64_t> barrier_sequences_ ABSL_GUARDED_BY(mutex_);

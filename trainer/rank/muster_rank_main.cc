@@ -10,9 +10,9 @@
 #include "absl/cleanup/cleanup.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
-#include "absl/synchronization/notification.h"
 #include "absl/time/time.h"
 #include "collectives/nccl/nccl_library.h"
+#include "common/steady_notification.h"
 #include "glog/logging.h"
 #include "trainer/exit_code.h"
 #include "trainer/loop/rank_requests.h"
@@ -55,7 +55,7 @@ RankEnd RunRank() {
   AbortSwitch abort;
   train::RankRequests requests;
   // Ends the wait for the state of a rank whose device does not answer.
-  absl::Notification ended;
+  SteadyNotification ended;
   std::optional<std::thread> patience;
   absl::Cleanup join = [&] {
     ended.Notify();
@@ -72,7 +72,7 @@ RankEnd RunRank() {
       requests.Abort();
       if (patience.has_value()) return;
       patience.emplace([&] {
-        if (!ended.WaitForNotificationWithTimeout(kStatePatience)) requests.GiveUpState();
+        if (!ended.WaitFor(kStatePatience)) requests.GiveUpState();
       });
     } else if (directive.kind() == v1::Directive::STOP) {
       LOG(WARNING) << "stopping: " << why;

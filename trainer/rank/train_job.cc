@@ -24,6 +24,7 @@
 #include "trainer/exit_code.h"
 #include "trainer/loop/trainer.h"
 #include "trainer/rank/gpu_fingerprint.h"
+#include "trainer/rank/loader_threads.h"
 #include "trainer/rank/preflight.h"
 #include "trainer/rank/stop_signals.h"
 #include "trainer/rank/world_options.h"
@@ -116,6 +117,12 @@ absl::Status TrainJob::RunToEnd() {
                                                 environment_.identity.rank(), !on_gpu, Now());
   }
   RETURN_IF_ERROR(OpenDevice());
+  v1::LoaderSpec& loader = *launch_.mutable_spec()->mutable_train()->mutable_loader();
+  if (loader.threads() == 0) {
+    const uint32_t cpus = CpusOfRank(static_cast<uint32_t>(launch_.ranks_size()));
+    loader.set_threads(LoaderThreads(launch_.spec().resources(), !gpus_.empty(), cpus));
+    LOG(INFO) << "loader threads: " << loader.threads();
+  }
   SetPhase("loading-data");
   ASSIGN_OR_RETURN(setup_, train::SetUpTraining(launch_.spec(), launch_.world_size(),
                                                 CacheFor("loading-data"), Devices()));

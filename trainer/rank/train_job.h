@@ -85,7 +85,7 @@ class TrainJob {
   data::Cache CacheFor(const std::string& phase);
 
   const RankEnvironment environment_;
-  const v1::Launch launch_;
+  v1::Launch launch_;  // constant once RunToEnd has resolved loader.threads
   const absl::Duration failure_timeout_;
   ControlPlane* const control_;
   AbortSwitch* const abort_;

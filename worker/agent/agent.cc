@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "common/file_clock.h"
 #include "common/http/endpoints.h"
 #include "common/http/http_server.h"
 #include "common/limits.h"
@@ -114,7 +115,8 @@ class AgentImpl final : public Agent {
     ASSIGN_OR_RETURN(
         leases_,
         Leases::Start({options_.name, incarnation_, options_.coordinator, options_.security,
-                       options_.peer_listen, directory_->Peers(), membership_.get()},
+                       options_.peer_listen, directory_->Peers(), directory_->Promises(),
+                       options_.trusts_refusals, membership_.get()},
                       *loop_, *table_,
                       [this](v1::WorkerMessage message) { Send(std::move(message)); }));
     loop_->RunAndWait([this] { leases_on_loop_ = leases_.get(); });
@@ -145,8 +147,8 @@ class AgentImpl final : public Agent {
     loop_->RunAndWait([this] {
       membership_->Flush(Now().steady);
       if (memory_directory_ != nullptr) {
-        memory_directory_->Sweep(table_->Held(),
-                                 hands_over_ ? absl::Now() - kKeepState : absl::InfiniteFuture());
+        memory_directory_->Sweep(table_->Held(), hands_over_ ? file_clock_.At(Now()) - kKeepState
+                                                             : absl::InfiniteFuture());
       }
       self_tester_.reset();
       table_.reset();
@@ -218,8 +220,8 @@ class AgentImpl final : public Agent {
         loop_->Post([done, status] { done(status); });
       });
     };
-    context.lease_deadline_ms = [this](absl::Duration job_lease) {
-      return leases_on_loop_ == nullptr ? 0 : leases_on_loop_->DeadlineMs(job_lease);
+    context.lease_deadline_ms = [this](const v1::Launch& launch) {
+      return leases_on_loop_ == nullptr ? 0 : leases_on_loop_->DeadlineMs(launch);
     };
     context.send = [this](v1::WorkerMessage message) { Send(std::move(message)); };
     context.on_rank_exited = [this](const std::string& job_id, uint64_t generation, uint32_t rank) {
@@ -240,11 +242,12 @@ class AgentImpl final : public Agent {
     gpu_metrics_ = devices_->Metrics();
     http::HandleMetrics(*http_, {metrics_, gpu_metrics_});
     const http::HealthCheck loop = {"event-loop", [this] {
-                                      const auto tick =
-                                          absl::FromUnixMillis(status_.loop_tick_unix_ms.load());
-                                      if (absl::Now() - tick < kStuckAfter) return absl::OkStatus();
+                                      const absl::Duration stuck =
+                                          Now().steady.since_start() -
+                                          absl::Milliseconds(status_.loop_tick_ms.load());
+                                      if (stuck < kStuckAfter) return absl::OkStatus();
                                       return absl::UnavailableError(absl::StrCat(
-                                          "event loop stuck since ", absl::FormatTime(tick)));
+                                          "event loop stuck for ", absl::FormatDuration(stuck)));
                                     }};
     const http::HealthCheck session = {
         "session", [this] {
@@ -262,10 +265,13 @@ class AgentImpl final : public Agent {
     events.hello = [this] { return MakeHello(); };
     events.on_welcome = [this](const v1::Welcome& welcome) { OnWelcome(welcome); };
     events.on_message = [this](const v1::CoordinatorMessage& message) { OnMessage(message); };
-    events.on_acknowledged = [this](SteadyTime sent, const std::vector<std::string>& peers) {
+    events.on_acknowledged = [this](const Session::Acknowledgement& acknowledged) {
       // Only the coordinator of the ranks extends their leases.
-      if (membership_->in_conflict()) return;
-      if (leases_on_loop_ != nullptr) leases_on_loop_->OnAcknowledged(sent, peers);
+      if (membership_->in_conflict() || membership_->IsOutdated(acknowledged.term)) return;
+      if (leases_on_loop_ != nullptr) {
+        leases_on_loop_->OnAcknowledged(acknowledged.sent, acknowledged.address,
+                                        acknowledged.peers);
+      }
     };
     events.on_lost = [this](const absl::Status&) {
       status_.session_up = false;
@@ -307,6 +313,8 @@ class AgentImpl final : public Agent {
     }
     hello.set_machine_id(machine_id_);
     hello.set_tests_itself(true);
+    hello.set_keeps_bans(true);
+    hello.set_fence_set(leases_->fence_set());
     membership_->Describe(!hello.inventory().empty(), hello);
     return hello;
   }
@@ -360,6 +368,7 @@ class AgentImpl final : public Agent {
     if (membership_->in_conflict()) return;
     switch (message.kind_case()) {
       case v1::CoordinatorMessage::kLaunch:
+        if (membership_->IsOutdated(message.launch().term())) return;
         return table_->OnLaunch(message.launch());
       case v1::CoordinatorMessage::kWorld:
         return table_->OnWorld(message.world());
@@ -397,6 +406,12 @@ class AgentImpl final : public Agent {
         return;
       case v1::CoordinatorMessage::kLeaseAnswer:
         if (leases_on_loop_ != nullptr) leases_on_loop_->OnAnswer(message.lease_answer());
+        return;
+      case v1::CoordinatorMessage::kFenceSet:
+        if (leases_on_loop_ != nullptr) leases_on_loop_->OnFenceSet(message.fence_set());
+        return;
+      case v1::CoordinatorMessage::kBans:
+        if (leases_on_loop_ != nullptr) leases_on_loop_->OnBans(message.bans());
         return;
       case v1::CoordinatorMessage::kSelfTest:
         return self_tester_->Run(message.self_test().id(), devices_->CheckGpus(),
@@ -468,7 +483,7 @@ class AgentImpl final : public Agent {
     const SteadyTime now = Now().steady;
     if (options_.on_tick != nullptr) options_.on_tick();
     status_.loop_lag_seconds = absl::ToDoubleSeconds(now - due);
-    status_.loop_tick_unix_ms = absl::ToUnixMillis(absl::Now());
+    status_.loop_tick_ms = absl::ToInt64Milliseconds(now.since_start());
     if (table_ == nullptr) return;  // shutting down
     table_->Tick();
     if (leases_on_loop_ != nullptr) leases_on_loop_->Tick();
@@ -484,12 +499,12 @@ class AgentImpl final : public Agent {
   void SweepLogs(SteadyTime now) {
     next_sweep_ = now + std::min(kLongestSweepInterval, options_.keep_logs.age / 10);
     sweeper_->Post([jobs = directory_->Jobs(), memory = memory_directory_.get(),
-                    keep = options_.keep_logs, held = table_->Held()] {
+                    keep = options_.keep_logs, held = table_->Held(), now = file_clock_.At(Now())] {
       if (memory != nullptr) {
-        memory->Sweep(held, absl::Now() - kKeepState);
-        memory->SweepAbandoned(absl::Now() - kKeepState);
+        memory->Sweep(held, now - kKeepState);
+        memory->SweepAbandoned(now - kKeepState);
       }
-      const SweepResult swept = Sweep(jobs, keep, held, absl::Now());
+      const SweepResult swept = Sweep(jobs, keep, held, now);
       LOG_IF(INFO, swept.generations + swept.jobs > 0)
           << "deleted the logs of " << swept.generations << " finished generations ("
           << swept.log_bytes << " bytes) and all files of " << swept.jobs
@@ -500,6 +515,7 @@ class AgentImpl final : public Agent {
   const AgentOptions options_;
   const std::function<void(const absl::Status&)> on_refused_;
   const uint64_t incarnation_;
+  const FileClock file_clock_{Now()};
   WorkerStatus status_;
   ProgressBoard board_;
   JobUsers job_users_;

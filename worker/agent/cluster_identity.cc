@@ -32,14 +32,18 @@ std::string ClusterIdentity::ConflictWith(const v1::Welcome& welcome) const {
                         ", but the coordinator is at commit ", welcome.commit_index(),
                         ": its store was restored from a copy");
   }
+  if (welcome.term() != 0 && welcome.term() < term()) {
+    return absl::StrCat("it has seen a coordinator of term ", term(),
+                        ", but this coordinator's term is ", welcome.term());
+  }
   return "";
 }
 
-absl::Status ClusterIdentity::Join(const std::string& cluster_id, uint64_t commit_index,
-                                   const std::string& coordinator_start) {
-  identity_.set_cluster_id(cluster_id);
-  identity_.set_commit_index(commit_index);
-  identity_.set_coordinator_start(coordinator_start);
+absl::Status ClusterIdentity::Join(const v1::Welcome& welcome) {
+  identity_.set_cluster_id(welcome.cluster_id());
+  identity_.set_commit_index(welcome.commit_index());
+  identity_.set_coordinator_start(welcome.coordinator_start());
+  identity_.set_term(welcome.term());
   return WriteMessage(path_, identity_, /*sync=*/true);
 }
 

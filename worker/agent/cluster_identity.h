@@ -35,9 +35,11 @@ class ClusterIdentity {
   // coordinator can recognize a copy that has as many commits as the worker has seen.
   std::string ConflictWith(const v1::Welcome& welcome) const;
 
-  // Sets the identity and stores it on disk before returning.
-  absl::Status Join(const std::string& cluster_id, uint64_t commit_index,
-                    const std::string& coordinator_start);
+  // The highest term of a coordinator of the cluster; 0: unknown.
+  uint64_t term() const { return identity_.term(); }
+
+  // Takes the identity from a Welcome and stores it on disk before returning.
+  absl::Status Join(const v1::Welcome& welcome);
   // Raises the commit index, in the session of the coordinator that was joined last. Returns
   // whether Store is due.
   bool Raise(uint64_t commit_index, SteadyTime now);

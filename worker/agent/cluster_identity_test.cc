@@ -21,6 +21,14 @@ v1::Welcome WelcomeOf(const std::string& cluster_id, uint64_t commit_index) {
   return welcome;
 }
 
+// The Welcome of a coordinator of term 3.
+v1::Welcome StartOf(const std::string& start) {
+  v1::Welcome welcome = WelcomeOf("a", 20);
+  welcome.set_coordinator_start(start);
+  welcome.set_term(3);
+  return welcome;
+}
+
 class ClusterIdentityTest : public ::testing::Test {
  protected:
   void SetUp() override {
@@ -44,7 +52,7 @@ TEST_F(ClusterIdentityTest, NewWorkerObeysAnyCoordinator) {
 
 TEST_F(ClusterIdentityTest, RecognizesOtherClustersAndOlderStores) {
   ClusterIdentity identity(path());
-  ASSERT_TRUE(identity.Join("a", 20, "s1").ok());
+  ASSERT_TRUE(identity.Join(StartOf("s1")).ok());
   EXPECT_THAT(identity.ConflictWith(WelcomeOf("a", 20)), IsEmpty());
   EXPECT_THAT(identity.ConflictWith(WelcomeOf("a", 21)), IsEmpty());
   EXPECT_THAT(identity.ConflictWith(WelcomeOf("a", 19)), HasSubstr("it has seen commit 20"));
@@ -56,7 +64,7 @@ TEST_F(ClusterIdentityTest, RecognizesOtherClustersAndOlderStores) {
 TEST_F(ClusterIdentityTest, SurvivesTheWorker) {
   {
     ClusterIdentity identity(path());
-    ASSERT_TRUE(identity.Join("a", 20, "s1").ok());
+    ASSERT_TRUE(identity.Join(StartOf("s1")).ok());
   }
   const ClusterIdentity next(path());
   EXPECT_EQ(next.cluster_id(), "a");
@@ -77,7 +85,7 @@ TEST_F(ClusterIdentityTest, ReadsFileOfEarlierBuild) {
 
 TEST_F(ClusterIdentityTest, StoresRisingIndexNowAndThen) {
   ClusterIdentity identity(path());
-  ASSERT_TRUE(identity.Join("a", 20, "s1").ok());
+  ASSERT_TRUE(identity.Join(StartOf("s1")).ok());
   EXPECT_TRUE(identity.Raise(21, start_));
   ASSERT_TRUE(identity.Store(start_).ok());
   EXPECT_FALSE(identity.Raise(22, start_ + ClusterIdentity::kStoreInterval / 2));
@@ -91,7 +99,7 @@ TEST_F(ClusterIdentityTest, StoresRisingIndexNowAndThen) {
 
 TEST_F(ClusterIdentityTest, ForgottenIdentityIsNotStoredAgain) {
   ClusterIdentity identity(path());
-  ASSERT_TRUE(identity.Join("a", 20, "s1").ok());
+  ASSERT_TRUE(identity.Join(StartOf("s1")).ok());
   identity.Forget();
   EXPECT_FALSE(identity.Raise(50, start_));
   EXPECT_THAT(identity.ConflictWith(WelcomeOf("b", 1)), IsEmpty());
@@ -100,6 +108,16 @@ TEST_F(ClusterIdentityTest, ForgottenIdentityIsNotStoredAgain) {
 TEST_F(ClusterIdentityTest, DamagedFileIsLikeNone) {
   std::ofstream(path()) << "\xff\xff";
   EXPECT_THAT(ClusterIdentity(path()).cluster_id(), IsEmpty());
+}
+
+TEST_F(ClusterIdentityTest, RecognizesEarlierTerm) {
+  ClusterIdentity identity(path());
+  ASSERT_TRUE(identity.Join(StartOf("s1")).ok());
+  v1::Welcome earlier = WelcomeOf("a", 30);
+  earlier.set_term(2);
+  EXPECT_THAT(identity.ConflictWith(earlier), HasSubstr("term 3"));
+  earlier.set_term(3);
+  EXPECT_THAT(identity.ConflictWith(earlier), IsEmpty());
 }
 
 }  // namespace

@@ -97,6 +97,8 @@ std::string DataDirectory::Cache() const { return absl::StrCat(path_, "/cache");
 
 std::string DataDirectory::Peers() const { return absl::StrCat(path_, "/peers"); }
 
+std::string DataDirectory::Promises() const { return absl::StrCat(path_, "/promises"); }
+
 std::string DataDirectory::Files() const { return absl::StrCat(path_, "/files"); }
 
 std::string DataDirectory::Jobs() const { return absl::StrCat(path_, "/jobs"); }

@@ -6,7 +6,9 @@
 //   machine-id                              on machines without an id, see common/machine_id.h
 //   cache/                                  unpacked datasets, shared by all ranks
 //   self-test                               written and removed by each self-test, see self_test.h
-//   peers                                   addresses of other workers, see lease/leases.h
+//   peers                                   addresses of the coordinator and of other workers, see
+//                                           lease/leases.h
+//   promises                                see lease/promises.h
 //   files/                                  contents of jobs' files, see files/file_cache.h
 //   jobs/JOB/launch.pb                      the newest launch, with the job's directories
 //   jobs/JOB/generation-K/launch.pb         the launch; world.pb once the world is known; for a
@@ -64,6 +66,7 @@ class DataDirectory {
   std::string MachineId() const;
   std::string Cache() const;
   std::string Peers() const;
+  std::string Promises() const;
   std::string Files() const;
   std::string Jobs() const;
   std::string Job(const std::string& job_id) const;

@@ -251,7 +251,7 @@ TEST_F(LeaseTest, PeerRefusesWrongToken) {
   for (const char* token : {"", "Bearer another-token"}) {
     grpc::ClientContext context;
     if (*token != '\0') context.AddMetadata("authorization", token);
-    v1::LeaseAnswer answer;
+    v1::PeerAnswer answer;
     const grpc::Status status = stub->AskLease(&context, v1::LeaseQuestion(), &answer);
     EXPECT_EQ(status.error_code(), grpc::UNAUTHENTICATED) << status.error_message();
   }

@@ -31,10 +31,11 @@ void Membership::OnWelcome(const v1::Welcome& welcome, bool has_live_ranks) {
   coordinator_start_ = welcome.coordinator_start();
   // Coordinators of protocol version 1 have no cluster id.
   if (in_conflict_ || welcome.cluster_id().empty()) return;
-  LogUnlessStored(identity_.Join(welcome.cluster_id(), welcome.commit_index(), coordinator_start_));
+  LogUnlessStored(identity_.Join(welcome));
 }
 
 bool Membership::Obeys(const v1::LeaseAnswer& answer) const {
+  if (IsOutdated(answer.term())) return false;
   if (answer.cluster_id().empty()) return true;
   v1::Welcome store;
   store.set_cluster_id(answer.cluster_id());
@@ -48,7 +49,12 @@ void Membership::OnHeartbeatAck(const v1::HeartbeatAck& ack, SteadyTime now) {
 
 void Membership::OnJoinCluster(const v1::JoinCluster& join) {
   LOG(INFO) << "joining cluster " << join.cluster_id();
-  LogUnlessStored(identity_.Join(join.cluster_id(), join.commit_index(), coordinator_start_));
+  v1::Welcome welcome;
+  welcome.set_cluster_id(join.cluster_id());
+  welcome.set_commit_index(join.commit_index());
+  welcome.set_coordinator_start(coordinator_start_);
+  welcome.set_term(join.term());
+  LogUnlessStored(identity_.Join(welcome));
 }
 
 void Membership::Flush(SteadyTime now) { LogUnlessStored(identity_.Store(now)); }

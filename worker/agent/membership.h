@@ -2,6 +2,7 @@
 #ifndef MUSTER_WORKER_AGENT_MEMBERSHIP_H_
 #define MUSTER_WORKER_AGENT_MEMBERSHIP_H_
 
+#include <cstdint>
 #include <string>
 
 #include "absl/base/thread_annotations.h"
@@ -35,6 +36,9 @@ class Membership {
   // the coordinator do not name it.
   bool Obeys(const v1::LeaseAnswer& answer) const;
   void OnHeartbeatAck(const v1::HeartbeatAck& ack, SteadyTime now);
+  // Whether a coordinator with a higher term has been seen, so that this one must not be obeyed.
+  // Coordinators of earlier builds have no term (0).
+  bool IsOutdated(uint64_t term) const { return term != 0 && term < identity_.term(); }
   // An operator has ended the conflict. The worker must open a new session.
   void OnJoinCluster(const v1::JoinCluster& join);
   // Stores what a successor needs.

@@ -18,7 +18,7 @@ namespace muster::agent {
 struct WorkerStatus {
   std::atomic<bool> session_up{false};
   std::atomic<double> loop_lag_seconds{0};
-  std::atomic<int64_t> loop_tick_unix_ms{0};
+  std::atomic<int64_t> loop_tick_ms{0};  // on the steady clock
   std::atomic<uint64_t> sessions_total{0};
   std::atomic<bool> in_conflict{false};
 };

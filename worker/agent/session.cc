@@ -74,6 +74,9 @@ class Session::Stream : public grpc::ClientBidiReactor<v1::WorkerMessage, v1::Co
 
   void Cancel() { context_.TryCancel(); }
 
+  // The coordinator's address. Valid once a message has been received.
+  std::string peer() const { return context_.peer(); }
+
   SteadyTime last_heard() ABSL_LOCKS_EXCLUDED(mutex_) {
     absl::MutexLock lock(&mutex_);
     return last_heard_;
@@ -157,6 +160,7 @@ Session::~Session() {
   {
     absl::MutexLock lock(&mutex_);
     stopping_ = true;
+    changed_.SignalAll();
   }
   heartbeat_thread_.join();
   std::shared_ptr<Stream> stream;
@@ -170,7 +174,10 @@ Session::~Session() {
     stream->Close();
     {
       absl::MutexLock lock(&mutex_);
-      mutex_.AwaitWithTimeout(absl::Condition(&closed_), kCloseTimeout);
+      changed_.WaitFor(&mutex_, kCloseTimeout, [this] {
+        mutex_.AssertHeld();
+        return closed_;
+      });
     }
     stream->Cancel();
     absl::MutexLock lock(&mutex_);
@@ -225,15 +232,18 @@ void Session::OnMessage(const Stream* stream, v1::CoordinatorMessage message) {
     absl::MutexLock lock(&mutex_);
     beating_ = true;
     just_welcomed_ = true;
+    changed_.SignalAll();
     const v1::Welcome& welcome = message.welcome();
     if (welcome.has_heartbeat_interval()) {
       interval_ = std::max(kShortestInterval, FromProto(welcome.heartbeat_interval()));
     }
     if (welcome.has_lease()) lease_ = std::max(2 * interval_, FromProto(welcome.lease()));
   }
+  address_ = stream->peer();
   events_.on_welcome(message.welcome());
   const auto& peers = message.welcome().peers();
-  events_.on_acknowledged(hello_sent_, {peers.begin(), peers.end()});
+  events_.on_acknowledged(
+      {hello_sent_, message.welcome().term(), address_, {peers.begin(), peers.end()}});
 }
 
 void Session::OnAck(const v1::HeartbeatAck& ack) {
@@ -245,7 +255,7 @@ void Session::OnAck(const v1::HeartbeatAck& ack) {
     sent = heartbeat->second;
     sent_.erase(sent_.begin(), std::next(heartbeat));
   }
-  events_.on_acknowledged(sent, {ack.peers().begin(), ack.peers().end()});
+  events_.on_acknowledged({sent, ack.term(), address_, {ack.peers().begin(), ack.peers().end()}});
 }
 
 void Session::OnDone(const Stream* stream, const absl::Status& status) {
@@ -257,6 +267,7 @@ void Session::OnDone(const Stream* stream, const absl::Status& status) {
     stream_.reset();
     beating_ = false;
     closed_ = true;
+    changed_.SignalAll();
   }
   const bool was_welcomed = std::exchange(welcomed_, false);
   if (stopping) return;
@@ -306,7 +317,10 @@ void Session::HeartbeatLoop() {
   while (true) {
     {
       absl::MutexLock lock(&mutex_);
-      mutex_.AwaitWithTimeout(absl::Condition(this, &Session::ShouldWake), interval_);
+      changed_.WaitFor(&mutex_, interval_, [this] {
+        mutex_.AssertHeld();
+        return stopping_ || just_welcomed_;
+      });
       just_welcomed_ = false;
       if (stopping_) return;
     }

@@ -18,6 +18,7 @@
 #include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
 #include "common/security/client_security.h"
+#include "common/steady_cond_var.h"
 #include "common/time.h"
 #include "proto/muster/v1/worker.pb.h"
 #include "worker/agent/event_loop.h"
@@ -30,16 +31,21 @@ namespace muster::agent {
 // them.
 class Session {
  public:
+  struct Acknowledgement {
+    SteadyTime sent;      // when the Hello or heartbeat was sent (BootNow)
+    uint64_t term = 0;    // of the coordinator; 0: of an earlier build
+    std::string address;  // of the coordinator, as in refusal_probe.h
+    // Replaces the peers of the Welcome unless empty.
+    std::vector<std::string> peers;
+  };
   // Called on the loop.
   struct Events {
     // A stream is being opened; returns its first message.
     std::function<v1::Hello()> hello;
     std::function<void(const v1::Welcome&)> on_welcome;
     std::function<void(v1::CoordinatorMessage)> on_message;
-    // The coordinator has acknowledged the Hello or a heartbeat, which was sent at `sent`
-    // (BootNow). `peers` replaces the peers of the Welcome unless empty. Called after on_welcome.
-    std::function<void(SteadyTime sent, const std::vector<std::string>& peers)> on_acknowledged =
-        [](SteadyTime, const std::vector<std::string>&) {};
+    // The coordinator has acknowledged the Hello or a heartbeat. Called after on_welcome.
+    std::function<void(const Acknowledgement&)> on_acknowledged = [](const Acknowledgement&) {};
     // A stream broke after its Welcome. The session reconnects by itself.
     std::function<void(const absl::Status&)> on_lost;
     // The coordinator will never accept this worker: FAILED_PRECONDITION for another protocol
@@ -80,7 +86,6 @@ class Session {
   absl::Duration NextDelay();
 
   void HeartbeatLoop();
-  bool ShouldWake() const ABSL_SHARED_LOCKS_REQUIRED(mutex_) { return stopping_ || just_welcomed_; }
   void Beat() ABSL_LOCKS_EXCLUDED(mutex_);
 
   const std::string coordinator_;
@@ -98,8 +103,10 @@ class Session {
   absl::BitGen random_;
   std::string last_error_;
   SteadyTime hello_sent_;
+  std::string address_;  // of the coordinator that sent the latest Welcome
 
   absl::Mutex mutex_;
+  SteadyCondVar changed_;  // stopping_, just_welcomed_ or closed_ has been set
   std::shared_ptr<Stream> stream_ ABSL_GUARDED_BY(mutex_);
   bool stopping_ ABSL_GUARDED_BY(mutex_) = false;
   bool beating_ ABSL_GUARDED_BY(mutex_) = false;

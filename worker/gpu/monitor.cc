@@ -45,6 +45,7 @@ Monitor::~Monitor() {
   {
     absl::MutexLock lock(&mutex_);
     ending_ = true;
+    changed_.SignalAll();
   }
   poll_thread_.join();
   if (listener_.joinable()) listener_.join();
@@ -78,6 +79,7 @@ void Monitor::Release(const std::vector<size_t>& positions, std::function<void()
   absl::MutexLock lock(&mutex_);
   for (const size_t position : positions) watched_[position].memory.Release(Now().steady);
   release_callbacks_.push_back(std::move(done));
+  changed_.SignalAll();
 }
 
 void Monitor::PollDevices() {
@@ -134,10 +136,10 @@ void Monitor::PollLoop() {
       for (const Watched& watched : watched_) {
         returning = returning || watched.memory.state() == MemoryWatch::State::kReturning;
       }
-      const auto due = [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+      changed_.WaitFor(&mutex_, returning ? kShortInterval : kInterval, [this] {
+        mutex_.AssertHeld();
         return ending_ || !release_callbacks_.empty();
-      };
-      mutex_.AwaitWithTimeout(absl::Condition(&due), returning ? kShortInterval : kInterval);
+      });
       if (ending_) return;
     }
     PollDevices();
@@ -151,7 +153,11 @@ void Monitor::ListenForXids() {
     absl::MutexLock lock(&mutex_);
     // With a lost device, every wait fails at once.
     const absl::Duration pause = event.ok() ? absl::ZeroDuration() : kInterval;
-    if (mutex_.AwaitWithTimeout(absl::Condition(&ending_), pause)) return;
+    const bool ended = changed_.WaitFor(&mutex_, pause, [this] {
+      mutex_.AssertHeld();
+      return ending_;
+    });
+    if (ended) return;
   }
 }
 

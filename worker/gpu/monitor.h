@@ -14,6 +14,7 @@
 
 #include "absl/base/thread_annotations.h"
 #include "absl/synchronization/mutex.h"
+#include "common/steady_cond_var.h"
 #include "common/time.h"
 #include "worker/gpu/discovery.h"
 #include "worker/gpu/health.h"
@@ -74,6 +75,7 @@ class Monitor {
   const std::string driver_problem_;
   const std::function<void()> on_change_;
   mutable absl::Mutex mutex_;
+  SteadyCondVar changed_;  // ending_ or release_callbacks_
   std::vector<Watched> watched_ ABSL_GUARDED_BY(mutex_);
   std::vector<std::function<void()>> release_callbacks_ ABSL_GUARDED_BY(mutex_);
   std::optional<SteadyTime> polling_since_ ABSL_GUARDED_BY(mutex_);

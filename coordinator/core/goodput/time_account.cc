@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "common/proto_time.h"
+#include "coordinator/core/steady_clock.h"
 
 namespace muster::core {
 namespace {
@@ -27,7 +28,6 @@ bool Trains(v1::TimeCause activity) {
 
 TimeAccount::TimeAccount(bool counts_steps, absl::Duration unrecorded, Time now)
     : charged_to_(now.steady),
-      charged_to_wall_(now.wall),
       activity_(v1::TIME_QUEUED),
       cause_(v1::TIME_QUEUED),
       counts_steps_(counts_steps),
@@ -41,7 +41,7 @@ TimeAccount::TimeAccount(const v1::TimeAccountRecord& record, bool counts_steps)
       pending_(record.pending()),
       generation_(record.generation()),
       slots_held_time_(FromProto(record.slots_held_time())),
-      charged_to_wall_(FromProto(record.charged_to())),
+      charged_to_(FromStored(record.charged_to())),
       activity_(record.activity()),
       cause_(record.cause()),
       interruption_(record.interruption()),
@@ -55,7 +55,7 @@ TimeAccount::TimeAccount(const v1::TimeAccountRecord& record, bool counts_steps)
       checkpoint_stall_(FromProto(record.checkpoint_stall())) {}
 
 void TimeAccount::Resume(Time now) {
-  charged_to_ = now.steady - std::max(now.wall - charged_to_wall_, absl::ZeroDuration());
+  charged_to_ = std::min(charged_to_, now.steady);
   written_ = now.steady;
 }
 
@@ -90,7 +90,6 @@ void TimeAccount::ReportStep(uint64_t step, absl::Duration checkpoint_stall, Tim
     AddPending(v1::TIME_REDONE, redone);
     AddPending(v1::TIME_PRODUCTIVE, worked - redone);
     charged_to_ = now.steady;
-    charged_to_wall_ = now.wall;
   } else {
     Charge(now);
   }
@@ -145,7 +144,6 @@ void TimeAccount::Charge(Time now) {
   if (!is_open()) return;
   AddPending(cause_, std::max(now.steady - charged_to_, absl::ZeroDuration()));
   charged_to_ = now.steady;
-  charged_to_wall_ = now.wall;
 }
 
 void TimeAccount::AddPending(v1::TimeCause cause, absl::Duration wall_time) {
@@ -249,7 +247,7 @@ v1::TimeAccountRecord TimeAccount::ToRecord() const {
   *record.mutable_pending() = pending_.ToRecords();
   *record.mutable_generation() = generation_.ToRecords();
   *record.mutable_slots_held_time() = ToProto(slots_held_time_);
-  *record.mutable_charged_to() = ToProto(charged_to_wall_);
+  *record.mutable_charged_to() = ToStored(charged_to_);
   record.set_activity(activity_);
   record.set_cause(cause_);
   record.set_interruption(interruption_);

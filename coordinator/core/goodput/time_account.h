@@ -9,8 +9,8 @@
 // failure takes back the pending time of the step that it interrupts, and the loss of a node also
 // that of the generation's start.
 //
-// Elapsed time is measured on the steady clock, so that a wall clock that is set charges nothing.
-// The wall clock bridges a restart of the coordinator, which charges the cause of the record.
+// Elapsed time is measured on the core's clock, which goes on over a restart of the coordinator:
+// that time is charged to the cause of the record.
 //
 // Not thread-safe.
 #ifndef MUSTER_COORDINATOR_CORE_GOODPUT_TIME_ACCOUNT_H_
@@ -92,7 +92,6 @@ class TimeAccount {
   Ledger untaken_;
   absl::Duration slots_held_time_;
   SteadyTime charged_to_;
-  absl::Time charged_to_wall_;
   v1::TimeCause activity_ = v1::TIME_CAUSE_UNSPECIFIED;
   v1::TimeCause cause_ = v1::TIME_CAUSE_UNSPECIFIED;
   // The interruption that the next step ends; UNSPECIFIED without one.

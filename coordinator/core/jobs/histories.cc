@@ -35,7 +35,7 @@ void Histories::AddProgress(const Job& job) {
   const auto entry = histories_.find(job.queue_sequence);
   if (entry == histories_.end()) return;  // deleted, beyond the limit
   History& history = entry->second;
-  const absl::Duration age = context_.now.wall - FromProto(job.status.submit_time());
+  const absl::Duration age = context_.now.steady - job.submitted;
   if (!history.curves.Add(job.status.progress(), job.status.generation(), age)) return;
   if (context_.now.steady >= history.next_write) due_.insert(job.queue_sequence);
   NoteChange(entry);

@@ -30,9 +30,9 @@ bool IsActive(v1::JobState state) {
   return state == v1::STARTING || state == v1::RUNNING || state == v1::STOPPING;
 }
 
-std::optional<absl::Time> Job::TimeLimitEnd() const {
+std::optional<SteadyTime> Job::TimeLimitEnd() const {
   if (!spec().has_time_limit()) return std::nullopt;
-  return generation_start_time + (FromProto(spec().time_limit()) - run_time);
+  return generation_start + (FromProto(spec().time_limit()) - run_time);
 }
 
 const v1::GenerationRecord* Job::FindRecord(Generation number) const {

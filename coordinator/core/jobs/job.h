@@ -77,7 +77,10 @@ struct Job {
   // Order in the queue: among jobs of equal priority, the lowest is placed first.
   uint64_t queue_sequence = 0;
   uint64_t next_event_sequence = 1;
-  absl::Time generation_start_time = absl::UnixEpoch();
+  SteadyTime submitted;
+  SteadyTime released;  // the last time; zero: never
+  SteadyTime finished;
+  SteadyTime generation_start;  // of the newest generation
   Ending ending;
   // While STOPPING: the probable first failure, until its cause is known.
   std::optional<v1::FirstFailure> suspected_failure;
@@ -89,8 +92,12 @@ struct Job {
   uint32_t failed_attempts = 0;
   // Running time of all ended generations, which counts against the time limit.
   absl::Duration run_time;
+  // Time that the job has spent in the scheduler's queue, and since when it is in it: the waiting
+  // that its owner did not cause.
+  absl::Duration waited;
+  std::optional<SteadyTime> queued_since;
   // While QUEUED: the job is delayed, and joins the scheduler's queue at this time.
-  std::optional<absl::Time> not_before;
+  std::optional<SteadyTime> not_before;
   // The highest number that another store may have given to a generation, if it exceeded
   // status.generation: the store was restored from a copy, or the job was recovered from workers'
   // records. Numbers up to it are never used again.
@@ -117,9 +124,10 @@ struct Job {
   // this step.
   bool restarting = false;
   // Order in which finished jobs are deleted; unset while the job is kept.
-  std::optional<absl::Time> deletion_order;
-  absl::Duration growth_interval;    // between two attempts to grow
-  uint32_t nodes_before_growth = 0;  // while the job grows
+  std::optional<SteadyTime> deletion_order;
+  absl::Duration growth_interval;       // between two attempts to grow
+  SteadyTime grow_after;                // the earliest next attempt
+  uint32_t nodes_before_growth = 0;     // while the job grows
   std::optional<SteadyTime> failed_at;  // start of the recovery; cleared when the job runs again
 
   JobId id() const { return JobId(status.job_id()); }
@@ -129,9 +137,21 @@ struct Job {
   Generation NextGeneration() const {
     return Generation(std::max(status.generation(), highest_generation) + 1);
   }
+  void BeginWait(const Time& now) {
+    if (!queued_since.has_value()) queued_since = now.steady;
+  }
+  void EndWait(const Time& now) {
+    if (!queued_since.has_value()) return;
+    waited += now.steady - *queued_since;
+    queued_since.reset();
+  }
+  // Since when the job has waited, as if without a break.
+  SteadyTime WaitingSince(const Time& now) const {
+    return queued_since.value_or(now.steady) - waited;
+  }
   bool is_train() const { return spec().command().empty(); }
   // The time at which the living generation exceeds the time limit; nullopt without a limit.
-  std::optional<absl::Time> TimeLimitEnd() const;
+  std::optional<SteadyTime> TimeLimitEnd() const;
   // The record of a living or past generation; null when there is none.
   const v1::GenerationRecord* FindRecord(Generation number) const;
 };

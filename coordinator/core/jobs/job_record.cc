@@ -5,6 +5,7 @@
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "common/proto_time.h"
+#include "coordinator/core/steady_clock.h"
 
 namespace muster::core {
 namespace {
@@ -130,8 +131,11 @@ v1::JobRecord ToRecord(const Job& job) {
   }
   record.set_queue_sequence(job.queue_sequence);
   record.set_next_event_sequence(job.next_event_sequence);
-  if (job.generation_start_time != absl::UnixEpoch()) {
-    *record.mutable_generation_start_time() = ToProto(job.generation_start_time);
+  *record.mutable_submitted() = ToStored(job.submitted);
+  if (job.released > SteadyTime()) *record.mutable_released() = ToStored(job.released);
+  if (job.finished > SteadyTime()) *record.mutable_finished() = ToStored(job.finished);
+  if (job.generation_start > SteadyTime()) {
+    *record.mutable_generation_start_time() = ToStored(job.generation_start);
   }
   if (job.ending.outcome != v1::JOB_STATE_UNSPECIFIED) {
     record.set_outcome(ToStored(job.ending.outcome));
@@ -147,7 +151,9 @@ v1::JobRecord ToRecord(const Job& job) {
   record.set_failed_at_step(job.failed_at_step);
   record.set_failed_attempts(job.failed_attempts);
   *record.mutable_run_time() = ToProto(job.run_time);
-  if (job.not_before.has_value()) *record.mutable_not_before() = ToProto(*job.not_before);
+  *record.mutable_waited() = ToProto(job.waited);
+  if (job.queued_since.has_value()) *record.mutable_queued_since() = ToStored(*job.queued_since);
+  if (job.not_before.has_value()) *record.mutable_not_before() = ToStored(*job.not_before);
   record.set_highest_generation(job.highest_generation);
   record.set_told_skipped_steps(job.reported_skipped_steps);
   if (job.loss_events.generation() > 0) *record.mutable_loss_events() = job.loss_events;
@@ -186,7 +192,10 @@ absl::StatusOr<Job> FromRecord(const v1::JobRecord& record) {
   }
   job.queue_sequence = record.queue_sequence();
   job.next_event_sequence = record.next_event_sequence();
-  job.generation_start_time = FromProto(record.generation_start_time());
+  job.submitted = FromStored(record.has_submitted() ? record.submitted() : record.submit_time());
+  job.released = FromStored(record.released());
+  job.finished = FromStored(record.has_finished() ? record.finished() : record.finish_time());
+  job.generation_start = FromStored(record.generation_start_time());
   job.ending = {FromStored(record.outcome()), record.outcome_reason(), record.outcome_message(),
                 FromProto(record.stop_grace_period()), record.abort_on_stop()};
   if (record.has_suspected_failure()) {
@@ -196,7 +205,9 @@ absl::StatusOr<Job> FromRecord(const v1::JobRecord& record) {
   job.failed_at_step = record.failed_at_step();
   job.failed_attempts = record.failed_attempts();
   job.run_time = FromProto(record.run_time());
-  if (record.has_not_before()) job.not_before = FromProto(record.not_before());
+  job.waited = FromProto(record.waited());
+  if (record.has_queued_since()) job.queued_since = FromStored(record.queued_since());
+  if (record.has_not_before()) job.not_before = FromStored(record.not_before());
   job.highest_generation = record.highest_generation();
   job.reported_skipped_steps = record.told_skipped_steps();
   job.loss_events = record.loss_events();

@@ -69,13 +69,18 @@ Job MakeJob() {
   job.loss_events.mutable_spikes()->set_count(5);
   job.queue_sequence = 4;
   job.next_event_sequence = 9;
-  job.generation_start_time = absl::FromUnixSeconds(13);
+  job.submitted = SteadyTime(absl::Seconds(10));
+  job.released = SteadyTime(absl::Seconds(12));
+  job.generation_start = SteadyTime(absl::Seconds(13));
+  job.finished = SteadyTime(absl::Seconds(14));
   job.ending = {v1::FAILED, "RankKilled", "it was killed", absl::Milliseconds(1500), true};
   job.suspected_failure = MakeFailure();
   job.highest_step = 12;
   job.failed_at_step = 10;
   job.failed_attempts = 3;
-  job.not_before = absl::FromUnixSeconds(20);
+  job.not_before = SteadyTime(absl::Seconds(20));
+  job.waited = absl::Minutes(7);
+  job.queued_since = SteadyTime(absl::Seconds(30));
   job.reported_skipped_steps = 8;
   job.submitted_digest = "digest";
   const Time start{SteadyTime(absl::Seconds(50)), absl::FromUnixSeconds(50)};
@@ -99,7 +104,10 @@ TEST(JobRecordTest, JobRoundTrips) {
   EXPECT_EQ(found->submitted_digest, job.submitted_digest);
   EXPECT_EQ(found->loss_events.spikes().count(), 5u);
   EXPECT_EQ(found->next_event_sequence, job.next_event_sequence);
-  EXPECT_EQ(found->generation_start_time, job.generation_start_time);
+  EXPECT_TRUE(found->submitted == job.submitted);
+  EXPECT_TRUE(found->released == job.released);
+  EXPECT_TRUE(found->generation_start == job.generation_start);
+  EXPECT_TRUE(found->finished == job.finished);
   EXPECT_EQ(found->ending.outcome, job.ending.outcome);
   EXPECT_EQ(found->ending.reason, job.ending.reason);
   EXPECT_EQ(found->ending.message, job.ending.message);
@@ -109,11 +117,24 @@ TEST(JobRecordTest, JobRoundTrips) {
   EXPECT_EQ(found->highest_step, job.highest_step);
   EXPECT_EQ(found->failed_at_step, job.failed_at_step);
   EXPECT_EQ(found->failed_attempts, job.failed_attempts);
-  EXPECT_EQ(found->not_before, job.not_before);
+  EXPECT_TRUE(found->not_before == job.not_before);
+  EXPECT_EQ(found->waited, job.waited);
+  EXPECT_TRUE(found->queued_since == job.queued_since);
   EXPECT_EQ(found->reported_skipped_steps, job.reported_skipped_steps);
   EXPECT_EQ(found->time_account.ToRecord().DebugString(), record.time_account().DebugString());
   EXPECT_EQ(record.time_account().settled_size(), 3);  // unrecorded, productive, checkpoint stall
   EXPECT_TRUE(record.time_account().failing());
+}
+
+TEST(JobRecordTest, OlderRecordsHaveDatesOnly) {
+  v1::JobRecord record = ToRecord(MakeJob());
+  record.clear_submitted();
+  record.clear_finished();
+  record.mutable_finish_time()->set_seconds(40);
+  const absl::StatusOr<Job> found = FromRecord(record);
+  ASSERT_TRUE(found.ok()) << found.status();
+  EXPECT_TRUE(found->submitted == SteadyTime(absl::Seconds(11)));
+  EXPECT_TRUE(found->finished == SteadyTime(absl::Seconds(40)));
 }
 
 TEST(JobRecordTest, NewJobHasNoUnsetFields) {

@@ -134,7 +134,7 @@ Job& JobTable::AddSubmitted(const SubmitJob& event, const JobId& id, const v1::J
   *status.mutable_submit_time() = ToProto(context_.now.wall);
   job.queue_sequence = next_queue_sequence_++;
   job.submitted_digest = event.spec_digest;
-  job.state_since = context_.now.steady;
+  job.submitted = job.state_since = context_.now.steady;
   job.time_account = TimeAccount(job.is_train(), absl::ZeroDuration(), context_.now);
   owners_.OnQueued(status);
   context_.stats.OnSubmitted();

@@ -140,7 +140,7 @@ void JobTable::Transition(Job& job, v1::JobState to, absl::string_view reason,
   job.after = After();
   ended_.push_back({job.status.job_id(), to});
   if (job.status.array_id().empty()) {
-    AllowDeletion(job, FromProto(job.status.finish_time()));
+    AllowDeletion(job, job.finished);
   } else if (ended_array != nullptr) {
     ended_.push_back({ended_array->id, ended_array->state()});
     AllowDeletion(*ended_array);
@@ -167,7 +167,8 @@ void JobTable::BeginGeneration(Job& job, v1::GenerationRecord record) {
   job.restarting = false;
   job.preempted = false;
   status.set_generation(record.generation());
-  owners_.OnStart(status, CountSlots(record), /*first=*/!status.has_start_time());
+  owners_.OnStart(status, CountSlots(record),
+                  status.has_start_time() ? std::nullopt : std::make_optional(job.submitted));
   if (!status.has_start_time()) *status.mutable_start_time() = ToProto(context_.now.wall);
   status.clear_summary();
   status.clear_progress();
@@ -179,7 +180,7 @@ void JobTable::BeginGeneration(Job& job, v1::GenerationRecord record) {
     status.mutable_checkpoint()->clear_failed_step();
     status.mutable_checkpoint()->clear_failure();
   }
-  job.generation_start_time = context_.now.wall;
+  job.generation_start = context_.now.steady;
   job.ending = Ending();
   job.suspected_failure.reset();
   job.time_account.BeginGeneration(CountSlots(record).total(), context_.now);
@@ -195,9 +196,9 @@ void JobTable::EndGeneration(Job& job) {
   job.generation->record.set_over(true);
   const Ledger spent = job.time_account.EndGeneration(LostNode(job), context_.now);
   CountSettledTime(job);
-  owners_.OnEnd(job.status, CountSlots(job.generation->record), spent, job.generation_start_time);
+  owners_.OnEnd(job.status, CountSlots(job.generation->record), spent, job.generation_start);
   histories_.EndGeneration(job);
-  job.run_time += std::max(context_.now.wall - job.generation_start_time, absl::ZeroDuration());
+  job.run_time += std::max(context_.now.steady - job.generation_start, absl::ZeroDuration());
   MarkGeneration(job);
   MarkJob(job);
   v1::GenerationRecord record = std::move(job.generation->record);
@@ -209,7 +210,8 @@ void JobTable::EndGeneration(Job& job) {
 void JobTable::Finish(Job& job, v1::JobState state, absl::string_view reason, std::string message,
                       int exit_code) {
   job.restarting = false;
-  owners_.OnFinish(job.status, state);
+  owners_.OnFinish(job.status, job.submitted, state);
+  job.finished = context_.now.steady;
   job.status.set_exit_code(exit_code);
   *job.status.mutable_finish_time() = ToProto(context_.now.wall);
   AddEvent(job, events::kFinished, absl::StrCat(v1::JobState_Name(state), ": ", message));
@@ -275,7 +277,7 @@ Job& JobTable::Restore(Job restored) {
     idempotency_keys_.emplace(std::make_pair(job.status.owner(), job.status.idempotency_key()), id);
   }
   if (IsTerminal(job.state()) && job.status.array_id().empty()) {
-    AllowDeletion(job, FromProto(job.status.finish_time()));
+    AllowDeletion(job, job.finished);
   }
   arrays_.Add(job);
   dependents_.Add(job);
@@ -331,14 +333,14 @@ void JobTable::ForgetDue() {
   size_t left = kDeletionsPerStep;
   while (left > 0) {
     if (!retention_.HasForgotten()) {
-      if (retention_.NextDue() > context_.now.wall) return;
+      if (retention_.NextDue() > context_.now.steady) return;
       Remove(JobId(retention_.OldestFinished()));
     }
     left -= retention_.TakeDeletions(left, context_.effects.writes);
   }
 }
 
-void JobTable::AllowDeletion(Job& job, absl::Time order) {
+void JobTable::AllowDeletion(Job& job, SteadyTime order) {
   job.deletion_order = order;
   retention_.AddFinished(order, job.id());
 }
@@ -346,7 +348,10 @@ void JobTable::AllowDeletion(Job& job, absl::Time order) {
 // The tasks are deleted after the last of them has ended; those that did not succeed last, so that
 // the array shows their state as long as it exists.
 void JobTable::AllowDeletion(const JobArray& array) {
-  const absl::Time end = FromProto(array.finish_time);
+  SteadyTime end;
+  for (const uint32_t index : array.tasks) {
+    end = std::max(end, jobs_.at(TaskId(array.id, index)).finished);
+  }
   for (const uint32_t index : array.tasks) {
     Job& job = jobs_.at(TaskId(array.id, index));
     AllowDeletion(job, job.state() == v1::SUCCEEDED ? end : end + absl::Nanoseconds(1));
@@ -373,14 +378,13 @@ void JobTable::Remove(const JobId& id) {
 
 void JobTable::ArmRetention() {
   const TimerKey key{TimerKey::Kind::kRetention, ""};
-  const absl::Time due = retention_.NextDue();
+  const SteadyTime due = retention_.NextDue();
   if (retention_.HasForgotten()) {
     context_.timers.Set(key, context_.now.steady);
-  } else if (due == absl::InfiniteFuture()) {
+  } else if (due == SteadyTime::Infinite()) {
     context_.timers.Cancel(key);
   } else {
-    context_.timers.Set(
-        key, context_.now.steady + std::max(due - context_.now.wall, absl::ZeroDuration()));
+    context_.timers.Set(key, due);
   }
 }
 

@@ -139,6 +139,9 @@ class JobTable {
   // Adds the writes and the changed jobs to the step's effects.
   void WriteChanges();
 
+  // The slots that no other job can use because of the generation.
+  static SlotCount CountSlots(const v1::GenerationRecord& record);
+
   // ---- Retention
   bool IsForgotten(const JobId& id) const { return retention_.IsForgotten(id); }
   // Removes a finished job from memory; its records are deleted over the following steps.
@@ -163,8 +166,6 @@ class JobTable {
   // Deletes finished jobs until there is room for `count` more.
   absl::Status MakeRoom(size_t count);
   Job& AddSubmitted(const SubmitJob& event, const JobId& id, const v1::JobSpec& spec);
-  // The slots that the generation's ranks occupy.
-  static SlotCount CountSlots(const v1::GenerationRecord& record);
   // The node that is to blame for the failure of the living generation; nullopt if there is none.
   static std::optional<std::string> LostNode(const Job& job);
   // Opens an account for a job of a store that has none for it, or continues the stored one.
@@ -172,7 +173,7 @@ class JobTable {
   // Adds the time that has been settled to the cluster's totals.
   void CountSettledTime(Job& job);
   // Lets the finished job be deleted when it is due.
-  void AllowDeletion(Job& job, absl::Time order);
+  void AllowDeletion(Job& job, SteadyTime order);
   void AllowDeletion(const JobArray& array);
 
   const v1::GenerationRecord& RecordOf(const JobId& id, Generation number) const {

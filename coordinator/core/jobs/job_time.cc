@@ -3,7 +3,6 @@
 #include <optional>
 #include <string>
 
-#include "common/proto_time.h"
 #include "coordinator/core/jobs/job_table.h"
 #include "coordinator/core/reasons.h"
 
@@ -47,6 +46,8 @@ SlotCount JobTable::CountSlots(const v1::GenerationRecord& record) {
   }
   slots.gpu = std::min(slots.cpu, record.gpu_slots());
   slots.cpu -= slots.gpu;
+  slots.cpu += record.idle_cpu_slots();
+  slots.gpu += record.idle_gpu_slots();
   return slots;
 }
 
@@ -90,10 +91,8 @@ void JobTable::RestoreTimeAccount(Job& job) {
     job.time_account.Resume(context_.now);
     return;
   }
-  const v1::Job& status = job.status;
-  const absl::Duration before = status.has_submit_time()
-                                    ? context_.now.wall - FromProto(status.submit_time())
-                                    : absl::ZeroDuration();
+  const absl::Duration before =
+      job.submitted > SteadyTime() ? context_.now.steady - job.submitted : absl::ZeroDuration();
   job.time_account = TimeAccount(job.is_train(), before, context_.now);
   if (job.generation.has_value()) {
     job.time_account.BeginGeneration(CountSlots(job.generation->record).total(), context_.now);

@@ -11,8 +11,8 @@ constexpr absl::Duration kKeptAtLeast = absl::Minutes(1);
 
 }  // namespace
 
-absl::Time Retention::NextDue() const {
-  if (finished_.empty()) return absl::InfiniteFuture();
+SteadyTime Retention::NextDue() const {
+  if (finished_.empty()) return SteadyTime::Infinite();
   const bool beyond = finished_.size() > keep_jobs_;
   const absl::Duration kept = beyond ? absl::ZeroDuration() : keep_jobs_for_;
   return finished_.begin()->first + std::max(kept, kKeptAtLeast);

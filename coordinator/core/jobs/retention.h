@@ -14,6 +14,7 @@
 
 #include "absl/time/time.h"
 #include "common/ids.h"
+#include "common/time.h"
 #include "coordinator/store/store.h"
 
 namespace muster::core {
@@ -23,16 +24,16 @@ class Retention {
   Retention(size_t keep_jobs, absl::Duration keep_jobs_for)
       : keep_jobs_(keep_jobs), keep_jobs_for_(keep_jobs_for) {}
 
-  void AddFinished(absl::Time finish_time, const JobId& job) {
+  void AddFinished(SteadyTime finish_time, const JobId& job) {
     finished_.emplace(finish_time, job);
   }
-  void RemoveFinished(absl::Time finish_time, const JobId& job) {
+  void RemoveFinished(SteadyTime finish_time, const JobId& job) {
     finished_.erase({finish_time, job});
   }
   bool HasFinished() const { return !finished_.empty(); }
   const JobId& OldestFinished() const { return finished_.begin()->second; }
   // The time at which the oldest finished job may be deleted; infinite when there is none.
-  absl::Time NextDue() const;
+  SteadyTime NextDue() const;
 
   // Registers the keys of a deleted job that are still in the store, the job's own first.
   void AddForgotten(const JobId& job, std::vector<std::string> keys) {
@@ -47,7 +48,7 @@ class Retention {
  private:
   const size_t keep_jobs_;
   const absl::Duration keep_jobs_for_;
-  std::set<std::pair<absl::Time, JobId>> finished_;
+  std::set<std::pair<SteadyTime, JobId>> finished_;
   std::map<JobId, std::vector<std::string>> forgotten_;
 };
 

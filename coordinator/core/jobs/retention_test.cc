@@ -5,10 +5,10 @@
 namespace muster::core {
 namespace {
 
-const absl::Time kTime = absl::FromUnixSeconds(1'700'000'000);
+const SteadyTime kTime(absl::Hours(1));
 
 TEST(RetentionTest, NothingIsDueWithoutFinishedJobs) {
-  EXPECT_EQ(Retention(0, absl::ZeroDuration()).NextDue(), absl::InfiniteFuture());
+  EXPECT_EQ(Retention(0, absl::ZeroDuration()).NextDue(), SteadyTime::Infinite());
 }
 
 TEST(RetentionTest, KeepsEveryJobForAMinute) {

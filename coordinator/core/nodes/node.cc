@@ -9,6 +9,7 @@
 #include "common/limits.h"
 #include "common/proto_time.h"
 #include "common/version.h"
+#include "coordinator/core/steady_clock.h"
 
 namespace muster::core {
 namespace {
@@ -163,6 +164,13 @@ uint32_t Node::SlotCount(absl::string_view kind) const {
                     [kind](const v1::Slot& slot) { return NameOfKind(slot) == kind; }));
 }
 
+uint32_t Node::UsableSlots(absl::string_view kind) const {
+  return static_cast<uint32_t>(
+      std::count_if(hello.slots().begin(), hello.slots().end(), [&](const v1::Slot& slot) {
+        return (kind.empty() || NameOfKind(slot) == kind) && IsSlotUsable(slot);
+      }));
+}
+
 FreeNode Node::Describe() const {
   FreeNode described;
   described.name = record.name();
@@ -232,13 +240,13 @@ v1::Node Node::View(const Time& now) const {
   node.set_failed_launches(record.failed_launches());
   if (IsCoolingDown()) {
     *node.mutable_cool_down() =
-        ToProto(std::max(FromProto(record.cool_down_until()) - now.wall, absl::ZeroDuration()));
+        ToProto(std::max(FromStored(record.cool_down_until()) - now.steady, absl::ZeroDuration()));
   }
   node.set_launch_failure(record.launch_failure());
   node.set_cordoned_by_health(record.cordoned_by_health());
   if (record.has_drain_until() && !busy.empty()) {
     *node.mutable_drain_deadline() =
-        ToProto(std::max(FromProto(record.drain_until()) - now.wall, absl::ZeroDuration()));
+        ToProto(std::max(FromStored(record.drain_until()) - now.steady, absl::ZeroDuration()));
   }
   const bool is_tested = !self_test.report.checks().empty();
   if (self_test.running || is_tested) node.mutable_self_test()->set_running(self_test.running);

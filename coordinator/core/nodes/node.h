@@ -124,6 +124,9 @@ struct Node {
   // Returns whether placement may use the slot once it is free.
   bool IsSlotUsable(const v1::Slot& slot) const;
 
+  // The number of slots of `kind`, or of all kinds, that placement may use once they are free.
+  uint32_t UsableSlots(absl::string_view kind = "") const;
+
   // The slots of `kind` that placement may use now; nullopt when the node takes no ranks.
   std::optional<FreeNode> Offer(absl::string_view kind) const;
   // The slots of `kind` that placement could use if no job ran; nullopt when the node takes no

@@ -9,6 +9,7 @@
 #include "common/proto_time.h"
 #include "common/utf8.h"
 #include "coordinator/core/nodes/node_table.h"
+#include "coordinator/core/steady_clock.h"
 
 namespace muster::core {
 namespace {
@@ -32,8 +33,8 @@ absl::Duration CoolDownAfter(uint32_t failed_launches) {
 TimerKey CoolDownOf(const Node& node) { return {TimerKey::Kind::kCoolDown, node.record.name()}; }
 TimerKey SelfTestOf(const Node& node) { return {TimerKey::Kind::kSelfTest, node.record.name()}; }
 
-bool IsCoolDownOver(const Node& node, absl::Time now) {
-  return node.IsCoolingDown() && FromProto(node.record.cool_down_until()) <= now;
+bool IsCoolDownOver(const Node& node, SteadyTime now) {
+  return node.IsCoolingDown() && FromStored(node.record.cool_down_until()) <= now;
 }
 
 // The checks that failed: "disk: …"; empty: the node passed. GPUs do not count: no ranks are placed
@@ -75,7 +76,7 @@ void NodeTable::NoteLaunchFailure(const NodeName& name, const std::string& why) 
   if (tests && !node.self_test.running) StartSelfTest(node);
   const absl::Duration cool_down = CoolDownAfter(failed);
   if (cool_down == absl::ZeroDuration()) return;
-  *node.record.mutable_cool_down_until() = ToProto(context_.now.wall + cool_down);
+  *node.record.mutable_cool_down_until() = ToStored(context_.now.steady + cool_down);
   ArmCoolDown(node);
   ++version_;
   context_.Log(absl::StrCat("node ", name.value(), " failed to launch ranks ", failed,
@@ -104,8 +105,7 @@ void NodeTable::FinishCoolDown(Node& node) {
 }
 
 void NodeTable::ArmCoolDown(const Node& node) {
-  const absl::Duration left = FromProto(node.record.cool_down_until()) - context_.now.wall;
-  context_.timers.Set(CoolDownOf(node), context_.now.steady + std::max(left, absl::ZeroDuration()));
+  context_.timers.Set(CoolDownOf(node), FromStored(node.record.cool_down_until()));
 }
 
 bool NodeTable::ForgetFailedLaunches(Node& node) {
@@ -126,7 +126,7 @@ void NodeTable::BeginHealth(Node& node) {
   if (!node.conflict.empty()) return;
   if (node.CanTestItself()) return StartSelfTest(node);
   // An older worker: no self-test would end the cordon or the cool-down.
-  if (IsCoolDownOver(node, context_.now.wall)) FinishCoolDown(node);
+  if (IsCoolDownOver(node, context_.now.steady)) FinishCoolDown(node);
   if (node.record.cordoned_by_health()) UncordonByHealth(node, "its worker does not test itself");
 }
 
@@ -197,7 +197,7 @@ void NodeTable::OnSelfTest(const NodeName& name, const v1::SelfTestReport& repor
   test.failures = failure.empty() ? 0 : test.failures + 1;
   if (failure.empty() || node.IsCordonedByOperator()) {
     if (node.record.cordoned_by_health()) UncordonByHealth(node, "it passed its self-test");
-    if (IsCoolDownOver(node, context_.now.wall)) FinishCoolDown(node);
+    if (IsCoolDownOver(node, context_.now.steady)) FinishCoolDown(node);
     return;
   }
   CordonByHealth(node, absl::StrCat("self-test: ", failure));

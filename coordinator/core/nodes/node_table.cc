@@ -6,6 +6,7 @@
 #include "common/version.h"
 #include "coordinator/core/nodes/peers.h"
 #include "coordinator/core/records.h"
+#include "coordinator/core/steady_clock.h"
 
 namespace muster::core {
 namespace {
@@ -67,6 +68,7 @@ const Node* NodeTable::Open(const SessionOpened& event,
   welcome.set_cluster_id(context_.store.cluster_id);
   welcome.set_commit_index(context_.store.commit_index);
   welcome.set_coordinator_start(context_.store.starts.back().id);
+  welcome.set_term(context_.store.term());
   welcome.set_conflict(node->conflict);
   welcome.set_protocol_version(
       CommonProtocolVersion(hello.protocol_version(), hello.newest_protocol_version()));
@@ -97,6 +99,7 @@ void NodeTable::SendJoinCluster(const Node& node) {
   v1::CoordinatorMessage message;
   message.mutable_join_cluster()->set_cluster_id(context_.store.cluster_id);
   message.mutable_join_cluster()->set_commit_index(context_.store.commit_index);
+  message.mutable_join_cluster()->set_term(context_.store.term());
   Send(node, std::move(message));
 }
 
@@ -191,6 +194,12 @@ void NodeTable::ArmLease(Node& node) {
   node.lease_start = context_.now.steady;
   context_.timers.Set(LeaseOf(node.name()), node.lease_start + context_.options.lease);
   context_.timers.Cancel(JobLeaseOf(node.name()));
+}
+
+void NodeTable::RestartLeases() {
+  for (auto& [name, node] : nodes_) {
+    if (node.state != v1::LOST) ArmLease(node);
+  }
 }
 
 void NodeTable::ExtendLeases(absl::Duration by) {
@@ -353,13 +362,13 @@ void NodeTable::Cordon(const NodeName& name, const std::string& reason) {
   context_.Log(WithReason(absl::StrCat("node ", name.value(), " was cordoned"), reason));
 }
 
-void NodeTable::SetDrainDeadline(const NodeName& name, std::optional<absl::Time> until) {
+void NodeTable::SetDrainDeadline(const NodeName& name, std::optional<SteadyTime> until) {
   const auto entry = nodes_.find(name);
   if (entry == nodes_.end()) return;
   v1::NodeRecord& record = entry->second.record;
   if (!until.has_value() && !record.has_drain_until()) return;
   record.clear_drain_until();
-  if (until.has_value()) *record.mutable_drain_until() = ToProto(*until);
+  if (until.has_value()) *record.mutable_drain_until() = ToStored(*until);
   changed_.insert(name);
 }
 

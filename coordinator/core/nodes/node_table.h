@@ -58,6 +58,8 @@ class NodeTable {
   const Node* OnSessionClosed(SessionId session);
   // Closes the node's session with `status`; the node becomes SUSPECT.
   void Reject(const NodeName& name, absl::Status status);
+  // Begins all leases now.
+  void RestartLeases();
   // Begins all leases later by the time for which the coordinator was stalled.
   void ExtendLeases(absl::Duration by);
   // The peers that the session's worker has not been sent yet; empty when it knows them.
@@ -110,7 +112,7 @@ class NodeTable {
   // Replaces a cordon by the coordinator.
   void Cordon(const NodeName& name, const std::string& reason);
   // Sets the time at which ranks that still run on the node are killed; nullopt: none.
-  void SetDrainDeadline(const NodeName& name, std::optional<absl::Time> until);
+  void SetDrainDeadline(const NodeName& name, std::optional<SteadyTime> until);
   // Also forgets failed launches and the drain deadline. Returns whether ranks were kept from the
   // node before.
   bool Uncordon(const NodeName& name);

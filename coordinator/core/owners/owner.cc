@@ -4,13 +4,13 @@
 #include <utility>
 
 #include "common/limits.h"
-#include "common/proto_time.h"
 #include "coordinator/core/scheduler/fair_share.h"
+#include "coordinator/core/steady_clock.h"
 
 namespace muster::core {
 namespace {
 
-constexpr int64_t kSecondsPerDay = 86400;
+constexpr absl::Duration kDay = absl::Hours(24);
 
 void AddCause(v1::TimeCause cause, double slot_seconds, Owner::Day& day) {
   const auto known = std::find_if(day.mutable_causes()->begin(), day.mutable_causes()->end(),
@@ -24,28 +24,23 @@ uint32_t Less(uint32_t count, uint32_t by) { return count - std::min(count, by);
 
 }  // namespace
 
-uint32_t DayOf(absl::Time time) {
-  return static_cast<uint32_t>(std::max<int64_t>(0, absl::ToUnixSeconds(time)) / kSecondsPerDay);
+uint32_t DayOf(SteadyTime time) {
+  return static_cast<uint32_t>(std::max<int64_t>(0, time.since_start() / kDay));
 }
 
-absl::Time StartOfDay(uint32_t day) { return absl::FromUnixSeconds(int64_t{day} * kSecondsPerDay); }
+SteadyTime StartOfDay(uint32_t day) { return SteadyTime(int64_t{day} * kDay); }
 
-Owner::Owner(std::string name, absl::Duration half_life, Time now)
-    : name_(std::move(name)),
-      half_life_(half_life),
-      charged_to_(now.steady),
-      charged_to_wall_(now.wall) {}
+Owner::Owner(std::string name, absl::Duration half_life, SteadyTime now)
+    : name_(std::move(name)), half_life_(half_life), charged_to_(now) {}
 
-Owner::Owner(const v1::OwnerRecord& record, absl::Duration half_life, Time now)
+Owner::Owner(const v1::OwnerRecord& record, absl::Duration half_life, SteadyTime now)
     : Owner(record.name(), half_life, now) {
   usage_ = record.usage();
-  const absl::Time stored = FromProto(record.usage_time());
-  charged_to_ = now.steady - std::max(now.wall - stored, absl::ZeroDuration());
-  charged_to_wall_ = stored;
+  charged_to_ = std::min(FromStored(record.usage_time()), now);
   for (const Day& day : record.days()) days_[day.day()] = day;
 }
 
-void Owner::Start(const SlotCount& slots, Time now) {
+void Owner::Start(const SlotCount& slots, SteadyTime now) {
   Charge(now);
   Resume(slots);
 }
@@ -55,13 +50,13 @@ void Owner::Resume(const SlotCount& slots) {
   running_.gpu += slots.gpu;
 }
 
-void Owner::End(const SlotCount& slots, Time now) {
+void Owner::End(const SlotCount& slots, SteadyTime now) {
   Charge(now);
   running_.cpu = Less(running_.cpu, slots.cpu);
   running_.gpu = Less(running_.gpu, slots.gpu);
 }
 
-void Owner::AddCauses(const Ledger& spent, absl::Time begin, absl::Time now) {
+void Owner::AddCauses(const Ledger& spent, SteadyTime begin, SteadyTime now) {
   const uint32_t today = DayOf(now);
   const uint32_t first = std::clamp(DayOf(begin), Less(today, limits::kReportedDays - 1), today);
   const absl::Duration length = now - begin;
@@ -81,18 +76,16 @@ double Owner::Usage(SteadyTime now) const {
   return DecayedUsage(usage_, running_.total(), now - charged_to_, half_life_);
 }
 
-void Owner::Charge(Time now) {
-  const absl::Duration elapsed = std::max(now.steady - charged_to_, absl::ZeroDuration());
-  usage_ = Usage(now.steady);
-  charged_to_ = now.steady;
-  charged_to_wall_ = now.wall;
-  const uint32_t today = DayOf(now.wall);
+void Owner::Charge(SteadyTime now) {
+  const SteadyTime begin = std::min(charged_to_, now);
+  usage_ = Usage(now);
+  charged_to_ = now;
+  const uint32_t today = DayOf(now);
   const uint32_t oldest = Less(today, limits::kReportedDays - 1);
   if (running_.total() > 0) {
-    const absl::Time begin = now.wall - elapsed;
     for (uint32_t day = std::max(DayOf(begin), oldest); day <= today; ++day) {
       const absl::Duration on_day =
-          std::min(now.wall, StartOfDay(day + 1)) - std::max(begin, StartOfDay(day));
+          std::min(now, StartOfDay(day + 1)) - std::max(begin, StartOfDay(day));
       Day& record = OnDay(day);
       const double seconds = absl::ToDoubleSeconds(std::max(on_day, absl::ZeroDuration()));
       record.set_cpu_slot_seconds(record.cpu_slot_seconds() + running_.cpu * seconds);
@@ -112,7 +105,7 @@ v1::OwnerRecord Owner::ToRecord() const {
   v1::OwnerRecord record;
   record.set_name(name_);
   record.set_usage(usage_);
-  *record.mutable_usage_time() = ToProto(charged_to_wall_);
+  *record.mutable_usage_time() = ToStored(charged_to_);
   for (const auto& [number, day] : days_) *record.add_days() = day;
   return record;
 }

@@ -4,7 +4,6 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "common/proto_time.h"
 #include "common/status.h"
 #include "coordinator/core/owners/priority_class.h"
 #include "coordinator/core/owners/wait_histogram.h"
@@ -29,17 +28,18 @@ absl::Status OwnerTable::CheckSubmit(const v1::JobSpec& spec, const Actor& actor
   const auto owner = owners_.find(actor.name);
   const uint32_t queued = owner == owners_.end() ? 0 : owner->second.queued_jobs;
   if (uint64_t{queued} + jobs <= limit) return absl::OkStatus();
-  return absl::ResourceExhaustedError(absl::StrCat(
-      NameOf(actor.name), " has ", queued, " queued jobs, and ", jobs, jobs == 1 ? " job" : " jobs",
-      " more would exceed the limit of ", limit,
-      " for one owner; wait for some to start or cancel some"));
+  return absl::ResourceExhaustedError(
+      absl::StrCat(NameOf(actor.name), " has ", queued, " queued jobs, and ", jobs,
+                   jobs == 1 ? " job" : " jobs", " more would exceed the limit of ", limit,
+                   " for one owner; wait for some to start or cancel some"));
 }
 
 Owner& OwnerTable::At(const std::string& name) {
   const auto known = owners_.find(name);
   if (known != owners_.end()) return known->second;
   if (owners_.size() >= max_owners_) ForgetLeastUsed();
-  return owners_.emplace(name, Owner(name, context_.options.scheduler.half_life, context_.now))
+  return owners_
+      .emplace(name, Owner(name, context_.options.scheduler.half_life, context_.now.steady))
       .first->second;
 }
 
@@ -61,7 +61,7 @@ void OwnerTable::ForgetLeastUsed() {
 
 Owner& OwnerTable::Change(const std::string& name) {
   Owner& owner = At(name);
-  owner.Charge(context_.now);
+  owner.Charge(context_.now.steady);
   changed_.insert(name);
   return owner;
 }
@@ -74,30 +74,31 @@ void OwnerTable::OnUnqueued(const v1::Job& job) {
   if (queued > 0) --queued;
 }
 
-void OwnerTable::OnStart(const v1::Job& job, const SlotCount& slots, bool first) {
+void OwnerTable::OnStart(const v1::Job& job, const SlotCount& slots,
+                         std::optional<SteadyTime> submitted) {
   Owner& owner = Change(job.owner());
-  owner.Start(slots, context_.now);
-  if (!first) return;
-  const absl::Time submitted = FromProto(job.submit_time());
-  Owner::Day& day = owner.OnDay(DayOf(submitted));
+  const SteadyTime now = context_.now.steady;
+  owner.Start(slots, now);
+  if (!submitted.has_value()) return;
+  Owner::Day& day = owner.OnDay(DayOf(*submitted));
   day.set_jobs_submitted(day.jobs_submitted() + 1);
-  AddWait(context_.now.wall - submitted, *owner.OnDay(DayOf(context_.now.wall)).mutable_waits());
+  AddWait(now - *submitted, *owner.OnDay(DayOf(now)).mutable_waits());
 }
 
 void OwnerTable::OnEnd(const v1::Job& job, const SlotCount& slots, const Ledger& spent,
-                       absl::Time begin) {
+                       SteadyTime begin) {
   Owner& owner = Change(job.owner());
-  owner.End(slots, context_.now);
-  owner.AddCauses(spent, begin, context_.now.wall);
+  owner.End(slots, context_.now.steady);
+  owner.AddCauses(spent, begin, context_.now.steady);
 }
 
-void OwnerTable::OnFinish(const v1::Job& job, v1::JobState state) {
+void OwnerTable::OnFinish(const v1::Job& job, SteadyTime submitted, v1::JobState state) {
   Owner& owner = Change(job.owner());
   if (!job.has_start_time()) {
-    Owner::Day& day = owner.OnDay(DayOf(FromProto(job.submit_time())));
+    Owner::Day& day = owner.OnDay(DayOf(submitted));
     day.set_jobs_submitted(day.jobs_submitted() + 1);
   }
-  Owner::Day& today = owner.OnDay(DayOf(context_.now.wall));
+  Owner::Day& today = owner.OnDay(DayOf(context_.now.steady));
   if (state == v1::SUCCEEDED) {
     today.set_jobs_succeeded(today.jobs_succeeded() + 1);
   } else {
@@ -147,8 +148,8 @@ std::vector<v1::OwnerUse> OwnerTable::Uses(Time now) const {
 // records
 
 void OwnerTable::Restore(const v1::OwnerRecord& record) {
-  owners_.insert_or_assign(record.name(),
-                           Owner(record, context_.options.scheduler.half_life, context_.now));
+  owners_.insert_or_assign(
+      record.name(), Owner(record, context_.options.scheduler.half_life, context_.now.steady));
 }
 
 void OwnerTable::WriteChanges() {

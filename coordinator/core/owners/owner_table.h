@@ -39,11 +39,11 @@ class OwnerTable : public OwnerUsage {
   // The job has entered the states QUEUED and HELD, or left them.
   void OnQueued(const v1::Job& job) { ++At(job.owner()).queued_jobs; }
   void OnUnqueued(const v1::Job& job);
-  // A generation of the job starts. `first`: the job's first one.
-  void OnStart(const v1::Job& job, const SlotCount& slots, bool first);
+  // A generation of the job starts. `submitted`: set for the job's first one.
+  void OnStart(const v1::Job& job, const SlotCount& slots, std::optional<SteadyTime> submitted);
   // Nothing of the generation is left, which began at `begin` and spent this time.
-  void OnEnd(const v1::Job& job, const SlotCount& slots, const Ledger& spent, absl::Time begin);
-  void OnFinish(const v1::Job& job, v1::JobState state);
+  void OnEnd(const v1::Job& job, const SlotCount& slots, const Ledger& spent, SteadyTime begin);
+  void OnFinish(const v1::Job& job, SteadyTime submitted, v1::JobState state);
 
   // ---- Reading
   // Of OwnerUsage: slot-seconds with exponential decay, and slots of running generations.
@@ -55,11 +55,16 @@ class OwnerTable : public OwnerUsage {
   struct Running {
     std::string owner;
     Ledger spent;
-    absl::Time begin;
+    SteadyTime begin;
   };
-  // Use on the newest `days` days. `unstarted`: the unfinished jobs that have not started yet;
-  // `running`: the living generations; `present`: the slots of the cluster.
-  v1::GetReportResponse Report(uint32_t days, const std::vector<const v1::Job*>& unstarted,
+  // An unfinished job that has not started yet.
+  struct Unstarted {
+    std::string owner;
+    SteadyTime submitted;
+  };
+  // Use on the newest `days` days. `running`: the living generations; `present`: the slots of the
+  // cluster.
+  v1::GetReportResponse Report(uint32_t days, const std::vector<Unstarted>& unstarted,
                                const std::vector<Running>& running, const SlotCount& present,
                                Time now) const;
   size_t size() const { return owners_.size(); }
@@ -67,9 +72,7 @@ class OwnerTable : public OwnerUsage {
   // ---- Records
   void Restore(const v1::OwnerRecord& record);
   // A generation that runs when the coordinator starts; after Restore of its owner.
-  void RestoreRunning(const v1::Job& job, const SlotCount& slots) {
-    At(job.owner()).Resume(slots);
-  }
+  void RestoreRunning(const v1::Job& job, const SlotCount& slots) { At(job.owner()).Resume(slots); }
   // Adds the writes to the step's effects.
   void WriteChanges();
 

@@ -30,11 +30,12 @@ class OwnerTableTest : public ::testing::Test {
   // Runs a job of one CPU slot for an hour.
   void RunJob(const std::string& owner, v1::JobState state = v1::SUCCEEDED) {
     v1::Job job = JobOf(owner);
-    owners_.OnStart(job, {1, 0}, /*first=*/true);
+    const SteadyTime submitted = context_.now.steady;
+    owners_.OnStart(job, {1, 0}, submitted);
     *job.mutable_start_time() = ToProto(context_.now.wall);
     testing::Advance(context_, absl::Hours(1));
-    owners_.OnEnd(job, {1, 0}, Ledger(), context_.now.wall);
-    owners_.OnFinish(job, state);
+    owners_.OnEnd(job, {1, 0}, Ledger(), context_.now.steady);
+    owners_.OnFinish(job, submitted, state);
   }
   std::vector<std::string> WrittenKeys() {
     owners_.WriteChanges();
@@ -78,13 +79,13 @@ TEST_F(OwnerTableTest, WritesRecordsOnlyWhenGenerationsStartAndEnd) {
   owners_.OnQueued(job);
   EXPECT_THAT(WrittenKeys(), ::testing::IsEmpty());
   owners_.OnUnqueued(job);
-  owners_.OnStart(job, {1, 0}, true);
+  owners_.OnStart(job, {1, 0}, context_.now.steady);
   EXPECT_THAT(WrittenKeys(), ::testing::ElementsAre("owner/alice"));
   testing::Advance(context_, absl::Hours(5));
   EXPECT_GT(owners_.Usage("alice", context_.now.steady), 0);
   EXPECT_THAT(WrittenKeys(), ::testing::IsEmpty());
-  owners_.OnEnd(job, {1, 0}, Ledger(), context_.now.wall);
-  owners_.OnFinish(job, v1::SUCCEEDED);
+  owners_.OnEnd(job, {1, 0}, Ledger(), context_.now.steady);
+  owners_.OnFinish(job, context_.now.steady, v1::SUCCEEDED);
   EXPECT_THAT(WrittenKeys(), ::testing::ElementsAre("owner/alice"));
 }
 
@@ -104,7 +105,7 @@ TEST_F(OwnerTableTest, ListsUse) {
   RunJob("alice");
   RunJob("bob");
   owners_.OnQueued(JobOf("bob"));
-  owners_.OnStart(JobOf("carol"), {2, 4}, true);
+  owners_.OnStart(JobOf("carol"), {2, 4}, context_.now.steady);
   const std::vector<v1::OwnerUse> uses = owners_.Uses(context_.now);
   ASSERT_EQ(uses.size(), 3u);
   EXPECT_EQ(uses[0].owner(), "alice");
@@ -121,8 +122,8 @@ TEST_F(OwnerTableTest, ReportsUseByOwnerAndInTotal) {
   RunJob("alice");
   RunJob("alice", v1::FAILED);
   RunJob("bob", v1::CANCELLED);
-  const v1::Job waiting = JobOf("bob");
-  const v1::GetReportResponse report = owners_.Report(7, {&waiting}, {}, {2, 0}, context_.now);
+  const v1::GetReportResponse report =
+      owners_.Report(7, {{"bob", context_.now.steady}}, {}, {2, 0}, context_.now);
   ASSERT_EQ(report.owners_size(), 2);
   EXPECT_EQ(report.owners(0).owner(), "alice");
   EXPECT_DOUBLE_EQ(report.owners(0).cpu_slot_seconds(), 7200);
@@ -147,8 +148,21 @@ TEST_F(OwnerTableTest, ReportsOnlyTheNewestDays) {
   EXPECT_EQ(owners_.Report(4, {}, {}, {}, context_.now).owners_size(), 1);
 }
 
+TEST_F(OwnerTableTest, WallClockThatIsSetErasesNoDays) {
+  RunJob("alice");
+  const absl::Time right = context_.now.wall;
+  context_.now.wall += absl::Hours(24 * 3650);
+  RunJob("alice");
+  context_.now.wall = right - absl::Hours(24 * 3650);
+  RunJob("alice");
+  context_.now.wall = right + absl::Hours(2);
+  const v1::GetReportResponse report = owners_.Report(7, {}, {}, {1, 0}, context_.now);
+  EXPECT_DOUBLE_EQ(report.total().cpu_slot_seconds(), 3 * 3600);
+  EXPECT_EQ(report.total().jobs_succeeded(), 3u);
+}
+
 TEST_F(OwnerTableTest, ReportsGenerationsThatStillRun) {
-  owners_.OnStart(JobOf("alice"), {0, 8}, true);
+  owners_.OnStart(JobOf("alice"), {0, 8}, context_.now.steady);
   testing::Advance(context_, absl::Minutes(10));
   const v1::GetReportResponse report = owners_.Report(1, {}, {}, {0, 8}, context_.now);
   EXPECT_DOUBLE_EQ(report.total().gpu_slot_seconds(), 8 * 600);
@@ -156,7 +170,7 @@ TEST_F(OwnerTableTest, ReportsGenerationsThatStillRun) {
 
 TEST_F(OwnerTableTest, CountsJobThatNeverStarted) {
   const v1::Job job = JobOf("alice");
-  owners_.OnFinish(job, v1::CANCELLED);
+  owners_.OnFinish(job, context_.now.steady, v1::CANCELLED);
   const v1::GetReportResponse report = owners_.Report(1, {}, {}, {}, context_.now);
   EXPECT_EQ(report.total().jobs_submitted(), 1u);
   EXPECT_EQ(report.total().jobs_failed(), 1u);

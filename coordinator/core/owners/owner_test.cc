@@ -1,29 +1,26 @@
 #include "coordinator/core/owners/owner.h"
 
-#include "common/proto_time.h"
+#include "coordinator/core/steady_clock.h"
 #include "gtest/gtest.h"
 
 namespace muster::core {
 namespace {
 
 const absl::Duration kHalfLife = absl::Hours(24);
-// Noon of a UTC day.
-const absl::Time kNoon = absl::FromUnixSeconds(86400 * 20000 + 43200);
+// Noon of a day.
+const SteadyTime kStart(absl::Seconds(86400 * 20000 + 43200));
 
-Time After(absl::Duration elapsed) {
-  return {SteadyTime(absl::Hours(1) + elapsed), kNoon + elapsed};
-}
-const Time kStart = After(absl::ZeroDuration());
+SteadyTime After(absl::Duration elapsed) { return kStart + elapsed; }
 
 TEST(Owner, UseHalvesWithinHalfLife) {
   v1::OwnerRecord record;
   record.set_name("alice");
   record.set_usage(1000);
-  *record.mutable_usage_time() = ToProto(kNoon);
+  *record.mutable_usage_time() = ToStored(kStart);
   const Owner owner(record, kHalfLife, kStart);
-  EXPECT_DOUBLE_EQ(owner.Usage(kStart.steady), 1000);
-  EXPECT_NEAR(owner.Usage(After(kHalfLife).steady), 500, 1e-6);
-  EXPECT_NEAR(owner.Usage(After(2 * kHalfLife).steady), 250, 1e-6);
+  EXPECT_DOUBLE_EQ(owner.Usage(kStart), 1000);
+  EXPECT_NEAR(owner.Usage(After(kHalfLife)), 500, 1e-6);
+  EXPECT_NEAR(owner.Usage(After(2 * kHalfLife)), 250, 1e-6);
 }
 
 TEST(Owner, UseDoesNotDependOnHowOftenItIsCharged) {
@@ -32,9 +29,9 @@ TEST(Owner, UseDoesNotDependOnHowOftenItIsCharged) {
   once.Start({3, 1}, kStart);
   often.Start({3, 1}, kStart);
   for (int minute = 0; minute < 600; ++minute) often.Charge(After(absl::Minutes(minute)));
-  EXPECT_NEAR(once.Usage(After(absl::Hours(10)).steady), often.Usage(After(absl::Hours(10)).steady), 1e-6);
+  EXPECT_NEAR(once.Usage(After(absl::Hours(10))), often.Usage(After(absl::Hours(10))), 1e-6);
   // Use that goes on for ever approaches slots * half-life / ln 2.
-  EXPECT_NEAR(once.Usage(After(absl::Hours(24 * 1000)).steady), 4 * 86400 / 0.6931471805599453, 1);
+  EXPECT_NEAR(once.Usage(After(absl::Hours(24 * 1000))), 4 * 86400 / 0.6931471805599453, 1);
 }
 
 TEST(Owner, DividesSlotSecondsAmongDays) {
@@ -55,29 +52,15 @@ TEST(Owner, ContinuesFromItsRecord) {
   owner.Charge(After(absl::Hours(1)));
   owner.Start({2, 0}, After(absl::Hours(1)));
   const v1::OwnerRecord record = owner.ToRecord();
-  // The coordinator ends half an hour later, and another one starts after two hours; steady clocks
-  // of different machines have nothing in common.
-  const absl::Duration shift = absl::Hours(1000);
-  Owner restored(record, kHalfLife,
-                 {After(absl::Hours(3)).steady + shift, After(absl::Hours(3)).wall});
+  // The coordinator ends half an hour later, and another one starts after two hours.
+  Owner restored(record, kHalfLife, After(absl::Hours(3)));
   restored.Resume({3, 0});
-  const Time end = After(absl::Hours(4));
-  restored.Charge({end.steady + shift, end.wall});
+  const SteadyTime end = After(absl::Hours(4));
+  restored.Charge(end);
   owner.Charge(end);
-  EXPECT_NEAR(restored.Usage(end.steady + shift), owner.Usage(end.steady), 1e-6);
+  EXPECT_NEAR(restored.Usage(end), owner.Usage(end), 1e-6);
   EXPECT_NEAR(restored.days().at(20000).cpu_slot_seconds(), 10 * 3600, 1e-6);
   EXPECT_NEAR(owner.days().at(20000).cpu_slot_seconds(), 10 * 3600, 1e-6);
-}
-
-TEST(Owner, ChargesNothingWhenTheWallClockIsSet) {
-  Owner owner("alice", kHalfLife, kStart);
-  owner.Start({1, 0}, kStart);
-  Time later = After(absl::Hours(1));
-  later.wall += absl::Hours(5);
-  owner.Charge(later);
-  double seconds = 0;
-  for (const auto& [number, day] : owner.days()) seconds += day.cpu_slot_seconds();
-  EXPECT_DOUBLE_EQ(seconds, 3600);
 }
 
 TEST(Owner, DropsOldDays) {
@@ -90,8 +73,8 @@ TEST(Owner, DropsOldDays) {
 TEST(Owner, TakesRecordFromTheFutureAsPresent) {
   v1::OwnerRecord record;
   record.set_usage(1000);
-  *record.mutable_usage_time() = ToProto(kNoon + absl::Hours(5));
-  EXPECT_DOUBLE_EQ(Owner(record, kHalfLife, kStart).Usage(kStart.steady), 1000);
+  *record.mutable_usage_time() = ToStored(After(absl::Hours(5)));
+  EXPECT_DOUBLE_EQ(Owner(record, kHalfLife, kStart).Usage(kStart), 1000);
 }
 
 }  // namespace

@@ -59,11 +59,10 @@ double Ratio(double used, uint32_t slots, absl::Duration time) {
 
 }  // namespace
 
-v1::GetReportResponse OwnerTable::Report(uint32_t days,
-                                         const std::vector<const v1::Job*>& unstarted,
+v1::GetReportResponse OwnerTable::Report(uint32_t days, const std::vector<Unstarted>& unstarted,
                                          const std::vector<Running>& running,
                                          const SlotCount& present, Time now) const {
-  const uint32_t today = DayOf(now.wall);
+  const uint32_t today = DayOf(now.steady);
   const uint32_t first = today - std::min(today, std::max(days, 1u) - 1);
   uint32_t oldest = today;  // with use or jobs
   std::map<std::string, Part> parts;
@@ -78,17 +77,17 @@ v1::GetReportResponse OwnerTable::Report(uint32_t days,
   for (const Running& generation : running) generations[generation.owner].push_back(&generation);
   for (const auto& [name, owner] : owners_) {
     Owner charged = owner;
-    charged.Charge(now);
+    charged.Charge(now.steady);
     for (const Running* const generation : generations[name]) {
-      charged.AddCauses(generation->spent, generation->begin, now.wall);
+      charged.AddCauses(generation->spent, generation->begin, now.steady);
     }
     for (const auto& [number, day] : charged.days()) add(name, day);
   }
-  for (const v1::Job* const job : unstarted) {
+  for (const Unstarted& job : unstarted) {
     Owner::Day day;
-    day.set_day(DayOf(FromProto(job->submit_time())));
+    day.set_day(DayOf(job.submitted));
     day.set_jobs_submitted(1);
-    add(job->owner(), day);
+    add(job.owner, day);
   }
 
   v1::GetReportResponse response;
@@ -99,12 +98,12 @@ v1::GetReportResponse OwnerTable::Report(uint32_t days,
   std::stable_sort(response.mutable_owners()->begin(), response.mutable_owners()->end(),
                    [](const Row& a, const Row& b) { return SlotSeconds(a) > SlotSeconds(b); });
   *response.mutable_total() = Complete(std::move(total));
-  const absl::Time since = StartOfDay(oldest);
-  *response.mutable_since() = ToProto(since);
+  const absl::Duration reported = now.steady - StartOfDay(oldest);
+  *response.mutable_since() = ToProto(now.wall - reported);
   response.set_cpu_utilization_ratio(
-      Ratio(response.total().cpu_slot_seconds(), present.cpu, now.wall - since));
+      Ratio(response.total().cpu_slot_seconds(), present.cpu, reported));
   response.set_gpu_utilization_ratio(
-      Ratio(response.total().gpu_slot_seconds(), present.gpu, now.wall - since));
+      Ratio(response.total().gpu_slot_seconds(), present.gpu, reported));
   return response;
 }
 

@@ -19,10 +19,7 @@ void RecordStart(Context& context) {
   StoreIdentity& store = context.store;
   store.starts.push_back(
       {absl::StrCat(absl::Hex(context.options.incarnation.value())), store.commit_index + 1});
-  v1::StartRecord record;
-  record.set_id(store.starts.back().id);
-  record.set_first_commit(store.starts.back().first_commit);
-  context.effects.writes.push_back(PutStart(store.starts.size(), record));
+  context.effects.writes.push_back(PutStart(store));
 }
 
 }  // namespace
@@ -30,9 +27,11 @@ void RecordStart(Context& context) {
 absl::StatusOr<std::vector<JobId>> LoadState(absl::Span<const store::Record> stored, JobTable& jobs,
                                              NodeTable& nodes, Admission& admission,
                                              SecretTable& secrets, IdentityTable& identities,
-                                             Context& context) {
+                                             Fence& fence, Context& context) {
   ASSIGN_OR_RETURN(Migration migration, Migrate(stored));
   ASSIGN_OR_RETURN(Records records, ReadRecords(migration.records));
+  context.clock.Continue(records.last_commit, context.now);
+  context.now = context.clock.At(context.now);
   context.effects.writes = std::move(migration.writes);
   if (migration.from != 0 && migration.from != kSchemaVersion) {
     context.Log(absl::StrCat("migrating the store from schema ", migration.from, " to ",
@@ -51,6 +50,7 @@ absl::StatusOr<std::vector<JobId>> LoadState(absl::Span<const store::Record> sto
   for (v1::SecretRecord& record : records.secrets) secrets.Restore(std::move(record));
   for (v1::IdentityRecord& record : records.identities) identities.Restore(std::move(record));
   for (v1::JoinTokenRecord& record : records.join_tokens) identities.Restore(std::move(record));
+  fence.Restore(records.fence);
   std::vector<JobId> active, queued;
   for (auto& [id, loaded] : records.jobs) {
     for (v1::JobEvent& event : records.events[id]) loaded.events.push_back(std::move(event));
@@ -68,8 +68,7 @@ absl::StatusOr<std::vector<JobId>> LoadState(absl::Span<const store::Record> sto
     const auto history = records.histories.find(id);
     if (history != records.histories.end()) jobs.histories().Restore(job, history->second);
     if (job.not_before.has_value()) {
-      context.timers.Set({TimerKey::Kind::kDelay, id.value()},
-                         context.now.steady + (*job.not_before - context.now.wall));
+      context.timers.Set({TimerKey::Kind::kDelay, id.value()}, *job.not_before);
     } else if (job.state() == v1::QUEUED) {
       queued.push_back(id);
     }

@@ -11,6 +11,7 @@
 #include "coordinator/core/context.h"
 #include "coordinator/core/identity/identity_table.h"
 #include "coordinator/core/jobs/job_table.h"
+#include "coordinator/core/nodes/fence.h"
 #include "coordinator/core/nodes/node_table.h"
 #include "coordinator/core/owners/secret_table.h"
 #include "coordinator/store/store.h"
@@ -23,7 +24,7 @@ namespace muster::core {
 absl::StatusOr<std::vector<JobId>> LoadState(absl::Span<const store::Record> stored, JobTable& jobs,
                                              NodeTable& nodes, Admission& admission,
                                              SecretTable& secrets, IdentityTable& identities,
-                                             Context& context);
+                                             Fence& fence, Context& context);
 
 }  // namespace muster::core
 

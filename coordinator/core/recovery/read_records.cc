@@ -75,20 +75,22 @@ absl::Status ReadJob(const store::Record& record, Records& result) {
 }
 
 // Reads the records about the store itself; returns whether the record is one of them.
-absl::StatusOr<bool> ReadMeta(const store::Record& record, StoreIdentity& store) {
+absl::StatusOr<bool> ReadMeta(const store::Record& record, Records& result) {
+  StoreIdentity& store = result.store;
   if (record.key == kClusterKey) {
     v1::ClusterRecord cluster;
     RETURN_IF_ERROR(ParseRecord(record, cluster));
     store.cluster_id = cluster.cluster_id();
   } else if (record.key == kCommitKey) {
-    v1::CommitRecord commit;
-    RETURN_IF_ERROR(ParseRecord(record, commit));
-    store.commit_index = commit.index();
+    RETURN_IF_ERROR(ParseRecord(record, result.last_commit));
+    store.commit_index = result.last_commit.index();
   } else if (absl::StartsWith(record.key, kStartPrefix)) {
     v1::StartRecord start;
     RETURN_IF_ERROR(ParseRecord(record, start));
     RETURN_IF_ERROR(CheckKey(record, StartKey(store.starts.size() + 1)));
-    store.starts.push_back({start.id(), start.first_commit()});
+    store.starts.push_back({start.id(), start.first_commit(), start.machine_id(), start.address()});
+  } else if (record.key == kFenceKey) {
+    RETURN_IF_ERROR(ParseRecord(record, result.fence));
   } else {
     return record.key == kSchemaKey;
   }
@@ -257,7 +259,7 @@ absl::StatusOr<Records> ReadRecords(absl::Span<const store::Record> records) {
   Placements placements;
   for (const store::Record& record : records) {
     if (absl::StartsWith(record.key, kJobPrefix)) continue;
-    ASSIGN_OR_RETURN(const bool is_meta, ReadMeta(record, result.store));
+    ASSIGN_OR_RETURN(const bool is_meta, ReadMeta(record, result));
     if (is_meta) continue;
     const auto forgotten = result.forgotten.find(JobOf(record.key));
     if (forgotten != result.forgotten.end()) {

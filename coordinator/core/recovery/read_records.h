@@ -18,7 +18,9 @@
 namespace muster::core {
 
 struct Records {
-  StoreIdentity store;        // empty in stores of older schemas
+  StoreIdentity store;  // empty in stores of older schemas
+  v1::FenceRecord fence;
+  v1::CommitRecord last_commit;
   std::map<JobId, Job> jobs;  // without generations and events
   std::map<JobId, std::map<Generation, v1::GenerationRecord>> generations;  // with their nodes
   std::map<JobId, std::vector<v1::JobEvent>> events;  // sorted by sequence number

@@ -192,8 +192,9 @@ bool Rendezvous::IsReachable(const GenerationState& generation, uint32_t node_ra
 void Rendezvous::SendLaunch(const Job& job, uint32_t node_rank) {
   const GenerationState& generation = *job.generation;
   if (!IsReachable(generation, node_rank) || !generation.HasLiveRanks(node_rank)) return;
-  nodes_.Send(nodes_.at(NodeName(generation.placement(node_rank).node())),
-              MakeLaunch(job, node_rank, secrets_));
+  v1::CoordinatorMessage launch = MakeLaunch(job, node_rank, secrets_);
+  launch.mutable_launch()->set_term(context_.store.term());
+  nodes_.Send(nodes_.at(NodeName(generation.placement(node_rank).node())), std::move(launch));
 }
 
 void Rendezvous::SendWorld(const Job& job, uint32_t node_rank) {

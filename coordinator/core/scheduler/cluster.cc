@@ -1,10 +1,10 @@
 #include "coordinator/core/scheduler/cluster.h"
 
 #include <algorithm>
+#include <optional>
 
 #include "absl/container/flat_hash_set.h"
 #include "absl/strings/string_view.h"
-
 
 namespace muster::core {
 namespace {
@@ -12,6 +12,13 @@ namespace {
 // The units that one node contributes to a job before any of its ranks is placed.
 uint32_t UnitsOf(const Demand& demand, uint32_t usable, uint32_t free) {
   return ContributionOf(demand, usable, free, demand.most_units).units;
+}
+
+void CountSize(const Demand& demand, const Supply& supply, int by, Cluster::Row& row) {
+  const uint32_t units = UnitsOf(demand, supply.usable, supply.usable);
+  if (units == 0) return;
+  const std::pair size(TakenOf(demand, supply, supply.usable), units);
+  if ((row.sizes[size] += by) == 0) row.sizes.erase(size);
 }
 
 }  // namespace
@@ -33,13 +40,18 @@ void Cluster::SetRunning(RunningJob job) {
     ends_.erase({running_[entry->second].end, entry->second});
   }
   if (job.end < SteadyTime::Infinite()) ends_.insert({job.end, entry->second});
+  running_sequences_[{job.owner, job.job_class}].insert(job.sequence);
   running_[entry->second] = std::move(job);
 }
 
 void Cluster::RemoveRunning(const JobId& id) {
   const auto entry = running_index_.find(id.value());
   if (entry == running_index_.end()) return;
-  ends_.erase({running_[entry->second].end, entry->second});
+  const RunningJob& job = running_[entry->second];
+  ends_.erase({job.end, entry->second});
+  const auto sequences = running_sequences_.find({job.owner, job.job_class});
+  sequences->second.erase(job.sequence);
+  if (sequences->second.empty()) running_sequences_.erase(sequences);
   running_[entry->second] = RunningJob();
   free_running_.push_back(entry->second);
   running_index_.erase(entry);
@@ -48,6 +60,11 @@ void Cluster::RemoveRunning(const JobId& id) {
 const RunningJob* Cluster::FindRunning(const JobId& id) const {
   const auto entry = running_index_.find(id.value());
   return entry == running_index_.end() ? nullptr : &running_[entry->second];
+}
+
+bool Cluster::RunsEarlier(const std::string& owner, JobClass job_class, uint64_t sequence) const {
+  const auto sequences = running_sequences_.find({owner, job_class});
+  return sequences != running_sequences_.end() && *sequences->second.begin() < sequence;
 }
 
 // ------------------------------------------------------------------------------------------------
@@ -83,9 +100,11 @@ void Cluster::Rebuild(const NodeMap& nodes) {
   node_index_.clear();
   cells_.clear();
   for (const auto& [name, node] : nodes) nodes_.push_back({&node, {}});
+  slot_count_ = 0;
   shares_devices_ = false;
   absl::flat_hash_set<absl::string_view> uuids;
   for (const auto& [name, node] : nodes) {
+    if (node.state != v1::LOST) slot_count_ += static_cast<uint64_t>(node.hello.slots_size());
     for (const v1::Slot& slot : node.hello.slots()) {
       if (!slot.uuid().empty() && !uuids.insert(slot.uuid()).second) shares_devices_ = true;
     }
@@ -121,6 +140,10 @@ void Cluster::SetSupply(const Cells& cells, Row& row, uint32_t node, Supply supp
   const Demand& demand = cells.demand;
   row.free_units -= UnitsOf(demand, old.usable, old.free);
   row.usable_units -= UnitsOf(demand, old.usable, old.usable);
+  if (demand.by_node) {
+    CountSize(demand, old, -1, row);
+    CountSize(demand, supply, 1, row);
+  }
   old = supply;
   row.free_units += UnitsOf(demand, supply.usable, supply.free);
   row.usable_units += UnitsOf(demand, supply.usable, supply.usable);
@@ -140,6 +163,25 @@ const Cluster::Cells& Cluster::CellsOf(uint32_t shape_index, const JobQueue::Sha
     }
   }
   return cells;
+}
+
+uint32_t Cluster::LeastSlotsOf(const Cells& cells) {
+  const uint32_t least = LeastSlots(cells.demand);
+  if (!cells.demand.by_node) return least;
+  std::optional<uint64_t> smallest;  // of all kinds
+  for (const Row& row : cells.rows) {
+    if (row.usable_units < cells.demand.units) continue;
+    uint64_t slots = 0;
+    uint64_t missing = cells.demand.units;
+    for (const auto& [size, nodes] : row.sizes) {
+      const uint64_t count = std::min<uint64_t>(nodes, (missing + size.second - 1) / size.second);
+      slots += count * size.first;
+      missing -= std::min(missing, count * size.second);
+      if (missing == 0) break;
+    }
+    smallest = std::min(smallest.value_or(slots), slots);
+  }
+  return static_cast<uint32_t>(smallest.value_or(least));
 }
 
 const Cluster::Row* Cluster::FindFitting(const Cells& cells) {

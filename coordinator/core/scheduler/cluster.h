@@ -32,7 +32,9 @@ struct RunningJob {
   SteadyTime end = SteadyTime::Infinite();
   absl::Duration grace;
   bool stopping = false;
-  bool preemptible = true;
+  bool overdue = false;   // it started ahead of others; only critical jobs take its place
+  uint32_t slots = 0;     // that no other job can use
+  uint64_t sequence = 0;  // order of submission
   std::vector<NodeName> nodes;
 };
 
@@ -55,6 +57,9 @@ class Cluster {
     std::vector<Supply> supplies;
     uint64_t free_units = 0;    // that the nodes contribute now
     uint64_t usable_units = 0;  // if no job ran
+    // For jobs that take slots by node: the number of nodes by slots and units that each would
+    // contribute if no job ran.
+    std::map<std::pair<uint32_t, uint32_t>, uint32_t> sizes;
   };
   struct Cells {
     uint64_t serial = 0;  // of the shape
@@ -68,6 +73,8 @@ class Cluster {
   void RemoveRunning(const JobId& id);
   const RunningJob* FindRunning(const JobId& id) const;
   const RunningJob& running(uint32_t job) const { return running_[job]; }
+  // Whether a job of the owner and class runs that was submitted before this place.
+  bool RunsEarlier(const std::string& owner, JobClass job_class, uint64_t sequence) const;
   // The jobs with known ends, earliest first.
   const std::set<std::pair<SteadyTime, uint32_t>>& ends() const { return ends_; }
   // The jobs that run now, by index; those that are unused have no id.
@@ -83,6 +90,8 @@ class Cluster {
   // The index of a node; node_count() if it is unknown.
   uint32_t IndexOf(const NodeName& name) const;
 
+  // The slots of all nodes that are not lost.
+  uint64_t slot_count() const { return slot_count_; }
   // Whether several workers of one machine offer the same GPU.
   bool shares_devices() const { return shares_devices_; }
 
@@ -90,6 +99,8 @@ class Cluster {
   const Cells& CellsOf(uint32_t shape_index, const JobQueue::Shape& shape);
   // The row with which the shape fits now; null if it does not fit.
   static const Row* FindFitting(const Cells& cells);
+  // The slots that the job takes if it runs on the smallest nodes that suffice.
+  static uint32_t LeastSlotsOf(const Cells& cells);
   // Whether the shape would fit if no job ran.
   static bool FitsVacant(const Cells& cells);
 
@@ -100,6 +111,7 @@ class Cluster {
 
   std::map<std::string, uint32_t> kinds_;
   std::vector<NodeState> nodes_;
+  uint64_t slot_count_ = 0;
   bool shares_devices_ = false;
   absl::flat_hash_map<std::string, uint32_t> node_index_;
   std::vector<Cells> cells_;  // by shape
@@ -107,6 +119,8 @@ class Cluster {
   std::vector<uint32_t> free_running_;
   absl::flat_hash_map<std::string, uint32_t> running_index_;
   std::set<std::pair<SteadyTime, uint32_t>> ends_;
+  // The places in the order of submission, by owner and class.
+  std::map<std::pair<std::string, JobClass>, std::set<uint64_t>> running_sequences_;
 };
 
 }  // namespace muster::core

@@ -12,6 +12,7 @@ Demand DemandOf(const v1::Resources& resources) {
   demand.in_ranks = shape.total_ranks > 0;
   demand.units = demand.in_ranks ? shape.total_ranks : shape.min_nodes;
   demand.most_units = demand.in_ranks ? shape.total_ranks : shape.max_nodes;
+  demand.by_node = demand.request.exclusive || !shape.devices_per_rank.has_value();
   return demand;
 }
 
@@ -27,6 +28,7 @@ Supply SupplyOf(const Request& request, const Node& node, const std::string& kin
   if (std::optional<FreeNode> vacant = node.VacantOffer(kind)) {
     Restrict(request, node, /*vacant=*/true, *vacant);
     supply.usable = static_cast<uint16_t>(vacant->free_slots.size());
+    if (request.exclusive) supply.whole = static_cast<uint16_t>(node.UsableSlots());
   }
   if (std::optional<FreeNode> offer = node.Offer(kind)) {
     Restrict(request, node, /*vacant=*/false, *offer);
@@ -46,6 +48,11 @@ Contribution ContributionOf(const Demand& demand, uint32_t usable, uint32_t free
       demand.in_ranks ? contribution.units * share->slots_per_rank : share->slots();
   if (exclusive) contribution.slots = usable;
   return contribution;
+}
+
+uint32_t TakenOf(const Demand& demand, const Supply& supply, uint32_t free) {
+  const Contribution share = ContributionOf(demand, supply.usable, free, demand.most_units);
+  return share.units > 0 && demand.request.exclusive ? supply.whole : share.slots;
 }
 
 }  // namespace muster::core

@@ -15,6 +15,7 @@
 #include "coordinator/core/scheduler/placement.h"
 #include "coordinator/core/scheduler/queue_blockers.h"
 #include "coordinator/core/scheduler/request.h"
+#include "coordinator/core/steady_clock.h"
 
 namespace muster::core {
 namespace {
@@ -81,7 +82,7 @@ struct NodeBlocker {
 };
 
 // Returns why the node cannot take any ranks now; nullopt when it can.
-std::optional<NodeBlocker> StateBlocker(const Node& node, absl::Time now) {
+std::optional<NodeBlocker> StateBlocker(const Node& node, SteadyTime now) {
   const std::string& name = node.record.name();
   if (node.leaving && node.state != v1::LOST) {
     return NodeBlocker{"leaving: its worker is shutting down", "start its worker again"};
@@ -105,7 +106,7 @@ std::optional<NodeBlocker> StateBlocker(const Node& node, absl::Time now) {
   }
   if (node.IsCoolingDown()) {
     const absl::Duration left =
-        std::max(FromProto(node.record.cool_down_until()) - now, absl::ZeroDuration());
+        std::max(FromStored(node.record.cool_down_until()) - now, absl::ZeroDuration());
     return NodeBlocker{
         absl::StrCat("not used for ", absl::FormatDuration(absl::Ceil(left, absl::Seconds(1))),
                      ": ", node.record.failed_launches(), " launches in a row failed on it"),
@@ -115,7 +116,7 @@ std::optional<NodeBlocker> StateBlocker(const Node& node, absl::Time now) {
 }
 
 // Returns why the node cannot take its share of a job; nullopt when it can.
-std::optional<NodeBlocker> BlockerOf(const Node& node, const Request& request, absl::Time now) {
+std::optional<NodeBlocker> BlockerOf(const Node& node, const Request& request, SteadyTime now) {
   std::string mismatch = WhyUnsuitable(request, node);
   if (!mismatch.empty()) return NodeBlocker{std::move(mismatch)};
   if (std::optional<NodeBlocker> blocker = StateBlocker(node, now)) return blocker;
@@ -261,8 +262,8 @@ std::optional<absl::Duration> TimeLeft(const Job& job, const Time& now) {
   if (rank.progress.has_value() && rank.progress->has_time_left()) {
     left = FromProto(rank.progress->time_left()) - (now.steady - rank.last_seen);
   }
-  if (const std::optional<absl::Time> end = job.TimeLimitEnd()) {
-    left = std::min(left, *end - now.wall);
+  if (const std::optional<SteadyTime> end = job.TimeLimitEnd()) {
+    left = std::min(left, *end - now.steady);
   }
   if (left == absl::InfiniteDuration()) return std::nullopt;
   return left;
@@ -292,7 +293,7 @@ std::vector<v1::WaitedFor> NodeBlockers(const v1::Resources& resources, const Sc
   uint32_t fitting = 0;
   std::vector<v1::WaitedFor> unfit;
   for (const auto& [name, node] : nodes) {
-    std::optional<NodeBlocker> found = BlockerOf(node, request, now.wall);
+    std::optional<NodeBlocker> found = BlockerOf(node, request, now.steady);
     if (!found.has_value()) {
       ++fitting;
       continue;

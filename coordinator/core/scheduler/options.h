@@ -17,8 +17,10 @@ struct OwnerQuota {
 };
 
 struct SchedulerOptions {
-  // A waiting job moves up by one priority class each time this period has passed.
+  // A job is overdue when it has waited for others for so long: see overdue.cc.
   absl::Duration ageing = absl::Hours(24);
+  // The part of the slots that overdue jobs may have ahead of others; at least one job.
+  uint32_t overdue_percent = 5;
   // The time after which past use of the cluster counts half in fair share.
   absl::Duration half_life = absl::Hours(7 * 24);
   // A start counts at once as this much use of its slots, so that one decision alternates between

@@ -10,20 +10,22 @@
 #include <tuple>
 
 #include "absl/functional/function_ref.h"
+#include "common/time.h"
 
 namespace muster::core {
 
-// The place of a job among those of its owner and tier.
+// The place of a job among those of its owner and class.
 struct QueuePlace {
   int32_t minus_priority = 0;
   bool has_not_run = true;
+  SteadyTime waiting_since;
   uint64_t sequence = 0;
   uint32_t job = 0;    // index in the queue
   uint32_t slots = 1;  // not part of the order
 
   friend bool operator<(const QueuePlace& a, const QueuePlace& b) {
-    return std::tie(a.minus_priority, a.has_not_run, a.sequence, a.job) <
-           std::tie(b.minus_priority, b.has_not_run, b.sequence, b.job);
+    return std::tie(a.minus_priority, a.has_not_run, a.waiting_since, a.sequence, a.job) <
+           std::tie(b.minus_priority, b.has_not_run, b.waiting_since, b.sequence, b.job);
   }
   friend bool operator==(const QueuePlace& a, const QueuePlace& b) { return !(a < b) && !(b < a); }
 };
@@ -54,15 +56,15 @@ class PlaceTotalsPolicy {
     }
     return before;
   }
-  // The number of places for which `is_before(slots of the places before it)` holds. It must hold
-  // for the first ones and for no others.
-  uint32_t CountWhile(absl::FunctionRef<bool(uint64_t)> is_before) const {
+  // The number of places for which `is_before(place, slots of the places before it)` holds. It must
+  // hold for the first ones and for no others.
+  uint32_t CountWhile(absl::FunctionRef<bool(const QueuePlace&, uint64_t)> is_before) const {
     PlaceTotals before;
     ConstNode node = node_begin();
     while (node != node_end()) {
       const ConstNode left = node.get_l_child();
       const uint64_t left_slots = left == node_end() ? 0 : left.get_metadata().slots;
-      if (is_before(before.slots + left_slots)) {
+      if (is_before(**node, before.slots + left_slots)) {
         Include(node, before);
         node = node.get_r_child();
       } else {

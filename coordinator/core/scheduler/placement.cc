@@ -69,6 +69,13 @@ std::vector<v1::NodePlacement> Place(const v1::Resources& resources, const NodeM
   return {};
 }
 
+uint32_t TakenSlots(const v1::NodePlacement& placement, const Node& node, bool exclusive) {
+  if (exclusive) return node.UsableSlots();
+  uint32_t slots = 0;
+  for (const v1::RankRecord& rank : placement.ranks()) slots += rank.slots_size();
+  return slots;
+}
+
 std::string SharingText(const v1::Resources& resources, const NodeMap& nodes, Offers offers) {
   if (resources.share_device() || !OffersShareDevices(nodes)) return "";
   std::map<std::string, std::string> ranks;  // by UUID

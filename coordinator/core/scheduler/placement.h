@@ -24,6 +24,9 @@ std::vector<v1::NodePlacement> Place(const v1::Resources& resources, const NodeM
                                      Offers offers, bool share_device,
                                      const std::string& avoided = "");
 
+// The slots of the node that no other job can use if the placement is carried out.
+uint32_t TakenSlots(const v1::NodePlacement& placement, const Node& node, bool exclusive);
+
 // Names two ranks of the job that would be on the same GPU, if that prevents its placement or may
 // prevent it; empty otherwise.
 std::string SharingText(const v1::Resources& resources, const NodeMap& nodes, Offers offers);

@@ -33,7 +33,8 @@ v1::JobSpec MakeSpec(uint32_t nodes, const std::string& device = "cpu", int32_t 
 class PlacementTest : public ::testing::Test {
  protected:
   Decision DecideOn(const v1::JobSpec& spec) {
-    return core::Decide(spec.resources(), nodes_.all(), context_.options.lease, context_.now.steady);
+    return core::Decide(spec.resources(), nodes_.all(), context_.options.lease,
+                        context_.now.steady);
   }
   // A node with one GPU, which all nodes of the machine offer.
   void OpenWithGpu(uint64_t session, const std::string& node) {
@@ -105,7 +106,7 @@ TEST_F(PlacementTest, QueueOrdersByPriorityThenRestartsThenSubmission) {
   EXPECT_THAT(scheduler_.First(10), ElementsAre(JobId("urgent"), JobId("again"), JobId("first"),
                                                 JobId("second"), JobId("third")));
   EXPECT_EQ(scheduler_.PositionOf(JobId("first")), 3u);
-  scheduler_.Remove(JobId("again"));
+  scheduler_.Remove(jobs_.at(JobId("again")));
   EXPECT_EQ(scheduler_.PositionOf(JobId("first")), 2u);
   EXPECT_EQ(scheduler_.PositionOf(JobId("again")), 0u);
 }
@@ -117,7 +118,7 @@ TEST_F(PlacementTest, DecisionIsDueWhenCapacityChanges) {
   EXPECT_FALSE(scheduler_.TakeCapacityChange(nodes_));
   Open(nodes_, MakeSession(1, "a"));
   EXPECT_TRUE(scheduler_.TakeCapacityChange(nodes_));
-  scheduler_.Remove(JobId("one"));
+  scheduler_.Remove(jobs_.at(JobId("one")));
   EXPECT_FALSE(scheduler_.TakeCapacityChange(nodes_));
 }
 
@@ -129,7 +130,7 @@ TEST_F(PlacementTest, BlockersNameEachNodeThatCannotTakeItsShare) {
   Open(nodes_, MakeSession(2, "b"));
   nodes_.Occupy(NodeName("a"), {JobId("other"), Generation(1), 4}, {0});
   nodes_.Cordon(NodeName("b"), "noisy");
-  const Job& job = Submit(jobs_, "one", MakeSpec(1));
+  Job& job = Submit(jobs_, "one", MakeSpec(1));
   scheduler_.Add(job);
   Decide();
   const std::vector<v1::WaitedFor> blockers = Blockers(job, scheduler_, nodes_.all(), context_.now);
@@ -148,7 +149,7 @@ TEST_F(PlacementTest, EstimatesStartFromTimeLimitOfRunningJob) {
   Job& running = Submit(jobs_, "running", limited);
   Start(jobs_, running, {"a"});
   nodes_.Occupy(NodeName("a"), {JobId("running"), Generation(1), 0}, {0});
-  const Job& waiting = Submit(jobs_, "waiting", MakeSpec(1));
+  Job& waiting = Submit(jobs_, "waiting", MakeSpec(1));
   scheduler_.Add(waiting);
   Advance(context_, absl::Seconds(100));
   const auto start = [&](const Job& job) {
@@ -157,7 +158,7 @@ TEST_F(PlacementTest, EstimatesStartFromTimeLimitOfRunningJob) {
   EXPECT_EQ(start(waiting), absl::Seconds(500));
   EXPECT_EQ(start(running), std::nullopt);
   // The job behind it depends on a job without a time limit.
-  const Job& behind = Submit(jobs_, "behind", MakeSpec(1));
+  Job& behind = Submit(jobs_, "behind", MakeSpec(1));
   scheduler_.Add(behind);
   EXPECT_EQ(start(behind), std::nullopt);
 }

@@ -1,6 +1,7 @@
 #include "coordinator/core/scheduler/plan.h"
 
 #include <algorithm>
+#include <utility>
 
 namespace muster::core {
 
@@ -29,17 +30,36 @@ Planner::Candidate Planner::Describe(const JobQueue::Entry& entry) const {
   job.preempted = group.preempted;
   job.end = now_ + group.length;
   job.cells = &cluster_.CellsOf(group.shape, queue_.shape(group.shape));
-  job.slots = LeastSlots(job.cells->demand);
+  job.slots = Cluster::LeastSlotsOf(*job.cells);
   return job;
 }
 
-bool Planner::ExceedsLimit(const Candidate& job) const {
-  const uint32_t limit = options_.LimitsOf(job.owner).running_slots;
-  if (limit == 0) return false;
+uint64_t Planner::UsedSlots(const Candidate& job, bool after_stops) const {
+  uint64_t used = usage_.RunningSlots(job.owner);
   const auto claimed = claimed_by_owner_.find(job.owner);
-  const uint64_t used =
-      usage_.RunningSlots(job.owner) + (claimed == claimed_by_owner_.end() ? 0 : claimed->second);
-  return used + job.slots > limit;
+  if (claimed != claimed_by_owner_.end()) used += claimed->second;
+  if (claimants_.count(job.id) != 0) used -= job.slots;
+  if (!after_stops) return used;
+  for (const uint32_t running : RunningOf(job.owner)) {
+    if (stops_[running]) used -= std::min<uint64_t>(used, cluster_.running(running).slots);
+  }
+  return used;
+}
+
+bool Planner::ExceedsLimit(const Candidate& job, uint64_t slots, bool after_stops) const {
+  const uint32_t limit = options_.LimitsOf(job.owner).running_slots;
+  return limit > 0 && UsedSlots(job, after_stops) + slots > limit;
+}
+
+const std::vector<uint32_t>& Planner::RunningOf(const std::string& owner) const {
+  if (!running_of_owners_.has_value()) {
+    running_of_owners_.emplace();
+    for (uint32_t i = 0; i < cluster_.all_running().size(); ++i) {
+      const RunningJob& job = cluster_.running(i);
+      if (!job.id.value().empty()) (*running_of_owners_)[job.owner].push_back(i);
+    }
+  }
+  return (*running_of_owners_)[owner];
 }
 
 Plan Planner::Run(Start start) {
@@ -47,6 +67,7 @@ Plan Planner::Run(Start start) {
   for (const RunningJob& job : cluster_.all_running()) {
     stops_.push_back(job.stopping);
     if (job.id.value().empty()) continue;
+    if (job.overdue) plan_.overdue_slots += job.slots;
     lowest_running_ = std::min(lowest_running_.value_or(job.job_class), job.job_class);
   }
   RenewClaims(start);
@@ -98,14 +119,14 @@ void Planner::RenewClaims(Start start) {
     if (!queue_.ShapeOfGroup(entry->group).unplaceable.empty()) continue;
     const uint32_t group = entry->group;
     const Candidate job = Describe(*entry);
-    if (ExceedsLimit(job)) continue;
+    if (ExceedsLimit(job, job.slots, /*after_stops=*/true)) continue;
     std::set<uint32_t> nodes;
     for (const NodeName& name : claim.nodes) {
       const uint32_t node = cluster_.IndexOf(name);
       if (node < cluster_.node_count()) nodes.insert(node);
     }
     if (IsOutranked(job, nodes)) continue;
-    if (StartOnClaim(job, nodes, start)) continue;
+    if (!ExceedsLimit(job) && StartOnClaim(job, nodes, start)) continue;
     if (!MayPreempt(job) || !Claim(job, nodes)) continue;
     claimants_.insert(job.id);
     plan_.of_groups[group] = {Hindrance::kNoSlots, job.slots};
@@ -128,23 +149,28 @@ bool Planner::StartOnClaim(const Candidate& job, const std::set<uint32_t>& nodes
       units += ContributionOf(demand, supply.usable, supply.free, demand.units).units;
     }
     if (units < demand.units) continue;
-    StartRequest request = MakeRequest(job, i);
-    request.narrowed = true;
-    for (uint32_t node = 0; node < cluster_.node_count(); ++node) {
-      if (nodes.count(node) != 0) continue;
-      request.resources.add_exclude_nodes(cluster_.node(node).node->record.name());
-    }
-    if (demand.request.kinds.size() > 1) request.resources.set_device(demand.request.kinds[i]);
-    if (CallStart(start, request).outcome != StartResult::Outcome::kNotPlaced) return true;
+    const std::optional<StartRequest> request = MakeRequest(job, i, &nodes);
+    if (!request.has_value()) continue;
+    if (CallStart(start, *request).outcome != StartResult::Outcome::kNotPlaced) return true;
   }
   return false;
 }
 
 void Planner::Examine(QueueWalk& walk, Start start) {
   uint32_t examined = 0;
+  bool overdue_served = false;
   while (examined < options_.backfill_depth) {
-    const JobQueue::Entry* const entry = walk.Next();
+    const JobQueue::Entry* entry = walk.Next();
+    const bool critical =
+        entry != nullptr && queue_.group(entry->group).job_class == JobClass::kCritical;
+    if (!critical && !std::exchange(overdue_served, true)) {
+      const JobId next = entry == nullptr ? JobId() : entry->id;
+      ServeOverdue(start);
+      entry = queue_.Find(next);  // it may have been the overdue one
+      if (!next.value().empty() && entry == nullptr) continue;
+    }
     if (entry == nullptr) break;
+    if (kept_overdue_.count(entry->id) != 0) continue;
     // A job with a claim may start elsewhere.
     const bool has_claim = claimants_.count(entry->id) != 0;
     const uint32_t group = entry->group;
@@ -154,15 +180,24 @@ void Planner::Examine(QueueWalk& walk, Start start) {
       continue;
     }
     const Candidate job = Describe(*entry);
-    if (!has_claim && ExceedsLimit(job)) {
+    const bool exceeds_limit = ExceedsLimit(job);
+    if (exceeds_limit && has_claim) continue;
+    if (exceeds_limit && MayPreempt(job) && Claim(job, /*preferred=*/{})) {
+      plan_.of_groups[group] = {Hindrance::kNoSlots, job.slots};
+      continue;
+    }
+    const std::optional<uint32_t> row = exceeds_limit ? std::nullopt : FindRow(job);
+    std::optional<StartRequest> request;
+    if (row.has_value()) request = MakeRequest(job, *row);
+    if (exceeds_limit || (row.has_value() && !request.has_value())) {
+      if (has_claim) continue;
       plan_.of_owners[{job.owner_index, group}] = {Hindrance::kOwnerLimit, job.slots};
       walk.SkipGroupInLine(group);
       continue;
     }
     Verdict verdict{Hindrance::kNoSlots, job.slots};
-    const std::optional<uint32_t> row = FindRow(job);
     if (row.has_value()) {
-      const StartResult result = CallStart(start, MakeRequest(job, *row));
+      const StartResult result = CallStart(start, *request);
       if (result.outcome == StartResult::Outcome::kGone) continue;
       if (result.outcome == StartResult::Outcome::kStarted) {
         NoteStart(job, *row, result);
@@ -181,9 +216,10 @@ void Planner::Examine(QueueWalk& walk, Start start) {
     plan_.of_groups[group] = verdict;
     // The next job of the group may claim slots, too.
     if (MayPreempt(job) && Claim(job, /*preferred=*/{})) continue;
-    if (reservations_ < options_.reservations) Reserve(job);
+    if (reservations_ < options_.reservations && Reserve(job)) ++reservations_;
     walk.SkipGroup(group);
   }
+  if (!overdue_served) ServeOverdue(start);
 }
 
 void Planner::DropClaim(const Candidate& job) {
@@ -235,27 +271,66 @@ std::optional<uint32_t> Planner::FindRow(const Candidate& job) const {
   return std::nullopt;
 }
 
-StartRequest Planner::MakeRequest(const Candidate& job, uint32_t row_index) const {
+std::optional<StartRequest> Planner::MakeRequest(const Candidate& job, uint32_t row_index,
+                                                 const Nodes* nodes) const {
   const Cluster::Row& row = job.cells->rows[row_index];
   const Demand& demand = job.cells->demand;
   StartRequest request{job.id, job.cells->resources};
-  v1::Resources& resources = request.resources;
-  for (const Hold& hold : holds_) {
-    if (MayUse(job, row, hold)) continue;
-    resources.add_exclude_nodes(cluster_.node(hold.node).node->record.name());
+  const auto exclude = [&](uint32_t node) {
+    request.resources.add_exclude_nodes(cluster_.node(node).node->record.name());
     request.narrowed = true;
+  };
+  for (const Hold& hold : holds_) {
+    if (!MayUse(job, row, hold)) exclude(hold.node);
   }
-  if (request.narrowed && demand.request.kinds.size() > 1)
-    resources.set_device(demand.request.kinds[row_index]);
-  // An elastic job takes no more nodes than the limit allows.
-  const uint32_t limit = options_.LimitsOf(job.owner).running_slots;
-  if (limit > 0 && demand.most_units > demand.units) {
-    const uint32_t per_node = job.slots / demand.units;
-    const uint32_t left = limit - usage_.RunningSlots(job.owner);
-    const uint32_t most = std::max(demand.units, left / std::max(1u, per_node));
-    if (most < demand.most_units) resources.mutable_nodes()->set_max(most);
+  for (uint32_t node = 0; nodes != nullptr && node < cluster_.node_count(); ++node) {
+    if (nodes->count(node) == 0) exclude(node);
+  }
+  if (!KeepLimit(job, row, nodes, request)) return std::nullopt;
+  if (request.narrowed && demand.request.kinds.size() > 1) {
+    request.resources.set_device(demand.request.kinds[row_index]);
   }
   return request;
+}
+
+bool Planner::KeepLimit(const Candidate& job, const Cluster::Row& row, const Nodes* nodes,
+                        StartRequest& request) const {
+  const Demand& demand = job.cells->demand;
+  const uint32_t limit = options_.LimitsOf(job.owner).running_slots;
+  const bool varies = demand.by_node || demand.most_units > demand.units;
+  if (limit == 0 || !varies) return true;
+  std::vector<std::pair<uint32_t, uint32_t>> free;  // slots that the job takes of each node
+  for (uint32_t node = 0; node < row.supplies.size(); ++node) {
+    const Hold* const hold = HoldOf(node);
+    if (hold != nullptr && !MayUse(job, row, *hold)) continue;
+    if (nodes != nullptr && nodes->count(node) == 0) continue;
+    const uint32_t slots = TakenOf(demand, row.supplies[node], row.supplies[node].free);
+    if (slots > 0) free.emplace_back(slots, node);
+  }
+  // The smallest nodes, as many as the limit allows.
+  std::sort(free.begin(), free.end());
+  const uint64_t used = UsedSlots(job, /*after_stops=*/false);
+  const uint64_t left = limit - std::min<uint64_t>(limit, used);
+  uint32_t units = 0;
+  size_t count = 0;
+  uint64_t smallest = 0, largest = 0;
+  while (count < free.size() && units < demand.most_units && smallest + free[count].first <= left) {
+    const Supply& supply = row.supplies[free[count].second];
+    units += ContributionOf(demand, supply.usable, supply.free, demand.most_units).units;
+    smallest += free[count].first;
+    largest += free[free.size() - 1 - count].first;
+    ++count;
+  }
+  if (units < demand.units) return false;
+  if (!demand.in_ranks && count < demand.most_units) {
+    request.resources.mutable_nodes()->set_max(static_cast<uint32_t>(count));
+  }
+  if (largest <= left) return true;  // so may any others
+  request.narrowed = true;
+  for (size_t i = count; i < free.size(); ++i) {
+    request.resources.add_exclude_nodes(cluster_.node(free[i].second).node->record.name());
+  }
+  return true;
 }
 
 void Planner::NoteStart(const Candidate& job, uint32_t row, const StartResult& result) {

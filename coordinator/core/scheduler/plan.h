@@ -6,7 +6,8 @@
 // All ranks of a job start together or not at all. The first jobs that have to wait have a
 // reservation: nodes that suffice for them, and the time at which these are free at the latest.
 // Jobs behind them start if they leave these slots free by then (backfill). A job that a limit of
-// its owner holds back, or that does not fit on the cluster, delays no other.
+// its owner holds back, or that does not fit on the cluster, delays no other. Against starvation,
+// the oldest overdue job of each class has a reservation, too: see overdue.cc.
 #ifndef MUSTER_COORDINATOR_CORE_SCHEDULER_PLAN_H_
 #define MUSTER_COORDINATOR_CORE_SCHEDULER_PLAN_H_
 
@@ -19,6 +20,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/container/flat_hash_map.h"
 #include "absl/functional/function_ref.h"
 #include "common/ids.h"
 #include "common/time.h"
@@ -54,6 +56,8 @@ struct Reservation {
   // A claim: jobs are stopping on the nodes to make room. It holds until the job starts, also
   // against jobs ahead in the queue, so that no job is stopped in vain.
   bool after_preemption = false;
+  // Kept because the job is overdue, also from jobs ahead of it that are not critical.
+  bool overdue = false;
 };
 
 struct Preemption {
@@ -61,11 +65,24 @@ struct Preemption {
   std::vector<JobId> victims;
 };
 
+// The first job of an owner and class that fits on the cluster and the owner's limit.
+struct Head {
+  JobId job;                   // empty: none
+  SteadyTime since;            // that it has been the first, and has waited for others
+  bool waits_for_own = false;  // a job of both that was submitted earlier runs
+};
+
 struct Plan {
-  std::vector<Reservation> reservations;  // in the order of the queue
-  std::vector<Preemption> preemptions;    // that have to begin now
+  // Claims, then those of critical jobs, of overdue jobs, and of others in the order of the queue.
+  std::vector<Reservation> reservations;
+  std::vector<Preemption> preemptions;  // that have to begin now
   std::map<uint32_t, Verdict> of_groups;
   std::map<std::pair<uint32_t, uint32_t>, Verdict> of_owners;  // by owner and group; come first
+  std::map<std::pair<JobClass, uint32_t>, Head> heads;         // by class and line of the queue
+  SteadyTime next_overdue = SteadyTime::Infinite();            // when the next of them is overdue
+  // The slots that overdue jobs have or are kept for them, and their limit.
+  uint64_t overdue_slots = 0;
+  uint64_t most_overdue_slots = 0;
 
   Verdict Find(const JobQueue::Entry& entry) const;
   const Reservation* FindReservation(const JobId& job) const;  // null: none
@@ -77,6 +94,7 @@ struct StartRequest {
   JobId job;
   v1::Resources resources;
   bool narrowed = false;
+  bool overdue = false;  // it starts because it is overdue, ahead of others
 };
 struct StartResult {
   enum class Outcome {
@@ -151,14 +169,31 @@ class Planner {
   // Jobs behind may have taken the free slots that a job was kept from.
   void CorrectVerdicts();
   Candidate Describe(const JobQueue::Entry& entry) const;
-  bool ExceedsLimit(const Candidate& job) const;
+  // The slots that the owner's jobs have, or are being freed for them, other than for this job.
+  // `after_stops`: without those of the jobs that are stopping.
+  uint64_t UsedSlots(const Candidate& job, bool after_stops) const;
+  // Whether the job would exceed its owner's limit, if it took this many slots.
+  bool ExceedsLimit(const Candidate& job, uint64_t slots, bool after_stops) const;
+  bool ExceedsLimit(const Candidate& job) const {
+    return ExceedsLimit(job, job.slots, /*after_stops=*/false);
+  }
+  // The running jobs of the owner, by index, as of the beginning of the decision.
+  const std::vector<uint32_t>& RunningOf(const std::string& owner) const;
   QueueWalk WalkQueue() const;
   // ---- Starts
   static bool EndsBefore(const Candidate& job, const Hold& hold);
   bool MayUse(const Candidate& job, const Cluster::Row& row, const Hold& hold) const;
   // The row with which the job fits now, and leaves the held slots free; nullopt if none.
   std::optional<uint32_t> FindRow(const Candidate& job) const;
-  StartRequest MakeRequest(const Candidate& job, uint32_t row) const;
+  using Nodes = std::set<uint32_t>;
+  // A request for these nodes, or any if null. nullopt: those on which the job fits are too large
+  // for the limit of its owner.
+  std::optional<StartRequest> MakeRequest(const Candidate& job, uint32_t row,
+                                          const Nodes* nodes = nullptr) const;
+  // Narrows the request so that the job takes no more slots than the limit of its owner allows.
+  // Returns false if that is impossible.
+  bool KeepLimit(const Candidate& job, const Cluster::Row& row, const Nodes* nodes,
+                 StartRequest& request) const;
   void NoteStart(const Candidate& job, uint32_t row, const StartResult& result);
   // ---- Reservations: reserve.cc
   bool Reserve(const Candidate& job);
@@ -186,6 +221,18 @@ class Planner {
   std::vector<uint32_t> FindVictims(const Candidate& job, const Cluster::Row& row,
                                     std::vector<bool> stops) const;
   bool IsCheaper(uint32_t a, uint32_t b) const;
+  // Whether the running job may make room for the queued one.
+  bool IsPreemptible(uint32_t running, const Candidate& job) const;
+  // The owner's own jobs that have to make room so that the job does not exceed the limit; nullopt
+  // if they do not suffice.
+  std::optional<std::vector<uint32_t>> FindOwnVictims(const Candidate& job) const;
+  // ---- Overdue jobs: overdue.cc
+  // Starts the overdue jobs that may start ahead of others, or keeps slots for them.
+  void ServeOverdue(Start start);
+  // Brings plan_.heads up to date. Returns the oldest overdue job of each class, oldest first.
+  std::vector<Head> FindOverdue();
+  // The first job of the line that fits on the cluster and its owner's limit; null if none does.
+  const JobQueue::Entry* FirstOf(const JobQueue::Line& line) const;
 
   const JobQueue& queue_;
   Cluster& cluster_;
@@ -194,14 +241,17 @@ class Planner {
   const SteadyTime now_;
   const Plan& last_;
   Plan plan_;
-  std::set<JobId> claimants_;  // jobs that RenewClaims has dealt with
-  uint32_t reservations_ = 0;  // that are no claims
+  std::set<JobId> claimants_;     // jobs that RenewClaims has dealt with
+  std::set<JobId> kept_overdue_;  // jobs that ServeOverdue has dealt with
+  uint32_t reservations_ = 0;     // that are no claims
   std::vector<Hold> holds_;
   std::vector<uint32_t> hold_of_;  // by node; kNone: no hold
   std::vector<bool> stops_;        // by running job: it is stopping, or will be
   std::optional<JobClass> lowest_running_;
   std::map<std::pair<uint32_t, uint32_t>, uint32_t> claimed_;  // slots, by kind and node
-  std::map<std::string, uint32_t> claimed_by_owner_;
+  std::map<std::string, uint64_t> claimed_by_owner_;
+  // Filled when it is needed first.
+  mutable std::optional<absl::flat_hash_map<std::string, std::vector<uint32_t>>> running_of_owners_;
 };
 
 }  // namespace muster::core

@@ -195,30 +195,174 @@ TEST_F(PlanTest, PreemptedJobPreemptsNoOther) {
   EXPECT_FALSE(IsRunning(low));
 }
 
-TEST_F(PlanTest, OverdueJobIsNotPreempted) {
-  MakeCluster({1});
-  const JobId blocker = Submit({.job_class = JobClass::kCritical});
-  const JobId low = Submit({.job_class = JobClass::kLow});
-  world_->Advance(absl::Hours(4 * 24));
-  End(blocker);
-  ASSERT_TRUE(IsRunning(low));
-  Submit({.job_class = JobClass::kCritical});
-  EXPECT_THAT(world_->plan().preemptions, IsEmpty());
+// ------------------------------------------------------------------------------------------------
+// overdue jobs
+
+// One slot; a job of class high runs on it for an hour, and many others wait.
+class OverdueTest : public PlanTest {
+ protected:
+  void Saturate(std::vector<uint32_t> slots, SchedulerOptions options = {}) {
+    MakeCluster(std::move(slots), options);
+    for (int i = 0; i < 100; ++i) {
+      world_->Submit({.owner = "busy",
+                      .job_class = JobClass::kHigh,
+                      .limit = absl::Hours(1),
+                      .length = absl::Hours(1)});
+    }
+    world_->Decide();
+  }
+  bool IsKeptAsOverdue(const JobId& id) const {
+    const Reservation* const kept = world_->plan().FindReservation(id);
+    return kept != nullptr && kept->overdue;
+  }
+};
+
+TEST_F(OverdueTest, LowClassIsNotStarved) {
+  Saturate({1});
+  const JobId low = Submit({.job_class = JobClass::kLow, .limit = absl::Hours(1)});
+  world_->Advance(absl::Hours(24) - absl::Seconds(1));
+  EXPECT_FALSE(IsRunning(low) || IsKeptAsOverdue(low));
+  world_->Advance(absl::Seconds(1));
+  EXPECT_TRUE(IsRunning(low));
 }
 
-// The low job is ahead by age, but the slot is freed for the other one.
-TEST_F(PlanTest, NoJobIsPreemptedInVain) {
-  MakeCluster({1, 1});
-  const JobId running = Submit({.job_class = JobClass::kLow});
-  const JobId normal = Submit({});
-  const JobId aged = Submit({.job_class = JobClass::kLow, .limit = absl::Hours(1)});
-  world_->Advance(absl::Hours(4 * 24));
-  ASSERT_EQ(world_->queue().Find(aged)->tier, kOverdueTier);
-  const JobId urgent = Submit({.job_class = JobClass::kCritical});
+TEST_F(OverdueTest, ReservationHoldsAgainstJobsAheadThatAreNotCritical) {
+  Saturate({1, 1});
+  const JobId low = Submit({.job_class = JobClass::kLow, .nodes = 2, .limit = absl::Hours(1)});
+  world_->Advance(absl::Minutes(30));
+  const JobId shifted = Submit({.owner = "other",
+                                .job_class = JobClass::kHigh,
+                                .limit = absl::Minutes(90),
+                                .length = absl::Minutes(90)});
+  world_->Advance(absl::Hours(24) - absl::Minutes(30));
+  ASSERT_GT(world_->job(shifted).starts, 0u);
+  ASSERT_TRUE(IsKeptAsOverdue(low));
+  EXPECT_EQ(HindranceOf(Submit({.job_class = JobClass::kHigh})), Hindrance::kReserved);
+  const JobId critical = Submit({.job_class = JobClass::kCritical, .length = absl::Hours(1)});
+  EXPECT_TRUE(IsRunning(critical)) << "it waits behind no other class";
+  world_->Advance(absl::Hours(1));
+  EXPECT_TRUE(IsRunning(low));
+}
+
+TEST_F(OverdueTest, OnlyCriticalJobsTakeItsPlace) {
+  Saturate({1});
+  const JobId low = Submit({.job_class = JobClass::kLow});
+  world_->Advance(absl::Hours(24));
+  ASSERT_TRUE(IsRunning(low));
+  EXPECT_THAT(world_->plan().preemptions, IsEmpty()) << "many jobs of class high wait";
+  Submit({.job_class = JobClass::kCritical});
+  ASSERT_THAT(world_->plan().preemptions, SizeIs(1));
+  EXPECT_THAT(world_->plan().preemptions[0].victims, ElementsAre(low));
+}
+
+// One slot is 5 % of 20, so the second has to wait until the first has ended.
+TEST_F(OverdueTest, OverdueJobsHaveSmallPartOfSlots) {
+  for (const uint32_t percent : {5, 10}) {
+    SchedulerOptions options;
+    options.overdue_percent = percent;
+    Saturate(std::vector<uint32_t>(20, 1), options);
+    const Spec hour{.owner = "x", .limit = absl::Hours(1), .length = absl::Hours(1)};
+    Spec low = hour;
+    low.job_class = JobClass::kLow;
+    for (int i = 0; i < 600; ++i) {
+      world_->Submit({.owner = "busy",
+                      .job_class = JobClass::kHigh,
+                      .limit = absl::Hours(1),
+                      .length = absl::Hours(1)});
+    }
+    const JobId first = Submit(low);
+    const JobId second = Submit(hour);
+    world_->Advance(absl::Hours(24));
+    EXPECT_TRUE(IsRunning(first));
+    EXPECT_EQ(IsRunning(second), percent == 10);
+    world_->Advance(absl::Hours(1));
+    EXPECT_EQ(world_->job(second).starts, 1u);
+  }
+}
+
+// Nobody else keeps the backlog from running, so none of it is overdue, however old it is.
+TEST_F(OverdueTest, OwnJobsAheadDoNotAge) {
+  MakeCluster({1});
+  for (int i = 0; i < 100; ++i) {
+    Submit({.owner = "alice", .limit = absl::Hours(48), .length = absl::Hours(48)});
+  }
+  world_->Advance(absl::Hours(24 * 30 + 1));
+  const JobId other = Submit({.owner = "bob", .limit = absl::Hours(1), .length = absl::Hours(1)});
+  world_->Advance(absl::Hours(48));
+  EXPECT_GT(world_->job(other).starts, 0u);
+}
+
+TEST_F(OverdueTest, LimitOfOwnerDoesNotAge) {
+  SchedulerOptions options;
+  options.limits["alice"].running_slots = 1;
+  MakeCluster({2}, options);
+  const JobId runs = Submit({.owner = "alice", .job_class = JobClass::kHigh});
+  const JobId waits = Submit({.owner = "alice", .job_class = JobClass::kLow});
+  Submit({.owner = "bob", .limit = absl::Hours(72), .length = absl::Hours(72)});
+  for (int i = 0; i < 10; ++i) Submit({.owner = "bob", .length = absl::Hours(1)});
+  world_->Advance(absl::Hours(48));
+  End(runs);
+  EXPECT_FALSE(IsRunning(waits)) << "it has not waited for others";
+}
+
+// ------------------------------------------------------------------------------------------------
+// limits
+
+TEST_F(PlanTest, OwnLowerClassMakesRoomWithinLimit) {
+  SchedulerOptions options;
+  options.limits["alice"].running_slots = 2;
+  MakeCluster({2, 2}, options);
+  const JobId older = Submit({.owner = "alice", .job_class = JobClass::kLow});
+  world_->Advance(absl::Seconds(1));
+  const JobId newer = Submit({.owner = "alice", .job_class = JobClass::kLow});
+  const JobId others = Submit({.owner = "bob", .job_class = JobClass::kLow});
+  const JobId urgent = Submit({.owner = "alice", .job_class = JobClass::kHigh});
+  ASSERT_THAT(world_->plan().preemptions, SizeIs(1));
+  EXPECT_THAT(world_->plan().preemptions[0].victims, ElementsAre(newer));
+  world_->Decide();
+  EXPECT_THAT(world_->plan().preemptions, IsEmpty()) << "its slot is being freed already";
   world_->Advance(world_->grace);
-  EXPECT_TRUE(IsRunning(urgent));
-  EXPECT_FALSE(IsRunning(aged));
-  EXPECT_EQ(world_->job(running).preemptions + world_->job(normal).preemptions, 1u);
+  EXPECT_TRUE(IsRunning(urgent) && IsRunning(older) && IsRunning(others));
+  EXPECT_EQ(HindranceOf(Submit({.owner = "alice", .job_class = JobClass::kHigh, .slots = 2})),
+            Hindrance::kOwnerLimit)
+      << "the jobs of its class stay";
+  EXPECT_EQ(HindranceOf(Submit({.owner = "alice"})), Hindrance::kNoSlots);
+  EXPECT_EQ(world_->job(others).preemptions, 0u);
+}
+
+TEST_F(PlanTest, LimitCountsSlotsThatJobTakes) {
+  SchedulerOptions options;
+  options.default_limits.running_slots = 6;
+  MakeCluster({8, 4}, options);
+  const JobId all = Submit({.owner = "alice", .all = true});
+  EXPECT_THAT(world_->NodesOf(all), ElementsAre("b"));
+  const JobId further = Submit({.owner = "alice", .slots = 3});
+  EXPECT_EQ(HindranceOf(further), Hindrance::kOwnerLimit);
+  world_->Cancel(further);
+  EXPECT_EQ(HindranceOf(Submit({.owner = "bob", .all = true})), Hindrance::kOwnerLimit)
+      << "only the node with eight slots is free";
+  End(all);
+  const JobId exclusive = Submit({.owner = "carol", .slots = 2, .exclusive = true});
+  EXPECT_EQ(world_->usage().RunningSlots("bob"), 4u);
+  EXPECT_FALSE(IsRunning(exclusive)) << "bob's job has the node that is small enough";
+}
+
+TEST_F(PlanTest, ElasticJobGetsNoMoreNodesThanLimitAllows) {
+  SchedulerOptions options;
+  options.default_limits.running_slots = 8;
+  MakeCluster({8, 4, 2, 2}, options);
+  const JobId elastic = Submit({.most_nodes = 4, .all = true});
+  EXPECT_THAT(world_->NodesOf(elastic), ElementsAre("b", "c", "d"));
+  End(elastic);
+  const JobId regular = Submit({.owner = "bob", .slots = 2, .most_nodes = 4});
+  EXPECT_EQ(world_->NodesOf(regular).size(), 4u);
+}
+
+TEST_F(PlanTest, ExclusiveJobCountsItsWholeNodes) {
+  MakeCluster({8, 8});
+  const JobId exclusive = Submit({.owner = "alice", .nodes = 2, .exclusive = true});
+  ASSERT_TRUE(IsRunning(exclusive));
+  EXPECT_EQ(world_->usage().RunningSlots("alice"), 16u);
 }
 
 TEST_F(PlanTest, PreemptionCanBeDisabled) {

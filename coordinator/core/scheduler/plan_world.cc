@@ -11,8 +11,10 @@ namespace {
 v1::Resources ResourcesOf(const PlanWorld::Spec& spec) {
   v1::Resources resources;
   resources.mutable_nodes()->set_min(spec.nodes);
-  resources.mutable_nodes()->set_max(spec.nodes);
-  resources.set_ranks_per_node(spec.slots);
+  resources.mutable_nodes()->set_max(std::max(spec.nodes, spec.most_nodes));
+  resources.set_ranks_per_node(spec.all ? 1 : spec.slots);
+  if (spec.all) resources.set_devices_per_rank("all");
+  resources.set_exclusive(spec.exclusive);
   resources.set_device("cpu");
   return resources;
 }
@@ -20,9 +22,7 @@ v1::Resources ResourcesOf(const PlanWorld::Spec& spec) {
 }  // namespace
 
 PlanWorld::PlanWorld(SchedulerOptions options)
-    : options_(std::move(options)),
-      queue_(options_.ageing, options_.lookahead),
-      usage_(options_.half_life) {}
+    : options_(std::move(options)), queue_(options_.lookahead), usage_(options_.half_life) {}
 
 void PlanWorld::AddNode(const std::string& name, uint32_t slots) {
   Node& node = nodes_[NodeName(name)];
@@ -58,7 +58,7 @@ void PlanWorld::Enqueue(const Job& job) {
   item.resources = ResourcesOf(job.spec);
   item.length = job.spec.limit - job.run_time;
   item.waiting_since = job.submitted + job.run_time;
-  queue_.Add(item, now_);
+  queue_.Add(item);
 }
 
 void PlanWorld::Touch(const Job& job) {
@@ -74,8 +74,9 @@ void PlanWorld::SetRunning(const Job& job) {
   running.started = job.started;
   running.grace = grace;
   running.stopping = job.state == State::kStopping;
-  const absl::Duration waited = job.started - (job.submitted + job.run_time);
-  running.preemptible = TierAfter(job.spec.job_class, waited, options_.ageing) < kOverdueTier;
+  running.overdue = job.overdue;
+  running.slots = job.taken;
+  running.sequence = job.sequence;
   running.end = running.stopping ? job.ends : job.started + (job.spec.limit - job.run_time);
   for (const auto& [node, slots] : job.slots) running.nodes.push_back(node);
   cluster_.SetRunning(std::move(running));
@@ -88,7 +89,8 @@ StartResult PlanWorld::Start(const StartRequest& request) {
   const auto placements = Place(request.resources, nodes_, Offers::kNow, /*share_device=*/false);
   if (placements.empty()) return result;
   result.outcome = StartResult::Outcome::kStarted;
-  if (placements.size() != job.spec.nodes) {
+  if (placements.size() < job.spec.nodes ||
+      placements.size() > std::max(job.spec.nodes, job.spec.most_nodes)) {
     problems_.push_back(absl::StrCat(job.id.value(), " starts on ", placements.size(), " of ",
                                      job.spec.nodes, " nodes"));
   }
@@ -104,18 +106,24 @@ StartResult PlanWorld::Start(const StartRequest& request) {
         slots.push_back(slot);
       }
     }
-    nodes_.at(name).Occupy({job.id, Generation(job.starts), 0}, slots);
+    nodes_.at(name).Occupy({job.id, Generation(job.starts), 0}, slots, job.spec.exclusive);
     in_use_ += slots.size();
-    result.slots.emplace_back(name, slots.size());
+    result.slots.emplace_back(name, TakenSlots(placement, nodes_.at(name), job.spec.exclusive));
+    job.taken += result.slots.back().second;
+  }
+  const uint32_t limit = options_.LimitsOf(job.spec.owner).running_slots;
+  if (limit > 0 && usage_.RunningSlots(job.spec.owner) + job.taken > limit) {
+    problems_.push_back(absl::StrCat(job.id.value(), " exceeds the limit of its owner"));
   }
   job.state = State::kRunning;
   job.started = now_;
   job.preempted = false;
+  job.overdue = request.overdue;
   job.first_start = std::min(job.first_start, now_);
   job.ends = now_ + (std::min(job.spec.length, job.spec.limit) - job.run_time);
   if (job.ends < SteadyTime::Infinite()) ends_.insert({job.ends, job.id});
   queue_.Remove(job.id);
-  usage_.OnStart(job.spec.owner, job.spec.nodes * job.spec.slots, now_);
+  usage_.OnStart(job.spec.owner, job.taken, now_);
   SetRunning(job);
   cluster_.Refresh(std::exchange(touched_, {}));
   return result;
@@ -126,6 +134,9 @@ void PlanWorld::Stop(const JobId& victim, const JobId& by) {
   const Job& winner = jobs_.at(by);
   if (job.state != State::kRunning || job.spec.job_class >= winner.spec.job_class) {
     problems_.push_back(absl::StrCat(victim.value(), " is preempted by ", by.value()));
+  }
+  if (job.overdue && winner.spec.job_class != JobClass::kCritical) {
+    problems_.push_back(absl::StrCat(victim.value(), " is overdue, and preempted by ", by.value()));
   }
   if (winner.preempted) {
     problems_.push_back(absl::StrCat(by.value(), " was preempted and preempts ", victim.value()));
@@ -149,7 +160,7 @@ void PlanWorld::End(const JobId& id) {
   }
   job.slots.clear();
   cluster_.RemoveRunning(id);
-  usage_.OnEnd(job.spec.owner, job.spec.nodes * job.spec.slots, now_);
+  usage_.OnEnd(job.spec.owner, std::exchange(job.taken, 0), now_);
   job.run_time += now_ - job.started;
   const bool again = job.state == State::kStopping;
   job.state = again ? State::kQueued : State::kEnded;
@@ -173,7 +184,6 @@ const Plan& PlanWorld::Decide() {
     queue_.UncheckShapes();
   }
   cluster_.Refresh(std::exchange(touched_, {}));
-  queue_.Promote(now_);
   queue_.CheckShapes([this](const JobId& id) -> std::optional<std::string> {
     const uint32_t shape = queue_.group(queue_.Find(id)->group).shape;
     return Cluster::FitsVacant(cluster_.CellsOf(shape, queue_.shape(shape))) ? "" : "too large";
@@ -189,7 +199,7 @@ const Plan& PlanWorld::Decide() {
 
 SteadyTime PlanWorld::NextEvent() const {
   const SteadyTime end = ends_.empty() ? SteadyTime::Infinite() : ends_.begin()->first;
-  return std::min(end, queue_.NextPromotion());
+  return std::min(end, plan_.next_overdue);
 }
 
 void PlanWorld::AdvanceTo(SteadyTime time) {

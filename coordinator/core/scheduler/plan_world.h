@@ -30,7 +30,10 @@ class PlanWorld {
     JobClass job_class = JobClass::kNormal;
     int32_t priority = 0;
     uint32_t nodes = 1;
-    uint32_t slots = 1;                                // of each node
+    uint32_t slots = 1;       // of each node
+    uint32_t most_nodes = 0;  // more than `nodes`: elastic
+    bool all = false;         // takes all slots of its nodes
+    bool exclusive = false;
     absl::Duration limit = absl::InfiniteDuration();   // time limit, grace included
     absl::Duration length = absl::InfiniteDuration();  // that it really runs for
   };
@@ -49,6 +52,8 @@ class PlanWorld {
     uint32_t preemptions = 0;
     uint64_t starts = 0;
     std::map<NodeName, std::vector<uint32_t>> slots;  // while running or stopping
+    uint32_t taken = 0;                               // slots that no other job can use
+    bool overdue = false;
   };
 
   explicit PlanWorld(SchedulerOptions options = {});
@@ -61,7 +66,7 @@ class PlanWorld {
   void Cancel(const JobId& id);
   // Makes a decision and carries it out.
   const Plan& Decide();
-  // When something happens next: a job ends, stops or ages; infinite if nothing does.
+  // When something happens next: a job ends, stops or is overdue; infinite if nothing does.
   SteadyTime NextEvent() const;
   // Moves to a time, with a decision whenever something happens.
   void AdvanceTo(SteadyTime time);

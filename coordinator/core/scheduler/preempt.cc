@@ -1,5 +1,7 @@
-// Planner: chooses the running jobs that make room for a job of a higher class.
+// Planner: chooses the running jobs that make room for a job of a higher class: those of its owner
+// that its limit requires, then any that are in its way.
 #include <algorithm>
+#include <optional>
 #include <set>
 #include <tuple>
 
@@ -62,13 +64,36 @@ bool Planner::IsCheaper(uint32_t a, uint32_t b) const {
          std::tuple(other.job_class, one.started, other.id);
 }
 
+bool Planner::IsPreemptible(uint32_t running, const Candidate& job) const {
+  const RunningJob& other = cluster_.running(running);
+  return !stops_[running] && other.job_class < job.job_class &&
+         (!other.overdue || job.job_class == JobClass::kCritical);
+}
+
+std::optional<std::vector<uint32_t>> Planner::FindOwnVictims(const Candidate& job) const {
+  std::vector<uint32_t> victims;
+  if (!ExceedsLimit(job, job.slots, /*after_stops=*/true)) return victims;
+  uint64_t excess =
+      UsedSlots(job, /*after_stops=*/true) + job.slots - options_.LimitsOf(job.owner).running_slots;
+  std::vector<uint32_t> own;
+  for (const uint32_t running : RunningOf(job.owner)) {
+    if (IsPreemptible(running, job)) own.push_back(running);
+  }
+  std::sort(own.begin(), own.end(), [this](uint32_t a, uint32_t b) { return IsCheaper(a, b); });
+  for (const uint32_t victim : own) {
+    if (excess == 0) break;
+    victims.push_back(victim);
+    excess -= std::min<uint64_t>(excess, cluster_.running(victim).slots);
+  }
+  if (excess > 0) return std::nullopt;
+  return victims;
+}
+
 std::vector<uint32_t> Planner::VictimsOn(const Candidate& job, const Cluster::Row& row,
                                          uint32_t node, const std::vector<bool>& stops) const {
   std::vector<uint32_t> jobs;
   for (const Cluster::Use& use : cluster_.node(node).uses) {
-    if (use.job == Cluster::kNoJob || stops[use.job]) continue;
-    const RunningJob& running = cluster_.running(use.job);
-    if (!running.preemptible || running.job_class >= job.job_class) continue;
+    if (use.job == Cluster::kNoJob || stops[use.job] || !IsPreemptible(use.job, job)) continue;
     if (std::find(jobs.begin(), jobs.end(), use.job) == jobs.end()) jobs.push_back(use.job);
   }
   std::sort(jobs.begin(), jobs.end(), [this](uint32_t a, uint32_t b) { return IsCheaper(a, b); });
@@ -132,12 +157,17 @@ bool Planner::ClaimRow(const Candidate& job, uint32_t row_index,
   const Cluster::Row& row = job.cells->rows[row_index];
   const Demand& demand = job.cells->demand;
   if (row.usable_units < demand.units) return false;
-  std::vector<uint32_t> victims;
-  if (UnitsAfterStops(job, row, stops_) < demand.units) {
-    victims = FindVictims(job, row, stops_);
-    if (victims.empty()) return false;
+  const std::optional<std::vector<uint32_t>> own = FindOwnVictims(job);
+  if (!own.has_value()) return false;
+  std::vector<uint32_t> victims = *own;
+  std::vector<bool> stops = stops_;
+  for (const uint32_t victim : victims) stops[victim] = true;
+  if (UnitsAfterStops(job, row, stops) < demand.units) {
+    const std::vector<uint32_t> others = FindVictims(job, row, stops);
+    if (others.empty()) return false;
+    for (const uint32_t victim : others) stops[victim] = true;
+    victims.insert(victims.end(), others.begin(), others.end());
   }
-  for (const uint32_t victim : victims) stops_[victim] = true;
   Fit fit;
   fit.row = row_index;
   fit.from = now_;
@@ -146,21 +176,29 @@ bool Planner::ClaimRow(const Candidate& job, uint32_t row_index,
     if (preferred.count(node) == 0) order.push_back(node);
   }
   uint32_t missing = demand.units;
+  uint64_t taken = 0;
   for (const uint32_t node : order) {
     if (missing == 0) break;
-    const uint32_t free = FreeAfterStops(job, row, node, stops_);
+    const uint32_t free = FreeAfterStops(job, row, node, stops);
     const Contribution share = ContributionOf(demand, row.supplies[node].usable, free, missing);
     if (share.units == 0) continue;
     missing -= share.units;
+    taken += demand.by_node ? TakenOf(demand, row.supplies[node], free) : share.slots;
     fit.shares.push_back({node, share});
     fit.spare.push_back(free - share.slots);
     for (const Cluster::Use& use : cluster_.node(node).uses) {
-      if (use.job == Cluster::kNoJob || !stops_[use.job]) continue;
+      if (use.job == Cluster::kNoJob || !stops[use.job]) continue;
       const RunningJob& stopping = cluster_.running(use.job);
       fit.from = std::max(fit.from, stopping.stopping ? stopping.end : now_ + stopping.grace);
     }
-    claimed_[{row.kind, node}] += share.slots;
   }
+  // The nodes may be too large for the limit.
+  std::swap(stops_, stops);
+  if (ExceedsLimit(job, taken, /*after_stops=*/true)) {
+    std::swap(stops_, stops);
+    return false;
+  }
+  for (const auto& [node, share] : fit.shares) claimed_[{row.kind, node}] += share.slots;
   claimed_by_owner_[job.owner] += job.slots;
   AddHolds(job, fit, /*is_claim=*/true);
   if (victims.empty()) return true;

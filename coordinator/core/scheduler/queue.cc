@@ -6,7 +6,7 @@
 namespace muster::core {
 namespace {
 
-constexpr absl::string_view kTierNames[] = {"low", "normal", "high", "critical", "overdue"};
+constexpr absl::string_view kClassNames[kClasses] = {"low", "normal", "high", "critical"};
 constexpr uint32_t kFrontLine = 0;
 
 // Takes an unused index of `items`, or appends an item.
@@ -21,13 +21,6 @@ uint32_t TakeIndex(std::vector<Item>& items, std::vector<uint32_t>& free) {
   return index;
 }
 
-// The number of whole periods, of which no more than kOverdueTier matter.
-int64_t PeriodsOf(absl::Duration waited, absl::Duration ageing) {
-  absl::Duration rest;
-  const int64_t periods = absl::IDivDuration(waited, ageing, &rest);
-  return std::clamp(periods, int64_t{0}, int64_t{kOverdueTier});
-}
-
 }  // namespace
 
 JobClass ClassOf(absl::string_view name) {
@@ -37,14 +30,7 @@ JobClass ClassOf(absl::string_view name) {
   return JobClass::kNormal;
 }
 
-absl::string_view NameOf(JobClass job_class) { return NameOfTier(static_cast<uint8_t>(job_class)); }
-
-absl::string_view NameOfTier(uint8_t tier) { return kTierNames[tier]; }
-
-uint8_t TierAfter(JobClass job_class, absl::Duration waited, absl::Duration ageing) {
-  const int64_t tier = static_cast<int64_t>(job_class) + PeriodsOf(waited, ageing);
-  return static_cast<uint8_t>(std::min(tier, int64_t{kOverdueTier}));
-}
+absl::string_view NameOf(JobClass job_class) { return kClassNames[static_cast<size_t>(job_class)]; }
 
 // ------------------------------------------------------------------------------------------------
 // jobs
@@ -78,15 +64,13 @@ uint32_t JobQueue::AddGroup(const QueueItem& item) {
   return entry->second = index;
 }
 
-void JobQueue::Add(const QueueItem& item, SteadyTime now) {
+void JobQueue::Add(const QueueItem& item) {
   // Before the job leaves its old place, so that the verdict on its request is kept.
   const uint32_t group_index = AddGroup(item);
   ++groups_[group_index].jobs;
   Remove(item.id);
   const uint32_t job = TakeIndex(entries_, free_entries_);
   index_[item.id.value()] = job;
-  if (restarting_.size() < entries_.size()) restarting_.resize(entries_.size());
-  restarting_[job] = item.restarting;
   Entry& entry = entries_[job];
   entry.id = item.id;
   entry.owner = AddOwner(item.owner);
@@ -94,9 +78,9 @@ void JobQueue::Add(const QueueItem& item, SteadyTime now) {
   entry.group = group_index;
   shapes_[groups_[group_index].shape].jobs.insert(job);
   entry.queued = true;
-  entry.place = {-item.priority, !item.has_run, item.sequence, job, std::max(1u, item.slots)};
-  entry.waiting_since = item.waiting_since;
-  Enter(job, now);
+  entry.place = {-item.priority, !item.has_run, item.waiting_since,
+                 item.sequence,  job,           std::max(1u, item.slots)};
+  Enter(job, item.restarting);
 }
 
 void JobQueue::Remove(const JobId& id) {
@@ -127,38 +111,32 @@ void JobQueue::LeaveGroup(uint32_t job) {
   free_shapes_.push_back(shape_index);
 }
 
-void JobQueue::Enter(uint32_t job, SteadyTime now) {
+void JobQueue::Enter(uint32_t job, bool restarting) {
   Entry& entry = entries_[job];
-  const absl::Duration waited = now - entry.waiting_since;
-  entry.tier = TierAfter(groups_[entry.group].job_class, waited, ageing_);
-  const bool overdue = entry.tier == kOverdueTier;
-  entry.line = overdue || restarting_[job] ? kFrontLine : 1 + entry.owner;
-  // Restarting jobs, too, are in the order of their submission.
-  if (entry.line == kFrontLine) {
+  entry.line = restarting ? kFrontLine : 1 + entry.owner;
+  if (restarting) {
     entry.place.minus_priority = 0;
     entry.place.has_not_run = false;
   }
-  Tier& tier = tiers_[entry.tier];
-  ++tier.jobs;
-  tier.slots[entry.owner] += entry.place.slots;
-  Line& line = tier.lines[entry.line];
+  Class& own = classes_[ClassOfJob(job)];
+  ++own.jobs;
+  own.slots[entry.owner] += entry.place.slots;
+  Line& line = own.lines[entry.line];
   line.places.insert(entry.place);
   line.slots += entry.place.slots;
   std::set<QueuePlace>& group = line.groups[entry.group];
   if (!group.empty()) line.heads.erase({*group.begin(), entry.group});
   group.insert(entry.place);
   line.heads.insert({*group.begin(), entry.group});
-  if (overdue) return;
-  promotions_.insert({entry.waiting_since + ageing_ * (PeriodsOf(waited, ageing_) + 1), job});
 }
 
 void JobQueue::Leave(uint32_t job) {
   const Entry& entry = entries_[job];
-  Tier& tier = tiers_[entry.tier];
-  --tier.jobs;
-  const auto slots = tier.slots.find(entry.owner);
-  if ((slots->second -= entry.place.slots) == 0) tier.slots.erase(slots);
-  const auto line = tier.lines.find(entry.line);
+  Class& own = classes_[ClassOfJob(job)];
+  --own.jobs;
+  const auto slots = own.slots.find(entry.owner);
+  if ((slots->second -= entry.place.slots) == 0) own.slots.erase(slots);
+  const auto line = own.lines.find(entry.line);
   line->second.places.erase(entry.place);
   line->second.slots -= entry.place.slots;
   const auto group = line->second.groups.find(entry.group);
@@ -169,23 +147,7 @@ void JobQueue::Leave(uint32_t job) {
   } else {
     line->second.heads.insert({*group->second.begin(), entry.group});
   }
-  if (line->second.groups.empty()) tier.lines.erase(line);
-  if (entry.tier == kOverdueTier) return;
-  // The deadline is that of Enter; it follows from the tier.
-  const int periods = entry.tier - static_cast<int>(groups_[entry.group].job_class);
-  promotions_.erase({entry.waiting_since + ageing_ * (periods + 1), job});
-}
-
-void JobQueue::Promote(SteadyTime now) {
-  while (!promotions_.empty() && promotions_.begin()->first <= now) {
-    const uint32_t job = promotions_.begin()->second;
-    Leave(job);
-    Enter(job, now);
-  }
-}
-
-SteadyTime JobQueue::NextPromotion() const {
-  return promotions_.empty() ? SteadyTime::Infinite() : promotions_.begin()->first;
+  if (line->second.groups.empty()) own.lines.erase(line);
 }
 
 // ------------------------------------------------------------------------------------------------
@@ -196,28 +158,33 @@ const JobQueue::Entry* JobQueue::Find(const JobId& id) const {
   return found == index_.end() ? nullptr : &entries_[found->second];
 }
 
-uint64_t JobQueue::SlotsBeforeLine(uint32_t owner, uint8_t tier) const {
+uint64_t JobQueue::SlotsBeforeLine(uint32_t owner, size_t job_class) const {
   uint64_t slots = 0;
-  for (size_t i = tier; i < kTiers; ++i) {
-    const auto of_owner = tiers_[i].slots.find(owner);
-    if (of_owner != tiers_[i].slots.end()) slots += of_owner->second;
+  for (size_t i = job_class; i < kClasses; ++i) {
+    const auto of_owner = classes_[i].slots.find(owner);
+    if (of_owner != classes_[i].slots.end()) slots += of_owner->second;
   }
-  const auto line = tiers_[tier].lines.find(1 + owner);
-  return line == tiers_[tier].lines.end() ? slots : slots - line->second.slots;
+  const Lines& lines = classes_[job_class].lines;
+  const auto line = lines.find(1 + owner);
+  return line == lines.end() ? slots : slots - line->second.slots;
 }
 
 uint32_t JobQueue::PositionOf(const JobId& id, Standings standings) const {
   const Entry* const entry = Find(id);
   if (entry == nullptr) return 0;
+  const size_t own_class = ClassOfJob(entry->place.job);
   size_t position = 1;
-  for (size_t tier = entry->tier + 1; tier < kTiers; ++tier) position += tiers_[tier].jobs;
-  const Lines& lines = tiers_[entry->tier].lines;
+  for (size_t higher = own_class + 1; higher < kClasses; ++higher) {
+    position += classes_[higher].jobs;
+  }
+  const Lines& lines = classes_[own_class].lines;
   const PlaceTotals before = lines.at(entry->line).places.Before(entry->place);
   position += before.jobs;
   if (entry->line == kFrontLine) return static_cast<uint32_t>(position);
   const std::string& owner = owners_[entry->owner];
   const double key =
-      KeyOf(standings(owner), SlotsBeforeLine(entry->owner, entry->tier) + before.slots);
+      KeyOf(standings(owner), SlotsBeforeLine(entry->owner, own_class) + before.slots);
+  const SteadyTime since = entry->place.waiting_since;
   for (const auto& [number, line] : lines) {
     if (number == entry->line) continue;
     if (number == kFrontLine) {
@@ -226,11 +193,13 @@ uint32_t JobQueue::PositionOf(const JobId& id, Standings standings) const {
     }
     const std::string& other = owners_[number - 1];
     const Standing standing = standings(other);
-    const uint64_t earlier = SlotsBeforeLine(number - 1, entry->tier);
+    const uint64_t earlier = SlotsBeforeLine(number - 1, own_class);
     const bool is_first_of_equals = other < owner;
-    position += line.places.CountWhile([&](uint64_t slots) {
+    position += line.places.CountWhile([&](const QueuePlace& place, uint64_t slots) {
       const double other_key = KeyOf(standing, earlier + slots);
-      return other_key < key || (other_key == key && is_first_of_equals);
+      if (other_key != key) return other_key < key;
+      if (place.waiting_since != since) return place.waiting_since < since;
+      return is_first_of_equals;
     });
   }
   return static_cast<uint32_t>(position);
@@ -281,8 +250,8 @@ const std::string& JobQueue::UnplaceableReason(const JobId& id) const {
 
 QueueWalk::QueueWalk(const JobQueue& queue, Standings standings)
     : queue_(queue), skipped_(queue.group_end()), left_(queue.group_count()) {
-  for (uint8_t tier = 0; tier < kTiers; ++tier) {
-    for (const auto& [number, line] : queue.lines(tier)) {
+  for (size_t job_class = 0; job_class < kClasses; ++job_class) {
+    for (const auto& [number, line] : queue.lines(job_class)) {
       if (number == kFrontLine || standings_.count(number) != 0) continue;
       standings_[number] = standings(queue.owner(number - 1));
     }
@@ -292,15 +261,17 @@ QueueWalk::QueueWalk(const JobQueue& queue, Standings standings)
 bool QueueWalk::IsBefore(const Cursor& a, const Cursor& b) const {
   if ((a.line == kFrontLine) != (b.line == kFrontLine)) return a.line == kFrontLine;
   if (a.key != b.key) return a.key < b.key;
+  if (a.waiting_since != b.waiting_since) return a.waiting_since < b.waiting_since;
   return queue_.owner(a.line - 1) < queue_.owner(b.line - 1);
 }
 
-void QueueWalk::EnterTier() {
+void QueueWalk::EnterClass() {
   cursors_.clear();
   order_.clear();
-  for (const auto& [number, line] : queue_.lines(static_cast<uint8_t>(tier_))) {
+  for (const auto& [number, line] : queue_.lines(class_)) {
     Cursor& cursor = cursors_.emplace_back();
     cursor.line = number;
+    cursor.waiting_since = line.heads.begin()->first.waiting_since;
     if (number != kFrontLine) cursor.standing = standings_[number];
     UpdateKey(cursor);
     order_.push_back(cursors_.size() - 1);
@@ -312,11 +283,12 @@ void QueueWalk::EnterTier() {
 void QueueWalk::UpdateKey(Cursor& cursor) {
   const auto started = started_slots_.find(cursor.line);
   cursor.key = queue_.KeyOf(cursor.standing, started == started_slots_.end() ? 0 : started->second);
+  if (!cursor.heads.empty()) cursor.waiting_since = cursor.heads.front().first.waiting_since;
 }
 
 bool QueueWalk::Advance(Cursor& cursor) {
   const auto later = std::greater<std::pair<QueuePlace, uint32_t>>();
-  const JobQueue::Lines& lines = queue_.lines(static_cast<uint8_t>(tier_));
+  const JobQueue::Lines& lines = queue_.lines(class_);
   const auto line = lines.find(cursor.line);
   if (line == lines.end()) return false;
   if (!cursor.open) {
@@ -347,9 +319,9 @@ const JobQueue::Entry* QueueWalk::Next() {
   const auto later = [this](size_t a, size_t b) { return IsBefore(cursors_[b], cursors_[a]); };
   while (left_ > 0) {
     while (order_.empty()) {
-      if (tier_ == 0) return nullptr;
-      --tier_;
-      EnterTier();
+      if (class_ == 0) return nullptr;
+      --class_;
+      EnterClass();
     }
     last_ = order_.front();
     Cursor& cursor = cursors_[last_];
@@ -360,8 +332,7 @@ const JobQueue::Entry* QueueWalk::Next() {
     }
     // The successor takes the place of the job, which may be removed before the next call.
     const auto [place, group] = cursor.heads.front();
-    const std::set<QueuePlace>& places =
-        queue_.lines(static_cast<uint8_t>(tier_)).at(cursor.line).groups.at(group);
+    const std::set<QueuePlace>& places = queue_.lines(class_).at(cursor.line).groups.at(group);
     std::pop_heap(cursor.heads.begin(), cursor.heads.end(),
                   std::greater<std::pair<QueuePlace, uint32_t>>());
     cursor.heads.pop_back();

@@ -1,14 +1,16 @@
 // The queue of jobs that wait for resources, and their order:
 //
-//   tier   the priority class, plus one for each ageing period that the job has waited. In the
-//          highest tier, which is above all classes, jobs are overdue: by submission.
+//   class  the highest first
 //   owner  the least decayed use of the cluster per share first. A start counts at once, so owners
-//          take turns.
-//   place  among the jobs of one owner: priority, then jobs that have run before, then submission.
+//          take turns. Of equals, the one whose first job has waited longest.
+//   place  among the jobs of one owner: priority, then jobs that have run before, then those that
+//          have waited longest, then submission.
 //
-// A job that restarts at once, after a failure, is before the other jobs of its tier.
+// A job that restarts at once, after a failure, is before the other jobs of its class. Time counts
+// as waiting while the job is in this queue: not while it is held or delayed, or waits for other
+// jobs or for a place of its array.
 //
-// The queue is indexed by tier, owner and group (equal requests and time limits), so that a
+// The queue is indexed by class, owner and group (equal requests and time limits), so that a
 // decision looks at each group once, not at each job. Adding, removing and finding a position take
 // time logarithmic in the number of jobs, times the number of owners for a position.
 #ifndef MUSTER_COORDINATOR_CORE_SCHEDULER_QUEUE_H_
@@ -42,13 +44,7 @@ enum class JobClass : uint8_t { kLow, kNormal, kHigh, kCritical };
 JobClass ClassOf(absl::string_view name);
 absl::string_view NameOf(JobClass job_class);
 
-// The tier above those of the classes.
-inline constexpr uint8_t kOverdueTier = 4;
-inline constexpr size_t kTiers = kOverdueTier + 1;
-// "low" to "critical", or "overdue".
-absl::string_view NameOfTier(uint8_t tier);
-// The tier of a job that has waited for this time.
-uint8_t TierAfter(JobClass job_class, absl::Duration waited, absl::Duration ageing);
+inline constexpr size_t kClasses = 4;
 
 // A job as the queue sees it.
 struct QueueItem {
@@ -63,7 +59,7 @@ struct QueueItem {
   uint32_t slots = 1;       // the least that it takes
   v1::Resources resources;
   absl::Duration length = absl::InfiniteDuration();  // the longest that it can run, grace included
-  SteadyTime waiting_since;                          // for ageing
+  SteadyTime waiting_since;                          // as if it had waited without a break
 };
 
 // An owner's use of the cluster, in slot-seconds, and share.
@@ -77,8 +73,7 @@ using Standings = absl::FunctionRef<Standing(const std::string& owner)>;
 class JobQueue {
  public:
   // `lookahead`: see SchedulerOptions.
-  JobQueue(absl::Duration ageing, absl::Duration lookahead)
-      : ageing_(ageing), lookahead_(lookahead) {}
+  explicit JobQueue(absl::Duration lookahead) : lookahead_(lookahead) {}
 
   // Requests that are equal.
   struct Shape {
@@ -102,27 +97,21 @@ class JobQueue {
     uint32_t owner = 0;
     uint32_t group = 0;
     uint32_t line = 0;
-    uint8_t tier = 0;
     bool queued = false;  // false: unused
     QueuePlace place;
-    SteadyTime waiting_since;
   };
-  // The jobs of an owner in a tier.
+  // The jobs of an owner in a class.
   struct Line {
     OrderTree places;
     uint64_t slots = 0;
     std::map<uint32_t, std::set<QueuePlace>> groups;
     std::set<std::pair<QueuePlace, uint32_t>> heads;  // the first place of each group
   };
-  // By number: 0 for jobs that are before all others of the tier, else 1 + owner.
+  // By number: 0 for jobs that are before all others of the class, else 1 + owner.
   using Lines = std::map<uint32_t, Line>;
 
-  void Add(const QueueItem& item, SteadyTime now);
+  void Add(const QueueItem& item);
   void Remove(const JobId& id);
-  // Moves the jobs that have waited long enough to the next tier.
-  void Promote(SteadyTime now);
-  // When the next job is due for that; infinite if none is.
-  SteadyTime NextPromotion() const;
 
   bool empty() const { return index_.empty(); }
   size_t size() const { return index_.size(); }
@@ -140,11 +129,11 @@ class JobQueue {
   const Shape& shape(uint32_t shape) const { return shapes_[shape]; }
   const Shape& ShapeOfGroup(uint32_t group) const { return shapes_[groups_[group].shape]; }
   const std::string& owner(uint32_t owner) const { return owners_[owner]; }
-  const Lines& lines(uint8_t tier) const { return tiers_[tier].lines; }
+  const Lines& lines(size_t job_class) const { return classes_[job_class].lines; }
   // Bounds the indices of groups.
   size_t group_end() const { return groups_.size(); }
   size_t group_count() const { return group_index_.size(); }
-  // What orders the lines of a tier: the least first, then by name.
+  // What orders the lines of a class: the least first.
   double KeyOf(const Standing& standing, uint64_t slots_before) const {
     return (standing.usage +
             static_cast<double>(slots_before) * absl::ToDoubleSeconds(lookahead_)) /
@@ -166,7 +155,7 @@ class JobQueue {
 
  private:
   using GroupKey = std::tuple<uint32_t, absl::Duration, JobClass, bool>;
-  struct Tier {
+  struct Class {
     Lines lines;
     size_t jobs = 0;
     std::map<uint32_t, uint64_t> slots;  // by owner, in all lines
@@ -176,13 +165,15 @@ class JobQueue {
   uint32_t AddShape(const QueueItem& item);
   uint32_t AddGroup(const QueueItem& item);
   void LeaveGroup(uint32_t job);
-  // Puts the entry into the line of its tier, or takes it out.
-  void Enter(uint32_t job, SteadyTime now);
+  size_t ClassOfJob(uint32_t job) const {
+    return static_cast<size_t>(groups_[entries_[job].group].job_class);
+  }
+  // Puts the entry into the line of its class, or takes it out.
+  void Enter(uint32_t job, bool restarting);
   void Leave(uint32_t job);
-  // The slots of the owner's jobs that are before its line in the tier.
-  uint64_t SlotsBeforeLine(uint32_t owner, uint8_t tier) const;
+  // The slots of the owner's jobs that are before its line in the class.
+  uint64_t SlotsBeforeLine(uint32_t owner, size_t job_class) const;
 
-  absl::Duration ageing_;
   absl::Duration lookahead_;
   absl::flat_hash_map<std::string, uint32_t> index_;
   std::vector<Entry> entries_;
@@ -198,9 +189,7 @@ class JobQueue {
   std::vector<Group> groups_;
   std::vector<uint32_t> free_groups_;
   std::map<GroupKey, uint32_t> group_index_;
-  std::array<Tier, kTiers> tiers_;
-  std::set<std::pair<SteadyTime, uint32_t>> promotions_;
-  std::vector<bool> restarting_;  // by job
+  std::array<Class, kClasses> classes_;
 };
 
 // Iterates over the queue in order. Jobs may be removed meanwhile; those that are added may be
@@ -223,12 +212,13 @@ class QueueWalk {
     uint32_t line = 0;
     Standing standing;
     double key = 0;
+    SteadyTime waiting_since;  // of its next job, when `key` was computed
     bool open = false;
     std::vector<std::pair<QueuePlace, uint32_t>> heads;  // a heap, once open
     std::vector<uint32_t> skipped;                       // groups
   };
 
-  void EnterTier();
+  void EnterClass();
   // Computes the key from what the cursor's owner has started.
   void UpdateKey(Cursor& cursor);
   bool IsBefore(const Cursor& a, const Cursor& b) const;
@@ -237,8 +227,8 @@ class QueueWalk {
 
   const JobQueue& queue_;
   std::map<uint32_t, Standing> standings_;      // by line
-  std::map<uint32_t, uint64_t> started_slots_;  // by line of the owner, in all tiers
-  int tier_ = kOverdueTier + 1;
+  std::map<uint32_t, uint64_t> started_slots_;  // by line of the owner, in all classes
+  size_t class_ = kClasses;
   std::vector<Cursor> cursors_;
   std::vector<size_t> order_;  // a heap of cursors
   size_t last_ = 0;            // the cursor of the last job

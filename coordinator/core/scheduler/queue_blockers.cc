@@ -23,8 +23,9 @@ std::string TextOf(const Reservation& reservation, const Time& now) {
     absl::StrAppend(&nodes, " and ", reservation.nodes.size() - kShown, " more");
   }
   const bool one = reservation.nodes.size() == 1;
-  std::string text = absl::StrCat(one ? "node " : "nodes ", nodes, one ? " is" : " are",
-                                  " kept for it");
+  std::string text =
+      absl::StrCat(one ? "node " : "nodes ", nodes, one ? " is" : " are", " kept for it",
+                   reservation.overdue ? " because it is overdue" : "");
   if (reservation.after_preemption) {
     absl::StrAppend(&text, ", where jobs are stopping to make room");
   } else if (reservation.from < SteadyTime::Infinite()) {
@@ -40,7 +41,7 @@ v1::WaitedFor MakeBlocker(std::string reason, std::string remedy) {
   return blocker;
 }
 
-// The reservation of the first other job ahead; null when there is none.
+// The reservation of the first other job ahead, or of an overdue one; null when there is none.
 const Reservation* FirstAhead(const JobId& job, const Plan& plan) {
   for (const Reservation& reservation : plan.reservations) {
     if (reservation.job == job) return nullptr;
@@ -63,7 +64,7 @@ uint32_t ClaimedSlots(const JobId& job, const std::string& owner, const Plan& pl
   for (const Reservation& reservation : plan.reservations) {
     const JobQueue::Entry* const entry = queue.Find(reservation.job);
     if (!reservation.after_preemption || reservation.job == job || entry == nullptr) continue;
-    if (queue.owner(entry->owner) == owner) slots += entry->place.slots;
+    if (queue.owner(entry->owner) == owner) slots += plan.Find(*entry).slots;
   }
   return slots;
 }
@@ -88,9 +89,22 @@ std::vector<v1::WaitedFor> QueueBlockers(const JobId& job, const Scheduler& sche
   const JobQueue& queue = scheduler.queue();
   const JobQueue::Entry* const entry = queue.Find(job);
   if (entry == nullptr) return {};
-  return QueueBlockers(job, queue.owner(entry->owner), scheduler.PositionOf(job),
-                       queue.group(entry->group).length, scheduler.plan().Find(*entry),
-                       scheduler.plan(), scheduler, now);
+  const Plan& plan = scheduler.plan();
+  std::vector<v1::WaitedFor> blockers =
+      QueueBlockers(job, queue.owner(entry->owner), scheduler.PositionOf(job),
+                    queue.group(entry->group).length, plan.Find(*entry), plan, scheduler, now);
+  const auto head = plan.heads.find({queue.group(entry->group).job_class, entry->line});
+  const bool overdue = head != plan.heads.end() && head->second.job == job &&
+                       !head->second.waits_for_own &&
+                       now.steady - head->second.since >= scheduler.options().ageing;
+  if (overdue && plan.FindReservation(job) == nullptr) {
+    blockers.push_back(
+        MakeBlocker(absl::StrCat("it is overdue, but overdue jobs have ", plan.overdue_slots,
+                                 " slots already, and may have ", plan.most_overdue_slots,
+                                 ", or be a single job"),
+                    "wait until one of them ends, or ask an admin to raise overdue_percent"));
+  }
+  return blockers;
 }
 
 std::vector<v1::WaitedFor> QueueBlockers(const JobId& job, const std::string& owner,
@@ -99,11 +113,13 @@ std::vector<v1::WaitedFor> QueueBlockers(const JobId& job, const std::string& ow
                                          const Scheduler& scheduler, const Time& now) {
   std::vector<v1::WaitedFor> blockers;
   const std::string where = absl::StrCat("at position ", position, " in the queue");
-  if (ExceedsLimit(owner, verdict, scheduler)) {
+  const Reservation* const own = plan.FindReservation(job);
+  const bool has_claim = own != nullptr && own->after_preemption;
+  if (!has_claim && ExceedsLimit(owner, verdict, scheduler)) {
     blockers.push_back(LimitBlocker(job, owner, verdict, plan, scheduler));
   }
   // It waits only for slots: nothing in the queue delays it.
-  if (plan.FindReservation(job) != nullptr) return blockers;
+  if (own != nullptr) return blockers;
   const Reservation* const ahead = FirstAhead(job, plan);
   switch (verdict.hindrance) {
     case Hindrance::kUnplaceable:

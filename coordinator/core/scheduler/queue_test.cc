@@ -17,8 +17,6 @@ namespace {
 
 using ::testing::ElementsAre;
 
-constexpr absl::Duration kDay = absl::Hours(24);
-
 SteadyTime At(absl::Duration since_start) { return SteadyTime(since_start); }
 
 JobId Id(uint64_t sequence) { return JobId(absl::StrCat("job-", sequence)); }
@@ -38,11 +36,11 @@ class QueueTest : public ::testing::Test {
     items_.push_back(MakeItem(sequence, nodes));
     return items_.back();
   }
-  void AddAll(SteadyTime now = SteadyTime()) {
-    for (const QueueItem& item : items_) queue_.Add(item, now);
+  void AddAll() {
+    for (const QueueItem& item : items_) queue_.Add(item);
     items_.clear();
   }
-  void Add(uint64_t sequence, uint32_t nodes) { queue_.Add(MakeItem(sequence, nodes), {}); }
+  void Add(uint64_t sequence, uint32_t nodes) { queue_.Add(MakeItem(sequence, nodes)); }
   Standing StandingOf(const std::string& owner) const {
     const auto standing = standings_.find(owner);
     return standing == standings_.end() ? Standing() : standing->second;
@@ -69,7 +67,7 @@ class QueueTest : public ::testing::Test {
     return checked;
   }
 
-  JobQueue queue_{kDay, absl::Hours(1)};
+  JobQueue queue_{absl::Hours(1)};
   std::map<std::string, Standing> standings_;
   std::vector<QueueItem> items_;
 };
@@ -106,52 +104,28 @@ TEST_F(QueueTest, LargeJobCountsMoreThanSmallOne) {
   EXPECT_THAT(Order(), ElementsAre(Id(1), Id(3), Id(4), Id(5), Id(6), Id(2), Id(7)));
 }
 
-TEST_F(QueueTest, WaitingJobsMoveUpByOneClassEachPeriod) {
+TEST_F(QueueTest, LongestWaitIsFirstAmongEqualsOnly) {
   Item(1).job_class = JobClass::kLow;
-  AddAll();
-  const auto tier = [this] { return NameOfTier(queue_.Find(Id(1))->tier); };
-  EXPECT_EQ(tier(), "low");
-  for (const char* expected : {"normal", "high", "critical", "overdue"}) {
-    const SteadyTime due = queue_.NextPromotion();
-    queue_.Promote(due - absl::Nanoseconds(1));
-    EXPECT_NE(tier(), expected);
-    queue_.Promote(due);
-    EXPECT_EQ(tier(), expected);
-  }
-  EXPECT_EQ(queue_.NextPromotion(), SteadyTime::Infinite());
-  queue_.Remove(Id(1));
-  EXPECT_TRUE(queue_.empty());
-}
-
-TEST_F(QueueTest, OverdueJobsAreFirstInOrderOfSubmission) {
-  Item(1).job_class = JobClass::kLow;
+  items_.back().waiting_since = At(-absl::Hours(1000));
   Item(2).owner = "alice";
-  Item(3).job_class = JobClass::kCritical;
-  for (QueueItem& item : items_) item.waiting_since = At(-4 * kDay);
-  Item(4).job_class = JobClass::kCritical;
-  items_.back().priority = 100;
+  Item(3).owner = "alice";
+  items_.back().waiting_since = At(-absl::Hours(2));
+  Item(4).owner = "alice";
+  items_.back().priority = 1;
+  Item(5).owner = "bob";
+  items_.back().waiting_since = At(-absl::Hours(1));
+  Item(6).owner = "carol";
+  items_.back().waiting_since = At(-absl::Hours(999));
   AddAll();
-  standings_["alice"].usage = 1e9;
-  EXPECT_THAT(Order(), ElementsAre(Id(1), Id(2), Id(3), Id(4)));
-}
-
-TEST_F(QueueTest, TierDoesNotDependOnWhenItIsComputed) {
-  for (int hours = -30; hours < 200; hours += 7) {
-    Item(1).waiting_since = At(absl::Hours(-hours));
-    AddAll(At(absl::ZeroDuration()));
-    const uint8_t added = queue_.Find(Id(1))->tier;
-    Item(1).waiting_since = At(absl::Hours(-hours));
-    AddAll(At(absl::Hours(-250)));
-    queue_.Promote(At(absl::ZeroDuration()));
-    EXPECT_EQ(queue_.Find(Id(1))->tier, added) << hours;
-  }
+  standings_["carol"].usage = 1;
+  EXPECT_THAT(Order(), ElementsAre(Id(5), Id(4), Id(6), Id(3), Id(2), Id(1)));
 }
 
 // Positions and the walk agree, and removing the first job moves all others up.
 TEST_F(QueueTest, PositionsAgreeWithOrder) {
   std::mt19937 random(1);
   for (int round = 0; round < 30; ++round) {
-    queue_ = JobQueue(kDay, absl::Hours(1));
+    queue_ = JobQueue(absl::Hours(1));
     for (uint64_t i = 1; i <= 60; ++i) {
       QueueItem& item = Item(i, 1 + random() % 5);
       item.owner = absl::StrCat("owner-", random() % 5);
@@ -169,8 +143,6 @@ TEST_F(QueueTest, PositionsAgreeWithOrder) {
     AddAll();
     std::vector<JobId> order = Order();
     EXPECT_EQ(std::set<JobId>(order.begin(), order.end()).size(), 60u);
-    queue_.Promote(At(kDay));
-    EXPECT_EQ(Order().size(), 60u);
     for (uint64_t i = 1; i <= 30; ++i) queue_.Remove(Id(i));
     EXPECT_EQ(Order().size(), 30u);
   }
@@ -229,7 +201,7 @@ TEST_F(QueueTest, VerdictIsKeptWhenJobMoves) {
   Check(4);
   QueueItem moved = MakeItem(1, 5);
   moved.restarting = true;
-  queue_.Add(moved, {});
+  queue_.Add(moved);
   EXPECT_EQ(queue_.UnplaceableReason(Id(1)), "too large");
   EXPECT_EQ(Check(4), 0);
 }
@@ -254,8 +226,8 @@ TEST_F(QueueTest, CountsJobsOfOwners) {
 
 // CPU time of finding the position of each of `count` jobs.
 double ListingSeconds(uint64_t count) {
-  JobQueue queue(kDay, absl::Hours(1));
-  for (uint64_t i = 1; i <= count; ++i) queue.Add(MakeItem(i), {});
+  JobQueue queue(absl::Hours(1));
+  for (uint64_t i = 1; i <= count; ++i) queue.Add(MakeItem(i));
   const std::clock_t start = std::clock();
   uint64_t sum = 0;
   for (uint64_t i = 1; i <= count; ++i) {

@@ -14,7 +14,6 @@ bool Planner::Reserve(const Candidate& job) {
   }
   if (!best.has_value()) return false;
   AddHolds(job, *best, /*is_claim=*/false);
-  ++reservations_;
   return true;
 }
 

@@ -3,22 +3,10 @@
 #include <algorithm>
 
 #include "common/proto_time.h"
-#include "coordinator/core/reasons.h"
+#include "coordinator/core/jobs/job_table.h"
 
 namespace muster::core {
 namespace {
-
-// Since when the job has waited, as if it had waited without a break: time in which it ran or was
-// held does not count.
-absl::Time WaitingSince(const Job& job) {
-  absl::Time since = FromProto(job.status.submit_time()) + job.run_time;
-  for (auto event = job.events.rbegin(); event != job.events.rend(); ++event) {
-    if (event->type() != events::kReleased) continue;
-    since = std::max(since, FromProto(event->time()));
-    break;
-  }
-  return since;
-}
 
 // The longest time that the job can still run, with the grace period in which its ranks stop.
 absl::Duration LengthOf(const Job& job) {
@@ -26,8 +14,6 @@ absl::Duration LengthOf(const Job& job) {
   const absl::Duration left = FromProto(job.spec().time_limit()) - job.run_time;
   return std::max(left, absl::ZeroDuration()) + FromProto(job.spec().grace_period());
 }
-
-SteadyTime Steady(absl::Time time, const Time& now) { return now.steady + (time - now.wall); }
 
 }  // namespace
 
@@ -44,21 +30,21 @@ QueueItem QueueItemOf(const Job& job, const Time& now) {
   item.slots = LeastSlots(DemandOf(job.spec().resources()));
   item.resources = job.spec().resources();
   item.length = LengthOf(job);
-  item.waiting_since = Steady(WaitingSince(job), now);
+  item.waiting_since = job.WaitingSince(now);
   return item;
 }
 
-RunningJob RunningJobOf(const Job& job, const Time& now, absl::Duration ageing) {
+RunningJob RunningJobOf(const Job& job, const Time& now) {
   RunningJob running;
   running.id = job.id();
   running.generation = job.generation->number();
   running.owner = job.status.owner();
   running.job_class = ClassOf(job.spec().priority_class());
-  running.started = Steady(job.generation_start_time, now);
+  running.started = job.generation_start;
   running.grace = FromProto(job.spec().grace_period());
-  // A job that waited for so long is not stopped again, else there would be no bound on its end.
-  const absl::Duration waited = job.generation_start_time - WaitingSince(job);
-  running.preemptible = TierAfter(running.job_class, waited, ageing) < kOverdueTier;
+  running.overdue = job.generation->record.overdue();
+  running.slots = SlotsOf(job);
+  running.sequence = job.queue_sequence;
   for (const v1::NodePlacement& placement : job.generation->record.nodes()) {
     running.nodes.push_back(NodeName(placement.node()));
   }
@@ -66,19 +52,13 @@ RunningJob RunningJobOf(const Job& job, const Time& now, absl::Duration ageing) 
     running.stopping = true;
     // A failed job may start again in the same place.
     if (job.ending.outcome != v1::FAILED) running.end = job.generation->grace_end;
-  } else if (const std::optional<absl::Time> end = job.TimeLimitEnd()) {
-    running.end = Steady(*end, now) + running.grace;
+  } else if (const std::optional<SteadyTime> end = job.TimeLimitEnd()) {
+    running.end = *end + running.grace;
   }
   return running;
 }
 
-uint32_t SlotsOf(const Job& job) {
-  uint32_t slots = 0;
-  for (const v1::NodePlacement& placement : job.generation->record.nodes()) {
-    for (const v1::RankRecord& rank : placement.ranks()) slots += rank.slots_size();
-  }
-  return slots;
-}
+uint32_t SlotsOf(const Job& job) { return JobTable::CountSlots(job.generation->record).total(); }
 
 // ------------------------------------------------------------------------------------------------
 // order
@@ -112,12 +92,13 @@ absl::flat_hash_map<std::string, uint32_t> Scheduler::Positions() const {
 // running jobs
 
 void Scheduler::SetRunning(const Job& job) {
-  RunningJob running = RunningJobOf(job, context_.now, options().ageing);
+  RunningJob running = RunningJobOf(job, context_.now);
   changed_nodes_.insert(running.nodes.begin(), running.nodes.end());
   cluster_.SetRunning(std::move(running));
 }
 
-void Scheduler::OnStarted(const Job& job) {
+void Scheduler::OnStarted(Job& job) {
+  job.EndWait(context_.now);
   queue_.Remove(job.id());
   SetRunning(job);
   fair_share_.OnStart(job.status.owner(), SlotsOf(job), context_.now.steady);
@@ -150,7 +131,6 @@ bool Scheduler::TakeCapacityChange(NodeTable& nodes) {
   }
   if (!std::exchange(capacity_changed_, false)) return false;
   Refresh(nodes);
-  queue_.Promote(context_.now.steady);
   return true;
 }
 
@@ -189,7 +169,7 @@ Scheduler::Forecast Scheduler::ForecastOf(const Job& job, const NodeTable& nodes
   JobQueue queue = queue_;
   Cluster cluster = cluster_;
   if (queue.empty()) cluster.Rebuild(nodes.all());  // see TakeCapacityChange
-  queue.Add(QueueItemOf(job, context_.now), context_.now.steady);
+  queue.Add(QueueItemOf(job, context_.now));
   Forecast forecast;
   forecast.position = queue.PositionOf(job.id(), Standings());
   forecast.plan = Planner(queue, cluster, *usage_, options(), context_.now.steady, plan_)

@@ -1,8 +1,8 @@
 // The scheduler: the queue of jobs that wait for resources, the cluster as decisions see it, and
 // the last decision, with which everything that explains the queue agrees.
 //
-// A decision is due when slots may have become free, jobs have joined the queue, or a job has aged.
-// In between, nothing that it depends on changes.
+// A decision is due when slots may have become free, jobs have joined the queue, or a job is
+// overdue. In between, nothing that it depends on changes.
 //
 // Not thread-safe.
 #ifndef MUSTER_COORDINATOR_CORE_SCHEDULER_SCHEDULER_H_
@@ -30,15 +30,15 @@ namespace muster::core {
 
 // The job as the queue and the cluster see it.
 QueueItem QueueItemOf(const Job& job, const Time& now);
-RunningJob RunningJobOf(const Job& job, const Time& now, absl::Duration ageing);
-// The slots of the job's living generation.
+RunningJob RunningJobOf(const Job& job, const Time& now);
+// The slots that no other job can use because of the job's living generation.
 uint32_t SlotsOf(const Job& job);
 
 class Scheduler {
  public:
   explicit Scheduler(const Context& context)
       : context_(context),
-        queue_(context.options.scheduler.ageing, context.options.scheduler.lookahead),
+        queue_(context.options.scheduler.lookahead),
         fair_share_(context.options.scheduler.half_life) {}
 
   const JobQueue& queue() const { return queue_; }
@@ -54,21 +54,23 @@ class Scheduler {
   absl::flat_hash_map<std::string, uint32_t> Positions() const;
 
   // ---- Queued jobs
-  void Add(const Job& job) {
+  void Add(Job& job) {
+    job.BeginWait(context_.now);
     Replace(job);
     OnCapacityChanged();
   }
   // Puts a queued job in its new place, without another decision.
-  void Replace(const Job& job) { queue_.Add(QueueItemOf(job, context_.now), context_.now.steady); }
+  void Replace(const Job& job) { queue_.Add(QueueItemOf(job, context_.now)); }
   // Removes a job that no longer waits; jobs behind it may now be placed.
-  void Remove(const JobId& id) {
-    queue_.Remove(id);
+  void Remove(Job& job) {
+    job.EndWait(context_.now);
+    queue_.Remove(job.id());
     OnCapacityChanged();
   }
 
   // ---- Running jobs
   // The job has been placed; its generation is recorded. Also after a restart of the coordinator.
-  void OnStarted(const Job& job);
+  void OnStarted(Job& job);
   // The generation is stopping, or its grace period is another one.
   void OnStopping(const Job& job) { SetRunning(job); }
   // Nothing of the generation with this many slots is left.
@@ -87,7 +89,7 @@ class Scheduler {
   const Plan& Decide(Planner::Start start);
   // Takes over the slots of the nodes that have changed.
   void Refresh(NodeTable& nodes);
-  SteadyTime NextPromotion() const { return queue_.NextPromotion(); }
+  bool HasCapacityChanged() const { return capacity_changed_; }
 
   // What would be decided if this job were submitted now. `start` is called for it alone, if it
   // fits.

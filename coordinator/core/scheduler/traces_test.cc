@@ -6,6 +6,7 @@
 #include <optional>
 #include <random>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/numbers.h"
@@ -44,6 +45,7 @@ struct Mix {
   uint32_t owners = 1;
   bool classes = false;
   bool unlimited = false;  // some jobs have no time limit
+  bool shapes = false;     // some take whole nodes, or as many as they can
 };
 
 class Trace {
@@ -62,14 +64,24 @@ class Trace {
   Random& random() { return random_; }
 
   JobId SubmitRandom() {
+    const std::string owner = absl::StrCat("owner-", random_.Below(mix_.owners));
+    return SubmitRandom(owner,
+                        mix_.classes ? static_cast<JobClass>(random_.Below(4)) : JobClass::kNormal);
+  }
+  JobId SubmitRandom(const std::string& owner, JobClass job_class) {
     PlanWorld::Spec spec;
-    spec.owner = absl::StrCat("owner-", random_.Below(mix_.owners));
-    if (mix_.classes) spec.job_class = static_cast<JobClass>(random_.Below(4));
+    spec.owner = owner;
+    spec.job_class = job_class;
     spec.nodes = random_.OneIn(2) ? 1 : random_.Between(1, nodes_ + (random_.OneIn(8) ? 1 : 0));
     spec.slots = random_.Between(1, slots_);
     spec.length = absl::Seconds(random_.Between(1, 3600));
     spec.limit = spec.length + absl::Seconds(random_.OneIn(3) ? 0 : random_.Below(3600));
     if (mix_.unlimited && random_.OneIn(6)) spec.limit = absl::InfiniteDuration();
+    if (mix_.shapes) {
+      spec.all = random_.OneIn(5);
+      spec.exclusive = random_.OneIn(5);
+      if (random_.OneIn(4)) spec.most_nodes = nodes_;
+    }
     return world_.Submit(spec);
   }
 
@@ -117,17 +129,12 @@ class Traces : public ::testing::Test {
       if (HasFailure()) return;
     }
   }
-  static SchedulerOptions WithoutAgeing() {
-    SchedulerOptions options;
-    options.ageing = absl::Hours(1'000'000);
-    return options;
-  }
 };
 
 // The order of these queues is that of submission, so a job with a reservation is overtaken by
 // backfilled jobs only. Its reservation never moves to a later time, and it starts by then.
 TEST_F(Traces, BackfillDoesNotDelayReservation) {
-  ForEach(1, {.unlimited = true}, WithoutAgeing(), [](Trace& trace) {
+  ForEach(1, {.unlimited = true}, SchedulerOptions(), [](Trace& trace) {
     PlanWorld& world = trace.world();
     std::optional<Reservation> kept;
     trace.Run(30, [&] {
@@ -147,43 +154,126 @@ TEST_F(Traces, BackfillDoesNotDelayReservation) {
   });
 }
 
-// The world checks each preemption: the victim is of a lower class, and the job that takes its place
-// has not been preempted itself, so that no chain of preemptions arises.
+// The world checks each preemption: the victim is of a lower class, and the job that takes its
+// place has not been preempted itself, so that no chain of preemptions arises.
 TEST_F(Traces, PreemptionDoesNotCascade) {
   ForEach(1, {.owners = 3, .classes = true, .unlimited = true}, SchedulerOptions(),
           [](Trace& trace) { trace.Run(30, [] {}); });
 }
 
-// All jobs end by `longest`. A job is overdue after at most four ageing periods; from then on only
-// overdue jobs that were submitted earlier are before it. The first of these has a reservation,
-// and so waits for no longer than the running jobs.
-TEST_F(Traces, WaitIsBounded) {
+// As the world checks, owners stay within their limits, whatever the jobs take.
+TEST_F(Traces, LimitsHoldForSlotsThatJobsTake) {
+  SchedulerOptions options;
+  options.default_limits.running_slots = 6;
+  ForEach(1, {.owners = 3, .classes = true, .unlimited = true, .shapes = true}, options,
+          [](Trace& trace) { trace.Run(30, [] {}); });
+}
+
+// While a critical job waits, slots are kept from it for other critical jobs only.
+TEST_F(Traces, CriticalJobsWaitBehindNoLowerClass) {
   SchedulerOptions options;
   options.ageing = absl::Hours(1);
-  ForEach(1, {.owners = 3, .classes = true}, options, [&](Trace& trace) {
+  ForEach(1, {.owners = 3, .classes = true, .unlimited = true}, options, [](Trace& trace) {
+    PlanWorld& world = trace.world();
+    trace.Run(40, [&] {
+      bool critical_kept = false;
+      for (const Reservation& kept : world.plan().reservations) {
+        critical_kept |= world.job(kept.job).spec.job_class == JobClass::kCritical;
+      }
+      for (const auto& [id, job] : world.jobs()) {
+        const bool waits =
+            job.state == PlanWorld::State::kQueued && job.spec.job_class == JobClass::kCritical;
+        if (!waits || world.VerdictOf(id).hindrance != Hindrance::kReserved) continue;
+        EXPECT_TRUE(critical_kept) << id << " waits behind a lower class";
+      }
+    });
+  });
+}
+
+// Two owners keep enough jobs of class high, and two others of class normal, in the queue. The jobs
+// of class low run nevertheless. Each is overdue one period after its owner's previous one has
+// ended. Then it waits for at most the overdue jobs of the other owners and classes, each of which
+// waits for no longer than the running jobs, and then runs.
+TEST_F(Traces, EveryJobThatFitsRunsInBoundedTime) {
+  constexpr int kLowJobs = 3;
+  constexpr int kBusyOwners = 4;
+  SchedulerOptions options;
+  options.ageing = absl::Hours(5);
+  ForEach(25, {}, options, [&](Trace& trace) {
     PlanWorld& world = trace.world();
     const absl::Duration longest = absl::Hours(2) + world.grace;
-    trace.Run(60, [] {});
-    for (const auto& [id, job] : world.jobs()) {
-      if (!world.queue().UnplaceableReason(id).empty()) continue;
-      ASSERT_GT(job.starts, 0u) << id << " never started";
-      const SteadyTime overdue = job.submitted + 4 * options.ageing;
-      int64_t ahead = 0;
-      for (const auto& [other_id, other] : world.jobs()) {
-        // Also those that run again after they were preempted.
-        ahead += other.sequence < job.sequence && other.starts > 0 && other.started > overdue;
+    std::vector<JobId> fed;
+    const auto feed = [&] {
+      for (int i = 0; i < kBusyOwners; ++i) {
+        const std::string owner = absl::StrCat("busy-", i);
+        while (world.queue().QueuedJobs(owner) < 4) {
+          fed.push_back(trace.SubmitRandom(owner, i < 2 ? JobClass::kHigh : JobClass::kNormal));
+        }
       }
-      EXPECT_LE(job.first_start, overdue + (ahead + 1) * longest) << id;
+      world.Decide();
+      for (const JobId& id : std::exchange(fed, {})) {
+        if (!world.queue().UnplaceableReason(id).empty()) world.Cancel(id);
+      }
+    };
+    feed();
+    std::vector<JobId> low;
+    for (int i = 0; i < kLowJobs; ++i) low.push_back(trace.SubmitRandom("low", JobClass::kLow));
+    const SteadyTime begin = world.now();
+    const absl::Duration each = options.ageing + (kBusyOwners + 1) * 2 * longest;
+    while (world.now() < begin + kLowJobs * each) {
+      feed();
+      ASSERT_LT(world.NextEvent(), SteadyTime::Infinite());
+      world.AdvanceTo(world.NextEvent());
+    }
+    int before = 0;
+    for (const JobId& id : low) {
+      if (!world.queue().UnplaceableReason(id).empty()) continue;
+      ++before;
+      ASSERT_GT(world.job(id).starts, 0u) << id << " never started";
+      EXPECT_LE(world.job(id).first_start, begin + before * each) << id;
     }
   });
+}
+
+// However old an owner's backlog is, the first fitting job of an owner who has used less waits for
+// no longer than one job runs.
+TEST_F(Traces, BacklogDelaysOtherOwnerByOneJob) {
+  for (const absl::Duration ageing : {absl::Minutes(30), absl::Hours(24)}) {
+    SchedulerOptions options;
+    options.ageing = ageing;
+    ForEach(25, {}, options, [&](Trace& trace) {
+      PlanWorld& world = trace.world();
+      const absl::Duration longest = absl::Hours(1);
+      for (int i = 0; i < 10'000; ++i) {
+        const absl::Duration length = absl::Minutes(trace.random().Between(1, 60));
+        world.Submit({.owner = "backlog", .limit = longest, .length = length});
+      }
+      world.Decide();
+      world.Advance(absl::Hours(30));
+      for (int i = 0; i < 20; ++i) {
+        const JobId id = trace.SubmitRandom("other", JobClass::kNormal);
+        world.Decide();
+        if (!world.queue().UnplaceableReason(id).empty()) {
+          world.Cancel(id);
+          continue;
+        }
+        ASSERT_GT(world.queue().size(), 100u) << "the backlog has run";
+        world.Advance(longest);
+        ASSERT_GT(world.job(id).starts, 0u) << id;
+        world.Advance(absl::Minutes(trace.random().Below(240)));
+        if (world.job(id).state != PlanWorld::State::kEnded) world.Cancel(id);
+        world.Decide();
+      }
+    });
+  }
 }
 
 // Owners with equal shares and enough work of the same kinds get equal slot-seconds. (With jobs of
 // different sizes they need not: slots that only the jobs of one owner can use are not left idle.)
 TEST_F(Traces, OwnersGetEqualShares) {
   constexpr uint32_t kOwners = 4;
-  ForEach(500, {}, WithoutAgeing(), [](Trace& trace) {
-    PlanWorld world(WithoutAgeing());
+  ForEach(500, {}, SchedulerOptions(), [](Trace& trace) {
+    PlanWorld world;
     Random& random = trace.random();
     for (int i = 0; i < 8; ++i) world.AddNode(absl::StrCat("node-", i), 4);
     std::vector<PlanWorld::Spec> kinds(3);

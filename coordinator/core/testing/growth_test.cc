@@ -189,6 +189,25 @@ TEST_F(Growth, OneJobAtATime) {
   EXPECT_EQ(State(), v1::RUNNING) << "it would stop in vain";
 }
 
+class QuietGrowth : public Growth {
+ protected:
+  QuietGrowth()
+      : Growth([] {
+          Options options = Harness::DefaultOptions();
+          options.lease = options.job_lease = absl::Hours(1);
+          return options;
+        }()) {}
+};
+
+TEST_F(QuietGrowth, DoesNothingUntilNodesMayBeFree) {
+  RunOnOneNode(2);
+  Run(absl::Minutes(1));
+  EXPECT_GT(cluster_.core().NextDeadline(), cluster_.now().steady + absl::Minutes(1));
+  Join("b");
+  Run(absl::Seconds(11));
+  EXPECT_EQ(Get().reason(), reasons::kGrowing);
+}
+
 TEST_F(Growth, SurvivesRestartOfCoordinator) {
   RunOnOneNode(2);
   Join("b");
@@ -236,6 +255,17 @@ TEST_F(LimitedGrowth, StaysWithinLimitOfOwner) {
   cluster_.ExitAll(job_, Stopped());
   cluster_.BringUp(job_);
   EXPECT_EQ(Get().ranks_size(), 2);
+  Run(absl::Minutes(1));
+  EXPECT_EQ(State(), v1::RUNNING);
+}
+
+TEST_F(LimitedGrowth, CountsAllSlotsOfExclusiveNodes) {
+  Join("a");
+  v1::JobSpec spec = Elastic(1, 2);
+  spec.mutable_resources()->set_exclusive(true);
+  job_ = cluster_.Submit(spec);
+  cluster_.BringUp(job_);
+  Join("b", /*slots=*/2);
   Run(absl::Minutes(1));
   EXPECT_EQ(State(), v1::RUNNING);
 }

@@ -35,6 +35,10 @@ class Harness {
 
   Effects Step(const Event& event);
   void Advance(absl::Duration by) { now_ = {now_.steady + by, now_.wall + by}; }
+  void StepWallClock(absl::Duration by) {
+    now_.wall += by;
+    wall_clock_is_right_ = false;
+  }
   // Advances the clock to the next deadline and steps a Tick.
   Effects TickAtDeadline();
   // Advances the clock in small steps and ticks whenever due; the nodes in `alive` send heartbeats.
@@ -43,6 +47,8 @@ class Harness {
 
   // Replaces the core by one loaded from the records; all streams are closed.
   void Restart();
+  // The same on a machine that has just booted.
+  void Reboot();
 
   // ---- Clients
   std::string Submit(v1::JobSpec spec, const std::string& idempotency_key = "");
@@ -110,6 +116,7 @@ class Harness {
 
   Options options_;
   Time now_;
+  bool wall_clock_is_right_ = true;
   std::map<std::string, std::string> records_;
   std::unique_ptr<Core> core_;
   std::map<std::string, SessionId> sessions_;

@@ -284,5 +284,21 @@ TEST_F(OwnersTest, LaunchesCarrySecretsOfTheirOwner) {
   EXPECT_EQ(cluster_.Get("alice").SerializeAsString().find("hunter2"), std::string::npos);
 }
 
+// Also after a restart of the coordinator.
+TEST_F(OwnersTest, ExclusiveJobIsChargedItsWholeNode) {
+  cluster_.Join("a", 4);
+  v1::JobSpec spec = MakeCommandSpec(1);
+  spec.mutable_resources()->set_exclusive(true);
+  ASSERT_TRUE(cluster_.Step(SubmitEvent(kAlice, "one", "", spec)).replies[0].job.ok());
+  const auto running_slots = [this] {
+    return cluster_.core().ListOwnerUse(cluster_.now()).at(0).running_slots();
+  };
+  EXPECT_EQ(running_slots(), 4u);
+  cluster_.Restart();
+  EXPECT_EQ(running_slots(), 4u);
+  cluster_.Advance(absl::Seconds(100));
+  EXPECT_NEAR(ReportOf("alice").cpu_slot_seconds(), 400, 1e-6);
+}
+
 }  // namespace
 }  // namespace muster::core

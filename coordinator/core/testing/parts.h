@@ -19,7 +19,7 @@ namespace muster::core::testing {
 // Returns a context at a fixed time.
 inline Context MakeContext(Options options = {}) {
   Context context(std::move(options));
-  context.now = {SteadyTime(absl::Hours(1)), absl::FromUnixSeconds(1'700'000'000)};
+  context.now = {SteadyTime(absl::Seconds(1'700'000'000)), absl::FromUnixSeconds(1'700'000'000)};
   context.store.starts.push_back({"start", 1});
   return context;
 }

@@ -134,5 +134,53 @@ TEST(Estimate, UsesTimeLimitsAndProgress) {
       << "slots of a cordoned node cannot be used";
 }
 
+class Ageing : public ::testing::Test {
+ protected:
+  static Options MakeOptions() {
+    Options options = Harness::DefaultOptions();
+    options.scheduler.ageing = absl::Hours(1);
+    return options;
+  }
+  // A job of another owner has the only slot.
+  Ageing() {
+    cluster_.Join("a");
+    SubmitJob other{RequestId(900), JobId("other"), MakeCommandSpec(1), ""};
+    other.actor.name = "other";
+    cluster_.Step(other);
+    cluster_.BringUp("other");
+    job_ = cluster_.Submit(MakeCommandSpec(1));
+  }
+  std::string Class() {
+    const v1::GetQueueResponse queue = cluster_.core().GetQueue(0, cluster_.now());
+    return queue.jobs_size() == 1 ? queue.jobs(0).effective_class() : "";
+  }
+  void Run(absl::Duration by) { cluster_.Run(by, {"a"}); }
+
+  Harness cluster_{MakeOptions()};
+  std::string job_;
+};
+
+TEST_F(Ageing, SurvivesRestartOfCoordinator) {
+  Run(absl::Minutes(50));
+  cluster_.Restart();
+  v1::Hello hello = cluster_.MakeHello("a", 1);
+  *hello.add_inventory() = cluster_.MakeInventory("other", {Harness::MakeReport(0, v1::STARTED)});
+  cluster_.Open(hello);
+  Run(absl::Minutes(9));
+  EXPECT_EQ(Class(), "normal");
+  Run(absl::Minutes(2));
+  EXPECT_EQ(Class(), "overdue");
+}
+
+TEST_F(Ageing, TimeOnHoldDoesNotCount) {
+  cluster_.Step(HoldJob{RequestId(901), JobId(job_), Actor{}});
+  Run(absl::Minutes(50));
+  cluster_.Step(ReleaseJob{RequestId(902), JobId(job_), Actor{}});
+  Run(absl::Minutes(50));
+  EXPECT_EQ(Class(), "normal");
+  Run(absl::Minutes(11));
+  EXPECT_EQ(Class(), "overdue");
+}
+
 }  // namespace
 }  // namespace muster::core

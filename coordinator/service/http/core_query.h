@@ -6,8 +6,8 @@
 #include <utility>
 
 #include "absl/status/statusor.h"
-#include "absl/synchronization/notification.h"
 #include "absl/time/time.h"
+#include "common/steady_notification.h"
 #include "coordinator/core/core.h"
 #include "coordinator/service/core_loop.h"
 
@@ -21,7 +21,7 @@ inline constexpr absl::Duration kQueryPatience = absl::Seconds(1);
 template <typename Result, typename Read>
 absl::StatusOr<Result> AskCore(CoreLoop& loop, Read read) {
   struct Answer {
-    absl::Notification done;
+    SteadyNotification done;
     absl::StatusOr<Result> result = absl::UnavailableError("the coordinator is shutting down");
   };
   auto answer = std::make_shared<Answer>();
@@ -31,7 +31,7 @@ absl::StatusOr<Result> AskCore(CoreLoop& loop, Read read) {
         return [answer] { answer->done.Notify(); };
       });
   if (!queued) return absl::UnavailableError("the coordinator is shutting down");
-  if (!answer->done.WaitForNotificationWithTimeout(kQueryPatience)) {
+  if (!answer->done.WaitFor(kQueryPatience)) {
     return absl::DeadlineExceededError("the coordinator is busy");
   }
   return std::move(answer->result);

@@ -4,6 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/status.h"
+#include "common/steady_cond_var.h"
 #include "common/utf8.h"
 #include "coordinator/service/http/core_query.h"
 #include "coordinator/service/http/json_text.h"
@@ -20,10 +21,12 @@ class LogPipe final : public LogReader {
   void OnChunk(v1::LogChunk chunk) override {
     absl::MutexLock lock(&mutex_);
     chunk_ = std::move(chunk);
+    changed_.Signal();
   }
   void OnEnd(absl::Status status) override {
     absl::MutexLock lock(&mutex_);
     end_ = std::move(status);
+    changed_.Signal();
   }
 
   // Waits for kPageInterval at most. A chunk, the end, or nothing yet.
@@ -33,7 +36,7 @@ class LogPipe final : public LogReader {
       mutex_.AssertReaderHeld();
       return chunk_.has_value() || end_.has_value();
     };
-    if (!mutex_.AwaitWithTimeout(absl::Condition(&ready), kPageInterval)) return {};
+    if (!changed_.WaitFor(&mutex_, kPageInterval, ready)) return {};
     if (!chunk_.has_value()) return *end_;
     v1::LogChunk chunk = *std::move(chunk_);
     chunk_.reset();
@@ -42,6 +45,7 @@ class LogPipe final : public LogReader {
 
  private:
   absl::Mutex mutex_;
+  SteadyCondVar changed_;
   std::optional<v1::LogChunk> chunk_ ABSL_GUARDED_BY(mutex_);
   std::optional<absl::Status> end_ ABSL_GUARDED_BY(mutex_);
 };

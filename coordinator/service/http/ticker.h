@@ -2,8 +2,8 @@
 #ifndef MUSTER_COORDINATOR_SERVICE_HTTP_TICKER_H_
 #define MUSTER_COORDINATOR_SERVICE_HTTP_TICKER_H_
 
-#include "absl/synchronization/notification.h"
 #include "absl/time/time.h"
+#include "common/steady_notification.h"
 
 namespace muster::service {
 
@@ -14,12 +14,12 @@ inline constexpr absl::Duration kPageInterval = absl::Seconds(1);
 class Ticker {
  public:
   // Waits for an interval. Returns false at once after Stop.
-  bool Wait() { return !stopped_.WaitForNotificationWithTimeout(kPageInterval); }
+  bool Wait() { return !stopped_.WaitFor(kPageInterval); }
   void Stop() { stopped_.Notify(); }
   bool stopped() const { return stopped_.HasBeenNotified(); }
 
  private:
-  absl::Notification stopped_;
+  SteadyNotification stopped_;
 };
 
 }  // namespace muster::service

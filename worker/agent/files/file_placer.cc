@@ -14,6 +14,7 @@
 #include "common/grpc_status.h"
 #include "common/now.h"
 #include "common/status.h"
+#include "common/steady_cond_var.h"
 #include "common/time.h"
 #include "proto/muster/v1/worker.grpc.pb.h"
 #include "worker/agent/coordinator_channel.h"
@@ -50,6 +51,7 @@ class FilePlacer::Impl {
   ~Impl() {
     absl::MutexLock lock(&mutex_);
     stopping_ = true;
+    stopped_.Signal();
     if (fetching_ != nullptr) fetching_->TryCancel();
   }
 
@@ -80,7 +82,10 @@ class FilePlacer::Impl {
   // False when the placer is being destroyed.
   bool Pause() {
     absl::MutexLock lock(&mutex_);
-    return !mutex_.AwaitWithTimeout(absl::Condition(&stopping_), kPause);
+    return !stopped_.WaitFor(&mutex_, kPause, [this] {
+      mutex_.AssertHeld();
+      return stopping_;
+    });
   }
 
   absl::Status TryFetch(const v1::FileSpec& file, const std::string& path) {
@@ -132,6 +137,7 @@ class FilePlacer::Impl {
   std::unique_ptr<FileCache> cache_;
   CoordinatorStub stub_;
   absl::Mutex mutex_;
+  SteadyCondVar stopped_;
   grpc::ClientContext* fetching_ ABSL_GUARDED_BY(mutex_) = nullptr;
   bool stopping_ ABSL_GUARDED_BY(mutex_) = false;
   // Destroyed first, which waits for the running placement.

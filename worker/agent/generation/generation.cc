@@ -290,7 +290,7 @@ void Generation::OnEnded(RankState& rank, const std::optional<shim::ExitRecord>&
     AddProgramError(rank.error_file, exit, rank.uid);
   }
   if (rank.progress != nullptr) {
-    const std::optional<v1::Progress> last = rank.progress->Read(absl::Now());
+    const std::optional<v1::Progress> last = rank.progress->Read(Now());
     if (last.has_value()) *rank.report.mutable_progress() = *last;
     AddWarning(rank.progress->TakeWarning(), rank.report);
   }

@@ -48,7 +48,7 @@ struct GenerationContext {
                      std::function<void(const absl::Status&)> done)>
       place_files;
   // Instructions::lease_deadline_ms of a rank that is about to be started.
-  std::function<int64_t(absl::Duration job_lease)> lease_deadline_ms;
+  std::function<int64_t(const v1::Launch& launch)> lease_deadline_ms;
   // Messages are dropped while there is no session: the next Hello contains the full state.
   std::function<void(v1::WorkerMessage)> send;
   // No process of the rank is left, and its logs are complete.

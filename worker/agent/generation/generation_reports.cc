@@ -1,7 +1,7 @@
 // The part of Generation that takes what its ranks report.
 #include <optional>
 
-#include "absl/time/clock.h"
+#include "common/now.h"
 #include "common/report_bounds.h"
 #include "common/status.h"
 #include "worker/agent/generation/generation.h"
@@ -12,7 +12,7 @@ namespace muster::agent {
 void Generation::ReadProgress() {
   for (auto& [number, rank] : ranks_) {
     if (rank.progress == nullptr || rank.shim == nullptr) continue;
-    const std::optional<v1::Progress> progress = rank.progress->Read(absl::Now());
+    const std::optional<v1::Progress> progress = rank.progress->Read(Now());
     if (progress.has_value()) TakeProgress(rank, *progress);
     if (AddWarning(rank.progress->TakeWarning(), rank.report)) Changed(rank);
   }

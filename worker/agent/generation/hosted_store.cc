@@ -61,7 +61,7 @@ shim::Instructions MakeStoreInstructions(const GenerationContext& context, const
   instructions.log_max_bytes = context.rank_log_bytes;
   instructions.failure_timeout_ms =
       absl::ToInt64Milliseconds(FromProto(launch.spec().failure_timeout()));
-  instructions.lease_deadline_ms = context.lease_deadline_ms(FromProto(launch.job_lease()));
+  instructions.lease_deadline_ms = context.lease_deadline_ms(launch);
   instructions.mark = shim::NewMark();
   return instructions;
 }

@@ -90,7 +90,7 @@ shim::Instructions MakeInstructions(const GenerationContext& context, const v1::
   instructions.stderr_path = directory.Log(job, generation, rank, v1::STDERR);
   instructions.log_max_bytes = context.rank_log_bytes;
   instructions.failure_timeout_ms = absl::ToInt64Milliseconds(FromProto(spec.failure_timeout()));
-  instructions.lease_deadline_ms = context.lease_deadline_ms(FromProto(launch.job_lease()));
+  instructions.lease_deadline_ms = context.lease_deadline_ms(launch);
   instructions.stop_signal = FindStopSignal(spec.stop_signal()).number;
   instructions.grace_ms = absl::ToInt64Milliseconds(FromProto(spec.grace_period()));
   instructions.hang_timeout_ms = absl::ToInt64Milliseconds(FromProto(spec.hang_timeout()));

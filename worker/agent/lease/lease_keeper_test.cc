@@ -22,27 +22,53 @@ class LeaseKeeperTest : public ::testing::Test {
     };
     outside.end = [this](const LeaseKeeper::Lease& lease) { ended_.push_back(lease.job_id); };
     outside.ask = [this](const v1::LeaseQuestion& question, absl::Duration,
-                         std::function<void(std::optional<v1::LeaseAnswer>)> done) {
+                         std::function<void(const v1::PeerAnswer&)> answered,
+                         std::function<void()> done) {
       questions_.push_back(question);
+      answered_ = std::move(answered);
       done_ = std::move(done);
     };
+    outside.probe = [this](absl::Duration, std::function<void()> done) {
+      refused_ = std::move(done);
+    };
+    outside.fence_set = [this]() -> const v1::FenceSet& { return fence_set_; };
     return outside;
   }
 
   void TickAt(absl::Duration time) { keeper_.Tick(kStart + time); }
   void AnswerTimeLeft(const std::string& job, absl::Duration left) {
-    v1::LeaseAnswer answer;
-    answer.add_generations()->set_job_id(job);
-    answer.mutable_generations(0)->set_generation(1);
-    *answer.mutable_generations(0)->mutable_time_left() = ToProto(left);
-    done_(answer);
+    v1::PeerAnswer answer;
+    v1::LeasedGeneration& leased = *answer.mutable_coordinator()->add_generations();
+    leased.set_job_id(job);
+    leased.set_generation(1);
+    *leased.mutable_time_left() = ToProto(left);
+    answered_(answer);
+    done_();
   }
   void AnswerLost(const std::string& job) {
-    v1::LeaseAnswer answer;
-    answer.add_generations()->set_job_id(job);
-    answer.mutable_generations(0)->set_generation(1);
-    answer.mutable_generations(0)->set_lost(true);
-    done_(answer);
+    v1::PeerAnswer answer;
+    v1::LeasedGeneration& leased = *answer.mutable_coordinator()->add_generations();
+    leased.set_job_id(job);
+    leased.set_generation(1);
+    leased.set_lost(true);
+    answered_(answer);
+    done_();
+  }
+  void AnswerRefused(absl::Duration age) {
+    v1::PeerAnswer answer;
+    *answer.mutable_refused() = ToProto(age);
+    answered_(answer);
+  }
+  void Vouch(const std::string& node) {
+    v1::PeerAnswer answer;
+    answer.set_node_name(node);
+    answer.add_vouched()->set_job_id("job");
+    answer.mutable_vouched(0)->set_generation(1);
+    answered_(answer);
+  }
+  void UseFenceSet(const std::vector<std::string>& nodes) {
+    fence_set_.set_id(1);
+    fence_set_.mutable_nodes()->Assign(nodes.begin(), nodes.end());
   }
 
   const SteadyTime kStart = SteadyTime(absl::Hours(7));
@@ -50,8 +76,11 @@ class LeaseKeeperTest : public ::testing::Test {
   std::map<std::string, absl::Duration> deadlines_;
   std::vector<std::string> ended_;
   std::vector<v1::LeaseQuestion> questions_;
-  std::function<void(std::optional<v1::LeaseAnswer>)> done_;
-  LeaseKeeper keeper_{MakeOutside(), kStart};
+  std::function<void(const v1::PeerAnswer&)> answered_;
+  std::function<void()> done_;
+  std::function<void()> refused_;
+  v1::FenceSet fence_set_;
+  LeaseKeeper keeper_{"a", MakeOutside(), kStart};
 };
 
 TEST_F(LeaseKeeperTest, AcknowledgementExtendsFromWhenItsHeartbeatWasSent) {
@@ -84,7 +113,7 @@ TEST_F(LeaseKeeperTest, AsksAgainUntilAcknowledged) {
   EXPECT_EQ(questions_.size(), 1u) << "not at each tick";
   TickAt(absl::Seconds(12));
   EXPECT_EQ(questions_.size(), 2u);
-  done_(std::nullopt);
+  done_();
   keeper_.OnAcknowledged(kStart + absl::Seconds(13));
   TickAt(absl::Seconds(15));
   EXPECT_EQ(questions_.size(), 2u);
@@ -96,39 +125,101 @@ TEST_F(LeaseKeeperTest, AsksOnlyAboutOverdueLeases) {
   TickAt(absl::Seconds(10));
   ASSERT_EQ(questions_.size(), 1u);
   EXPECT_EQ(questions_[0].generations_size(), 1);
-  done_(std::nullopt);
+  done_();
   TickAt(absl::Seconds(200));
   ASSERT_EQ(questions_.size(), 2u);
   EXPECT_EQ(questions_[1].generations_size(), 2);
 }
 
-TEST_F(LeaseKeeperTest, WithoutAnswerCoordinatorCountsAsDead) {
+// Half a cluster behind a failed switch has no answer either.
+TEST_F(LeaseKeeperTest, PeersWithoutEvidenceExtendNothing) {
+  UseFenceSet({"a", "b"});
   keeper_.OnAcknowledged(kStart);
   TickAt(absl::Seconds(10));
+  answered_(v1::PeerAnswer());
+  done_();
   EXPECT_EQ(deadlines_["job"], absl::Seconds(27));
-  done_(std::nullopt);
-  EXPECT_EQ(deadlines_["job"], absl::Seconds(10 + 27));
   EXPECT_THAT(ended_, IsEmpty());
+}
+
+TEST_F(LeaseKeeperTest, RefusalExtendsFromWhenTheConnectionWasBegun) {
+  keeper_.OnAcknowledged(kStart);
+  TickAt(absl::Seconds(10));
+  refused_();
+  EXPECT_EQ(deadlines_["job"], absl::Seconds(10 + 27));
+  done_();
+  TickAt(absl::Seconds(19));
+  EXPECT_EQ(questions_.size(), 1u) << "the evidence is fresh";
+  TickAt(absl::Seconds(20));
+  EXPECT_EQ(questions_.size(), 2u);
+}
+
+TEST_F(LeaseKeeperTest, RefusalOfPeerCountsWithItsAge) {
+  keeper_.OnAcknowledged(kStart);
+  TickAt(absl::Seconds(10));
+  AnswerRefused(absl::Seconds(3));
+  EXPECT_EQ(deadlines_["job"], absl::Seconds(10 - 3 + 27));
+}
+
+TEST_F(LeaseKeeperTest, VouchersOfMoreThanHalfExtendFromTheQuestion) {
+  UseFenceSet({"a", "b", "c", "d"});
+  keeper_.OnAcknowledged(kStart);
+  TickAt(absl::Seconds(10));
+  EXPECT_EQ(questions_[0].generations(0).lease().seconds(), 30);
+  Vouch("b");
+  Vouch("b");
+  Vouch("x");
+  EXPECT_EQ(deadlines_["job"], absl::Seconds(27)) << "half of the set, and a node outside of it";
+  Vouch("d");
+  EXPECT_EQ(deadlines_["job"], absl::Seconds(10 + 27));
+}
+
+TEST_F(LeaseKeeperTest, VouchersOfDifferentQuestionsDoNotAddUp) {
+  UseFenceSet({"a", "b", "c", "d"});
+  keeper_.OnAcknowledged(kStart);
+  TickAt(absl::Seconds(10));
+  Vouch("b");
+  done_();
+  TickAt(absl::Seconds(12));
+  Vouch("c");
+  EXPECT_EQ(deadlines_["job"], absl::Seconds(27));
+}
+
+TEST_F(LeaseKeeperTest, OnlyNodeOfFenceSetVouchesForItself) {
+  UseFenceSet({"a"});
+  keeper_.OnAcknowledged(kStart);
+  TickAt(absl::Seconds(10));
+  EXPECT_EQ(deadlines_["job"], absl::Seconds(10 + 27));
+}
+
+TEST_F(LeaseKeeperTest, RanksThatContinueHaveNoDeadlineButEndWhenLost) {
+  held_[0].has_deadline = false;
+  UseFenceSet({"a"});
+  keeper_.OnAcknowledged(kStart);
+  TickAt(absl::Seconds(10));
+  ASSERT_EQ(questions_.size(), 1u);
+  EXPECT_FALSE(questions_[0].generations(0).has_lease()) << "nobody needs to vouch for them";
+  refused_();
+  EXPECT_THAT(deadlines_, IsEmpty());
+  done_();
+  TickAt(absl::Seconds(25));
+  AnswerLost("job");
+  EXPECT_THAT(ended_, ElementsAre("job"));
 }
 
 TEST_F(LeaseKeeperTest, TimeLeftIsTheDeadline) {
   keeper_.OnAcknowledged(kStart);
   TickAt(absl::Seconds(10));
-  AnswerTimeLeft("job", absl::Seconds(20.5));
-  EXPECT_EQ(deadlines_["job"], absl::Seconds(10 + 17.5)) << "not extended";
+  AnswerTimeLeft("job", absl::Seconds(20));
+  EXPECT_EQ(deadlines_["job"], absl::Seconds(27)) << "not extended";
 }
 
-// The coordinator was dead, and has returned: its lease began later than this worker's.
-TEST_F(LeaseKeeperTest, TimeLeftShortensDeadlineThatWasExtended) {
+// The coordinator was dead, and has granted a lease when it returned.
+TEST_F(LeaseKeeperTest, TimeLeftExtendsAfterRestartOfCoordinator) {
   keeper_.OnAcknowledged(kStart);
-  TickAt(absl::Seconds(10));
-  done_(std::nullopt);
-  TickAt(absl::Seconds(100));
-  done_(std::nullopt);
-  EXPECT_EQ(deadlines_["job"], absl::Seconds(127));
-  TickAt(absl::Seconds(110));
-  AnswerTimeLeft("job", absl::Seconds(8));
-  EXPECT_EQ(deadlines_["job"], absl::Seconds(110 + 5));
+  TickAt(absl::Seconds(20));
+  AnswerTimeLeft("job", absl::Seconds(28));
+  EXPECT_EQ(deadlines_["job"], absl::Seconds(20 + 25));
 }
 
 TEST_F(LeaseKeeperTest, LostRanksAreEndedAtOnce) {
@@ -138,7 +229,7 @@ TEST_F(LeaseKeeperTest, LostRanksAreEndedAtOnce) {
   AnswerLost("job");
   EXPECT_THAT(ended_, ElementsAre("job"));
   // The answer says nothing about the other job: its coordinator does not know it.
-  EXPECT_EQ(deadlines_["other"], absl::Seconds(10 + 27));
+  EXPECT_EQ(deadlines_["other"], absl::Seconds(27));
 }
 
 TEST_F(LeaseKeeperTest, AnswerThatAnAcknowledgementOvertookIsIgnored) {

@@ -12,8 +12,12 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "common/http/address.h"
+#include "common/machine_id.h"
+#include "common/proto_time.h"
 #include "common/status.h"
 #include "glog/logging.h"
+#include "spec/cut_off.h"
+#include "worker/agent/data_directory.h"
 #include "worker/agent/lease/boot_time.h"
 #include "worker/shim/fields.h"
 
@@ -21,11 +25,23 @@ namespace muster::agent {
 namespace {
 
 // Heartbeat intervals since the newest acknowledged heartbeat was sent, after which this worker
-// forwards no questions: one until the next, and one for that one's acknowledgement.
+// forwards no questions to the coordinator: one until the next, and one for that one's acknowledgement.
 constexpr int kFreshIntervals = 2;
 
 int64_t ToMs(SteadyTime deadline) {
   return std::max<int64_t>(1, absl::ToInt64Milliseconds(deadline.since_start()));
+}
+
+// How long a peer waits for the coordinator's address to refuse a connection: less than the patience
+// of the worker that asks.
+constexpr absl::Duration kProbePatience = absl::Milliseconds(500);
+
+v1::PromiseRecord ReadPromises(const std::string& path) {
+  v1::PromiseRecord record;
+  const absl::Status read = ReadMessage(path, record);
+  if (read.ok()) return record;
+  LOG_IF(ERROR, !absl::IsNotFound(read)) << "cannot read " << path << ": " << read;
+  return v1::PromiseRecord();
 }
 
 // The address that others use, with an empty host where the listener accepts any.
@@ -63,7 +79,8 @@ absl::StatusOr<std::unique_ptr<Leases>> Leases::Start(Options options, EventLoop
   ASSIGN_OR_RETURN(leases->server_,
                    PeerServer::Start({with.peer_listen, with.coordinator, with.security}, loop,
                                      [raw = leases.get()](const v1::LeaseQuestion& question) {
-                                       return raw->Forward(question);
+                                       raw->witness_.Ask(question,
+                                                         kFreshIntervals * raw->heartbeat_interval_);
                                      }));
   leases->peer_address_ = Reported(leases->server_->address());
   return leases;
@@ -71,18 +88,33 @@ absl::StatusOr<std::unique_ptr<Leases>> Leases::Start(Options options, EventLoop
 
 Leases::Leases(Options options, EventLoop& loop, GenerationTable& table, Send send)
     : options_(std::move(options)),
+      loop_(loop),
       table_(table),
       send_(std::move(send)),
-      keeper_(MakeOutside(), BootNow()),
-      client_(options_.coordinator, options_.security, loop) {}
+      promises_(ReadPromises(options_.promises_file), absl::StrCat("boot-", BootId()), BootNow(),
+                [this](const v1::PromiseRecord& record) {
+                  return WriteMessage(options_.promises_file, record, /*sync=*/true);
+                }),
+      keeper_(options_.node_name, MakeOutside(), BootNow()),
+      witness_(options_.node_name, MakeWitnessOutside(), keeper_, promises_),
+      client_(options_.coordinator, options_.security, loop) {
+  loop_.RunAndWait([this] { probe_.emplace(loop_); });
+}
+
+Leases::~Leases() {
+  server_.reset();
+  loop_.RunAndWait([this] { probe_.reset(); });
+}
 
 LeaseKeeper::Outside Leases::MakeOutside() {
   LeaseKeeper::Outside outside;
   outside.held = [this] {
     std::vector<LeaseKeeper::Lease> held;
     for (const Generation* generation : table_.Live()) {
-      if (generation->job_lease() <= absl::ZeroDuration()) continue;
-      held.push_back({generation->job_id(), generation->number(), generation->job_lease()});
+      const v1::Launch& launch = generation->launch();
+      if (!launch.has_job_lease()) continue;
+      held.push_back({generation->job_id(), generation->number(), generation->job_lease(),
+                      !spec::ContinuesWhenCutOff(launch.spec())});
     }
     return held;
   };
@@ -94,15 +126,43 @@ LeaseKeeper::Outside Leases::MakeOutside() {
     table_.End(lease.job_id, lease.generation, "LeaseLost",
                "the coordinator declared these ranks lost, and the job may run elsewhere");
   };
-  outside.ask = [this](v1::LeaseQuestion question, absl::Duration patience, PeerClient::Done done) {
+  outside.ask = [this](v1::LeaseQuestion question, absl::Duration patience,
+                       PeerClient::Answered answered, PeerClient::Done done) {
     question.set_node_name(options_.node_name);
     question.set_incarnation(options_.incarnation);
+    question.set_coordinator_address(coordinator_address_);
     options_.membership->Describe(question);
-    client_.Ask(peers_, question, patience,
-                [this, done = std::move(done)](std::optional<v1::LeaseAnswer> answer) {
-                  if (answer.has_value() && !options_.membership->Obeys(*answer)) answer.reset();
-                  done(std::move(answer));
-                });
+    client_.Ask(
+        peers_, question, patience,
+        [this, answered = std::move(answered)](v1::PeerAnswer answer) {
+          if (!options_.membership->Obeys(answer.coordinator())) answer.clear_coordinator();
+          answered(answer);
+        },
+        std::move(done));
+  };
+  outside.probe = [this](absl::Duration patience, std::function<void()> done) {
+    Probe(patience, [done = std::move(done)](std::optional<SteadyTime> refused) {
+      if (refused.has_value()) done();
+    });
+  };
+  outside.fence_set = [this]() -> const v1::FenceSet& { return promises_.fence_set(); };
+  return outside;
+}
+
+LeaseWitness::Outside Leases::MakeWitnessOutside() {
+  LeaseWitness::Outside outside;
+  outside.now = BootNow;
+  outside.address = [this] { return coordinator_address_; };
+  outside.forward = [this](const v1::LeaseQuestion& question) {
+    v1::WorkerMessage message;
+    *message.mutable_lease_question() = question;
+    send_(std::move(message));
+  };
+  outside.probe = [this](std::function<void(std::optional<SteadyTime>)> done) {
+    Probe(kProbePatience, std::move(done));
+  };
+  outside.answer = [this](uint64_t question, v1::PeerAnswer answer) {
+    server_->Answer(question, std::move(answer));
   };
   return outside;
 }
@@ -114,38 +174,73 @@ void Leases::OnWelcome(const v1::Welcome& welcome) {
   }
 }
 
-void Leases::OnAcknowledged(SteadyTime sent, const std::vector<std::string>& peers) {
+void Leases::OnAcknowledged(SteadyTime sent, const std::string& address,
+                            const std::vector<std::string>& peers) {
   keeper_.OnAcknowledged(sent);
-  SetPeers(peers);
+  SetPeers(address, peers);
 }
 
-bool Leases::Forward(const v1::LeaseQuestion& question) {
-  if (BootNow() - keeper_.acknowledged() > kFreshIntervals * heartbeat_interval_) return false;
+void Leases::OnFenceSet(const v1::FenceSet& set) {
+  const absl::Status stored = promises_.SetFenceSet(set);
+  if (!stored.ok()) {
+    LOG(ERROR) << "cannot store the fence set: " << stored;
+    return;
+  }
   v1::WorkerMessage message;
-  *message.mutable_lease_question() = question;
+  message.set_fence_set_kept(set.id());
   send_(std::move(message));
-  return true;
+}
+
+void Leases::OnBans(const v1::Bans& bans) {
+  absl::StatusOr<v1::BansKept> kept = promises_.Ban(bans, BootNow());
+  if (!kept.ok()) {
+    LOG(ERROR) << "cannot store bans, so the coordinator waits: " << kept.status();
+    return;
+  }
+  v1::WorkerMessage message;
+  *message.mutable_bans_kept() = *std::move(kept);
+  send_(std::move(message));
+}
+
+void Leases::Probe(absl::Duration patience, std::function<void(std::optional<SteadyTime>)> done) {
+  const SteadyTime sent = BootNow();
+  const std::string address = options_.trusts_refusals ? coordinator_address_ : "";
+  probe_->Start(address, patience, [sent, done = std::move(done)](bool refused) {
+    done(refused ? std::optional(sent) : std::nullopt);
+  });
 }
 
 void Leases::OnAnswer(const v1::LeaseAnswer& answer) {
-  if (server_ != nullptr) server_->OnAnswer(answer);
+  if (server_ == nullptr) return;
+  v1::PeerAnswer forwarded;
+  forwarded.set_node_name(options_.node_name);
+  *forwarded.mutable_coordinator() = answer;
+  server_->Answer(answer.id(), std::move(forwarded));
 }
 
 void Leases::Tick() { keeper_.Tick(BootNow()); }
 
-int64_t Leases::DeadlineMs(absl::Duration job_lease) const {
-  return job_lease > absl::ZeroDuration() ? ToMs(keeper_.DeadlineFor(job_lease)) : 0;
+int64_t Leases::DeadlineMs(const v1::Launch& launch) const {
+  if (!launch.has_job_lease() || spec::ContinuesWhenCutOff(launch.spec())) return 0;
+  return ToMs(keeper_.DeadlineFor(FromProto(launch.job_lease())));
 }
 
 void Leases::ReadPeers() {
   const std::optional<std::string> text = shim::ReadFile(options_.peers_file);
-  if (text.has_value()) peers_ = absl::StrSplit(*text, '\n', absl::SkipEmpty());
+  if (!text.has_value()) return;
+  peers_ = absl::StrSplit(*text, '\n', absl::SkipEmpty());
+  if (peers_.empty()) return;
+  coordinator_address_ = peers_.front();
+  peers_.erase(peers_.begin());
 }
 
-void Leases::SetPeers(const std::vector<std::string>& peers) {
-  if (peers.empty() || peers == peers_) return;
-  peers_ = peers;
-  if (!shim::WriteFileAtomically(options_.peers_file, absl::StrJoin(peers_, "\n"), false)) {
+void Leases::SetPeers(const std::string& address, const std::vector<std::string>& peers) {
+  const bool same_peers = peers.empty() || peers == peers_;
+  if (same_peers && address == coordinator_address_) return;
+  coordinator_address_ = address;
+  if (!peers.empty()) peers_ = peers;
+  const std::string text = absl::StrCat(address, "\n", absl::StrJoin(peers_, "\n"));
+  if (!shim::WriteFileAtomically(options_.peers_file, text, false)) {
     LOG(WARNING) << "cannot write " << options_.peers_file << ": " << std::strerror(errno);
   }
 }

@@ -1,11 +1,12 @@
-// The leases of this node's ranks: extends them as the coordinator acknowledges this worker, asks
-// peers when it does not, and answers peers.
+// The leases of this node's ranks: extends them as the coordinator acknowledges this worker, looks
+// for other evidence when it does not, and gives evidence to peers.
 #ifndef MUSTER_WORKER_AGENT_LEASE_LEASES_H_
 #define MUSTER_WORKER_AGENT_LEASE_LEASES_H_
 
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -17,8 +18,11 @@
 #include "worker/agent/event_loop.h"
 #include "worker/agent/generation/generation_table.h"
 #include "worker/agent/lease/lease_keeper.h"
+#include "worker/agent/lease/lease_witness.h"
 #include "worker/agent/lease/peer_client.h"
 #include "worker/agent/lease/peer_server.h"
+#include "worker/agent/lease/promises.h"
+#include "worker/agent/lease/refusal_probe.h"
 #include "worker/agent/membership.h"
 
 namespace muster::agent {
@@ -33,8 +37,13 @@ class Leases {
     std::string coordinator;
     security::ClientSecurity security;
     std::string peer_listen;  // HOST:PORT; empty: DefaultPeerListen
-    // Keeps the addresses of peers for the next worker, which may start without a coordinator.
+    // Keep the addresses of peers and what this worker has promised for the next worker, which may
+    // start without a coordinator.
     std::string peers_file;
+    std::string promises_file;
+    // Whether a refused connection proves that the coordinator's process has ended. It does not if
+    // something else than its machine answers at its address, such as a proxy.
+    bool trusts_refusals = true;
     // Whether the coordinator that gave an answer decides on the ranks of this node. Must outlive
     // the leases.
     const Membership* membership = nullptr;
@@ -44,16 +53,22 @@ class Leases {
   // Loop and table must outlive the leases. Errors: those of PeerServer::Start.
   static absl::StatusOr<std::unique_ptr<Leases>> Start(Options options, EventLoop& loop,
                                                        GenerationTable& table, Send send);
+  ~Leases();
 
   void OnWelcome(const v1::Welcome& welcome);
-  // The coordinator has acknowledged a Hello or heartbeat that was sent at `sent` (BootNow), and
-  // named new peers, if any.
-  void OnAcknowledged(SteadyTime sent, const std::vector<std::string>& peers);
+  // The coordinator at `address` (Session::Events) has acknowledged a Hello or heartbeat that was
+  // sent at `sent` (BootNow), and named new peers, if any.
+  void OnAcknowledged(SteadyTime sent, const std::string& address,
+                      const std::vector<std::string>& peers);
   // The coordinator's answer to a question that this worker forwarded.
   void OnAnswer(const v1::LeaseAnswer& answer);
+  void OnFenceSet(const v1::FenceSet& set);
+  void OnBans(const v1::Bans& bans);
+  // Hello.fence_set.
+  uint64_t fence_set() const { return promises_.fence_set().id(); }
   void Tick();
-  // Instructions::lease_deadline_ms for a rank that is about to be started; 0 without a lease.
-  int64_t DeadlineMs(absl::Duration job_lease) const;
+  // Instructions::lease_deadline_ms for a rank that is about to be started; 0 without a deadline.
+  int64_t DeadlineMs(const v1::Launch& launch) const;
 
   // Hello.peer_address. Thread-safe.
   const std::string& peer_address() const { return peer_address_; }
@@ -62,17 +77,25 @@ class Leases {
   Leases(Options options, EventLoop& loop, GenerationTable& table, Send send);
 
   LeaseKeeper::Outside MakeOutside();
-  bool Forward(const v1::LeaseQuestion& question);
+  LeaseWitness::Outside MakeWitnessOutside();
+  // Calls `done` with the time at which the connection was begun if the coordinator's address
+  // refuses one.
+  void Probe(absl::Duration patience, std::function<void(std::optional<SteadyTime>)> done);
   void ReadPeers();
-  void SetPeers(const std::vector<std::string>& peers);
+  void SetPeers(const std::string& address, const std::vector<std::string>& peers);
 
   const Options options_;
+  EventLoop& loop_;
   GenerationTable& table_;
   const Send send_;
   std::string peer_address_;
   absl::Duration heartbeat_interval_ = absl::Seconds(1);
+  std::string coordinator_address_;  // that last acknowledged; empty: unknown
   std::vector<std::string> peers_;
+  Promises promises_;
   LeaseKeeper keeper_;
+  LeaseWitness witness_;
+  std::optional<RefusalProbe> probe_;  // exists only on the loop
   // Declared last, because they use the members above until they are destroyed.
   PeerClient client_;
   std::unique_ptr<PeerServer> server_;  // null where security allows none

@@ -4,7 +4,7 @@
 #include <chrono>
 #include <utility>
 
-#include "absl/time/clock.h"
+#include "common/grpc_deadline.h"
 #include "common/security/certificate.h"
 #include "grpcpp/client_context.h"
 #include "proto/muster/v1/worker.grpc.pb.h"
@@ -15,15 +15,15 @@ namespace muster::agent {
 struct PeerClient::Call {
   std::unique_ptr<v1::PeerService::Stub> stub;
   grpc::ClientContext context;
-  v1::LeaseAnswer answer;
+  v1::PeerAnswer answer;
   grpc::Status status;
 };
 
 struct PeerClient::Round {
-  Done done;  // null once it was called
+  Answered answered;
+  Done done;
   size_t left = 0;
   v1::LeaseQuestion question;
-  std::vector<std::shared_ptr<Call>> calls;
 };
 
 PeerClient::PeerClient(std::string coordinator, security::ClientSecurity security, EventLoop& loop)
@@ -44,8 +44,9 @@ PeerClient::~PeerClient() {
 }
 
 void PeerClient::Ask(const std::vector<std::string>& peers, const v1::LeaseQuestion& question,
-                     absl::Duration patience, Done done) {
+                     absl::Duration patience, Answered answered, Done done) {
   auto round = std::make_shared<Round>();
+  round->answered = std::move(answered);
   round->done = std::move(done);
   round->question = question;
   security::ClientSecurity security = security_;
@@ -59,23 +60,24 @@ void PeerClient::Ask(const std::vector<std::string>& peers, const v1::LeaseQuest
       security.token = token->token;
     }
   }
+  std::vector<std::shared_ptr<Call>> calls;
   for (const std::string& peer : peers) {
     auto call = std::make_shared<Call>();
     call->stub = v1::PeerService::NewStub(OpenCoordinatorChannel(peer, security));
-    call->context.set_deadline(absl::ToChronoTime(absl::Now() + patience));
-    round->calls.push_back(std::move(call));
+    call->context.set_deadline(GrpcDeadline(patience));
+    calls.push_back(std::move(call));
   }
-  round->left = round->calls.size();
+  round->left = calls.size();
   {
     absl::MutexLock lock(&mutex_);
     if (stopping_) return;
     calls_ += static_cast<int>(round->left);
     std::erase_if(in_progress_, [](const auto& call) { return call.expired(); });
-    in_progress_.insert(in_progress_.end(), round->calls.begin(), round->calls.end());
+    in_progress_.insert(in_progress_.end(), calls.begin(), calls.end());
   }
-  if (round->left == 0) return loop_.Post([round] { round->done(std::nullopt); });
+  if (round->left == 0) return loop_.Post([round] { round->done(); });
   // Without the lock, because gRPC may call back at once.
-  for (const std::shared_ptr<Call>& call : round->calls) {
+  for (const std::shared_ptr<Call>& call : calls) {
     call->stub->async()->AskLease(
         &call->context, &round->question, &call->answer,
         // The loop destroys the channel, which must not happen on a gRPC thread.
@@ -95,10 +97,8 @@ void PeerClient::OnAnswer(const std::shared_ptr<Round>& round, const Call& call)
     absl::MutexLock lock(&mutex_);
     if (stopping_) return;
   }
-  if (round->done == nullptr || (!call.status.ok() && round->left > 0)) return;
-  const Done done = std::exchange(round->done, nullptr);
-  for (const std::shared_ptr<Call>& other : round->calls) other->context.TryCancel();
-  done(call.status.ok() ? std::optional(call.answer) : std::nullopt);
+  if (call.status.ok()) round->answered(call.answer);
+  if (round->left == 0) round->done();
 }
 
 }  // namespace muster::agent

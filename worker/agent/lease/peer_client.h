@@ -4,7 +4,6 @@
 
 #include <functional>
 #include <memory>
-#include <optional>
 #include <string>
 #include <vector>
 
@@ -20,19 +19,20 @@ namespace muster::agent {
 // Must be created and destroyed outside the loop, and used on it.
 class PeerClient {
  public:
-  using Done = std::function<void(std::optional<v1::LeaseAnswer>)>;
+  using Answered = std::function<void(const v1::PeerAnswer&)>;
+  using Done = std::function<void()>;
 
   // Calls carry the credentials for `coordinator`. The loop must outlive the client.
   PeerClient(std::string coordinator, security::ClientSecurity security, EventLoop& loop);
-  // Cancels the questions in progress, whose `done` is not called any more.
+  // Cancels the questions in progress, whose closures are not called any more.
   ~PeerClient();
   PeerClient(const PeerClient&) = delete;
   PeerClient& operator=(const PeerClient&) = delete;
 
-  // Asks all peers (HOST:PORT) at once, and calls `done` once, later, on the loop: with the first
-  // answer, or nothing if no peer answers within `patience`.
+  // Asks all peers (HOST:PORT) at once. Calls `answered` on the loop, later, for each that answers
+  // within `patience`, then `done`.
   void Ask(const std::vector<std::string>& peers, const v1::LeaseQuestion& question,
-           absl::Duration patience, Done done);
+           absl::Duration patience, Answered answered, Done done);
 
  private:
   struct Round;

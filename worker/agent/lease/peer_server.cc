@@ -10,6 +10,7 @@
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "absl/synchronization/mutex.h"
+#include "common/grpc_deadline.h"
 #include "common/grpc_listener.h"
 #include "common/grpc_status.h"
 #include "common/report_bounds.h"
@@ -31,8 +32,8 @@ constexpr int kMessageBytes = 1 << 20;
 
 class PeerServerImpl final : public PeerServer, public v1::PeerService::CallbackService {
  public:
-  PeerServerImpl(const Options& options, EventLoop& loop, Forward forward)
-      : options_(options), loop_(loop), forward_(std::move(forward)) {}
+  PeerServerImpl(const Options& options, EventLoop& loop, Ask ask)
+      : options_(options), loop_(loop), ask_(std::move(ask)) {}
 
   absl::Status Listen() {
     ASSIGN_OR_RETURN(address_, ParseAddress(options_.listen));
@@ -54,7 +55,7 @@ class PeerServerImpl final : public PeerServer, public v1::PeerService::Callback
   ~PeerServerImpl() override {
     if (server_ == nullptr) return;
     listener_->Stop();
-    server_->Shutdown(std::chrono::system_clock::now());
+    server_->Shutdown(GrpcDeadline(absl::ZeroDuration()));
     {
       absl::MutexLock lock(&mutex_);
       for (const auto& [id, call] : calls_) Finish(*call, absl::UnavailableError("shutting down"));
@@ -66,7 +67,7 @@ class PeerServerImpl final : public PeerServer, public v1::PeerService::Callback
 
   grpc::ServerUnaryReactor* AskLease(grpc::CallbackServerContext* context,
                                      const v1::LeaseQuestion* question,
-                                     v1::LeaseAnswer* answer) override {
+                                     v1::PeerAnswer* answer) override {
     auto* const call = new Call(this, answer);
     absl::Status allowed = Authorize(*context);
     // The coordinator would close this worker's session for larger values.
@@ -82,21 +83,17 @@ class PeerServerImpl final : public PeerServer, public v1::PeerService::Callback
     }
     const uint64_t id = call->id = next_id_++;
     calls_[id] = call;
-    v1::LeaseQuestion forwarded = *question;
-    forwarded.set_id(id);
-    loop_.Post([this, id, forwarded = std::move(forwarded)] {
-      if (!forward_(forwarded)) {
-        End(id, absl::UnavailableError("this worker has no session with the coordinator, either"));
-      }
-    });
+    v1::LeaseQuestion numbered = *question;
+    numbered.set_id(id);
+    loop_.Post([this, numbered = std::move(numbered)] { ask_(numbered); });
     return call;
   }
 
-  void OnAnswer(const v1::LeaseAnswer& answer) override {
+  void Answer(uint64_t id, v1::PeerAnswer answer) override {
     absl::MutexLock lock(&mutex_);
-    const auto call = calls_.find(answer.id());
-    if (call == calls_.end()) return;
-    *call->second->answer = answer;
+    const auto call = calls_.find(id);
+    if (call == calls_.end() || call->second->finished) return;
+    *call->second->answer = std::move(answer);
     Finish(*call->second, absl::OkStatus());
   }
 
@@ -104,7 +101,7 @@ class PeerServerImpl final : public PeerServer, public v1::PeerService::Callback
 
  private:
   struct Call final : grpc::ServerUnaryReactor {
-    Call(PeerServerImpl* server, v1::LeaseAnswer* call_answer)
+    Call(PeerServerImpl* server, v1::PeerAnswer* call_answer)
         : owner(server), answer(call_answer) {}
     void OnCancel() override { owner->End(id, absl::CancelledError("the caller has cancelled")); }
     void OnDone() override {
@@ -113,7 +110,7 @@ class PeerServerImpl final : public PeerServer, public v1::PeerService::Callback
     }
 
     PeerServerImpl* const owner;
-    v1::LeaseAnswer* const answer;
+    v1::PeerAnswer* const answer;
     uint64_t id = 0;
     bool finished = false;
   };
@@ -153,7 +150,7 @@ class PeerServerImpl final : public PeerServer, public v1::PeerService::Callback
 
   const Options options_;
   EventLoop& loop_;
-  const Forward forward_;
+  const Ask ask_;
   Address address_;
   absl::Mutex mutex_;
   uint64_t next_id_ ABSL_GUARDED_BY(mutex_) = 1;
@@ -165,8 +162,8 @@ class PeerServerImpl final : public PeerServer, public v1::PeerService::Callback
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<PeerServer>> PeerServer::Start(const Options& options,
-                                                              EventLoop& loop, Forward forward) {
-  auto server = std::make_unique<PeerServerImpl>(options, loop, std::move(forward));
+                                                              EventLoop& loop, Ask ask) {
+  auto server = std::make_unique<PeerServerImpl>(options, loop, std::move(ask));
   RETURN_IF_ERROR(server->Listen());
   return server;
 }

@@ -1,7 +1,8 @@
-// Serves PeerService: forwards other workers' questions about their leases to the coordinator.
+// Serves PeerService: receives other workers' questions about their leases.
 #ifndef MUSTER_WORKER_AGENT_LEASE_PEER_SERVER_H_
 #define MUSTER_WORKER_AGENT_LEASE_PEER_SERVER_H_
 
+#include <cstdint>
 #include <functional>
 #include <memory>
 #include <string>
@@ -24,18 +25,18 @@ class PeerServer {
     // which takes the place of the token.
     security::ClientSecurity security;
   };
-  // Called on the loop: sends the question, with its id set, to the coordinator. Returns false if
-  // the coordinator has not acknowledged this worker recently.
-  using Forward = std::function<bool(const v1::LeaseQuestion& question)>;
+  // Called on the loop for each question, whose id is unique. Answer must be called with the same
+  // id, unless the caller loses patience before.
+  using Ask = std::function<void(const v1::LeaseQuestion& question)>;
 
   // Errors: those of the address, ALREADY_EXISTS for one in use. The loop must outlive the server.
   static absl::StatusOr<std::unique_ptr<PeerServer>> Start(const Options& options, EventLoop& loop,
-                                                           Forward forward);
+                                                           Ask ask);
   // Ends the calls in progress.
   virtual ~PeerServer() = default;
 
-  // Must be called on the loop.
-  virtual void OnAnswer(const v1::LeaseAnswer& answer) = 0;
+  // Answers the question with this id, if it is still open. Must be called on the loop.
+  virtual void Answer(uint64_t id, v1::PeerAnswer answer) = 0;
 
   // The listening address, with the actual port.
   virtual const Address& address() const = 0;

@@ -25,7 +25,7 @@ constexpr double kLongestEstimateSeconds = 365.0 * 24 * 3600;
 
 }  // namespace
 
-std::optional<v1::Progress> ProgressFile::Read(absl::Time now) {
+std::optional<v1::Progress> ProgressFile::Read(Time now) {
   const std::string bytes = NewBytes();
   bool any = false;
   for (const absl::string_view piece : absl::StrSplit(bytes, absl::ByChar('\n'))) {
@@ -102,17 +102,17 @@ std::string ProgressFile::NewBytes() {
   return bytes;
 }
 
-void ProgressFile::Date(absl::Time now) {
+void ProgressFile::Date(Time now) {
   if (progress_.step() == 0) return;
   if (progress_.phase().empty()) progress_.set_phase("training");
-  if (!progress_.has_first_step_time()) *progress_.mutable_first_step_time() = ToProto(now);
-  if (first_seen_ == absl::InfinitePast() || progress_.step() < first_step_) {
-    first_seen_ = now;
+  if (!progress_.has_first_step_time()) *progress_.mutable_first_step_time() = ToProto(now.wall);
+  if (!first_seen_.has_value() || progress_.step() < first_step_) {
+    first_seen_ = now.steady;
     first_step_ = progress_.step();
   }
   progress_.clear_time_left();
   if (progress_.step() > first_step_ && progress_.total_steps() >= progress_.step()) {
-    const double pace = absl::ToDoubleSeconds(now - first_seen_) /
+    const double pace = absl::ToDoubleSeconds(now.steady - *first_seen_) /
                         static_cast<double>(progress_.step() - first_step_);
     const auto left = static_cast<double>(progress_.total_steps() - progress_.step());
     if (pace * left > kLongestEstimateSeconds) return;

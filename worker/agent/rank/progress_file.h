@@ -10,7 +10,7 @@
 #include <utility>
 
 #include "absl/strings/string_view.h"
-#include "absl/time/time.h"
+#include "common/time.h"
 #include "proto/muster/v1/job.pb.h"
 
 namespace muster::agent {
@@ -25,7 +25,7 @@ class ProgressFile {
   // Returns the progress after all lines so far, or nothing if no line was added since the previous
   // call. If the file grew by very much, only its newest lines are read. `now` is used for the time
   // of the first step and the time left.
-  std::optional<v1::Progress> Read(absl::Time now);
+  std::optional<v1::Progress> Read(Time now);
   // Returns the problem of the first line that was not understood, once; empty if there is none.
   std::string TakeWarning() { return std::exchange(warning_, ""); }
 
@@ -34,7 +34,7 @@ class ProgressFile {
   // Applies the complete line; returns whether it contained progress.
   bool TakeLine();
   void Warn(absl::string_view problem);
-  void Date(absl::Time now);
+  void Date(Time now);
   // Adds the first of a run of losses that are not finite to the progress.
   void NoteLoss();
 
@@ -50,7 +50,7 @@ class ProgressFile {
   v1::Progress progress_;
   bool loss_is_finite_ = true;
   // The first observed step, for the estimate of the time left.
-  absl::Time first_seen_ = absl::InfinitePast();
+  std::optional<SteadyTime> first_seen_;
   uint64_t first_step_ = 0;
 };
 

@@ -30,7 +30,11 @@ class ProgressFileTest : public ::testing::Test {
 
   std::string directory_;
   std::string path_;
-  const absl::Time start_ = absl::FromUnixSeconds(1000);
+  Time After(absl::Duration elapsed) const {
+    return {start_.steady + elapsed, start_.wall + elapsed};
+  }
+
+  const Time start_{SteadyTime(), absl::FromUnixSeconds(1000)};
 };
 
 TEST_F(ProgressFileTest, ReportsCompleteLines) {
@@ -45,7 +49,7 @@ TEST_F(ProgressFileTest, ReportsCompleteLines) {
   EXPECT_EQ(progress->first_step_time().seconds(), 1000);
   EXPECT_FALSE(file.Read(start_).has_value());
   Append("ss=1.5\nnot a line of ours\n");
-  progress = file.Read(start_ + absl::Seconds(5));
+  progress = file.Read(After(absl::Seconds(5)));
   ASSERT_TRUE(progress.has_value());
   EXPECT_EQ(progress->step(), 2u);
   EXPECT_EQ(progress->loss(), 1.5);
@@ -72,7 +76,11 @@ TEST_F(ProgressFileTest, EstimatesTimeLeft) {
   EXPECT_FALSE(file.Read(start_)->has_time_left());
   Append("step=20\n");
   // 10 steps in 5 s, and 80 to go.
-  EXPECT_EQ(FromProto(file.Read(start_ + absl::Seconds(5))->time_left()), absl::Seconds(40));
+  EXPECT_EQ(FromProto(file.Read(After(absl::Seconds(5)))->time_left()), absl::Seconds(40));
+  // The wall clock, which was set back, does not count.
+  Append("step=30\n");
+  const Time later{start_.steady + absl::Seconds(10), start_.wall - absl::Hours(1)};
+  EXPECT_EQ(FromProto(file.Read(later)->time_left()), absl::Seconds(35));
 }
 
 TEST_F(ProgressFileTest, OmitsEstimateWithoutEnd) {
@@ -81,11 +89,11 @@ TEST_F(ProgressFileTest, OmitsEstimateWithoutEnd) {
   Append("step=1 total_steps=9223372036854775807\n");
   EXPECT_FALSE(file.Read(start_)->has_time_left());
   Append("step=2 total_steps=9223372036854775807\n");
-  const auto progress = file.Read(start_ + absl::Seconds(5));
+  const auto progress = file.Read(After(absl::Seconds(5)));
   EXPECT_EQ(progress->step(), 2u);
   EXPECT_FALSE(progress->has_time_left());
   Append("total_steps=18446744073709551615 step=18446744073709551614\n");
-  EXPECT_TRUE(file.Read(start_ + absl::Seconds(6))->has_time_left());
+  EXPECT_TRUE(file.Read(After(absl::Seconds(6)))->has_time_left());
 }
 
 TEST_F(ProgressFileTest, WarnsOnceAboutALineThatIsNotUnderstood) {

@@ -15,6 +15,8 @@
 #include "absl/synchronization/mutex.h"
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
+#include "common/deadline.h"
+#include "common/grpc_deadline.h"
 #include "common/grpc_listener.h"
 #include "common/grpc_status.h"
 #include "common/limits.h"
@@ -57,14 +59,13 @@ class UnaryCall final : public grpc::ServerUnaryReactor {
   UnaryCall(EventLoop& loop, GenerationTable& table, grpc::CallbackServerContext* context,
             const v1::RankIdentity& identity, bool waits, Body body)
       : route_{loop, table, identity}, waits_(waits) {
-    const auto deadline = context->deadline();
-    const absl::Time expires = deadline == std::chrono::system_clock::time_point::max()
-                                   ? absl::InfiniteFuture()
-                                   : absl::FromChrono(deadline);
+    const Deadline expires(context->deadline() == std::chrono::system_clock::time_point::max()
+                               ? absl::InfiniteDuration()
+                               : absl::FromChrono(context->deadline()) - absl::Now());
     loop.Post([this, expires, body = std::move(body)] {
       const auto generation = route_.table.Authenticate(route_.identity);
       if (!generation.ok()) return Answer(generation.status());
-      if (waits_ && expires != absl::InfiniteFuture()) ExpireAt(expires);
+      if (waits_ && expires.left() < absl::InfiniteDuration()) ExpireIn(expires.left());
       // The call may be answered, and thus deleted, when `body` returns.
       body(**generation, route_.id, [this](const absl::Status& status) { Answer(status); });
     });
@@ -76,8 +77,7 @@ class UnaryCall final : public grpc::ServerUnaryReactor {
   void OnDone() override { delete this; }
 
  private:
-  void ExpireAt(absl::Time deadline) {
-    const absl::Duration left = deadline - absl::Now();
+  void ExpireIn(absl::Duration left) {
     timer_ = route_.loop.RunAfter(std::max(left - kAnswerAhead, left / 2), [this] {
       timer_.reset();
       const auto generation = route_.table.Authenticate(route_.identity);
@@ -243,7 +243,7 @@ class GrpcRankServer final : public RankServer {
     if (server_ == nullptr) return;
     listener_->Stop();
     // Cancels waiting calls.
-    server_->Shutdown(std::chrono::system_clock::now());
+    server_->Shutdown(GrpcDeadline(absl::ZeroDuration()));
     server_->Wait();
   }
 
