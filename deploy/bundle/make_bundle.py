@@ -26,8 +26,9 @@ from deploy.bundle import libraries  # noqa: E402
 
 # 1980, because tar warns about implausibly old files.
 MTIME = 315532800
-# Nearly the compression of higher presets in a tenth of the time.
-XZ_PRESET = 2
+# Nearly the compression of higher presets in a tenth of the time. The dictionary holds several programs, which contain the
+# same libraries; unpacking needs as much memory.
+XZ_FILTERS = [{"id": lzma.FILTER_LZMA2, "preset": 2, "dict_size": 64 << 20}]
 
 
 class Tarball:
@@ -44,7 +45,7 @@ class Tarball:
     def write(self, path):
         seen = {}
         folders = set()
-        with lzma.open(path, "wb", preset=XZ_PRESET) as compressed, \
+        with lzma.open(path, "wb", filters=XZ_FILTERS) as compressed, \
                 tarfile.open(fileobj=compressed, mode="w", format=tarfile.USTAR_FORMAT) as tar:
             for name, (mode, data) in sorted(self._files.items()):
                 name = f"{self._folder}/{name}"

@@ -24,7 +24,7 @@ cluster_up() {
   export MUSTER_COORDINATOR
   start_worker node-1 "$1" || return
   [[ $2 == other ]] || start_worker node-2 "$2" || return
-  local deadline=$((SECONDS + program_limit))
+  local deadline=$((SECONDS + $(seconds_left)))
   until [[ $(muster node list -o json 2>/dev/null) == *'"node-2"'* ]]; do
     ((SECONDS < deadline)) || { problem "node-2 has not joined"; return; }
     pause 0.2

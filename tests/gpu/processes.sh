@@ -7,8 +7,17 @@ readonly TIMED_OUT=124
 # pause SECONDS, without a process
 pause() { read -rt "$1" <> <(:) || true; }
 
-# within COMMAND…: ends the command after $program_limit seconds
-within() { timeout -k 5 "$program_limit" "$@"; }
+# within COMMAND…: ends the command before its part is ended, so that the part reports a program that hangs
+within() {
+  program_limit=$(seconds_left)
+  timeout -k 5 "$program_limit" "$@"
+}
+
+# seconds_left → nine tenths of the time until the part must end, at least one second
+seconds_left() {
+  local left=$(((part_ends - SECONDS) * 9 / 10))
+  echo $((left > 0 ? left : 1))
+}
 
 # why STATUS LOG → why a command that was run by `within` failed: the time limit or the log's last line
 why() {

@@ -71,7 +71,7 @@ source "$HERE/processes.sh"
 source "$HERE/environment.sh"
 # Each of these files defines functions part_NAME, which run in a process of their own with the working directory $work,
 # write their logs to $folder and what is to be kept of their programs' directories to $kept, and report by record,
-# problem and skip. $program_limit is the time limit of each of their programs, in seconds.
+# problem and skip. The part is ended when SECONDS is $part_ends.
 # shellcheck source=tests/gpu/kernels.sh
 source "$HERE/kernels.sh"
 # shellcheck source=tests/gpu/training.sh
@@ -170,8 +170,7 @@ run_part() {
     report_part "$part" skipped "no time" 0
     return
   fi
-  # A program that hangs fails before its part does.
-  program_limit=$((limit * 9 / 10))
+  part_ends=$((SECONDS + limit))
   in_own_process "$folder/log" $((limit < left ? limit : left)) "part_$part" || status=$?
   keep_logs "$kept" "$folder/kept"
   local seconds=$((SECONDS - begin))

@@ -11,7 +11,8 @@ machine_names=$({
 } 2>/dev/null | sed '/\./{p;s/\..*//;}' | grep -vxE '|/|root|localhost|localdomain|muster' | sort -ru)
 readonly machine_names
 
-# make_scrubber → sed's program that replaces names, addresses, UUIDs, serial numbers, and paths outside the system's folders
+# make_scrubber → sed's program that replaces names, also of another machine where NCCL's lines begin with them, addresses,
+# UUIDs, serial numbers, and paths outside the system's folders
 make_scrubber() {
   local edge='(^|[^[:alnum:]_])' end='($|[^[:alnum:]_])' hex='[0-9a-fA-F]' group='[0-9a-fA-F]{1,4}' word
   # Twice, because a match ends at the character with which the next one begins.
@@ -24,6 +25,7 @@ make_scrubber() {
     echo "s/(^|[^[:alnum:]_:])($group(:$group)*)?::($group(:$group)*)?($|[^[:alnum:]_:])/\\1ADDRESS\\6/g"
   done
   cat <<EOF
+s/^[[:alnum:]._-]+(:[0-9]+:[0-9]+ (\[[0-9]+\] )?NCCL )/NAME\\1/
 s/$hex{8}(-$hex{4}){3}-$hex{12}/UUID/g
 s/([Ss]erial[^:=]*[:=] *"?)[[:alnum:]-]+/\\1SERIAL/g
 s/[[:alnum:]._%+-]+@[[:alnum:]-]+(\.[[:alnum:]-]+)+/EMAIL/g

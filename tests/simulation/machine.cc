@@ -100,12 +100,17 @@ void Machine::EndIfIdle() {
 }
 
 bool Machine::HasLiveRanks() const {
-  for (const auto& [key, holding] : holdings_) {
-    for (const auto& [number, rank] : holding.ranks) {
-      if (rank.stage != Stage::kEnded) return true;
-    }
-  }
-  return false;
+  return std::any_of(holdings_.begin(), holdings_.end(), [this](const auto& held) {
+    return HasLiveRanks(held.first.first, held.first.second);
+  });
+}
+
+bool Machine::HasLiveRanks(const std::string& job, uint64_t generation) const {
+  const auto holding = holdings_.find({job, generation});
+  if (holding == holdings_.end()) return false;
+  const auto& ranks = holding->second.ranks;
+  return std::any_of(ranks.begin(), ranks.end(),
+                     [](const auto& rank) { return rank.second.stage != Stage::kEnded; });
 }
 
 void Machine::Crash(bool forget) {

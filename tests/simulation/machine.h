@@ -53,7 +53,8 @@ class Machine {
   // Whether it has crashed and no worker has started since.
   bool is_off() const { return off_; }
   bool idle() const { return holdings_.empty(); }
-  bool has_live_ranks() const { return HasLiveRanks(); }
+  bool HasLiveRanks() const;
+  bool HasLiveRanks(const std::string& job, uint64_t generation) const;
   uint64_t live_ranks() { return LiveRanks().size(); }
   // The state that the machine still holds, for failure messages.
   std::string Describe() const;
@@ -145,7 +146,6 @@ class Machine {
   void SendReport(const Holding& holding, const Rank& rank);
   void SendLeaving();
   void EndIfIdle();
-  bool HasLiveRanks() const;
   void SendArrivals(const Key& key, const Holding& holding, uint64_t sequence);
   void SendJobRecords();
   v1::GenerationReport Inventory(const Key& key, const Holding& holding) const;

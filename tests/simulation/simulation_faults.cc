@@ -189,10 +189,16 @@ void Simulation::HealNetwork() {
 
 void Simulation::ConfirmLostNodes() {
   if (!coordinator_.up()) return;
+  const std::vector<v1::Job> jobs = Jobs();
+  // A machine that is refused as another one of that name may run ranks of other stores' jobs.
+  const auto only_claims_name = [&jobs](const Machine& machine) {
+    return machine.refused() && std::none_of(jobs.begin(), jobs.end(), [&](const v1::Job& job) {
+      return machine.HasLiveRanks(job.job_id(), job.generation());
+    });
+  };
   for (const v1::Node& node : coordinator_.core()->ListNodes(world_->scheduler.now())) {
     const bool off = std::all_of(machines_.begin(), machines_.end(), [&](const auto& machine) {
-      const bool claims_name = machine->refused() && !machine->has_live_ranks();
-      return machine->node() != node.name() || machine->is_off() || claims_name;
+      return machine->node() != node.name() || machine->is_off() || only_claims_name(*machine);
     });
     if (!off || node.state() != v1::SUSPECT) continue;
     world_->CountFault("confirmed losses");

@@ -117,6 +117,7 @@ class Harness {
   Options options_;
   Time now_;
   bool wall_clock_is_right_ = true;
+  bool checks_each_step_ = true;  // in Run, only steps with writes
   std::map<std::string, std::string> records_;
   std::unique_ptr<Core> core_;
   std::map<std::string, SessionId> sessions_;

@@ -9,6 +9,9 @@ from tests.support.fake_gpus import FakeGpus
 from tests.support.gpu_training import copied, make_images, rank_on_gpu, spec
 
 STEPS = 5
+# Relative difference of the losses. With bf16 a CPU's result depends on its instructions (the order of sums), and its
+# rounding error of 2^-9 grows with each step.
+FP32, BF16 = 2e-3, 5e-2
 LAYERS = [{"conv2d": {"out_channels": 8, "kernel": 3, "padding": 1, "bias": False}}, "batch_norm2d", "relu",
           {"avg_pool2d": {"kernel": 2}}, {"conv2d": {"out_channels": 8, "kernel": 3, "padding": 1, "groups": 8}},
           "batch_norm2d", "relu", "adaptive_avg_pool2d", "flatten", {"linear": {"out_features": 8}}, "relu", "linear"]
@@ -79,7 +82,7 @@ class PtxTrainingTest(unittest.TestCase):
             on_cpu = {}
             for name, way in ways.items():
                 way = dict(way)
-                cpu, tolerance = way.pop("cpu", {}), way.pop("tolerance", 2e-3)
+                cpu, tolerance = way.pop("cpu", {}), way.pop("tolerance", FP32)
                 expected = on_cpu.get(str(cpu)) or self.train(cluster, f"cpu-{name}", folder, device="cpu", **cpu)
                 on_cpu[str(cpu)] = expected
                 losses = self.train(cluster, name, folder, **way)
@@ -97,14 +100,14 @@ class PtxTrainingTest(unittest.TestCase):
             # Batch norm sees one micro-batch at a time.
             "pipeline": {"ranks": 2, "sync_batch_norm": False, "strategy": pipeline(2),
                          "cpu": {"accumulation_steps": 2, "sync_batch_norm": False}},
-            "o2": {"precision": "O2", "cpu": {"precision": "O2"}, "tolerance": 2e-2},
+            "o2": {"precision": "O2", "cpu": {"precision": "O2"}, "tolerance": BF16},
         })
 
     def test_residual_network(self):
         self.check(0, {
             "one": {"layers": RESNET, "cpu": {"layers": RESNET}},
             "ddp": {"layers": RESNET, "ranks": 2, "strategy": {"name": "ddp"}, "cpu": {"layers": RESNET}},
-            "o2": {"layers": RESNET, "precision": "O2", "cpu": {"layers": RESNET, "precision": "O2"}, "tolerance": 2e-2},
+            "o2": {"layers": RESNET, "precision": "O2", "cpu": {"layers": RESNET, "precision": "O2"}, "tolerance": BF16},
         })
 
     def test_orders(self):
