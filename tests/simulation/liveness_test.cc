@@ -59,6 +59,7 @@ TEST_F(LivenessTest, NoTwoGenerationsOfACommandJobRunAtOnce) {
         << "seed " << seed << "\n" << absl::StrJoin(simulation.violations(), "\n");
   }
   for (const auto& [kind, count] : faults) std::cout << kind << " " << count << "\n";
+  if (seeds < kDefaultSeeds) return;
   for (const char* kind : {"bans", "vouchers", "refusals", "cuts between two groups",
                            "lost machines of coordinators", "moves of coordinators"}) {
     EXPECT_GT(faults[kind], seeds / 50) << kind;

@@ -168,20 +168,25 @@ TEST_F(LeaseTest, LaunchWithoutLeaseHasNoDeadline) {
   EXPECT_TRUE(LivesFor(pid, absl::Seconds(2)));
 }
 
-TEST_F(LeaseTest, CoordinatorCountsAsDeadWithoutPeers) {
+// Its process has ended, so nothing declares the ranks lost.
+TEST_F(LeaseTest, RefusedConnectionsExtendLease) {
   StartBoth();
   const pid_t pid = StartRank(absl::Seconds(4));
-  coordinator_->SetAcknowledging(false);
+  coordinator_.reset();
   EXPECT_TRUE(LivesFor(pid, absl::Seconds(7)));
 }
 
-TEST_F(LeaseTest, CoordinatorCountsAsDeadWhenPeersAreNotAcknowledgedEither) {
+// A peer that has lost touch with the coordinator as well may be behind the same failed switch.
+TEST_F(LeaseTest, SilenceThatPeersConfirmDoesNotExtendLease) {
   StartPeer();
   StartBoth();
   const pid_t pid = StartRank(absl::Seconds(4));
   peer_coordinator_->SetAcknowledging(false);
   coordinator_->SetAcknowledging(false);
-  EXPECT_TRUE(LivesFor(pid, absl::Seconds(7)));
+  const auto record = AwaitExitRecord();
+  ASSERT_TRUE(record.has_value());
+  EXPECT_TRUE(record->lease_expired);
+  EXPECT_FALSE(IsAlive(pid));
 }
 
 TEST_F(LeaseTest, RanksEndBeforeTimeThatCoordinatorLeft) {
@@ -202,7 +207,8 @@ TEST_F(LeaseTest, RanksEndBeforeTimeThatCoordinatorLeft) {
   EXPECT_TRUE(record->lease_expired);
 }
 
-// A coordinator with a restored store knows the job, but not that its ranks run here.
+// A coordinator with a restored store knows the job, but not that its ranks run here: they end with
+// their lease, not at once.
 TEST_F(LeaseTest, AnswerFromOlderStoreIsIgnored) {
   coordinator_->SetCluster("a", 20, "s1");
   StartPeer();
@@ -211,11 +217,13 @@ TEST_F(LeaseTest, AnswerFromOlderStoreIsIgnored) {
   coordinator_->SetAcknowledging(false);
   answering_store_.set_cluster_id("a");
   answering_store_.set_commit_index(19);
-  const absl::Time end = absl::Now() + absl::Seconds(7);
-  AnswerQuestions(/*lost=*/true, {}, [end] { return absl::Now() > end; });
+  AnswerQuestions(/*lost=*/true, {}, [&] { return !IsAlive(pid); });
   EXPECT_EQ(AwaitQuestion().node_name(), "node-a");
   EXPECT_EQ(AwaitQuestion().coordinator_start(), "s1");
-  EXPECT_TRUE(IsAlive(pid));
+  const auto record = AwaitExitRecord();
+  ASSERT_TRUE(record.has_value());
+  EXPECT_TRUE(record->lease_expired);
+  EXPECT_FALSE(record->stopped);
 }
 
 TEST_F(LeaseTest, LostRanksEndAtOnce) {

@@ -159,7 +159,11 @@ TEST_F(AgentSelfTest, AnswersCoordinator) {
 
 TEST_F(AgentSelfTest, ReportsDataDirectoryThatWasRemoved) {
   StartBoth();
-  std::filesystem::remove_all(Options().data_dir);
+  // The worker may write to it meanwhile.
+  std::error_code failure;
+  do {
+    std::filesystem::remove_all(Options().data_dir, failure);
+  } while (failure || std::filesystem::exists(Options().data_dir));
   v1::CoordinatorMessage request;
   request.mutable_self_test()->set_id(4);
   coordinator_->Send(request);

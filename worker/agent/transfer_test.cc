@@ -168,6 +168,7 @@ TEST_F(TransferTest, CommandIsKilledWithTheRank) {
   WaitFor(1, [](const Stream& stream) { return stream.out == "ready\n"; });
   Unblock("end");
   EXPECT_EQ(WaitFor(1, HasEnded).exit_code, 128 + SIGKILL);
+  WaitForRank(0, IsExited);
   SendShell(2, "true");
   const v1::TransferUnavailable refusal = WaitForRefusal(2);
   EXPECT_EQ(refusal.code(), static_cast<int>(absl::StatusCode::kFailedPrecondition));

@@ -1,5 +1,7 @@
 #include "coordinator/core/nodes/node_table.h"
 
+#include <algorithm>
+
 #include "absl/strings/str_cat.h"
 #include "common/limits.h"
 #include "common/proto_time.h"
@@ -151,19 +153,37 @@ Node* NodeTable::Admit(const SessionOpened& event,
   return &node;
 }
 
+namespace {
+
+// Whether the worker reports all generations with ranks on the node.
+bool HasRanksOf(const Node& node, const v1::Hello& hello) {
+  const auto placed = node.PlacedGenerations();
+  return std::all_of(placed.begin(), placed.end(), [&hello](const auto& generation) {
+    return std::any_of(hello.inventory().begin(), hello.inventory().end(),
+                       [&generation](const v1::GenerationReport& report) {
+                         return report.job_id() == generation.first.value() &&
+                                report.generation() == generation.second.value();
+                       });
+  });
+}
+
+}  // namespace
+
 absl::Status NodeTable::CheckName(const Node& node, const v1::Hello& hello) const {
   const std::string& name = node.record.name();
   const std::string& machine = node.record.machine_id();
-  // Workers of protocol version 1 do not report their machine.
-  const bool moved =
-      !machine.empty() && !hello.machine_id().empty() && machine != hello.machine_id();
+  // Workers of protocol version 1 do not report their machine. One that has the node's ranks is on
+  // the node's machine; otherwise, they may run on another one.
+  const bool unknown = machine.empty() || hello.machine_id().empty();
+  const bool moved = machine != hello.machine_id() && (!unknown || !HasRanksOf(node, hello));
   if (moved && node.state != v1::LOST) {
     std::optional<SteadyTime> end = context_.timers.Get(JobLeaseOf(node.name()));
     if (!end.has_value()) end = context_.timers.Get(LeaseOf(node.name()));
     const absl::Duration left =
         end.has_value() ? *end - context_.now.steady : context_.options.lease;
     return absl::AlreadyExistsError(absl::StrCat(
-        "node name ", name, " belongs to machine ", machine, " at ", node.address,
+        "node name ", name, " belongs to ", machine.empty() ? "a machine" : "machine ", machine,
+        " at ", node.address,
         ", whose lease lasts for ", absl::FormatDuration(absl::Ceil(left, absl::Seconds(1))),
         "; this worker runs on machine ", hello.machine_id(),
         ": give it another --name, or stop the other worker"));
@@ -191,7 +211,8 @@ bool NodeTable::MakeRoom(const std::function<bool(const NodeName&)>& is_needed) 
 }
 
 void NodeTable::ArmLease(Node& node) {
-  node.lease_start = context_.now.steady;
+  // Not earlier than before: the node may have been told how long an extended lease lasts.
+  node.lease_start = std::max(node.lease_start, context_.now.steady);
   context_.timers.Set(LeaseOf(node.name()), node.lease_start + context_.options.lease);
   context_.timers.Cancel(JobLeaseOf(node.name()));
 }
