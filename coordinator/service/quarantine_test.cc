@@ -413,6 +413,8 @@ TEST_F(SessionTest, SurvivesASecondHello) {
 
 class RandomMessages {
  public:
+  using Field = google::protobuf::FieldDescriptor;
+
   explicit RandomMessages(uint32_t seed) : random_(seed) {}
 
   size_t Below(size_t bound) {
@@ -428,36 +430,7 @@ class RandomMessages {
     }
   }
 
- private:
-  using Field = google::protobuf::FieldDescriptor;
-
-  uint64_t Number() {
-    switch (Below(4)) {
-      case 0:
-        return Below(3);
-      case 1:
-        return std::numeric_limits<uint64_t>::max();
-      case 2:
-        return uint64_t{1} << Below(64);
-      default:
-        return random_();
-    }
-  }
-  double Real() {
-    const double special[] = {0.0,
-                              -1.0,
-                              1e308,
-                              -1e308,
-                              std::numeric_limits<double>::infinity(),
-                              std::numeric_limits<double>::quiet_NaN()};
-    return special[Below(6)];
-  }
-  std::string Text() {
-    const size_t lengths[] = {0, 1, 300, 300, 9000};
-    const size_t length = Below(50) == 0 ? 70000 : lengths[Below(5)];
-    return std::string(length, static_cast<char>(' ' + Below(95)));
-  }
-
+  // Sets the field, or adds a value to it.
   void Set(google::protobuf::Message& message, const Field& field, int depth) {
     const google::protobuf::Reflection& r = *message.GetReflection();
     const bool many = field.is_repeated();
@@ -492,6 +465,34 @@ class RandomMessages {
         return many ? r.AddBool(&message, &field, Below(2) == 1)
                     : r.SetBool(&message, &field, Below(2) == 1);
     }
+  }
+
+ private:
+  uint64_t Number() {
+    switch (Below(4)) {
+      case 0:
+        return Below(3);
+      case 1:
+        return std::numeric_limits<uint64_t>::max();
+      case 2:
+        return uint64_t{1} << Below(64);
+      default:
+        return random_();
+    }
+  }
+  double Real() {
+    const double special[] = {0.0,
+                              -1.0,
+                              1e308,
+                              -1e308,
+                              std::numeric_limits<double>::infinity(),
+                              std::numeric_limits<double>::quiet_NaN()};
+    return special[Below(6)];
+  }
+  std::string Text() {
+    const size_t lengths[] = {0, 1, 300, 300, 9000};
+    const size_t length = Below(50) == 0 ? 70000 : lengths[Below(5)];
+    return std::string(length, static_cast<char>(' ' + Below(95)));
   }
 
   std::mt19937 random_;
@@ -537,10 +538,10 @@ TEST_F(SessionTest, SurvivesRandomReports) {
       // The node would take no more ranks.
       if (kind.name() == "leaving") continue;
       v1::WorkerMessage message;
-      google::protobuf::Message& content =
-          *message.GetReflection()->MutableMessage(&message, &kind);
-      messages.Fill(content, 4);
-      if (messages.Below(4) > 0) Aim(content, job);
+      messages.Set(message, kind, 5);
+      if (kind.message_type() != nullptr && messages.Below(4) > 0) {
+        Aim(*message.GetReflection()->MutableMessage(&message, &kind), job);
+      }
       if (message.has_heartbeat()) {
         for (auto& report : *message.mutable_heartbeat()->mutable_progress()) Aim(report, job);
       }

@@ -180,10 +180,10 @@ class FormatsTest(unittest.TestCase):
             self.check(cluster, ["local", spec], r"quick-\w+")
             self.check(cluster, ["rerun", over], r"over-\w+")
             # checkpoint needs a training: see checkpoint_test. exec, cp and trace have no formats; rm and node remove change
-            # what they print: see cp_rm_test. admin recover needs a lost store: see store_test. Certificates need a cluster
+            # what they print: see cp_rm_test. node lost needs a silent node: see cut_off_test. admin recover needs a lost store: see store_test. Certificates need a cluster
             # that issues them: see identity_test. `help` prints the same page in every format.
             others = {("wait",), ("run",), ("local",), ("rerun",), ("checkpoint",), ("exec",), ("cp",), ("trace",), ("rm",),
-                      ("node", "remove"), ("admin", "recover"), ("help",), ("node", "token"), ("cluster", "init"), ("cluster", "join"),
+                      ("node", "remove"), ("node", "lost"), ("admin", "recover"), ("help",), ("node", "token"), ("cluster", "init"), ("cluster", "join"),
                       ("cert", "init"), ("cert", "issue"), ("cert", "renew")}
             self.assertEqual(set(walks) | others, set(all_verbs()))
 

@@ -6,7 +6,7 @@ import os
 import signal
 import unittest
 
-from tests.support.cluster import Cluster, shell_spec, training_spec
+from tests.support.cluster import Cluster, shell_spec, training_spec, wait_until
 
 
 class RestartsTest(unittest.TestCase):
@@ -65,6 +65,9 @@ class LostNodeTest(unittest.TestCase):
                                             failure_timeout="1s"))
             cluster.wait_for_state(job, "RUNNING")
             cluster.start_worker("node-2")
+            # Until node-1 knows that node-2 may vouch for it, node-2 cannot confirm that its ranks have ended.
+            promises = cluster.data_dir("node-1") / "promises"
+            wait_until(lambda: b"node-2" in promises.read_bytes(), 20, "node-1 to know node-2")
             cluster.workers["node-1"].kill()
             for pid, _ in cluster.processes():
                 if pid not in (cluster.coordinator.pid, cluster.workers["node-2"].pid):

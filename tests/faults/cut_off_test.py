@@ -153,8 +153,7 @@ class CutOffTest(CutOff):
                                      if f"node-{i + 1}" not in (*side, self.node_of(job))]]
         for name in lost:
             self.machine(name).cut()
-        events = lambda: [e["type"] for e in self.cluster.describe(job)["events"]]
-        wait_until(lambda: "NodeSilent" in events(), 30, "the event NodeSilent")
+        wait_until(lambda: "NodeSilent" in self.cluster.muster("describe", job, "--events").stdout, 30, "the event NodeSilent")
         why = self.cluster.muster("why", job).stdout
         self.assertIn(f"muster node lost {self.node_of(job)} --confirm", why)
         refused = self.cluster.muster("node", "lost", self.node_of(job), check=False)

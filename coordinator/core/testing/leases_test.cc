@@ -216,6 +216,19 @@ TEST_F(JobLeases, CoordinatorLagExtendsThem) {
   EXPECT_EQ(cluster_.State(patient), v1::QUEUED);
 }
 
+TEST_F(JobLeases, MessageDoesNotShortenExtendedLease) {
+  cluster_.Join("a");
+  cluster_.Join("b");
+  const std::string job = Run(1);
+  const std::string node = cluster_.Get(job).ranks(0).node();
+  const std::string other = node == "a" ? "b" : "a";
+  cluster_.Step(Tick{absl::Seconds(20)});
+  // The node may learn of it through another one.
+  EXPECT_EQ(FromProto(Ask(other, node, job).generations(0).time_left()), absl::Seconds(50));
+  cluster_.Run(absl::Seconds(5), {node, other});
+  EXPECT_GE(FromProto(Ask(other, node, job).generations(0).time_left()), absl::Seconds(45));
+}
+
 TEST_F(JobLeases, WaitNamesTimeUntilRankIsLost) {
   cluster_.Join("a");
   cluster_.Join("b");
