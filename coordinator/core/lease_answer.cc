@@ -42,8 +42,11 @@ v1::LeaseAnswer AnswerLease(const v1::LeaseQuestion& question, const JobTable& j
     leased.set_generation(asked.generation());
     leased.set_lost(replaced || !HasRanksOn(*job, asked.generation(), name));
     if (leased.lost()) continue;
-    const SteadyTime end = node->lease_start + LeaseOf(*job, context.options);
-    *leased.mutable_time_left() = ToProto(std::max(end - context.now.steady, absl::ZeroDuration()));
+    const absl::Duration lease = LeaseOf(*job, context.options);
+    const absl::Duration left = node->lease_start + lease - context.now.steady;
+    // A lease that was extended (NodeTable::ExtendLeases) ends earlier once the node is heard again or
+    // the coordinator restarts.
+    *leased.mutable_time_left() = ToProto(std::clamp(left, absl::ZeroDuration(), lease));
   }
   return answer;
 }

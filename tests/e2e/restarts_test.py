@@ -66,7 +66,7 @@ class LostNodeTest(unittest.TestCase):
             cluster.wait_for_state(job, "RUNNING")
             cluster.start_worker("node-2")
             # Until node-1 knows that node-2 may vouch for it, node-2 cannot confirm that its ranks have ended.
-            promises = cluster.data_dir("node-1") / "promises"
+            promises = cluster.directory / "node-1/promises"
             wait_until(lambda: b"node-2" in promises.read_bytes(), 20, "node-1 to know node-2")
             cluster.workers["node-1"].kill()
             for pid, _ in cluster.processes():

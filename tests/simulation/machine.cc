@@ -39,7 +39,11 @@ void Machine::StartWorker() {
   const SteadyTime now = world_.scheduler.now().steady;
   promises_.emplace(stored_promises_, absl::StrCat("boot-", boot_), now,
                     [this](const v1::PromiseRecord& record) {
-                      if (world_.mutation != Mutation::kForgetPromises) stored_promises_ = record;
+                      stored_promises_ = record;
+                      if (world_.mutation == Mutation::kForgetPromises) {
+                        stored_promises_.clear_vouchers();
+                        stored_promises_.clear_bans();
+                      }
                       return absl::OkStatus();
                     });
   keeper_.emplace(node(), MakeLeaseOutside(), now);

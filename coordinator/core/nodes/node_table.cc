@@ -211,8 +211,7 @@ bool NodeTable::MakeRoom(const std::function<bool(const NodeName&)>& is_needed) 
 }
 
 void NodeTable::ArmLease(Node& node) {
-  // Not earlier than before: the node may have been told how long an extended lease lasts.
-  node.lease_start = std::max(node.lease_start, context_.now.steady);
+  node.lease_start = context_.now.steady;
   context_.timers.Set(LeaseOf(node.name()), node.lease_start + context_.options.lease);
   context_.timers.Cancel(JobLeaseOf(node.name()));
 }
