@@ -21,7 +21,7 @@ namespace {
 
 constexpr uint64_t kDefaultSeeds = 300;
 // The most seeds in which a mistake must be found.
-constexpr uint64_t kMutationSeeds = 1000;
+constexpr uint64_t kMutationSeeds = 4000;
 
 uint64_t FromEnvironment(const char* name, uint64_t otherwise) {
   const char* text = std::getenv(name);

@@ -15,6 +15,7 @@ void Simulation::Heal() {
   world_->Note("all faults are repaired");
   ReturnToTrueStore();
   HealNetwork();
+  if (coordinator_.closing()) coordinator_.Crash();
   coordinator_.Start();
   if (store_replaced_) RecoverWhileInConflict();
   for (const auto& machine : machines_) {
