@@ -106,7 +106,8 @@ int Run(const Flags& flags) {
   if (!flags.scheduler_config.empty()) {
     const auto scheduler = ReadSchedulerConfig(flags.scheduler_config);
     if (!scheduler.ok()) {
-      fprintf(stderr, "muster-coordinator: %s\n", std::string(scheduler.status().message()).c_str());
+      fprintf(stderr, "muster-coordinator: %s\n",
+              std::string(scheduler.status().message()).c_str());
       return absl::IsNotFound(scheduler.status()) ? kExitNoInput : kExitUsage;
     }
     options.core.scheduler = *scheduler;

@@ -56,13 +56,15 @@ class Reader {
          {"overdue_percent", Count(options.overdue_percent, 0, 100)},
          {"half_life", Duration(options.half_life)},
          {"lookahead", Duration(options.lookahead)},
-         {"shares", [&](const auto& node, const auto& where) {
+         {"shares",
+          [&](const auto& node, const auto& where) {
             return ReadOwners<double>(node, where, options.default_share, options.shares,
                                       [this](const auto& value, const auto& at, double& share) {
                                         return ReadShare(value, at, share);
                                       });
           }},
-         {"limits", [&](const auto& node, const auto& where) {
+         {"limits",
+          [&](const auto& node, const auto& where) {
             return ReadOwners<OwnerQuota>(
                 node, where, options.default_limits, options.limits,
                 [this](const auto& value, const auto& at, OwnerQuota& limits) {
@@ -71,11 +73,12 @@ class Reader {
                                      {"queued_jobs", Count(limits.queued_jobs, 0, kMost)}});
                 });
           }},
-         {"preemption", [this, &options](const auto& node, const auto& where) {
+         {"preemption",
+          [this, &options](const auto& node, const auto& where) {
             return YAML::convert<bool>::decode(node, options.preemption)
                        ? absl::OkStatus()
-                       : Error(node.Mark(), absl::StrCat(where, ": '", Text(node),
-                                                         "' is not true or false"));
+                       : Error(node.Mark(),
+                               absl::StrCat(where, ": '", Text(node), "' is not true or false"));
           }},
          {"reservations", Count(options.reservations, 1, kMostReservations)},
          {"backfill_depth", Count(options.backfill_depth, 1, kMost)},
@@ -101,8 +104,8 @@ class Reader {
       if (field == fields.end()) {
         std::vector<std::string> names;
         for (const auto& [known, read] : fields) names.push_back(known);
-        return Error(entry.first.Mark(), absl::StrCat("unknown field ", Path(where, name),
-                                                      DidYouMean(name, names)));
+        return Error(entry.first.Mark(),
+                     absl::StrCat("unknown field ", Path(where, name), DidYouMean(name, names)));
       }
       RETURN_IF_ERROR(field->second(entry.second, Path(where, name)));
     }
@@ -115,9 +118,8 @@ class Reader {
   absl::Status ReadOwners(const YAML::Node& node, const std::string& where, Value& of_others,
                           std::map<std::string, Value>& of_owners, ReadOne read) const {
     if (!node.IsMap()) {
-      return Error(node.Mark(),
-                   absl::StrCat(where, ": expected names of owners, or '", kDefault,
-                                "', with values"));
+      return Error(node.Mark(), absl::StrCat(where, ": expected names of owners, or '", kDefault,
+                                             "', with values"));
     }
     for (const auto& entry : node) {
       if (Text(entry.first) != kDefault) continue;
@@ -158,9 +160,9 @@ class Reader {
       uint32_t read = 0;
       if (!node.IsScalar() || !absl::SimpleAtoi(node.Scalar(), &read) || read < least ||
           read > most) {
-        return Error(node.Mark(), absl::StrCat(where, ": '", Text(node),
-                                               "' is not a whole number from ", least, " to ",
-                                               most));
+        return Error(node.Mark(),
+                     absl::StrCat(where, ": '", Text(node), "' is not a whole number from ", least,
+                                  " to ", most));
       }
       value = read;
       return absl::OkStatus();
@@ -171,8 +173,8 @@ class Reader {
     return [this, &value](const YAML::Node& node, const std::string& where) {
       const std::string name = Text(node);
       if (name != "low" && name != "normal" && name != "high" && name != "critical") {
-        return Error(node.Mark(), absl::StrCat(where, ": '", name,
-                                               "' is not low, normal, high or critical"));
+        return Error(node.Mark(),
+                     absl::StrCat(where, ": '", name, "' is not low, normal, high or critical"));
       }
       value = name;
       return absl::OkStatus();

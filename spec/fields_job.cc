@@ -24,11 +24,10 @@ void AddJobFields(FieldTable& table) {
       {"JobSpec.train",
        {.help = "Training run of the built-in trainer. A job has either train or command."}},
       {"JobSpec.command",
-       {.help =
-            "Program and arguments, started once per rank. Ranks get RANK, WORLD_SIZE, "
-            "LOCAL_RANK, MASTER_ADDR, MASTER_PORT and the other variables that torchrun sets. "
-            "No shell is involved. {rank}, {local_rank}, {node_rank}, {node} and, in tasks of "
-            "arrays, {array_index} are replaced in arguments without white space.",
+       {.help = "Program and arguments, started once per rank. Ranks get RANK, WORLD_SIZE, "
+                "LOCAL_RANK, MASTER_ADDR, MASTER_PORT and the other variables that torchrun sets. "
+                "No shell is involved. {rank}, {local_rank}, {node_rank}, {node} and, in tasks of "
+                "arrays, {array_index} are replaced in arguments without white space.",
         .examples = {"[/bin/sh, -c, 'echo rank $RANK of $WORLD_SIZE']",
                      "[./train, '--local_rank={local_rank}']"}}},
       {"JobSpec.launcher",
@@ -97,10 +96,10 @@ void AddJobFields(FieldTable& table) {
                             "launcher: mpi"}}}},
       {"JobSpec.failure_timeout",
        {.help = "How long a native rank waits for its peers in a collective before it reports them "
-                 "as lost, and how long a rank may make no progress in a phase of the rendezvous "
-                 "(at least 1m). Ranks on a node without heartbeats are lost, and start elsewhere, "
-                 "after this time or the coordinator's --job-lease (30s), whichever is longer. It "
-                 "does not limit how long a command may be silent: see hang_timeout.",
+                "as lost, and how long a rank may make no progress in a phase of the rendezvous "
+                "(at least 1m). Ranks on a node without heartbeats are lost, and start elsewhere, "
+                "after this time or the coordinator's --job-lease (30s), whichever is longer. It "
+                "does not limit how long a command may be silent: see hang_timeout.",
         .default_value = "30s",
         .range = Between(1, kTenYears)}},
       {"JobSpec.grace_period",
@@ -151,8 +150,9 @@ void AddJobFields(FieldTable& table) {
                 "Also written as env: {NAME: {secret: SECRET}}.",
         .examples = {"{HF_TOKEN: hf-token}"}}},
       {"JobSpec.array",
-       {.help = "Submit several jobs, the tasks of an array, which are listed, cancelled and waited "
-                "for as one.",
+       {.help =
+            "Submit several jobs, the tasks of an array, which are listed, cancelled and waited "
+            "for as one.",
         .examples = {"{count: 20, concurrency: 4}"}}},
       {"JobSpec.after",
        {.help = "Jobs that have to end before this one starts.",
@@ -166,7 +166,8 @@ void AddJobFields(FieldTable& table) {
         .max_items = 8,
         .examples = {"{train.optimizer.learning_rate: [0.1, 0.01]}"}}},
       {"ArraySpec.tasks",
-       {.help = "Spec fields that each task sets, for tasks that are not all combinations of values.",
+       {.help =
+            "Spec fields that each task sets, for tasks that are not all combinations of values.",
         .max_items = limits::kTasksPerArray,
         .examples = {"[{train.precision: O2, resources.ranks_per_node: 2}, {}]"}}},
       {"ArraySpec.concurrency",
@@ -191,8 +192,7 @@ void AddJobFields(FieldTable& table) {
        {.help = "Jobs or arrays that have to fail, be cancelled or time out.",
         .max_items = limits::kDependencies}},
       {"Dependencies.any",
-       {.help = "Jobs or arrays that have to end in any way.",
-        .max_items = limits::kDependencies}},
+       {.help = "Jobs or arrays that have to end in any way.", .max_items = limits::kDependencies}},
 
       {"FileSpec.path",
        {.help = "File or folder, relative to the spec file or, on the command line, to the current "
@@ -224,9 +224,10 @@ void AddJobFields(FieldTable& table) {
         .default_value = "1",
         .range = Between(1, kMaxThreads)}},
       {"Resources.memory",
-       {.help = "Memory limit of each rank with all its processes. A rank that exceeds it is killed "
-                "and reported as OutOfMemory. Needs cgroup v2 on the node; without it the job "
-                "shows a warning.",
+       {.help =
+            "Memory limit of each rank with all its processes. A rank that exceeds it is killed "
+            "and reported as OutOfMemory. Needs cgroup v2 on the node; without it the job "
+            "shows a warning.",
         .computed_default = "none",
         .unit = "bytes",
         .range = Between(1 << 20, 0x1p50),
@@ -253,8 +254,9 @@ void AddJobFields(FieldTable& table) {
         .range = Between(1 << 20, 0x1p50),
         .examples = {"80GiB"}}},
       {"Resources.ranks",
-       {.help = "Total number of ranks of a command, on as few nodes as possible, in place of nodes "
-                "and ranks_per_node. Nodes may have different numbers of ranks.",
+       {.help =
+            "Total number of ranks of a command, on as few nodes as possible, in place of nodes "
+            "and ranks_per_node. Nodes may have different numbers of ranks.",
         .range = Between(1, limits::kRanksPerJob)}},
       {"Resources.share_device",
        {.help = "Allow ranks of this job to share one GPU.", .testing_only = true}},

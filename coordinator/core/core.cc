@@ -54,8 +54,8 @@ struct Core::Parts {
   Hangs hangs{jobs, nodes, failures, context};
   Stragglers stragglers{jobs, context};
   // ---- Changing that state
-  LifeCycle life_cycle{jobs,     nodes, fence,      scheduler, admission, rendezvous,
-                       failures, hangs, stragglers, context};
+  LifeCycle life_cycle{jobs,       nodes,    fence, scheduler,  admission,
+                       rendezvous, failures, hangs, stragglers, context};
   Requests requests{jobs, admission, checkpoints, life_cycle, context};
   Removals removals{jobs, nodes, identities, life_cycle, context};
   Reports reports{jobs,     nodes, scheduler,  rendezvous, checkpoints,
@@ -83,9 +83,9 @@ Core::~Core() = default;
 absl::StatusOr<Effects> Core::Load(absl::Span<const store::Record> records, Time now) {
   Parts& p = *parts_;
   p.context.now = now;
-  ASSIGN_OR_RETURN(const std::vector<JobId> active, LoadState(records, p.jobs, p.nodes, p.admission,
-                                                              p.secrets, p.identities, p.fence,
-                                                              p.context));
+  ASSIGN_OR_RETURN(const std::vector<JobId> active,
+                   LoadState(records, p.jobs, p.nodes, p.admission, p.secrets, p.identities,
+                             p.fence, p.context));
   p.scheduler.OnCapacityChanged();
   for (const JobId& id : active) p.life_cycle.Resume(p.jobs.at(id));
   return FinishStep();

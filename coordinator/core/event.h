@@ -191,11 +191,11 @@ struct Tick {
   absl::Duration lag;
 };
 
-using Event = std::variant<SubmitJob, CancelJob, CancelArray, HoldJob, ReleaseJob, RequeueJob,
-                           CheckpointJob, RemoveJob, SetSecret, CreateJoinToken, RevokeJoinToken,
-                           EnrollNode, RenewNode, CordonNode, UncordonNode, TestNode, RemoveNode,
-                           ConfirmNodeLost, RecoverJobs, Listening, Closing, SessionOpened,
-                           SessionMessage, SessionClosed, Tick>;
+using Event =
+    std::variant<SubmitJob, CancelJob, CancelArray, HoldJob, ReleaseJob, RequeueJob, CheckpointJob,
+                 RemoveJob, SetSecret, CreateJoinToken, RevokeJoinToken, EnrollNode, RenewNode,
+                 CordonNode, UncordonNode, TestNode, RemoveNode, ConfirmNodeLost, RecoverJobs,
+                 Listening, Closing, SessionOpened, SessionMessage, SessionClosed, Tick>;
 
 // ------------------------------------------------------------------------------------------------
 // Effects.
@@ -206,8 +206,8 @@ struct Send {
 };
 struct Reply {
   RequestId request;
-  // An empty job answers TestNode, RemoveNode, ConfirmNodeLost, RecoverJobs, SetSecret and requests about
-  // identities.
+  // An empty job answers TestNode, RemoveNode, ConfirmNodeLost, RecoverJobs, SetSecret and requests
+  // about identities.
   absl::StatusOr<v1::Job> job;
   bool already_existed = false;
   std::optional<v1::JobArray> array = {};  // of SubmitJob, if the spec has one, and of CancelArray

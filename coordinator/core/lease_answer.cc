@@ -44,8 +44,8 @@ v1::LeaseAnswer AnswerLease(const v1::LeaseQuestion& question, const JobTable& j
     if (leased.lost()) continue;
     const absl::Duration lease = LeaseOf(*job, context.options);
     const absl::Duration left = node->lease_start + lease - context.now.steady;
-    // A lease that was extended (NodeTable::ExtendLeases) ends earlier once the node is heard again or
-    // the coordinator restarts.
+    // A lease that was extended (NodeTable::ExtendLeases) ends earlier once the node is heard again
+    // or the coordinator restarts.
     *leased.mutable_time_left() = ToProto(std::clamp(left, absl::ZeroDuration(), lease));
   }
   return answer;

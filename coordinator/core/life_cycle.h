@@ -27,9 +27,9 @@ namespace muster::core {
 
 class LifeCycle {
  public:
-  LifeCycle(JobTable& jobs, NodeTable& nodes, Fence& fence, Scheduler& scheduler, Admission& admission,
-            Rendezvous& rendezvous, Failures& failures, Hangs& hangs, Stragglers& stragglers,
-            Context& context)
+  LifeCycle(JobTable& jobs, NodeTable& nodes, Fence& fence, Scheduler& scheduler,
+            Admission& admission, Rendezvous& rendezvous, Failures& failures, Hangs& hangs,
+            Stragglers& stragglers, Context& context)
       : jobs_(jobs),
         nodes_(nodes),
         fence_(fence),

@@ -22,7 +22,7 @@ inline constexpr char kRequeuedByUser[] = "RequeuedByUser";
 // Drained by an operator, or its worker is shutting down.
 inline constexpr char kNodeDrained[] = "NodeDrained";
 inline constexpr char kPreempted[] = "Preempted";  // a job of a higher class takes its place
-inline constexpr char kGrowing[] = "Growing";  // an elastic job starts again on more nodes
+inline constexpr char kGrowing[] = "Growing";      // an elastic job starts again on more nodes
 inline constexpr char kDeviceShared[] = "DeviceShared";  // ranks would be on the same GPU
 
 // The message of a job that succeeded.

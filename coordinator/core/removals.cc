@@ -67,9 +67,9 @@ void Removals::Handle(const RemoveNode& event) {
 
 void Removals::Handle(const ConfirmNodeLost& event) {
   const Node* const node = nodes_.Find(event.node);
-  const absl::Status status = node == nullptr ? absl::NotFoundError(absl::StrCat(
-                                                    "no node ", event.node.value()))
-                                              : CheckDisconnected(*node);
+  const absl::Status status =
+      node == nullptr ? absl::NotFoundError(absl::StrCat("no node ", event.node.value()))
+                      : CheckDisconnected(*node);
   context_.effects.replies.push_back({event.request, v1::Job(), false});
   if (!status.ok()) {
     context_.effects.replies.back().job = status;

@@ -1,4 +1,5 @@
-// Handles requests to remove finished jobs and disconnected nodes, or to lose the ranks of the latter.
+// Handles requests to remove finished jobs and disconnected nodes, or to lose the ranks of the
+// latter.
 //
 // Not thread-safe.
 #ifndef MUSTER_COORDINATOR_CORE_REMOVALS_H_

@@ -18,7 +18,8 @@ namespace muster::core {
 class Views {
  public:
   Views(const JobTable& jobs, const NodeTable& nodes, const Fence& fence,
-        const Scheduler& scheduler, const Rendezvous& rendezvous, const Hangs& hangs, const Stragglers& stragglers)
+        const Scheduler& scheduler, const Rendezvous& rendezvous, const Hangs& hangs,
+        const Stragglers& stragglers)
       : jobs_(jobs),
         nodes_(nodes),
         fence_(fence),

@@ -419,8 +419,8 @@ grpc::ServerReadReactor<v1::UploadFileRequest>* ClusterServiceImpl::UploadFile(
 }
 
 template <typename Event>
-grpc::ServerUnaryReactor* ClusterServiceImpl::RunNodeRequest(
-    grpc::CallbackServerContext& context, const std::string& name) {
+grpc::ServerUnaryReactor* ClusterServiceImpl::RunNodeRequest(grpc::CallbackServerContext& context,
+                                                             const std::string& name) {
   grpc::ServerUnaryReactor* const reactor = context.DefaultReactor();
   const absl::Status valid = ValidateNodeName(name);
   if (!valid.ok()) return Finish(reactor, valid);

@@ -25,8 +25,8 @@ namespace muster::service {
 struct CoordinatorOptions {
   std::string listen = "127.0.0.1:7070";  // gRPC, HOST:PORT; port 0 selects a free port
   std::string http = "127.0.0.1:7071";
-  std::string files_dir;  // directory for files of jobs; empty: a temporary one
-  std::string audit_log;  // path; empty: none
+  std::string files_dir;   // directory for files of jobs; empty: a temporary one
+  std::string audit_log;   // path; empty: none
   std::string machine_id;  // of this machine
   AccessOptions access;
   security::TlsFiles tls;

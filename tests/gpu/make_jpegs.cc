@@ -1,5 +1,5 @@
-// Writes JPEG files in folders of classes, as an image_folder dataset. A few images are drawn; the others are hard links to
-// them, because the time to decode a file does not depend on its contents.
+// Writes JPEG files in folders of classes, as an image_folder dataset. A few images are drawn; the
+// others are hard links to them, because the time to decode a file does not depend on its contents.
 //
 //   make_jpegs FOLDER IMAGES WIDTH HEIGHT
 #include <algorithm>

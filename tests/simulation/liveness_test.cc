@@ -1,7 +1,7 @@
 // Checks the rule of deadlines (docs/design/liveness.md) in clusters whose network is cut all the
-// time: no two generations of a command job have live ranks at once; deliberate mistakes in the rule
-// are found; and with only the coordinator dead, no rank ends on nodes that reach more than half of
-// the others.
+// time: no two generations of a command job have live ranks at once; deliberate mistakes in the
+// rule are found; and with only the coordinator dead, no rank ends on nodes that reach more than
+// half of the others.
 //
 // MUSTER_LIVENESS_SEEDS is the number of seeds to run, from MUSTER_LIVENESS_FIRST (1); a single one
 // prints its trace.
@@ -55,8 +55,8 @@ TEST_F(LivenessTest, NoTwoGenerationsOfACommandJobRunAtOnce) {
     simulation.Run();
     for (const std::string& line : simulation.trace()) std::cout << line << "\n";
     for (const auto& [kind, count] : simulation.faults()) faults[kind] += count;
-    ASSERT_FALSE(simulation.Failed())
-        << "seed " << seed << "\n" << absl::StrJoin(simulation.violations(), "\n");
+    ASSERT_FALSE(simulation.Failed()) << "seed " << seed << "\n"
+                                      << absl::StrJoin(simulation.violations(), "\n");
   }
   for (const auto& [kind, count] : faults) std::cout << kind << " " << count << "\n";
   if (seeds < kDefaultSeeds) return;
@@ -89,8 +89,8 @@ TEST_F(LivenessTest, NoRankEndsWhileOnlyTheCoordinatorIsDead) {
                           /*tracing=*/seeds == 1);
     ranks += simulation.LoseCoordinator();
     for (const std::string& line : simulation.trace()) std::cout << line << "\n";
-    ASSERT_FALSE(simulation.Failed())
-        << "seed " << seed << "\n" << absl::StrJoin(simulation.violations(), "\n");
+    ASSERT_FALSE(simulation.Failed()) << "seed " << seed << "\n"
+                                      << absl::StrJoin(simulation.violations(), "\n");
   }
   EXPECT_GT(ranks, 3 * seeds) << "that ran without a coordinator";
 }

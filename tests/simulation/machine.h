@@ -242,8 +242,8 @@ class Machine {
   uint64_t sequence_ = 0;
   std::map<uint64_t, SteadyTime> sent_;
   uint64_t next_question_ = 1;
-  std::map<uint64_t, Reply> replies_;  // to questions of peers
-  uint64_t known_address_ = 0;         // where the worker looks for the coordinator
+  std::map<uint64_t, Reply> replies_;             // to questions of peers
+  uint64_t known_address_ = 0;                    // where the worker looks for the coordinator
   std::optional<uint64_t> acknowledged_address_;  // of the coordinator that last acknowledged it
   uint64_t expired_leases_ = 0;
   std::shared_ptr<Stream> stream_;

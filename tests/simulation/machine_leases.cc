@@ -82,8 +82,8 @@ void Machine::Probe(std::function<void(bool refused)> done) {
                              if (worker != worker_) return;
                              const bool reachable = cut_until_ <= world_.scheduler.now().steady &&
                                                     world_.IsOpenBothWays(id(), 0);
-                             const bool refused = address.has_value() && reachable &&
-                                                  coordinator_.Refuses(*address);
+                             const bool refused =
+                                 address.has_value() && reachable && coordinator_.Refuses(*address);
                              if (refused) world_.CountFault("refusals");
                              done(refused);
                            });
@@ -94,10 +94,10 @@ void Machine::SendToPeer(uint64_t to, std::function<void()> deliver) {
   const uint64_t copies = world_.random.Chance(0.1) ? 2 : 1;
   for (uint64_t i = 0; i < copies; ++i) {
     // Some messages are late, or arrive twice.
-    const absl::Duration delay =
-        world_.random.Between(absl::ZeroDuration(), world_.loses_messages && world_.random.Chance(0.1)
-                                                        ? absl::Seconds(30)
-                                                        : absl::Milliseconds(5));
+    const absl::Duration delay = world_.random.Between(
+        absl::ZeroDuration(), world_.loses_messages && world_.random.Chance(0.1)
+                                  ? absl::Seconds(30)
+                                  : absl::Milliseconds(5));
     world_.scheduler.After(delay, [this, to, deliver] {
       if (world_.IsOpen(id(), to)) deliver();
     });
@@ -120,8 +120,7 @@ void Machine::SetDeadline(const Key& key, SteadyTime deadline) {
   const auto held = holdings_.find(key);
   if (held == holdings_.end()) return;
   held->second.deadline = deadline;
-  const absl::Duration margin =
-      agent::LeaseMargin(FromProto(held->second.launch.job_lease()));
+  const absl::Duration margin = agent::LeaseMargin(FromProto(held->second.launch.job_lease()));
   // Clocks differ, and timers and processes take time.
   absl::Duration late = world_.random.Between(absl::ZeroDuration(), 0.9 * margin);
   if (world_.mutation == Mutation::kNoMargin) late += margin;

@@ -77,10 +77,9 @@ void Machine::Receive(const v1::CoordinatorMessage& message) {
 void Machine::CheckVersion(const v1::CoordinatorMessage& message) {
   const uint32_t version = is_old_ ? kOldestProtocolVersion : kProtocolVersion;
   const bool agreed = !message.has_welcome() || message.welcome().protocol_version() == version;
-  const bool understood = !is_old_ || (!message.has_send_job_records() &&
-                                       !message.has_join_cluster() &&
-                                       !message.has_lease_answer() && !message.has_fence_set() &&
-                                       !message.has_bans());
+  const bool understood =
+      !is_old_ || (!message.has_send_job_records() && !message.has_join_cluster() &&
+                   !message.has_lease_answer() && !message.has_fence_set() && !message.has_bans());
   if (agreed && understood) return;
   world_.violations.Add(absl::StrCat("a worker of protocol version ", version, " received ",
                                      message.ShortDebugString()));

@@ -82,8 +82,7 @@ void Machine::Start(Holding& holding, Rank& rank) {
     Act(holding, rank, absl::Milliseconds(10), absl::Milliseconds(500),
         [this](Holding& of, Rank& joining) { Join(of, joining); });
   } else {
-    const absl::Duration longest =
-        world_.long_commands ? absl::Seconds(60) : absl::Seconds(10);
+    const absl::Duration longest = world_.long_commands ? absl::Seconds(60) : absl::Seconds(10);
     Act(holding, rank, absl::Milliseconds(100), longest,
         [this](Holding& of, Rank& ending) { End(of, ending, {}); });
   }

@@ -48,9 +48,9 @@ class SinglePlacement : public Checker {
 // next starts, unless they outlive SIGKILL, their shim is stopped, or the coordinator starts with
 // another store.
 //
-// This does not hold for train jobs: the coordinator gives their ranks up before the lease of a node
-// ends when a peer reports that it lost one of them (LifeCycle::LoseAccusedNodes), and ranks that
-// are cut off continue. Their checkpoints are kept apart by their generations.
+// This does not hold for train jobs: the coordinator gives their ranks up before the lease of a
+// node ends when a peer reports that it lost one of them (LifeCycle::LoseAccusedNodes), and ranks
+// that are cut off continue. Their checkpoints are kept apart by their generations.
 class SingleGeneration : public Checker {
  public:
   using Checker::Checker;

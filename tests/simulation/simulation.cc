@@ -46,8 +46,8 @@ std::unique_ptr<World> MakeWorld(uint64_t seed, Simulation::Kind kind, Mutation 
   world->orderly = random.Below(4) == 0;
   world->loses_stores = !world->orderly && random.Below(4) == 0;
   world->garbles_reports = !world->orderly && random.Below(4) == 0;
-  // A worker of version 1 does not name its machine: ranks that one with a name does not know are lost
-  // with their lease, although nothing has failed.
+  // A worker of version 1 does not name its machine: ranks that one with a name does not know are
+  // lost with their lease, although nothing has failed.
   world->mixes_versions = random.Below(4) == 0 && !world->orderly;
   world->pauses = !world->orderly && random.Below(3) == 0;
   world->job_lease = absl::Seconds(10 + 10 * random.Below(3));

@@ -193,8 +193,8 @@ void Simulation::ConfirmLostNodes() {
   // A machine that is refused as another one of that name may run ranks of other stores' jobs.
   const auto only_claims_name = [&jobs](const Machine& machine) {
     return machine.refused() && std::none_of(jobs.begin(), jobs.end(), [&](const v1::Job& job) {
-      return machine.HasLiveRanks(job.job_id(), job.generation());
-    });
+             return machine.HasLiveRanks(job.job_id(), job.generation());
+           });
   };
   for (const v1::Node& node : coordinator_.core()->ListNodes(world_->scheduler.now())) {
     const bool off = std::all_of(machines_.begin(), machines_.end(), [&](const auto& machine) {

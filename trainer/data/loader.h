@@ -69,8 +69,8 @@ class Loader {
 
   // Waits for the next batch and returns it, or null after the last. It is valid until the next
   // call (see Batch::copied for its arrays). An image that cannot be read ends the stream: the call
-  // for its batch and all later calls return the error, which names the file. ABORTED if the wait is
-  // cancelled.
+  // for its batch and all later calls return the error, which names the file. ABORTED if the wait
+  // is cancelled.
   absl::StatusOr<const Batch*> Next() ABSL_LOCKS_EXCLUDED(mutex_);
   // How long the last Next waited for the loader's threads. Excludes waiting for the device, which
   // limits the number of batches in flight there.

@@ -24,7 +24,7 @@ struct AgentOptions {
   std::string data_dir;
   std::string machine_id;  // empty: see common/machine_id.h
   std::string http = "127.0.0.1:0";
-  std::string peer_listen;  // see lease/leases.h
+  std::string peer_listen;      // see lease/leases.h
   bool trusts_refusals = true;  // see Leases::Options
   DeviceOptions devices;
   std::map<std::string, std::string> labels;

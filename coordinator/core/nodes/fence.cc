@@ -172,9 +172,8 @@ bool Fence::HaveEnded(const Ranks& ranks, absl::Duration lease) {
   }
   const auto sets = SetsOf(ranks.node);
   if (!sets.has_value()) return false;
-  return std::all_of(sets->begin(), sets->end(), [&](const v1::FenceSet* set) {
-    return HaveHalfBanned(*set, awaited);
-  });
+  return std::all_of(sets->begin(), sets->end(),
+                     [&](const v1::FenceSet* set) { return HaveHalfBanned(*set, awaited); });
 }
 
 void Fence::AwaitConfirmation(const Ranks& ranks, std::string why) {
@@ -227,9 +226,9 @@ std::vector<v1::Wait> Fence::Waits(const JobId& job) const {
     *wait.mutable_since() = ToProto(context_.now.steady - awaited.since);
     v1::WaitedFor& node = *wait.add_missing();
     node.set_node(ranks.node.value());
-    const std::string remedy = absl::StrCat(
-        "reconnects, or `muster node lost ", ranks.node.value(),
-        " --confirm` if its machine is off or its ranks have ended");
+    const std::string remedy =
+        absl::StrCat("reconnects, or `muster node lost ", ranks.node.value(),
+                     " --confirm` if its machine is off or its ranks have ended");
     if (!awaited.confirmation.empty()) {
       node.set_reason(absl::StrCat(awaited.confirmation, "; the job waits until it ", remedy));
       continue;

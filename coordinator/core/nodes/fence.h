@@ -82,7 +82,7 @@ class Fence {
     SteadyTime since;
     std::string confirmation;  // why the node or an operator must confirm; empty: bans suffice
     absl::Duration lease;
-    uint64_t round = 0;                    // of the first message with the ban
+    uint64_t round = 0;                   // of the first message with the ban
     std::map<NodeName, SteadyTime> kept;  // members' bans: when the voucher of each has ended
   };
 
@@ -98,11 +98,11 @@ class Fence {
 
   NodeTable& nodes_;
   Context& context_;
-  std::vector<v1::FenceSet> sets_;         // newest last
-  std::map<NodeName, uint64_t> used_;      // the set that each node uses, once it has reported it
-  std::map<NodeName, uint64_t> sent_;      // the set that each session was sent
+  std::vector<v1::FenceSet> sets_;     // newest last
+  std::map<NodeName, uint64_t> used_;  // the set that each node uses, once it has reported it
+  std::map<NodeName, uint64_t> sent_;  // the set that each session was sent
   std::map<Ranks, Awaited> awaited_;
-  uint64_t node_version_ = 0;              // NodeTable::version for which the set was adapted
+  uint64_t node_version_ = 0;  // NodeTable::version for which the set was adapted
   uint64_t next_id_ = 1;
   uint64_t round_ = 0;
   bool bans_changed_ = false;

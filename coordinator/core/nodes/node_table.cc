@@ -183,10 +183,9 @@ absl::Status NodeTable::CheckName(const Node& node, const v1::Hello& hello) cons
         end.has_value() ? *end - context_.now.steady : context_.options.lease;
     return absl::AlreadyExistsError(absl::StrCat(
         "node name ", name, " belongs to ", machine.empty() ? "a machine" : "machine ", machine,
-        " at ", node.address,
-        ", whose lease lasts for ", absl::FormatDuration(absl::Ceil(left, absl::Seconds(1))),
-        "; this worker runs on machine ", hello.machine_id(),
-        ": give it another --name, or stop the other worker"));
+        " at ", node.address, ", whose lease lasts for ",
+        absl::FormatDuration(absl::Ceil(left, absl::Seconds(1))), "; this worker runs on machine ",
+        hello.machine_id(), ": give it another --name, or stop the other worker"));
   }
   if (node.session.has_value()) {
     return absl::AlreadyExistsError(

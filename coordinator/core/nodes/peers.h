@@ -12,9 +12,9 @@ namespace muster::core {
 
 inline constexpr size_t kPeers = 8;
 
-// The addresses of the nodes that are not lost after `name`, in the order of names and around its end: of all,
-// who may vouch for it; of kPeers where there are too many nodes for a fence set, so that each
-// serves at most kPeers others.
+// The addresses of the nodes that are not lost after `name`, in the order of names and around its
+// end: of all, who may vouch for it; of kPeers where there are too many nodes for a fence set, so
+// that each serves at most kPeers others.
 std::vector<std::string> ChoosePeers(const NodeMap& nodes, const NodeName& name);
 
 }  // namespace muster::core

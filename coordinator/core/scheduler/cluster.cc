@@ -192,9 +192,8 @@ const Cluster::Row* Cluster::FindFitting(const Cells& cells) {
 }
 
 bool Cluster::FitsVacant(const Cells& cells) {
-  return std::any_of(cells.rows.begin(), cells.rows.end(), [&cells](const Row& row) {
-    return row.usable_units >= cells.demand.units;
-  });
+  return std::any_of(cells.rows.begin(), cells.rows.end(),
+                     [&cells](const Row& row) { return row.usable_units >= cells.demand.units; });
 }
 
 }  // namespace muster::core

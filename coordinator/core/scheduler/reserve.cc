@@ -121,9 +121,8 @@ void Planner::AddHolds(const Candidate& job, const Fit& fit, bool is_claim) {
     reservation.nodes.push_back(cluster_.node(node).node->name());
     if (hold_of_[node] == kNone) {
       hold_of_[node] = static_cast<uint32_t>(holds_.size());
-      holds_.push_back(
-          {node, row.kind, fit.from, fit.spare[i], job.cells->demand.request.exclusive, is_claim,
-           job.id});
+      holds_.push_back({node, row.kind, fit.from, fit.spare[i], job.cells->demand.request.exclusive,
+                        is_claim, job.id});
       continue;
     }
     // Another claim: the stricter of both.

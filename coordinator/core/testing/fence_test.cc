@@ -1,9 +1,10 @@
 // The ranks of a command job on a silent node are lost only when they have ended for certain.
+#include "coordinator/core/nodes/fence.h"
+
 #include <functional>
 
 #include "absl/strings/str_cat.h"
 #include "common/proto_time.h"
-#include "coordinator/core/nodes/fence.h"
 #include "coordinator/core/reasons.h"
 #include "coordinator/core/testing/harness.h"
 #include "gmock/gmock.h"

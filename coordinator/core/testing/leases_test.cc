@@ -216,7 +216,8 @@ TEST_F(JobLeases, CoordinatorLagExtendsThem) {
   EXPECT_EQ(cluster_.State(patient), v1::QUEUED);
 }
 
-// The extension of a lease ends with the next message of the node, or when the coordinator restarts.
+// The extension of a lease ends with the next message of the node, or when the coordinator
+// restarts.
 TEST_F(JobLeases, AnswerDoesNotCountExtension) {
   cluster_.Join("a");
   cluster_.Join("b");

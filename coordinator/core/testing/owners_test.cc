@@ -74,10 +74,12 @@ class OwnersTest : public ::testing::Test {
 TEST_F(OwnersTest, OnlyOwnerAndAdminsMayChangeQueuedJob) {
   ASSERT_TRUE(Submit(kAlice, "job").ok());
   const JobId job("job");
-  const std::vector<Event> by_bob = {
-      CancelJob{kRequest, job, std::nullopt, kBob}, HoldJob{kRequest, job, kBob},
-      ReleaseJob{kRequest, job, kBob},              RequeueJob{kRequest, job, kBob},
-      CheckpointJob{kRequest, job, kBob},           RemoveJob{kRequest, job, kBob}};
+  const std::vector<Event> by_bob = {CancelJob{kRequest, job, std::nullopt, kBob},
+                                     HoldJob{kRequest, job, kBob},
+                                     ReleaseJob{kRequest, job, kBob},
+                                     RequeueJob{kRequest, job, kBob},
+                                     CheckpointJob{kRequest, job, kBob},
+                                     RemoveJob{kRequest, job, kBob}};
   for (const Event& event : by_bob) {
     const absl::Status refused = StatusOf(cluster_.Step(event));
     EXPECT_TRUE(absl::IsPermissionDenied(refused)) << event.index() << ": " << refused;
@@ -182,8 +184,7 @@ TEST_F(OwnersTest, ChargesSlotsFromStartToEndOfGenerations) {
   EXPECT_EQ(ReportOf("bob").jobs_succeeded(), 1u);
   const v1::GetReportResponse report = Report();
   EXPECT_EQ(report.owners(0).owner(), "alice") << "most slot-seconds first";
-  const double seconds =
-      absl::ToDoubleSeconds(cluster_.now().wall - FromProto(report.since()));
+  const double seconds = absl::ToDoubleSeconds(cluster_.now().wall - FromProto(report.since()));
   EXPECT_NEAR(report.gpu_utilization_ratio(), 2 * 60 / (2 * seconds), 1e-9);
   EXPECT_NEAR(report.cpu_utilization_ratio(), 100 / (2 * seconds), 1e-9);
 }

@@ -86,8 +86,7 @@ void LeaseKeeper::Tick(SteadyTime now) {
   outside_.probe(patience, [this, now] { OnRefused(now); });
   for (const Lease& lease : round->leases) CountVoucher(*round, lease, node_name_);
   outside_.ask(
-      question, patience,
-      [this, round](const v1::PeerAnswer& answer) { OnAnswer(*round, answer); },
+      question, patience, [this, round](const v1::PeerAnswer& answer) { OnAnswer(*round, answer); },
       [this] { asking_ = false; });
 }
 

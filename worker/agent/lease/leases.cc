@@ -25,15 +25,16 @@ namespace muster::agent {
 namespace {
 
 // Heartbeat intervals since the newest acknowledged heartbeat was sent, after which this worker
-// forwards no questions to the coordinator: one until the next, and one for that one's acknowledgement.
+// forwards no questions to the coordinator: one until the next, and one for that one's
+// acknowledgement.
 constexpr int kFreshIntervals = 2;
 
 int64_t ToMs(SteadyTime deadline) {
   return std::max<int64_t>(1, absl::ToInt64Milliseconds(deadline.since_start()));
 }
 
-// How long a peer waits for the coordinator's address to refuse a connection: less than the patience
-// of the worker that asks.
+// How long a peer waits for the coordinator's address to refuse a connection: less than the
+// patience of the worker that asks.
 constexpr absl::Duration kProbePatience = absl::Milliseconds(500);
 
 v1::PromiseRecord ReadPromises(const std::string& path) {
@@ -79,8 +80,8 @@ absl::StatusOr<std::unique_ptr<Leases>> Leases::Start(Options options, EventLoop
   ASSIGN_OR_RETURN(leases->server_,
                    PeerServer::Start({with.peer_listen, with.coordinator, with.security}, loop,
                                      [raw = leases.get()](const v1::LeaseQuestion& question) {
-                                       raw->witness_.Ask(question,
-                                                         kFreshIntervals * raw->heartbeat_interval_);
+                                       raw->witness_.Ask(
+                                           question, kFreshIntervals * raw->heartbeat_interval_);
                                      }));
   leases->peer_address_ = Reported(leases->server_->address());
   return leases;

@@ -12,8 +12,8 @@
 #include <utility>
 
 #include "absl/strings/str_replace.h"
-#include "absl/strings/strip.h"
 #include "absl/strings/string_view.h"
+#include "absl/strings/strip.h"
 #include "common/http/address.h"
 
 namespace muster::agent {

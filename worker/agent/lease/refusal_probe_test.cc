@@ -44,8 +44,8 @@ TEST_F(RefusalProbeTest, ClosedPortRefuses) {
     const auto listening = Listen({host, 0});
     if (!listening.ok()) continue;  // no IPv6
     const bool v4 = host[0] == '1';
-    const std::string address = absl::StrCat(v4 ? "ipv4:" : "ipv6:%5B", host, v4 ? ":" : "%5D:",
-                                             listening->port);
+    const std::string address =
+        absl::StrCat(v4 ? "ipv4:" : "ipv6:%5B", host, v4 ? ":" : "%5D:", listening->port);
     EXPECT_FALSE(IsRefused(address)) << "something listens on " << address;
     for (const int socket : listening->sockets) close(socket);
     EXPECT_TRUE(IsRefused(address)) << address;
