@@ -78,7 +78,7 @@ class KitTest(GpuRunTest):
         with socket.socket() as free:
             free.bind(("127.0.0.1", 0))
             address = f"127.0.0.1:{free.getsockname()[1]}"
-        env = self.fake_gpu(2, SETS=self.SMALL, LIMIT="300", PART_SECONDS="nodes=200 scaling=200")
+        env = self.fake_gpu(2, SETS=self.SMALL, LIMIT="900", PART_SECONDS="nodes=400 scaling=400")
         with subprocess.Popen(self.command("--part", "scaling", "--part", "nodes", "--listen", address), env=env, text=True,
                               stdout=subprocess.PIPE, stderr=subprocess.STDOUT) as first:
             output = []
