@@ -42,7 +42,7 @@ start_daemon() {
   shift 2
   "$program" "$@" --http=127.0.0.1:0 --data-dir="$cluster/$name" >"$cluster/$name.out" 2>"$cluster/$name.log" &
   local pid=$!
-  until grep -q '^listening ' "$cluster/$name.out"; do
+  until grep -qs '^listening ' "$cluster/$name.out"; do
     kill -0 "$pid" 2>/dev/null || { cat "$cluster/$name.log"; problem "$program does not start: $(tail -n 1 "$cluster/$name.log")"; return; }
     pause 0.05
   done
