@@ -46,7 +46,7 @@ struct Field {
   absl::string_view unit = {};  // unit of a number: pixels, steps, …; bytes are written as 25MiB
   Range range = {};             // if the range excludes 0, 0 means "not set"
   uint32_t max_items = 0;       // maximum length of a list; 0: no limit
-  // Word that stands for 0 of a number or duration: never, auto.
+  // The word that stands for 0 of a number or duration: never, auto.
   absl::string_view zero_word = {};
   bool absolute_path = false;  // the value is an absolute path on the node
   // Allowed values; empty: any. Of an enum, words[i] stands for the value i.

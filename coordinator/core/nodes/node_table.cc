@@ -24,6 +24,23 @@ bool IsForConflict(v1::CoordinatorMessage::KindCase kind) {
          kind == v1::CoordinatorMessage::kJoinCluster;
 }
 
+// Whether the worker reports all generations with ranks on the node.
+bool HasRanksOf(const Node& node, const v1::Hello& hello) {
+  const auto placed = node.PlacedGenerations();
+  return std::all_of(placed.begin(), placed.end(), [&hello](const auto& generation) {
+    return std::any_of(hello.inventory().begin(), hello.inventory().end(),
+                       [&generation](const v1::GenerationReport& report) {
+                         return report.job_id() == generation.first.value() &&
+                                report.generation() == generation.second.value();
+                       });
+  });
+}
+
+// For people; workers of protocol version 1 do not report their machine.
+std::string MachineText(const std::string& id) {
+  return id.empty() ? "an unknown machine" : absl::StrCat("machine ", id);
+}
+
 }  // namespace
 
 const Node* NodeTable::Find(const NodeName& name) const {
@@ -153,27 +170,10 @@ Node* NodeTable::Admit(const SessionOpened& event,
   return &node;
 }
 
-namespace {
-
-// Whether the worker reports all generations with ranks on the node.
-bool HasRanksOf(const Node& node, const v1::Hello& hello) {
-  const auto placed = node.PlacedGenerations();
-  return std::all_of(placed.begin(), placed.end(), [&hello](const auto& generation) {
-    return std::any_of(hello.inventory().begin(), hello.inventory().end(),
-                       [&generation](const v1::GenerationReport& report) {
-                         return report.job_id() == generation.first.value() &&
-                                report.generation() == generation.second.value();
-                       });
-  });
-}
-
-}  // namespace
-
 absl::Status NodeTable::CheckName(const Node& node, const v1::Hello& hello) const {
   const std::string& name = node.record.name();
   const std::string& machine = node.record.machine_id();
-  // Workers of protocol version 1 do not report their machine. One that has the node's ranks is on
-  // the node's machine; otherwise, they may run on another one.
+  // A worker that has the node's ranks is on the node's machine; otherwise, they may run elsewhere.
   const bool unknown = machine.empty() || hello.machine_id().empty();
   const bool moved = machine != hello.machine_id() && (!unknown || !HasRanksOf(node, hello));
   if (moved && node.state != v1::LOST) {
@@ -182,10 +182,10 @@ absl::Status NodeTable::CheckName(const Node& node, const v1::Hello& hello) cons
     const absl::Duration left =
         end.has_value() ? *end - context_.now.steady : context_.options.lease;
     return absl::AlreadyExistsError(absl::StrCat(
-        "node name ", name, " belongs to ", machine.empty() ? "a machine" : "machine ", machine,
-        " at ", node.address, ", whose lease lasts for ",
-        absl::FormatDuration(absl::Ceil(left, absl::Seconds(1))), "; this worker runs on machine ",
-        hello.machine_id(), ": give it another --name, or stop the other worker"));
+        "node name ", name, " belongs to ", MachineText(machine), " at ", node.address,
+        ", whose lease lasts for ", absl::FormatDuration(absl::Ceil(left, absl::Seconds(1))),
+        "; this worker runs on ", MachineText(hello.machine_id()),
+        ": give it another --name, or stop the other worker"));
   }
   if (node.session.has_value()) {
     return absl::AlreadyExistsError(

@@ -133,7 +133,7 @@ class JobQueue {
   // Bounds the indices of groups.
   size_t group_end() const { return groups_.size(); }
   size_t group_count() const { return group_index_.size(); }
-  // What orders the lines of a class: the least first.
+  // This orders the lines of a class, the least first.
   double KeyOf(const Standing& standing, uint64_t slots_before) const {
     return (standing.usage +
             static_cast<double>(slots_before) * absl::ToDoubleSeconds(lookahead_)) /

@@ -47,7 +47,7 @@ void Restart(Harness& cluster) {
   Reconnect(cluster);
 }
 
-// What depends on the clock, without dates.
+// Returns what depends on the clock, without dates.
 std::string Outcome(Harness& cluster) {
   std::string text = absl::StrCat(
       "next ", absl::FormatDuration(cluster.core().NextDeadline() - cluster.now().steady), "\n");

@@ -396,6 +396,22 @@ TEST(MachineId, OtherMachineCannotTakeNameDuringLease) {
   EXPECT_EQ(cluster.Get(job).generation(), 1u);
 }
 
+// A worker of protocol version 1 does not report its machine: its successor must have its ranks.
+TEST(MachineId, UnknownMachineKeepsNameOfItsRanks) {
+  Harness cluster;
+  cluster.Open(OnMachine(cluster, "", 1));
+  const std::string job = cluster.Submit(MakeSpec(1));
+  cluster.BringUp(job);
+  cluster.CloseStream("a");
+  const absl::Status refused = Refusal(cluster.Open(OnMachine(cluster, "m2", 2)));
+  EXPECT_THAT(std::string(refused.message()), HasSubstr("belongs to an unknown machine"));
+  EXPECT_EQ(cluster.State(job), v1::RUNNING);
+  v1::Hello upgraded = OnMachine(cluster, "m1", 3);
+  *upgraded.add_inventory() = cluster.MakeInventory(job, {Harness::MakeReport(0, v1::CONNECTED)});
+  EXPECT_TRUE(Refusal(cluster.Open(upgraded)).ok());
+  EXPECT_EQ(cluster.GetNode("a").machine_id(), "m1");
+}
+
 TEST(MachineId, OtherMachineCanTakeNameAfterLease) {
   Harness cluster;
   cluster.Open(OnMachine(cluster, "m1", 1));

@@ -1,4 +1,4 @@
-// What this node has promised about ranks of other nodes, kept on disk.
+// The promises of this node about ranks of other nodes, kept on disk.
 //
 // A voucher extends a lease while the coordinator is unreachable: until it ends, the ranks may run.
 // A ban is a promise to the coordinator not to vouch for them again. The coordinator declares the
