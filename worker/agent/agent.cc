@@ -120,9 +120,12 @@ class AgentImpl final : public Agent {
                       *loop_, *table_,
                       [this](v1::WorkerMessage message) { Send(std::move(message)); }));
     loop_->RunAndWait([this] { leases_on_loop_ = leases_.get(); });
-    session_ = std::make_unique<Session>(options_.coordinator, *loop_, board_, SessionEvents(),
-                                         options_.security);
-    loop_->RunAndWait([this] { session_on_loop_ = session_.get(); });
+    // On the loop, which opens the session afterwards: what its first messages request is sent.
+    loop_->RunAndWait([this] {
+      session_ = std::make_unique<Session>(options_.coordinator, *loop_, board_, SessionEvents(),
+                                           options_.security);
+      session_on_loop_ = session_.get();
+    });
     return absl::OkStatus();
   }
 
