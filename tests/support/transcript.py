@@ -46,7 +46,8 @@ _VOLATILE = [(re.compile(pattern), replacement) for pattern, replacement in (
 # Progress, as `run` and `local` print it without a terminal.
 _PROGRESS = re.compile(
     r"loading-data|connecting|training|checkpointing|evaluating|finished"
-    r"|(?:(?:checkpointing|evaluating|finished) )?step N/\d+(?: epoch #/(?:\d+|#))?(?: loss #)?"
+    r"|(?:(?:checkpointing|evaluating|finished)(?:: [\d,]+(?: of [\d,]+)? [a-z ]+)? )?"
+    r"step N/\d+(?: epoch #/(?:\d+|#))?(?: loss #)?"
     r"(?: accuracy #)?(?: N images/s)?(?: TIME left)?")
 
 # Normalised lines that Muster prints or not, depending on what it sees when it looks, and how often.
@@ -58,6 +59,8 @@ _OPTIONAL = re.compile("|".join((
     r"(?:Time by cause:)? TIME # % [a-z ]+(?:node-\d)?",
     # Of `why`.
     rf"Progress: (?:{_PROGRESS.pattern})",
+    # mpirun, if the agent that it starts runs before mpirun has moved it to a process group of its own.
+    r"0\| \[\S+\] plm:rsh: Warning: setpgid\(\S+\) failed in parent with errno=.*",
     # A rank that lost its peer may be stopped before it reports that.
     r"0\| RuntimeError: \[\S*gloo/transport/tcp/pair\.cc:\d+\] .*",
 )))
