@@ -3,6 +3,7 @@
 #include <set>
 
 #include "absl/algorithm/container.h"
+#include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
@@ -119,6 +120,19 @@ absl::Status ExpandTask(const v1::JobSpec& base, const std::string& path, ArrayT
       " is not valid:\n", valid.message()));
 }
 
+constexpr absl::string_view kIndex = "{array_index}";
+
+// The position of `kIndex` in an argument from `begin` on, where a worker replaces it; npos if
+// there is none. Arguments with white space are programs, and ${…} is a variable of a shell.
+size_t FindIndex(absl::string_view argument, size_t begin) {
+  if (absl::c_any_of(argument, absl::ascii_isspace)) return std::string::npos;
+  size_t at = argument.find(kIndex, begin);
+  while (at != std::string::npos && at > 0 && argument[at - 1] == '$') {
+    at = argument.find(kIndex, at + 1);
+  }
+  return at;
+}
+
 // The bytes of the specs of all `count` tasks, or more.
 uint64_t BytesOf(const v1::JobSpec& spec, uint64_t count) {
   if (spec.array().tasks().empty()) return count * spec.ByteSizeLong();
@@ -128,6 +142,31 @@ uint64_t BytesOf(const v1::JobSpec& spec, uint64_t count) {
 }
 
 }  // namespace
+
+void ResolveTask(const v1::Job& task, v1::JobSpec& spec) {
+  const std::string index = absl::StrCat(task.array_index());
+  auto& env = *spec.mutable_env();
+  env["MUSTER_ARRAY_ID"] = task.array_id();
+  env["MUSTER_ARRAY_INDEX"] = index;
+  env["MUSTER_ARRAY_COUNT"] = absl::StrCat(task.array_count());
+  for (std::string& argument : *spec.mutable_command()) {
+    size_t at = 0;
+    while ((at = FindIndex(argument, at)) != std::string::npos) {
+      argument.replace(at, kIndex.size(), index);
+    }
+  }
+}
+
+absl::Status CheckPlaceholders(const v1::JobSpec& spec) {
+  if (spec.has_array()) return absl::OkStatus();
+  for (const std::string& argument : spec.command()) {
+    if (FindIndex(argument, 0) == std::string::npos) continue;
+    return absl::InvalidArgumentError(absl::StrCat(
+        "command: ", Quoted(argument), " has a value only in tasks of arrays; set array, as in ",
+        "array: {count: 10}, or write a number in place of ", kIndex));
+  }
+  return absl::OkStatus();
+}
 
 uint64_t CountTasks(const v1::ArraySpec& array) {
   if (!array.tasks().empty()) return array.tasks_size();

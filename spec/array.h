@@ -27,6 +27,10 @@ uint64_t CountTasks(const v1::ArraySpec& array);
 // problems of the spec, or of the first such task with its values.
 absl::StatusOr<std::vector<ArrayTask>> ExpandArray(const v1::JobSpec& spec);
 
+// Sets in `spec`, the spec of the task, what its array gives the task when it runs: its variables,
+// and its index in the arguments of its command. The spec then runs as the same task by itself.
+void ResolveTask(const v1::Job& task, v1::JobSpec& spec);
+
 }  // namespace muster::spec
 
 #endif  // MUSTER_SPEC_ARRAY_H_

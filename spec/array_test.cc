@@ -46,6 +46,29 @@ TEST(ExpandArrayTest, CountRepeatsTheSpec) {
   }
 }
 
+TEST(ResolveTaskTest, GivesTheSpecOfATaskItsIndexAndVariables) {
+  v1::Job task;
+  task.set_array_id("sweep-x7k2q");
+  task.set_array_index(2);
+  task.set_array_count(3);
+  v1::JobSpec spec = Parsed(
+      "command: [x, 'a{array_index}-{array_index}', '${array_index}{array_index}', '{rank}', "
+      "'echo {array_index}']\n");
+  EXPECT_THAT(std::string(CheckPlaceholders(spec).message()),
+              HasSubstr("command: 'a{array_index}-{array_index}' has a value only in tasks of"));
+  ResolveTask(task, spec);
+  EXPECT_THAT(spec.command(),
+              ElementsAre("x", "a2-2", "${array_index}2", "{rank}", "echo {array_index}"));
+  EXPECT_EQ(spec.env().at("MUSTER_ARRAY_ID"), "sweep-x7k2q");
+  EXPECT_EQ(spec.env().at("MUSTER_ARRAY_INDEX"), "2");
+  EXPECT_EQ(spec.env().at("MUSTER_ARRAY_COUNT"), "3");
+  ApplyDefaults(spec);
+  EXPECT_EQ(Validate(spec), absl::OkStatus());
+  EXPECT_EQ(CheckPlaceholders(spec), absl::OkStatus());
+  spec.mutable_array()->set_count(3);
+  EXPECT_THAT(std::string(Validate(spec).message()), HasSubstr("env 'MUSTER_ARRAY_"));
+}
+
 TEST(ExpandArrayTest, MatrixCombinesAllValuesAndVariesTheLastFieldFastest) {
   const auto tasks = ExpandArray(Parsed(
       std::string(kTrain) +

@@ -133,8 +133,9 @@ void ApplyLossScale(v1::MixedPrecisionSpec& mixed) {
 }
 
 void ApplyCheckpointDefaults(v1::CheckpointSpec& checkpoint) {
-  if (checkpoint.keep() == 0 || checkpoint.has_every()) return;
-  checkpoint.mutable_every()->set_seconds(kCheckpointSeconds);
+  if (checkpoint.keep() == 0) return;
+  if (checkpoint.final().empty()) checkpoint.set_final("required");
+  if (!checkpoint.has_every()) checkpoint.mutable_every()->set_seconds(kCheckpointSeconds);
 }
 
 void ApplyPipelineDefaults(const v1::JobSpec& spec, v1::PipelineSpec& pipeline) {

@@ -54,18 +54,24 @@ std::string CommentOf(const FieldDescriptor& field, const std::string& path) {
   return text + ".";
 }
 
+// Whether the field's first example is set, and not a comment.
+bool IsSet(const FieldDescriptor& field, JobKind kind) {
+  return kind == JobKind::kTrain ? FieldOf(field).in_init : field.name() == "command";
+}
+
 void AppendFields(const Descriptor& message, const std::string& where, const v1::JobSpec& example,
-                  std::string& out) {
+                  JobKind kind, std::string& out) {
   const std::string indent = where.empty() ? "" : "  ";
   for (int i = 0; i < message.field_count(); ++i) {
     const FieldDescriptor& field = *message.field(i);
     const Field& entry = FieldOf(field);
     if (entry.testing_only) continue;
     if (field.message_type() == v1::TrainSpec::descriptor()) {
+      if (kind == JobKind::kCommand) continue;
       absl::StrAppend(&out, "\n");
       AppendComment(Summary(entry) + ".", indent, out);
       absl::StrAppend(&out, field.name(), ":\n");
-      AppendFields(*field.message_type(), field.name(), example, out);
+      AppendFields(*field.message_type(), field.name(), example, kind, out);
       absl::StrAppend(&out, "\n");
       continue;
     }
@@ -73,7 +79,7 @@ void AppendFields(const Descriptor& message, const std::string& where, const v1:
     std::vector<std::string> values = entry.examples;
     if (values.empty()) values.push_back(DefaultOf(field, example));
     for (size_t k = 0; k < values.size(); ++k) {
-      absl::StrAppend(&out, indent, entry.in_init && k == 0 ? "" : "#", field.name(), ": ",
+      absl::StrAppend(&out, indent, IsSet(field, kind) && k == 0 ? "" : "#", field.name(), ": ",
                       values[k], "\n");
     }
   }
@@ -81,12 +87,12 @@ void AppendFields(const Descriptor& message, const std::string& where, const v1:
 
 }  // namespace
 
-std::string ExampleSpec() {
+std::string ExampleSpec(JobKind kind) {
   v1::JobSpec defaults;
   defaults.mutable_train();
   ApplyDefaults(defaults);
   std::string out = absl::StrCat(kHead, "\n");
-  AppendFields(*v1::JobSpec::descriptor(), "", defaults, out);
+  AppendFields(*v1::JobSpec::descriptor(), "", defaults, kind, out);
   return out;
 }
 

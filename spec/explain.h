@@ -32,8 +32,11 @@ std::vector<std::string> FieldPaths();
 // The allowed values of the field at `path`; empty for unrestricted fields and unknown paths.
 std::vector<std::string> WordsOf(absl::string_view path);
 
-// A commented example of a spec that includes every field of the top level and of train.
-std::string ExampleSpec();
+enum class JobKind { kTrain, kCommand };
+
+// A commented example of a spec that includes every field of the top level and, for a train job,
+// every field of train.
+std::string ExampleSpec(JobKind kind = JobKind::kTrain);
 
 // The reference page of all fields, in Markdown: docs/reference/spec.md.
 std::string SpecReference();

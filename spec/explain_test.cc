@@ -147,6 +147,17 @@ TEST(ExampleSpecTest, IsValid) {
 }
 
 // The example lists every field, and is still valid with each commented-out field set.
+TEST(ExampleSpecTest, OfACommandSetsOnlyTheCommand) {
+  const std::string example = ExampleSpec(JobKind::kCommand);
+  absl::StatusOr<v1::JobSpec> spec = Parse(example, "example");
+  ASSERT_TRUE(spec.ok()) << spec.status();
+  EXPECT_GT(spec->command_size(), 0);
+  spec->clear_command();
+  EXPECT_EQ(spec->ByteSizeLong(), 0u) << spec->DebugString();
+  EXPECT_THAT(example, HasSubstr("\n#env: "));
+  EXPECT_THAT(example, Not(HasSubstr("train:")));
+}
+
 TEST(ExampleSpecTest, ListsEveryFieldWithAValidValue) {
   const std::string example = ExampleSpec();
   std::set<std::string> named;
@@ -166,8 +177,8 @@ TEST(ExampleSpecTest, ListsEveryFieldWithAValidValue) {
     const std::string path = absl::StrCat(inside ? "train." : "", parts.first);
     named.insert(path);
     // Not with train, which is set.
-    const bool for_commands = path == "command" || path == "files" || path == "launcher" ||
-                              path == "checkpoint_dir";
+    const bool for_commands =
+        path == "command" || path == "files" || path == "launcher" || path == "checkpoint_dir";
     if (!commented || for_commands) continue;
     std::vector<std::string> overrides = {absl::StrCat(path, "=", parts.second)};
     if (path == "train.init_exclude") overrides.push_back("train.init_from=/m.safetensors");

@@ -53,6 +53,7 @@ const std::vector<FieldSynonyms>& Synonyms() {
       {"JobSpec.stop_signal", {"kill_signal", "signal"}},
       {"CheckpointSpec.every", {"checkpoint_interval", "interval", "save_interval"}},
       {"CheckpointSpec.every_steps", {"checkpoint_every", "save_every", "save_steps"}},
+      {"CheckpointSpec.final", {"required"}},
       {"CheckpointSpec.keep", {"max_to_keep", "save_total_limit"}},
       {"CheckpointSpec.keep_best", {"best", "load_best", "monitor", "save_best"}},
       {"LoaderSpec.threads", {"num_workers", "workers"}},

@@ -165,9 +165,11 @@ void AddOutputFields(FieldTable& table) {
             "evaluate_every_epochs.",
         .computed_default = "none",
         .words = {"test_accuracy", "test_loss"}}},
-      {"CheckpointSpec.required",
-       {.help = "End the job when a checkpoint cannot be written. By default the training "
-                "continues, and the job shows the failure."}},
+      {"CheckpointSpec.final",
+       {.help = "Result of a job whose final checkpoint cannot be written: required, it fails; "
+                "optional, it succeeds with a warning. Earlier checkpoints are always optional.",
+        .computed_default = "required; with keep 0, none",
+        .words = {"required", "optional"}}},
       {"CheckpointSpec.keep",
        {.help = "Number of newest checkpoints to keep. 0: write none.",
         .default_value = "3",
@@ -283,7 +285,7 @@ void AddTrainFields(FieldTable& table) {
        {.help = "Checkpoints of the training state, from which the job resumes after a failure. By "
                 "default, one is written every 10m and at the end.",
         .default_value = "{}",
-        .examples = {"{every_steps: 200, keep: 3}", "{every: 1h, required: true}",
+        .examples = {"{every_steps: 200, keep: 3}", "{every: 1h, final: optional}",
                      "{dir: /shared/run-2, every_steps: 200, resume_from: /shared/run-1}"},
         .in_init = true}},
       {"TrainSpec.loader", {.help = "Data loading.", .default_value = "{}"}},

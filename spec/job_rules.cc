@@ -48,11 +48,18 @@ void CheckVariable(const std::string& variable, const std::string& path, Problem
   }
 }
 
-// The only reserved variable that a job may set.
+// A reserved variable that a job may set.
 void CheckHostedStore(const v1::JobSpec& spec, const std::string& value, const std::string& path,
                       Problems& problems) {
   if (spec.has_train()) problems.Add(path, "is only for command jobs; remove it");
   problems.Require(value == "0" || value == "1", path, absl::StrCat("0 or 1, not ", Quoted(value)));
+}
+
+// Whether the variable is one of a task of an array. A job that is none may set it, to run as if it
+// were that task.
+bool IsOfTask(const v1::JobSpec& spec, absl::string_view variable) {
+  return !spec.has_array() && (variable == "MUSTER_ARRAY_ID" || variable == "MUSTER_ARRAY_INDEX" ||
+                               variable == "MUSTER_ARRAY_COUNT");
 }
 
 void CheckEnvironment(const v1::JobSpec& spec, Problems& problems) {
@@ -62,7 +69,7 @@ void CheckEnvironment(const v1::JobSpec& spec, Problems& problems) {
       CheckHostedStore(spec, entry.second, path, problems);
       continue;
     }
-    CheckVariable(entry.first, path, problems);
+    if (!IsOfTask(spec, entry.first)) CheckVariable(entry.first, path, problems);
     problems.RequireText(path, entry.second);
   }
 }

@@ -5,6 +5,7 @@
 #include <sstream>
 #include <vector>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "common/nearest.h"
@@ -48,7 +49,9 @@ void RemoveAxis(absl::string_view path, google::protobuf::RepeatedPtrField<v1::A
 
 }  // namespace
 
-YAML::Node LoadDocument(const std::string& text, YamlReader& reader) {
+namespace {
+
+YAML::Node Load(const std::string& text, YamlReader& reader) {
   // YAML::LoadAll cannot be used: after a stray bracket it returns empty documents without end.
   // YAML::Load alone ignores everything after the first document.
   std::istringstream stream(text);
@@ -60,6 +63,31 @@ YAML::Node LoadDocument(const std::string& text, YamlReader& reader) {
     return YAML::Node();
   }
   return YAML::Load(text);
+}
+
+// Throws an error about the tab if the line of `error`, or the nearest one before it that begins
+// with white space, has one in its indentation: yaml-cpp then reports what it took the line for.
+void ThrowForTab(const std::string& text, const YAML::Exception& error) {
+  const std::vector<absl::string_view> lines = absl::StrSplit(text, '\n');
+  for (int i = std::min<int>(error.mark.line, static_cast<int>(lines.size()) - 1); i >= 0; --i) {
+    const size_t begin = std::min(lines[i].find_first_not_of(" \t"), lines[i].size());
+    if (begin == 0 && i < error.mark.line) return;
+    if (!absl::StrContains(lines[i].substr(0, begin), '\t')) continue;
+    YAML::Mark mark;
+    mark.line = i;
+    throw YAML::ParserException(mark, "the line is indented with a tab; use spaces");
+  }
+}
+
+}  // namespace
+
+YAML::Node LoadDocument(const std::string& text, YamlReader& reader) {
+  try {
+    return Load(text, reader);
+  } catch (const YAML::ParserException& error) {
+    ThrowForTab(text, error);
+    throw;
+  }
 }
 
 void ReadOverride(absl::string_view path, absl::string_view value, YamlReader& reader,

@@ -194,6 +194,8 @@ TEST(ParseTest, UnknownFieldErrorHasLineAndSuggestion) {
   EXPECT_EQ(ErrorOf("train: {optimizer: {lerning_rate: 1}}\n"),
             "job.yaml:1: unknown field 'lerning_rate' in train.optimizer; did you mean "
             "'learning_rate'?");
+  EXPECT_EQ(ErrorOf("train: {checkpoint: {required: true}}\n"),
+            "job.yaml:1: unknown field 'required' in train.checkpoint; did you mean 'final'?");
 }
 
 TEST(ParseTest, ReportsAllErrors) {
@@ -365,6 +367,10 @@ TEST(ParseTest, OverrideWithTildeIsText) {
 }
 
 TEST(ParseTest, RejectsInvalidYaml) {
+  EXPECT_EQ(ErrorOf("command: [x]\nenv:\n\tA: 1\n"),
+            "job.yaml:3: not YAML: the line is indented with a tab; use spaces");
+  EXPECT_EQ(ErrorOf("command: [x]\nresources:\n  nodes: 2\n \tdevice: cpu\n"),
+            "job.yaml:4: not YAML: the line is indented with a tab; use spaces");
   EXPECT_EQ(ErrorOf("#!/bin/sh\necho hi: there: you\n"), "job.yaml:2: not YAML: illegal map value");
   EXPECT_EQ(ErrorOf(absl::string_view("name: a\0b", 9)), "job.yaml: contains a NUL character");
   EXPECT_EQ(ErrorOf("name: \xff"), "job.yaml: is not UTF-8");

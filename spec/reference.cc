@@ -15,8 +15,8 @@ For users: every field of a job's spec, which is YAML or JSON. Generated from th
 run `bazel run //spec:write_reference > docs/reference/spec.md`. `muster spec explain FIELD` prints the same, and
 `muster spec schema` prints a JSON schema for editors.
 
-Durations have a unit (`90s`, `10m`, `1.5h`), and so may sizes (`25MiB`, `100MB`, `4096`). A section whose fields all have
-defaults may be left out. "required" means: once the section is given.
+Durations have a unit (`90s`, `10m`, `1.5h`), and so may sizes (`25MiB`, `100MB`, `4096`; `8G` is 8GiB). A section whose fields
+all have defaults may be left out. "required" means: once the section is given.
 )";
 
 std::string Cell(absl::string_view text) { return absl::StrReplaceAll(text, {{"|", "\\|"}}); }

@@ -44,6 +44,10 @@ void ApplyDefaults(v1::JobSpec& spec);
 // line each, by field path.
 absl::Status Validate(const v1::JobSpec& spec);
 
+// Whether every placeholder of the command has a value. Only for specs that are submitted: those of
+// the tasks of an array have no array. INVALID_ARGUMENT names the argument.
+absl::Status CheckPlaceholders(const v1::JobSpec& spec);
+
 // The spec in the syntax of Parse, with human-readable durations and sizes and including defaults.
 std::string ToYaml(const v1::JobSpec& spec);
 

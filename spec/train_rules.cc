@@ -221,7 +221,7 @@ void CheckNoCheckpoints(const v1::CheckpointSpec& checkpoint, Problems& problems
       {"every_steps", checkpoint.every_steps() > 0},
       {"every", FromProto(checkpoint.every()) > absl::ZeroDuration()},
       {"keep_best", !checkpoint.keep_best().empty()},
-      {"required", checkpoint.required()}};
+      {"final", !checkpoint.final().empty()}};
   for (const auto& [name, is_given] : given) {
     if (!is_given) continue;
     problems.Add(absl::StrCat("train.checkpoint.", name),

@@ -28,6 +28,7 @@ TEST(UnitsTest, ParsesSizes) {
   EXPECT_EQ(*ParseSize("25MiB"), 25u << 20);
   EXPECT_EQ(*ParseSize("25 MiB"), 25u << 20);
   EXPECT_EQ(*ParseSize("1.5GiB"), 3u << 29);
+  EXPECT_EQ(*ParseSize("8G"), uint64_t{8} << 30) << "as Slurm and Docker read it";
   EXPECT_EQ(*ParseSize("100MB"), 100'000'000u);
   EXPECT_EQ(*ParseSize("4096"), 4096u);
   EXPECT_EQ(*ParseSize("7B"), 7u);

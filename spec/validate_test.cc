@@ -65,7 +65,7 @@ TEST(DefaultsTest, AppliesTrainDefaults) {
   EXPECT_EQ(train.checkpoint().every().seconds(), 600);
   EXPECT_EQ(train.checkpoint().keep(), 3u);
   EXPECT_EQ(train.checkpoint().keep_best(), "");
-  EXPECT_FALSE(train.checkpoint().required());
+  EXPECT_EQ(train.checkpoint().final(), "required");
 }
 
 // Both intervals apply, and none without checkpoints.
@@ -229,8 +229,11 @@ TEST(ValidateTest, ReportsEachProblemWithItsPath) {
       {"train.checkpoint={keep: 0, every: 5m}", "train.checkpoint.every: is given, but keep is 0"},
       {"train.checkpoint={keep: 0, every: never, resume_from: /c}", ""},
       {"train.checkpoint={keep: 0, dir: /c}", "train.checkpoint.dir: is given, but keep is 0"},
-      {"train.checkpoint={keep: 0, required: true}",
-       "train.checkpoint.required: is given, but keep is 0"},
+      {"train.checkpoint={keep: 0, final: required}",
+       "train.checkpoint.final: is given, but keep is 0"},
+      {"train.checkpoint={final: optional}", ""},
+      {"train.checkpoint={final: never}",
+       "train.checkpoint.final: unknown 'never'; one of: required, optional"},
       {"train.checkpoint={keep: 0, keep_best: test_loss}",
        "train.checkpoint.keep_best: is given, but keep is 0"},
       {"train.checkpoint={keep_best: test_loss}",

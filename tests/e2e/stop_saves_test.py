@@ -38,13 +38,20 @@ class StopSavesTest(unittest.TestCase):
                 self.checkpoints.rename(self.checkpoints.with_name(f"of-{job}"))
 
     def test_requeued_job_continues_after_its_last_step(self):
-        job = self.start(2, 1, max_steps=400)
+        """The summary covers both generations."""
+        job = self.start(2, 1, model={"name": "mlp", "hidden": [16]}, global_batch=1000, max_steps=400,
+                         evaluate_every_epochs=1)
+        self.cluster.wait_for_step(job, 61)
         self.cluster.muster("requeue", job)
         wait_until(lambda: int(self.cluster.get(job)["generation"]) == 2, 30, "the second generation")
         step, = saved_steps(self.checkpoints)
         finished = self.cluster.wait(job)
         self.assertEqual((finished["state"], int(finished["generation"])), ("SUCCEEDED", 2), finished)
-        self.assertEqual(int(finished["summary"]["resumed_from_step"]), step)
+        summary = finished["summary"]
+        self.assertEqual(int(summary["resumed_from_step"]), step)
+        self.assertEqual([int(evaluation["step"]) for evaluation in summary["evaluations"]],
+                         [60, 120, 180, 240, 300, 360, 400])
+        self.assertEqual(int(summary["first_loss_step"]), 1)
 
 
 if __name__ == "__main__":

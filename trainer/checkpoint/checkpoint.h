@@ -5,6 +5,7 @@
 //     optimizer.safetensors   optimizer states by parameter, e.g. fc.weight.momentum
 //     ema.safetensors         moving average, also a state_dict; only if there is one
 //     state.json              position of the training: CheckpointState
+//     summary.pb              losses, step times and evaluations so far: a TrainSummary
 //     manifest.json           size and SHA-256 of each of the other files
 //
 // If several ranks write a checkpoint, each of the first three is divided: see

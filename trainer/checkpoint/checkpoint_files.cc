@@ -12,8 +12,8 @@
 #include "common/sha256.h"
 #include "common/status.h"
 #include "nlohmann/json.hpp"
-#include "trainer/checkpoint/durable_file.h"
 #include "trainer/checkpoint/loss_scale_json.h"
+#include "trainer/data/durable_file.h"
 #include "trainer/data/mapped_file.h"
 
 namespace muster::train {
@@ -24,7 +24,7 @@ using Json = nlohmann::ordered_json;
 // Bytes verified between two reports of progress.
 constexpr size_t kPieceBytes = 1 << 20;
 
-absl::Status FinishFile(const std::string& name, DurableFile& file, Manifest& manifest) {
+absl::Status FinishFile(const std::string& name, data::DurableFile& file, Manifest& manifest) {
   RETURN_IF_ERROR(file.Close());
   manifest[name] = {file.size_bytes(), file.Sha256Hex()};
   return absl::OkStatus();
@@ -32,7 +32,7 @@ absl::Status FinishFile(const std::string& name, DurableFile& file, Manifest& ma
 
 absl::Status WriteText(const std::string& directory, const std::string& name,
                        const std::string& text, Manifest& manifest) {
-  ASSIGN_OR_RETURN(auto file, DurableFile::Create(absl::StrCat(directory, "/", name)));
+  ASSIGN_OR_RETURN(auto file, data::DurableFile::Create(absl::StrCat(directory, "/", name)));
   RETURN_IF_ERROR(file->Append(text));
   return FinishFile(name, *file, manifest);
 }
@@ -104,7 +104,8 @@ absl::StatusOr<Json> ReadManifest(const std::string& directory) {
 absl::Status WriteTensors(const std::string& directory, const std::string& name,
                           absl::Span<const Tensor> tensors, const ByteProgress& progress,
                           Manifest& manifest) {
-  ASSIGN_OR_RETURN(auto file, DurableFile::Create(absl::StrCat(directory, "/", name), progress));
+  ASSIGN_OR_RETURN(auto file,
+                   data::DurableFile::Create(absl::StrCat(directory, "/", name), progress));
   RETURN_IF_ERROR(WriteSafetensors(
       tensors, [&file](absl::Span<const uint8_t> bytes) { return file->Append(bytes); }));
   return FinishFile(name, *file, manifest);
@@ -128,6 +129,7 @@ absl::Status WriteState(const std::string& directory, const CheckpointState& sta
       {"job_id", state.job_id},
       {"generation", state.generation},
       {"training", state.training},
+      {"training_seconds", state.training_seconds},
   };
   AddLossScale(state.loss_scale, json);
   const auto add = [&json](const char* key, const std::optional<double>& value) {
@@ -136,6 +138,9 @@ absl::Status WriteState(const std::string& directory, const CheckpointState& sta
   };
   add("test_accuracy", state.test_accuracy);
   add("test_loss", state.test_loss);
+  if (!state.summary.empty()) {
+    RETURN_IF_ERROR(WriteText(directory, kSummaryFile, state.summary, manifest));
+  }
   return WriteText(directory, kStateFile, json.dump(2) + "\n", manifest);
 }
 
@@ -169,6 +174,7 @@ absl::StatusOr<CheckpointState> ReadState(const std::string& directory) {
   state.job_id = Get<std::string>(json, "job_id");
   state.generation = Get<uint64_t>(json, "generation");
   state.training_digest = Get<std::string>(json, "training_digest");
+  state.training_seconds = Get<double>(json, "training_seconds");
   if (const auto training = json.find("training"); training != json.end()) {
     for (const auto& field : training->items()) {
       if (field.value().is_string()) state.training[field.key()] = field.value();
@@ -183,6 +189,16 @@ absl::StatusOr<CheckpointState> ReadState(const std::string& directory) {
   if (json.contains("test_loss")) state.test_loss = Get<double>(json, "test_loss");
   state.loss_scale = LossScaleIn(json);
   return state;
+}
+
+absl::StatusOr<std::string> ReadSummary(const std::string& directory) {
+  const std::string path = absl::StrCat(directory, "/", kSummaryFile);
+  ASSIGN_OR_RETURN(const Json files, ReadManifest(directory));
+  const auto entry = files.find(kSummaryFile);
+  if (entry == files.end()) return std::string();
+  RETURN_IF_ERROR(VerifyFile(path, *entry, /*progress=*/{}));
+  ASSIGN_OR_RETURN(const data::MappedFile file, data::MappedFile::Open(path));
+  return std::string(file.bytes().begin(), file.bytes().end());
 }
 
 }  // namespace muster::train

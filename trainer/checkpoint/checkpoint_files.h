@@ -39,12 +39,18 @@ struct CheckpointState {
   // Result of the evaluation at this step, if there was one.
   std::optional<double> test_accuracy = {};
   std::optional<double> test_loss = {};
+  // Training time of the job until this step, as in its step_end_seconds.
+  double training_seconds = 0;
+  // What the job has recorded until this step, a serialized TrainSummary, in a file of its own; see
+  // ReadSummary. Empty in checkpoints of earlier releases.
+  std::string summary = {};
 };
 
 inline constexpr char kModelFile[] = "model.safetensors";
 inline constexpr char kOptimizerFile[] = "optimizer.safetensors";
 inline constexpr char kAverageFile[] = "ema.safetensors";
 inline constexpr char kStateFile[] = "state.json";
+inline constexpr char kSummaryFile[] = "summary.pb";
 inline constexpr char kManifestFile[] = "manifest.json";
 // Suffix of the index of several files that replace a single one: see tensor_set.h.
 inline constexpr char kIndexSuffix[] = ".index.json";
@@ -72,6 +78,7 @@ absl::Status WriteTensors(const std::string& directory, const std::string& name,
 // Writes the index of the files that replace `name`.
 absl::Status WriteIndex(const std::string& directory, const std::string& name,
                         const TensorIndex& index, Manifest& manifest);
+// Writes state.json and, unless state.summary is empty, summary.pb.
 absl::Status WriteState(const std::string& directory, const CheckpointState& state,
                         Manifest& manifest);
 absl::Status WriteManifest(const std::string& directory, const Manifest& manifest);
@@ -80,9 +87,11 @@ absl::Status WriteManifest(const std::string& directory, const Manifest& manifes
 // exists with the listed size and digest. DATA_LOSS explains what is wrong; NOT_FOUND if there is
 // no manifest.
 absl::Status VerifyManifest(const std::string& directory, const ByteProgress& progress);
-// Reads state.json, which it checks against the manifest. DATA_LOSS; NOT_FOUND if there is no
-// manifest.
+// Reads state.json, which it checks against the manifest; not the summary. DATA_LOSS; NOT_FOUND if
+// there is no manifest.
 absl::StatusOr<CheckpointState> ReadState(const std::string& directory);
+// The same for CheckpointState::summary.
+absl::StatusOr<std::string> ReadSummary(const std::string& directory);
 
 }  // namespace muster::train
 

@@ -7,7 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/status.h"
-#include "trainer/checkpoint/durable_file.h"
+#include "trainer/data/durable_file.h"
 
 namespace muster::train {
 namespace {
@@ -57,7 +57,7 @@ class RealOperations final : public DirectoryOperations {
   }
 
   absl::Status Sync(const std::string& directory) const override {
-    return SyncDirectory(directory);
+    return data::SyncDirectory(directory);
   }
 };
 

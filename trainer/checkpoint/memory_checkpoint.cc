@@ -36,6 +36,10 @@ std::string HeaderOf(const MemoryCheckpoint& checkpoint, absl::Span<const StateA
                {"arrays", Json::object()}};
   for (const StateArray& array : arrays) json["arrays"][array.name] = array.bytes;
   AddLossScale(checkpoint.loss_scale, json);
+  if (!checkpoint.summary.empty()) {
+    json["summary_bytes"] = checkpoint.summary.size();
+    json["training_seconds"] = checkpoint.training_seconds;
+  }
   return json.dump();
 }
 
@@ -53,7 +57,8 @@ absl::string_view HeaderIn(absl::Span<const uint8_t> file) {
 bool ReadHeader(const std::string& path, MemoryCheckpoint& checkpoint) {
   const auto file = data::MappedFile::Open(path);
   if (!file.ok()) return false;
-  const Json json = Json::parse(HeaderIn(file->bytes()), nullptr, /*allow_exceptions=*/false);
+  const absl::string_view header = HeaderIn(file->bytes());
+  const Json json = Json::parse(header, nullptr, /*allow_exceptions=*/false);
   if (!json.is_object()) return false;
   const auto layout = json.find("layout"), part = json.find("part"), parts = json.find("parts");
   if (layout == json.end() || !layout->is_string() || part == json.end() ||
@@ -64,6 +69,15 @@ bool ReadHeader(const std::string& path, MemoryCheckpoint& checkpoint) {
   checkpoint.part = part->get<uint32_t>();
   checkpoint.parts = parts->get<uint32_t>();
   checkpoint.loss_scale = LossScaleIn(json);
+  const auto bytes = json.find("summary_bytes"), seconds = json.find("training_seconds");
+  if (bytes == json.end()) return true;  // written by an earlier release
+  const absl::Span<const uint8_t> rest = file->bytes().subspan(kLengthBytes + header.size());
+  if (!bytes->is_number_unsigned() || bytes->get<size_t>() > rest.size() || seconds == json.end() ||
+      !seconds->is_number()) {
+    return false;
+  }
+  checkpoint.training_seconds = seconds->get<double>();
+  checkpoint.summary.assign(rest.begin(), rest.begin() + bytes->get<size_t>());
   return true;
 }
 
@@ -85,6 +99,7 @@ absl::Status WriteContents(int file, const std::string& path, const MemoryCheckp
   const uint64_t length = header.size();
   RETURN_IF_ERROR(WriteAll(file, &length, kLengthBytes, path));
   RETURN_IF_ERROR(WriteAll(file, header.data(), header.size(), path));
+  RETURN_IF_ERROR(WriteAll(file, checkpoint.summary.data(), checkpoint.summary.size(), path));
   for (const StateArray& array : arrays) {
     RETURN_IF_ERROR(WriteAll(file, array.data, array.bytes, path));
   }
@@ -155,10 +170,11 @@ absl::Status MemoryCheckpoints::Read(const MemoryCheckpoint& checkpoint,
   const std::string path = Path(checkpoint);
   ASSIGN_OR_RETURN(const data::MappedFile file, data::MappedFile::Open(path));
   const absl::string_view header = HeaderIn(file.bytes());
-  size_t bytes = kLengthBytes + header.size();
+  const size_t begin = kLengthBytes + header.size() + checkpoint.summary.size();
+  size_t bytes = begin;
   for (const StateArray& array : arrays) bytes += array.bytes;
   if (header != HeaderOf(checkpoint, arrays) || file.bytes().size() != bytes) return Damaged(path);
-  const uint8_t* next = file.bytes().data() + kLengthBytes + header.size();
+  const uint8_t* next = file.bytes().data() + begin;
   for (const StateArray& array : arrays) {
     if (array.bytes > 0) std::memcpy(array.data, next, array.bytes);
     next += array.bytes;
@@ -173,7 +189,9 @@ absl::StatusOr<MemoryCheckpoints::Contents> MemoryCheckpoints::ReadContents(
   const absl::string_view header = HeaderIn(file.bytes());
   const Json json = Json::parse(header, nullptr, /*allow_exceptions=*/false);
   if (!json.is_object() || !json.contains("arrays")) return Damaged(path);
-  absl::Span<const uint8_t> rest = file.bytes().subspan(kLengthBytes + header.size());
+  const size_t begin = kLengthBytes + header.size() + checkpoint.summary.size();
+  if (begin > file.bytes().size()) return Damaged(path);
+  absl::Span<const uint8_t> rest = file.bytes().subspan(begin);
   Contents contents;
   for (const auto& [name, size] : json["arrays"].items()) {
     if (!size.is_number_unsigned() || size.get<size_t>() > rest.size()) return Damaged(path);

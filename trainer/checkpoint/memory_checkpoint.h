@@ -11,7 +11,8 @@
 // DIR is on a file system in memory, and belongs to one job on one node. The state of a strategy
 // whose ranks have different parameters or optimizer states consists of parts. All ranks on a node
 // that have the same part of the same step have the same values: the first one writes it. A file
-// consists of the length of the header (8 bytes), the header (JSON), and the arrays without gaps.
+// consists of the length of the header (8 bytes), the header (JSON), and the summary and the arrays
+// without gaps.
 // Length and arrays are as in the memory of this node, which is the only one that reads the file.
 #ifndef MUSTER_TRAINER_CHECKPOINT_MEMORY_CHECKPOINT_H_
 #define MUSTER_TRAINER_CHECKPOINT_MEMORY_CHECKPOINT_H_
@@ -46,12 +47,15 @@ struct MemoryCheckpoint {
   uint32_t parts = 1;
   std::string layout;  // digest of the layout of the arrays
   std::optional<LossScaleState> loss_scale = {};
+  // As in CheckpointState.
+  double training_seconds = 0;
+  std::string summary = {};
 };
 
 // A part of the state to resume from.
 struct MemoryPart {
   uint32_t rank = 0;  // that reads it
-  // As found on that rank; other ranks know neither the layout nor the loss scale.
+  // As found on that rank; other ranks know only step, generation and parts.
   MemoryCheckpoint checkpoint;
 };
 

@@ -19,9 +19,9 @@
 #include "common/status.h"
 #include "common/time.h"
 #include "glog/logging.h"
-#include "trainer/checkpoint/durable_file.h"
 #include "trainer/checkpoint/finite.h"
 #include "trainer/checkpoint/part_file.h"
+#include "trainer/data/durable_file.h"
 
 namespace muster::train {
 namespace {
@@ -83,18 +83,18 @@ void RemoveShards(const ShardedAttempt& attempt, uint32_t index) {
 absl::Status ReportPart(const ShardedAttempt& attempt, uint32_t index, const PartFile& part) {
   const std::string path = PartPath(attempt, index);
   const std::string temporary = path + ".tmp";
-  ASSIGN_OR_RETURN(auto file, DurableFile::Create(temporary));
+  ASSIGN_OR_RETURN(auto file, data::DurableFile::Create(temporary));
   RETURN_IF_ERROR(file->Append(FormatPartFile(part)));
   RETURN_IF_ERROR(file->Close());
   if (rename(temporary.c_str(), path.c_str()) != 0) {
     return ErrnoStatus(errno, absl::StrCat("rename ", temporary, " to ", path));
   }
-  return SyncDirectory(attempt.folder);
+  return data::SyncDirectory(attempt.folder);
 }
 
 // Reports a failure without its error. An empty file needs no space on the disk.
 absl::Status ReportFailure(const ShardedAttempt& attempt, uint32_t index) {
-  ASSIGN_OR_RETURN(const auto file, DurableFile::Create(PartPath(attempt, index)));
+  ASSIGN_OR_RETURN(const auto file, data::DurableFile::Create(PartPath(attempt, index)));
   return file->Close();
 }
 

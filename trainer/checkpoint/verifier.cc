@@ -4,16 +4,13 @@
 
 #include <cstdint>
 #include <filesystem>
-#include <fstream>
 #include <functional>
 #include <optional>
 #include <set>
-#include <sstream>
 #include <system_error>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
-#include "absl/types/span.h"
 #include "common/sha256.h"
 #include "common/status.h"
 #include "glog/logging.h"
@@ -56,11 +53,10 @@ std::string KeyOf(const std::string& directory, const std::string& reader) {
 // The recorded result of a verification, if it is for `key`: a line with the key, then "valid" or
 // the message of a DATA_LOSS.
 std::optional<absl::Status> ReadResult(const std::string& path, const std::string& key) {
-  std::ifstream file(path, std::ios::binary);
-  std::ostringstream contents;
-  contents << file.rdbuf();
-  const std::string text = contents.str();
-  absl::string_view result = text;
+  const auto file = data::MapCacheFile(path);
+  if (!file.ok()) return std::nullopt;
+  absl::string_view result(reinterpret_cast<const char*>(file->bytes().data()),
+                           file->bytes().size() - data::kCacheDigestBytes);
   if (!absl::ConsumePrefix(&result, absl::StrCat(key, "\n"))) return std::nullopt;
   return result == kValid ? absl::OkStatus() : absl::DataLossError(result);
 }
@@ -89,9 +85,8 @@ absl::Status Verifier::Verify(const std::string& directory) const {
         result = VerifyFiles(directory, file.report);
         // Another error may be a passing one of this process.
         if (!result->ok() && !absl::IsDataLoss(*result)) return *result;
-        const std::string text = absl::StrCat(key, "\n", result->ok() ? kValid : result->message());
-        return data::WriteAll(file.fd, {reinterpret_cast<const uint8_t*>(text.data()), text.size()},
-                              file.path);
+        return file.contents.Append(
+            absl::StrCat(key, "\n", result->ok() ? kValid : result->message()));
       });
   if (result.has_value()) return *result;
   LOG(WARNING) << "cannot share the verification of " << directory << ": " << made.message();

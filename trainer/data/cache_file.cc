@@ -80,41 +80,39 @@ absl::Status MakeCacheFile(const std::string& target, absl::string_view unit, co
   RETURN_IF_ERROR(Lock(lock, lock_path, unit, cache));
   if (is_complete()) return absl::OkStatus();
 
-  // One name for all processes: the lock is held, and a killed process's file is overwritten.
-  NewCacheFile file;
-  file.path = target + ".part";
-  const std::string& temporary = file.path;
-  file.report = [&](uint64_t done) {
+  const auto report = [&](uint64_t done) {
     // Without it, the waiting processes make no progress, which is reported there.
     if (pwrite(lock, &done, sizeof(done), 0) < 0) {
       LOG_FIRST_N(WARNING, 1) << ErrnoStatus(errno, absl::StrCat("write ", lock_path));
     }
     cache.Report(done, unit);
   };
-  file.report(0);
-  file.fd = open(temporary.c_str(), O_CREAT | O_TRUNC | O_WRONLY | O_CLOEXEC, 0644);
-  if (file.fd < 0) return ErrnoStatus(errno, absl::StrCat("create ", temporary));
-  absl::Status status = write(file);
-  if (close(file.fd) != 0 && status.ok()) {
-    status = ErrnoStatus(errno, absl::StrCat("write ", temporary));
-  }
+  report(0);
+  // One name for all processes: the lock is held, and a killed process's file is overwritten.
+  const std::string temporary = target + ".part";
+  ASSIGN_OR_RETURN(const auto contents, DurableFile::Create(temporary));
+  absl::Status status = write({*contents, report});
+  if (status.ok()) status = contents->AppendDigest();
+  if (status.ok()) status = contents->Close();
   if (status.ok() && rename(temporary.c_str(), target.c_str()) != 0) {
     status = ErrnoStatus(errno, absl::StrCat("rename ", temporary));
   }
-  if (!status.ok()) unlink(temporary.c_str());
-  return status;
+  if (!status.ok()) {
+    unlink(temporary.c_str());
+    return status;
+  }
+  return SyncDirectory(std::filesystem::path(target).parent_path());
 }
 
-absl::Status WriteAll(int fd, absl::Span<const uint8_t> bytes, const std::string& path) {
-  while (!bytes.empty()) {
-    const ssize_t written = write(fd, bytes.data(), bytes.size());
-    if (written < 0) {
-      if (errno == EINTR) continue;
-      return ErrnoStatus(errno, absl::StrCat("write ", path));
-    }
-    bytes.remove_prefix(static_cast<size_t>(written));
+absl::StatusOr<MappedFile> MapCacheFile(const std::string& path) {
+  ASSIGN_OR_RETURN(MappedFile file, MappedFile::Open(path));
+  const auto* const bytes = reinterpret_cast<const char*>(file.bytes().data());
+  const absl::string_view all(bytes, file.bytes().size());
+  const size_t size = all.size() < kCacheDigestBytes ? 0 : all.size() - kCacheDigestBytes;
+  if (Sha256Hex(all.substr(0, size)) != all.substr(size)) {
+    return absl::DataLossError(absl::StrCat(path, " does not match its SHA-256"));
   }
-  return absl::OkStatus();
+  return file;
 }
 
 }  // namespace muster::data

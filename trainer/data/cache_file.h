@@ -2,6 +2,7 @@
 #ifndef MUSTER_TRAINER_DATA_CACHE_FILE_H_
 #define MUSTER_TRAINER_DATA_CACHE_FILE_H_
 
+#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <string>
@@ -12,6 +13,8 @@
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
 #include "absl/types/span.h"
+#include "trainer/data/durable_file.h"
+#include "trainer/data/mapped_file.h"
 
 namespace muster::data {
 
@@ -46,23 +49,25 @@ absl::StatusOr<std::string> CachedName(absl::string_view kind,
 
 // A temporary file next to the target.
 struct NewCacheFile {
-  int fd = -1;
-  std::string path;  // for messages
+  DurableFile& contents;
   // To be called regularly with the work done so far.
   std::function<void(uint64_t done)> report;
 };
 
-// Creates `target` unless `is_complete` returns true: `write` fills a temporary file, which is then
-// renamed. A lock makes concurrent processes wait and then use the result. All of them report the
-// writer's progress in `unit` to `cache`, so that a waiting process makes progress exactly as long
-// as the writer does. Replaces a damaged target. Errors: those of `write`; from errno;
-// DEADLINE_EXCEEDED with the lock's path if another process holds it without progress for
-// cache.lock_timeout.
+// Creates `target` unless `is_complete` returns true: `write` fills a temporary file, which is
+// synced to disk with its digest and then renamed. A lock makes concurrent processes wait and then
+// use the result. All of them report the writer's progress in `unit` to `cache`, so that a waiting
+// process makes progress exactly as long as the writer does. Replaces a damaged target. Errors:
+// those of `write`; from errno; DEADLINE_EXCEEDED with the lock's path if another process holds it
+// without progress for cache.lock_timeout.
 absl::Status MakeCacheFile(const std::string& target, absl::string_view unit, const Cache& cache,
                            const std::function<bool()>& is_complete,
                            const std::function<absl::Status(const NewCacheFile& file)>& write);
 
-absl::Status WriteAll(int fd, absl::Span<const uint8_t> bytes, const std::string& path);
+// Maps a file that MakeCacheFile has written. Its last kCacheDigestBytes are not part of its
+// contents. DATA_LOSS if it is damaged; also errors of errno.
+inline constexpr size_t kCacheDigestBytes = 64;
+absl::StatusOr<MappedFile> MapCacheFile(const std::string& path);
 
 }  // namespace muster::data
 

@@ -33,7 +33,7 @@ class CifarDataset final : public ArrayDataset {
  public:
   CifarDataset(DatasetInfo info, size_t images, MappedFile file)
       : ArrayDataset(std::move(info), file.bytes().first(images * kImageBytes),
-                     file.bytes().subspan(images * kImageBytes)),
+                     file.bytes().subspan(images * kImageBytes, images)),
         file_(std::move(file)) {}
 
  private:
@@ -113,28 +113,11 @@ absl::Status Convert(const Layout& layout, const std::vector<MappedFile>& source
         labels.push_back(planes[-1]);
         PlanesToHwc(planes, pixels.data() + i * kImageBytes);
       }
-      RETURN_IF_ERROR(
-          WriteAll(target.fd, absl::MakeSpan(pixels).first(count * kImageBytes), target.path));
+      RETURN_IF_ERROR(target.contents.Append(absl::MakeSpan(pixels).first(count * kImageBytes)));
       target.report(labels.size());
     }
   }
-  return WriteAll(target.fd, labels, target.path);
-}
-
-// Maps the file that Convert wrote for `images`, if it is complete and valid.
-absl::StatusOr<MappedFile> MapConverted(const Layout& layout, size_t images,
-                                        const std::string& path) {
-  ASSIGN_OR_RETURN(MappedFile file, MappedFile::Open(path));
-  if (file.bytes().size() != images * (kImageBytes + 1)) {
-    return absl::DataLossError(absl::StrCat(path, " has ", file.bytes().size(), " bytes, expected ",
-                                            images * (kImageBytes + 1)));
-  }
-  for (const int label : file.bytes().subspan(images * kImageBytes)) {
-    if (label >= layout.label_classes.back()) {
-      return absl::DataLossError(absl::StrCat(path, ": label ", label, " is out of range"));
-    }
-  }
-  return file;
+  return target.contents.Append(labels);
 }
 
 absl::StatusOr<std::unique_ptr<ImageDataset>> OpenCifar(const Layout& layout,
@@ -149,14 +132,13 @@ absl::StatusOr<std::unique_ptr<ImageDataset>> OpenCifar(const Layout& layout,
   const size_t images = sources.size() * sources[0].bytes().size() / layout.record_bytes();
 
   ASSIGN_OR_RETURN(const std::string cached, CachedName(info.name, paths, cache.dir));
-  auto mapped = MapConverted(layout, images, cached);
+  auto mapped = MapCacheFile(cached);
   if (!mapped.ok()) {
-    // Missing, or damaged by a crash of the machine.
+    // Missing or damaged.
     RETURN_IF_ERROR(MakeCacheFile(
-        cached, "images converted", cache,
-        [&] { return MapConverted(layout, images, cached).ok(); },
+        cached, "images converted", cache, [&] { return (mapped = MapCacheFile(cached)).ok(); },
         [&](const NewCacheFile& file) { return Convert(layout, sources, file); }));
-    mapped = MapConverted(layout, images, cached);
+    if (!mapped.ok()) mapped = MapCacheFile(cached);
   }
   RETURN_IF_ERROR(mapped.status());
   return std::make_unique<CifarDataset>(info, images, *std::move(mapped));

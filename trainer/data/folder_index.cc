@@ -31,8 +31,7 @@ constexpr uint64_t kFilesPerReport = 64;
 constexpr absl::Duration kModificationStep = absl::Seconds(2);
 
 // The cached file: a header, an entry per folder (the first is the split's own), an entry per
-// image, the names, and the SHA-256 of all before. Numbers as in memory: the file does not leave
-// the machine.
+// image, and the names. Numbers as in memory: the file does not leave the machine.
 constexpr uint64_t kMagic = 0x3158444e494d554d;  // "MUMINDX1"
 struct Header {
   uint64_t magic = kMagic;
@@ -46,7 +45,6 @@ struct FolderEntry {
   uint64_t images;
   int64_t modified_ns;
 };
-constexpr size_t kDigestBytes = 64;
 
 int64_t ModifiedNs(const struct stat& info) {
   return int64_t{info.st_mtim.tv_sec} * 1'000'000'000 + info.st_mtim.tv_nsec;
@@ -184,10 +182,6 @@ absl::StatusOr<std::vector<uint8_t>> Build(const std::string& path, FileCounter 
   AppendBytes(folders.data(), folders.size(), bytes);
   AppendBytes(images.data(), images.size(), bytes);
   AppendBytes(names.data(), names.size(), bytes);
-  Sha256 hasher;
-  hasher.Update(bytes.data(), bytes.size());
-  const std::string digest = hasher.HexDigest();
-  AppendBytes(digest.data(), digest.size(), bytes);
   return bytes;
 }
 
@@ -200,18 +194,13 @@ absl::StatusOr<std::vector<std::string>> ListClasses(const std::string& path) {
 }
 
 absl::Status FolderIndex::Parse(absl::Span<const uint8_t> bytes) {
-  const absl::Status damaged = absl::DataLossError("not a folder index");
   Header header;
-  if (bytes.size() < sizeof(header) + kDigestBytes) return damaged;
-  std::memcpy(&header, bytes.data(), sizeof(header));
-  const absl::Span<const uint8_t> contents = bytes.first(bytes.size() - kDigestBytes);
-  const absl::Span<const uint8_t> digest = bytes.last(kDigestBytes);
-  Sha256 hasher;
-  hasher.Update(contents.data(), contents.size());
-  const absl::string_view recorded(reinterpret_cast<const char*>(digest.data()), digest.size());
-  if (header.magic != kMagic || hasher.HexDigest() != recorded) return damaged;
-  // The digest proves that Build has written the numbers and offsets.
-  const uint8_t* position = contents.data() + sizeof(header);
+  if (bytes.size() >= sizeof(header)) std::memcpy(&header, bytes.data(), sizeof(header));
+  if (bytes.size() < sizeof(header) || header.magic != kMagic) {
+    return absl::DataLossError("not a folder index");
+  }
+  // Build has written the numbers and offsets: the digest of the cached file proves it.
+  const uint8_t* position = bytes.data() + sizeof(header);
   const auto* const folders = reinterpret_cast<const FolderEntry*>(position);
   position += header.folders * sizeof(FolderEntry);
   images_ = {reinterpret_cast<const ImageEntry*>(position), header.images};
@@ -237,7 +226,7 @@ absl::StatusOr<FolderIndex> FolderIndex::Parse(std::vector<uint8_t> bytes) {
 
 absl::StatusOr<FolderIndex> FolderIndex::Map(const std::string& file, const std::string& path) {
   FolderIndex index;
-  ASSIGN_OR_RETURN(index.file_, MappedFile::Open(file));
+  ASSIGN_OR_RETURN(index.file_, MapCacheFile(file));
   RETURN_IF_ERROR(index.Parse(index.file_.bytes()));
   RETURN_IF_ERROR(index.CheckUnchanged(path));
   return index;
@@ -281,7 +270,7 @@ absl::StatusOr<FolderIndex> FolderIndex::Open(const std::string& path, const Cac
         listed = bytes.status();
         RETURN_IF_ERROR(listed);
         built = *std::move(bytes);
-        return WriteAll(file.fd, *built, file.path);
+        return file.contents.Append(*built);
       });
   RETURN_IF_ERROR(listed);
   LOG_IF(WARNING, !made.ok()) << "cannot keep the index of " << path << ": " << made.message();

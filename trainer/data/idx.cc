@@ -35,15 +35,6 @@ absl::Status CheckSize(const IdxHeader& header, size_t size_bytes, absl::string_
   return absl::OkStatus();
 }
 
-// Maps an unpacked file; errors name `source`.
-absl::StatusOr<std::pair<IdxHeader, MappedFile>> MapChecked(const std::string& path,
-                                                            absl::string_view source) {
-  ASSIGN_OR_RETURN(MappedFile file, MappedFile::Open(path));
-  ASSIGN_OR_RETURN(IdxHeader header, ParseIdxHeader(file.bytes(), source));
-  RETURN_IF_ERROR(CheckSize(header, file.bytes().size(), source));
-  return std::make_pair(std::move(header), std::move(file));
-}
-
 }  // namespace
 
 absl::StatusOr<IdxHeader> ParseIdxHeader(absl::Span<const uint8_t> bytes, absl::string_view path) {
@@ -88,18 +79,21 @@ absl::StatusOr<IdxFile> IdxFile::Open(const std::string& path, const Cache& cach
     return absl::NotFoundError(absl::StrCat("neither ", path, " nor ", source, " exists"));
   }
   if (!absl::EndsWith(source, ".gz")) {
-    ASSIGN_OR_RETURN(auto mapped, MapChecked(source, source));
-    return IdxFile(source, std::move(mapped.first), std::move(mapped.second));
+    ASSIGN_OR_RETURN(MappedFile file, MappedFile::Open(source));
+    ASSIGN_OR_RETURN(IdxHeader header, ParseIdxHeader(file.bytes(), source));
+    RETURN_IF_ERROR(CheckSize(header, file.bytes().size(), source));
+    return IdxFile(source, std::move(header), std::move(file));
   }
   ASSIGN_OR_RETURN(const std::string cached, CachedName("idx", {source}, cache.dir));
-  auto mapped = MapChecked(cached, source);
-  if (!mapped.ok()) {
-    // Missing, or damaged by a crash of the machine.
+  auto file = MapCacheFile(cached);
+  if (!file.ok()) {
+    // Missing or damaged.
     RETURN_IF_ERROR(UnpackIdx(source, cached, cache));
-    mapped = MapChecked(cached, source);
+    file = MapCacheFile(cached);
   }
-  RETURN_IF_ERROR(mapped.status());
-  return IdxFile(source, std::move(mapped->first), std::move(mapped->second));
+  RETURN_IF_ERROR(file.status());
+  ASSIGN_OR_RETURN(IdxHeader header, ParseIdxHeader(file->bytes(), source));
+  return IdxFile(source, std::move(header), *std::move(file));
 }
 
 }  // namespace muster::data

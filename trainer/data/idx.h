@@ -41,7 +41,9 @@ class IdxFile {
   static absl::StatusOr<IdxFile> Open(const std::string& path, const Cache& cache);
 
   absl::Span<const uint32_t> dimensions() const { return header_.dimensions; }
-  absl::Span<const uint8_t> elements() const { return file_.bytes().subspan(header_.header_bytes); }
+  absl::Span<const uint8_t> elements() const {
+    return file_.bytes().subspan(header_.header_bytes, header_.file_bytes - header_.header_bytes);
+  }
   // The requested file, for messages.
   const std::string& source() const { return source_; }
 

@@ -83,12 +83,20 @@ TEST_F(IdxTest, UnpacksAReplacedSourceAgain) {
 TEST_F(IdxTest, RepairsADamagedCache) {
   WriteFile(path("file.gz"), Gzip(IdxBytes({6}, "abcdef")));
   ASSERT_TRUE(IdxFile::Open(path("file"), cache_).ok());
+  std::string cached;
   for (const auto& entry : std::filesystem::directory_iterator(cache_)) {
-    if (entry.path().extension().empty()) std::filesystem::resize_file(entry.path(), 9);
+    if (entry.path().extension().empty()) cached = entry.path();
   }
-  const auto file = IdxFile::Open(path("file"), cache_);
-  ASSERT_TRUE(file.ok()) << file.status();
-  EXPECT_EQ(Text(*file), "abcdef");
+  const std::string intact = ReadFile(cached);
+  std::string changed = intact;
+  changed[9] ^= 1;  // in the elements, where any value is valid
+  for (const std::string& damaged : {changed, intact.substr(0, 9), std::string()}) {
+    WriteFile(cached, damaged);
+    const auto file = IdxFile::Open(path("file"), cache_);
+    ASSERT_TRUE(file.ok()) << file.status();
+    EXPECT_EQ(Text(*file), "abcdef");
+    EXPECT_EQ(ReadFile(cached), intact);
+  }
 }
 
 TEST_F(IdxTest, ConcurrentOpensUnpackOnce) {

@@ -7,6 +7,7 @@
 #include "common/now.h"
 #include "common/status.h"
 #include "common/time.h"
+#include "trainer/exit_code.h"
 
 namespace muster::data {
 namespace {
@@ -232,8 +233,9 @@ absl::Status Loader::PrepareSample(const Slot& slot, uint64_t position, uint32_t
       slot.images.as<kernels::ImageTransformParams>() + place * views;
   size_t first_byte = place * sample_bytes_;
   if (form_ == Form::kFinished) {
-    RETURN_IF_ERROR(
-        transform.Apply(epoch, sample, views, slot.pixels.as<uint8_t>() + first_byte, images));
+    RETURN_IF_ERROR(train::WithExitCode(
+        transform.Apply(epoch, sample, views, slot.pixels.as<uint8_t>() + first_byte, images),
+        kExitNoInput));
   } else {
     RETURN_IF_ERROR(transform.Describe(epoch, sample, views, images));
     if (form_ == Form::kStored) {

@@ -19,6 +19,7 @@
 #include "gtest/gtest.h"
 #include "kernels/host_memory_device.h"
 #include "trainer/data/fake_dataset.h"
+#include "trainer/exit_code.h"
 
 namespace muster::data {
 namespace {
@@ -321,7 +322,10 @@ TEST(LoaderTest, DamagedImageEndsTheStreamAtItsBatch) {
       EXPECT_EQ((*batch)->step, step);
     }
     for (int again = 0; again < 2; ++again) {
-      EXPECT_EQ(loader->Next().status(), absl::DataLossError("image 23 is damaged"));
+      const absl::Status status = loader->Next().status();
+      EXPECT_EQ(status.ToString(absl::StatusToStringMode::kWithNoExtraData),
+                "DATA_LOSS: image 23 is damaged");
+      EXPECT_EQ(train::ExitCodeOf(status), kExitNoInput);
     }
   }
 }

@@ -25,6 +25,7 @@ class TemporaryDirectory {
 };
 
 void WriteFile(const std::string& path, absl::string_view bytes);
+std::string ReadFile(const std::string& path);
 
 // Returns an IDX file; dimensions and elements may be inconsistent, to test damaged files.
 std::string IdxBytes(const std::vector<uint32_t>& dimensions, absl::string_view elements);

@@ -12,7 +12,6 @@
 #include "absl/types/span.h"
 #include "common/status.h"
 #include "trainer/data/idx.h"
-#include "trainer/data/mapped_file.h"
 
 namespace muster::data {
 namespace {
@@ -49,7 +48,7 @@ absl::Status Inflate(const std::string& source, const NewCacheFile& target) {
       return absl::DataLossError(
           absl::StrCat(source, " contains more bytes than its header specifies"));
     }
-    RETURN_IF_ERROR(WriteAll(target.fd, bytes, target.path));
+    RETURN_IF_ERROR(target.contents.Append(bytes));
     target.report(total_bytes / kChunkBytes);
     if (bytes.size() < chunk.size()) break;
   }
@@ -61,18 +60,11 @@ absl::Status Inflate(const std::string& source, const NewCacheFile& target) {
   return absl::OkStatus();
 }
 
-bool IsComplete(const std::string& target) {
-  auto file = MappedFile::Open(target);
-  if (!file.ok()) return false;
-  auto header = ParseIdxHeader(file->bytes(), target);
-  return header.ok() && header->file_bytes == file->bytes().size();
-}
-
 }  // namespace
 
 absl::Status UnpackIdx(const std::string& source, const std::string& target, const Cache& cache) {
   return MakeCacheFile(
-      target, "MiB unpacked", cache, [&target] { return IsComplete(target); },
+      target, "MiB unpacked", cache, [&target] { return MapCacheFile(target).ok(); },
       [&source](const NewCacheFile& file) { return Inflate(source, file); });
 }
 

@@ -87,6 +87,7 @@ class EarlierCheckpointsTest : public TrainerCheckpointTest {
     const Result rest = Train(spec, world, 2)[0];
     ASSERT_TRUE(rest.status.ok()) << rest.status;
     EXPECT_EQ(rest.summary.resumed_from_step(), kFixtureStep);
+    EXPECT_EQ(rest.summary.first_loss_step(), kFixtureStep + 1) << "the record begins there";
     EXPECT_THAT(written_, ElementsAre(kSteps));
     const auto actual = TensorsOf("step-00000014.g2");
     fs::remove_all(checkpoints_.path());

@@ -12,6 +12,8 @@ void ProgressReporter::SetPhase(const std::string& phase) {
   progress_.set_phase(phase);
   progress_.clear_phase_progress();
   progress_.clear_phase_unit();
+  progress_.clear_phase_total();
+  phase_left_ = absl::ZeroDuration();
   Send();
 }
 
@@ -19,6 +21,14 @@ void ProgressReporter::SetPhaseProgress(uint64_t done, absl::string_view unit) {
   progress_.set_phase_progress(done);
   progress_.set_phase_unit(std::string(unit));
   Send();
+}
+
+void ProgressReporter::SetPhaseProgress(uint64_t done, uint64_t total, absl::string_view unit,
+                                        absl::Duration elapsed) {
+  progress_.set_phase_total(total);
+  phase_left_ = done == 0 ? absl::InfiniteDuration()
+                          : elapsed * (static_cast<double>(total) / static_cast<double>(done) - 1);
+  SetPhaseProgress(done, unit);
 }
 
 void ProgressReporter::StepDone(const StepStatistics& statistics, const Time& now) {
@@ -46,9 +56,12 @@ void ProgressReporter::Measure(const StepStatistics& statistics, const Time& now
 }
 
 void ProgressReporter::Send() {
-  if (progress_.step_seconds() > 0 && progress_.total_steps() >= progress_.step()) {
-    const auto left = static_cast<double>(progress_.total_steps() - progress_.step());
-    *progress_.mutable_time_left() = ToProto(absl::Seconds(progress_.step_seconds() * left));
+  if (progress_.total_steps() >= progress_.step()) {
+    const auto steps = static_cast<double>(progress_.total_steps() - progress_.step());
+    const absl::Duration left = absl::Seconds(progress_.step_seconds() * steps) + phase_left_;
+    const bool known = progress_.step_seconds() > 0 || (steps == 0 && progress_.phase_total() > 0);
+    progress_.clear_time_left();
+    if (known && left < absl::InfiniteDuration()) *progress_.mutable_time_left() = ToProto(left);
   }
   if (sink_) sink_(progress_);
 }

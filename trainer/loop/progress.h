@@ -30,6 +30,9 @@ class ProgressReporter {
   void SetPhase(const std::string& phase);
   // Sets the counter of the phase's work, in `unit`, and sends a report. SetPhase clears it.
   void SetPhaseProgress(uint64_t done, absl::string_view unit);
+  // The same for work of `total` that has taken `elapsed`; its rest counts in the time left.
+  void SetPhaseProgress(uint64_t done, uint64_t total, absl::string_view unit,
+                        absl::Duration elapsed);
   // Called after each step, with progress().step() and progress().samples() set. Sends every step,
   // so that the position of each rank is known if the world hangs; updates rates and medians five
   // times per second.
@@ -46,6 +49,7 @@ class ProgressReporter {
 
   const ProgressSink sink_;
   v1::Progress progress_;
+  absl::Duration phase_left_;  // infinite if it is unknown
   SteadyTime last_measured_;
   std::deque<std::pair<SteadyTime, uint64_t>> samples_;  // earlier measurements, oldest first
 };

@@ -52,6 +52,27 @@ TEST_F(ProgressTest, ReportsRateAndTimeLeft) {
   EXPECT_NEAR(sent_.back().images_per_second(), 1000, 1);
 }
 
+TEST_F(ProgressTest, AddsTheRestOfThePhaseToTheTimeLeft) {
+  reporter_.progress().set_total_steps(11);
+  Step(absl::Seconds(2));
+  reporter_.SetPhase("evaluating");
+  reporter_.SetPhaseProgress(0, 400, "images", absl::ZeroDuration());
+  EXPECT_FALSE(sent_.back().has_time_left()) << "it is not known yet";
+  reporter_.SetPhaseProgress(100, 400, "images", absl::Seconds(5));
+  EXPECT_EQ(sent_.back().phase_progress(), 100);
+  EXPECT_EQ(sent_.back().phase_total(), 400);
+  EXPECT_EQ(sent_.back().time_left().seconds(), 10 * 2 + 15);
+  reporter_.SetPhase("training");
+  EXPECT_EQ(sent_.back().phase_total(), 0);
+  EXPECT_EQ(sent_.back().time_left().seconds(), 10 * 2);
+}
+
+// For example a training that ended in its final evaluation.
+TEST_F(ProgressTest, KnowsTheTimeLeftOfAnEvaluationWithoutSteps) {
+  reporter_.SetPhaseProgress(100, 400, "images", absl::Seconds(5));
+  EXPECT_EQ(sent_.back().time_left().seconds(), 15);
+}
+
 TEST_F(ProgressTest, SendsPhasesAtOnce) {
   reporter_.SetPhase("training");
   reporter_.SetPhase("evaluating");

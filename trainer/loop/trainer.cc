@@ -9,16 +9,20 @@
 #include "common/proto_time.h"
 #include "common/status.h"
 #include "common/time.h"
-#include "kernels/out_of_memory.h"
 #include "trainer/data/loader.h"
 #include "trainer/data/resident_images.h"
 #include "trainer/device_status.h"
-#include "trainer/exit_code.h"
 #include "trainer/loop/data_options.h"
 #include "trainer/loop/spec_plan.h"
 #include "trainer/precision/training_precision.h"
 
 namespace muster::train {
+namespace {
+
+constexpr auto kRecordedLosses = static_cast<int>(limits::kRecordedLosses);
+constexpr auto kRecordedEvaluations = static_cast<int>(limits::kRecordedEvaluations);
+
+}  // namespace
 
 Trainer::Trainer(std::unique_ptr<TrainingSetup> setup, const ProcessGroups* groups,
                  TrainerOptions options)
@@ -30,7 +34,8 @@ Trainer::Trainer(std::unique_ptr<TrainingSetup> setup, const ProcessGroups* grou
       requests_(options_.requests != nullptr ? *options_.requests : no_requests_),
       progress_(options_.progress),
       log_(is_first(), setup_->steps, setup_->total_steps),
-      agreement_(groups->world.get()) {}
+      agreement_(groups->world.get()),
+      newest_(options_.newest_checkpoint) {}
 
 Trainer::~Trainer() = default;
 
@@ -63,11 +68,11 @@ absl::StatusOr<v1::TrainSummary> Trainer::RunToEnd() {
   const bool evaluate_first = !spec_.checkpoint().keep_best().empty();
   if (evaluate_first) RETURN_IF_ERROR(EvaluateModel().status());
   const SteadyTime trained = SteadyNow();
-  RETURN_IF_ERROR(SaveAndWait());
+  RETURN_IF_ERROR(SaveFinal());
   not_training_ += SteadyNow() - trained;
   requests_.RefuseStops();
   RETURN_IF_ERROR(CheckStop());
-  if (!evaluate_first) RETURN_IF_ERROR(EvaluateModel().status());
+  RETURN_IF_ERROR(EvaluateModel().status());
   ASSIGN_OR_RETURN(v1::TrainSummary summary, Summarize());
   RETURN_IF_ERROR(AwaitDevices());
   SetPhase("finished");
@@ -87,6 +92,10 @@ absl::Status Trainer::CreateStrategy() {
   context.node_name = options_.node_name;
   context.report_phase = [this](const std::string& phase) { SetPhase(phase); };
   context.stop_requested = [this] { return requests_.stop_requested(); };
+  context.evaluation_progress = [this](uint64_t samples) {
+    progress_.SetPhaseProgress(samples, setup_->test->size(), "images",
+                               SteadyNow() - evaluation_start_);
+  };
   ASSIGN_OR_RETURN(strategy_, setup_->strategy->Connect(context));
   *progress_.progress().mutable_precision() = PrecisionInfoOf(strategy_->precision());
   // Ranks of a pipeline do different work in different stages.
@@ -128,6 +137,7 @@ absl::Status Trainer::TrainAll() {
   const auto loader =
       data::Loader::ForTraining(setup_->training.get(), setup_->steps, LoaderOptionsFor(resident));
   const uint64_t evaluate_every = spec_.evaluate_every_epochs() * setup_->steps.steps_per_epoch();
+  RETURN_IF_ERROR(MakeUpEvaluation(evaluate_every));
   while (step_ < setup_->total_steps) {
     RETURN_IF_ERROR(TrainStep(*loader));
     // The final checkpoint and evaluation are made after the loop.
@@ -157,29 +167,43 @@ absl::Status Trainer::TrainAll() {
   return Settle();
 }
 
+absl::Status Trainer::MakeUpEvaluation(uint64_t evaluate_every) {
+  const bool continues = record_.first_loss_step() <= step_;
+  if (!continues || step_ == setup_->total_steps || evaluate_every == 0 ||
+      step_ % evaluate_every != 0 || evaluated_step_ == step_) {
+    return absl::OkStatus();
+  }
+  ASSIGN_OR_RETURN(const bool evaluated, EvaluateModel());
+  if (!evaluated) {
+    RETURN_IF_ERROR(SaveAndWait());
+    return CheckStop();
+  }
+  saved_step_.reset();  // the checkpoint of this step has no evaluation
+  RETURN_IF_ERROR(SaveIfBest());
+  SetPhase("training");
+  return absl::OkStatus();
+}
+
 absl::Status Trainer::TrainStep(data::Loader& loader) {
   StepTimes times;
   const SteadyTime start = Now().steady;
-  const absl::StatusOr<const data::Batch*> batch = loader.Next();
-  if (kernels::IsOutOfMemory(batch.status()) || absl::IsAborted(batch.status())) {
-    return batch.status();
-  }
-  if (!batch.ok()) return WithExitCode(batch.status(), kExitNoInput);
+  ASSIGN_OR_RETURN(const data::Batch* batch, loader.Next());
   times.data_wait = loader.waited();
-  RETURN_IF_ERROR(strategy_->Step(**batch, step_, times));
+  RETURN_IF_ERROR(strategy_->Step(*batch, step_, times));
   CountCollectives(strategy_->collectives_per_step(), strategy_->collective_bytes_per_step());
   ++step_;
   if (step_ == first_step_ + 1) ForgetEarlierState();
   const Time end = Now();
   times.step = end.steady - start;
   if (options_.trace != nullptr) options_.trace->AddStep(step_, times, end);
-  if (spec_.record_losses() && step_ends_.size() < limits::kRecordedLosses) {
-    step_ends_.push_back(
-        static_cast<float>(absl::ToDoubleSeconds(Now().steady - training_start_ - not_training_)));
+  trained_ = TrainingTime(end.steady);
+  if (spec_.record_losses() && record_.step_end_seconds_size() < kRecordedLosses) {
+    record_.add_step_end_seconds(static_cast<float>(absl::ToDoubleSeconds(trained_)));
   }
   statistics_.Add(times);
   stall_ += times.data_wait;
-  if (windows_->Add(step_, static_cast<uint32_t>((*batch)->samples), times)) {
+  record_.set_stall_seconds(record_.stall_seconds() + absl::ToDoubleSeconds(times.data_wait));
+  if (windows_->Add(step_, static_cast<uint32_t>(batch->samples), times)) {
     *progress_.progress().mutable_step_windows() = windows_->windows();
   }
   RETURN_IF_ERROR(PollStepResults(/*all=*/false));
@@ -224,12 +248,8 @@ absl::Status Trainer::PollStepResults(bool all) {
     if (!result->diverged.ok()) RETURN_IF_ERROR(DeviceError());
     MonitorLoss(*result);
     RETURN_IF_ERROR(result->diverged);
-    // The loss of a step that overflowed is meaningless.
-    if (std::isfinite(result->loss)) loss_ = result->loss;
-    if (spec_.record_losses() && losses_.size() < limits::kRecordedLosses) {
-      losses_.push_back(static_cast<float>(result->loss));
-    }
-    progress.set_loss(loss_);
+    Record(*result);
+    progress.set_loss(record_.final_loss());
     progress.set_train_accuracy(result->accuracy);
     progress.set_learning_rate(result->learning_rate);
     if (const LossScaleState* const scale = strategy_->loss_scale(); scale != nullptr) {
@@ -238,7 +258,15 @@ absl::Status Trainer::PollStepResults(bool all) {
     }
     log_.OnResult(*result, strategy_->loss_scale(), Now().steady);
     results_.push_back(*result);
-    results_.back().loss = loss_;
+    results_.back().loss = record_.final_loss();
+  }
+}
+
+void Trainer::Record(const StepResult& result) {
+  // The loss of a step that overflowed is meaningless.
+  if (std::isfinite(result.loss)) record_.set_final_loss(result.loss);
+  if (spec_.record_losses() && record_.losses_size() < kRecordedLosses) {
+    record_.add_losses(static_cast<float>(result.loss));
   }
 }
 
@@ -285,9 +313,10 @@ absl::Status Trainer::WriteScalars() {
 }
 
 absl::StatusOr<bool> Trainer::EvaluateModel() {
+  if (evaluated_step_ == step_) return true;
   SetPhase("evaluating");
   RETURN_IF_ERROR(AwaitDevices());
-  const SteadyTime begin = Now().steady;
+  evaluation_start_ = SteadyNow();
   const data::DatasetInfo& info = setup_->test->info();
   // An objective that compares views uses augmentation as in training.
   const data::TransformOptions transform = ViewsOf(spec_.objective()) == 1
@@ -300,10 +329,10 @@ absl::StatusOr<bool> Trainer::EvaluateModel() {
   evaluation_ = *evaluation;
   evaluated_step_ = step_;
   CountCollectives(2, 0);
-  RecordEvaluation(begin);
+  RecordEvaluation();
   progress_.progress().set_test_accuracy(evaluation_.accuracy);
   progress_.progress().set_test_loss(evaluation_.loss);
-  log_.Evaluated(step_, evaluation_, last_evaluation_);
+  log_.Evaluated(step_, evaluation_, absl::Seconds(record_.evaluation_seconds()));
   if (tensorboard_ == nullptr) return true;
   RETURN_IF_ERROR(tensorboard_->AddScalars(
       step_, {{"test/accuracy", evaluation_.accuracy}, {"test/loss", evaluation_.loss}}));
@@ -311,16 +340,17 @@ absl::StatusOr<bool> Trainer::EvaluateModel() {
   return true;
 }
 
-void Trainer::RecordEvaluation(SteadyTime begin) {
-  if (evaluations_.size() < limits::kRecordedEvaluations) {
-    v1::Evaluation& record = evaluations_.emplace_back();
+void Trainer::RecordEvaluation() {
+  if (record_.evaluations_size() < kRecordedEvaluations) {
+    v1::Evaluation& record = *record_.add_evaluations();
     record.set_step(step_);
     record.set_test_accuracy(evaluation_.accuracy);
     record.set_test_loss(evaluation_.loss);
-    record.set_training_seconds(absl::ToDoubleSeconds(begin - training_start_ - not_training_));
+    record.set_training_seconds(absl::ToDoubleSeconds(TrainingTime(evaluation_start_)));
   }
-  last_evaluation_ = Now().steady - begin;
-  not_training_ += last_evaluation_;
+  const absl::Duration taken = SteadyNow() - evaluation_start_;
+  record_.set_evaluation_seconds(absl::ToDoubleSeconds(taken));
+  not_training_ += taken;
 }
 
 double Trainer::Epochs() const {

@@ -68,6 +68,8 @@ struct TrainerOptions {
   std::optional<CheckpointDirectory> resume_directory;
   // Called on rank 0 with each checkpoint that it has written.
   std::function<void(const CheckpointRef&)> on_checkpoint = [](const CheckpointRef&) {};
+  // The job's newest checkpoint in `checkpoints`; on rank 0.
+  std::optional<CheckpointRef> newest_checkpoint;
   // Called on rank 0 for each checkpoint that could not be written.
   std::function<void(uint64_t step, const absl::Status& status)> on_checkpoint_failure =
       [](uint64_t, const absl::Status&) {};
@@ -102,8 +104,9 @@ class Trainer {
 
   // Collective; called once. Trains from the resume point, or from the initial state, to the end,
   // evaluates and returns the summary. Errors: the communicator's; exit code payload
-  // kExitCannotCreate for a checkpoint that is required and cannot be written, and kExitNoInput for
-  // an init_from that cannot be read, and kExitNoDevice for a device that has failed;
+  // kExitCannotCreate for a final checkpoint that is required and cannot be written, kExitNoInput
+  // for an image or an init_from that cannot be read, and kExitNoDevice for a device that has
+  // failed;
   // OutOfMemoryError; ABORTED if a newer generation of the job has a checkpoint;
   // CANCELLED if this rank was asked to stop, after the state was saved.
   //
@@ -118,15 +121,21 @@ class Trainer {
   bool is_first() const { return world_.rank() == 0; }
   absl::Status CreateStrategy();
   absl::Status LoadInitialState();
+  // Collective. Continues the record of rank `root`, which is empty on other ranks; see record_.
+  absl::Status ContinueRecord(uint32_t root, std::string record, double training_seconds);
   // Files of the checkpoint to resume from, on the rank that reads them; empty on other ranks.
-  absl::StatusOr<CheckpointFiles> FindCheckpoint(const std::function<void()>& on_progress);
+  absl::StatusOr<CheckpointFiles> FindCheckpoint(const std::function<void()>& on_progress,
+                                                 CheckpointState& state);
   absl::StatusOr<v1::TrainSummary> RunToEnd();
   absl::Status TrainAll();
+  // Collective. Makes up for an evaluation between steps in which an earlier generation ended.
+  absl::Status MakeUpEvaluation(uint64_t evaluate_every);
   data::LoaderOptions LoaderOptionsFor(const kernels::DeviceMemory& resident) const;
   // Loads the next batch, runs its step and polls available results.
   absl::Status TrainStep(data::Loader& loader);
   // Processes available step results; with `all`, waits for all of them. Exit code kExitDiverged.
   absl::Status PollStepResults(bool all);
+  void Record(const StepResult& result);
   // Reports a loss that is not finite or a spike.
   void MonitorLoss(const StepResult& result);
   // Writes the results polled last to TensorBoard.
@@ -137,9 +146,14 @@ class Trainer {
   absl::Status DeviceError() const;
   // Waits until the devices have finished all calls. Returns their first error.
   absl::Status AwaitDevices() const;
-  // Collective. Returns false, on all ranks, if one of them was asked to stop.
+  // Collective. Returns false, on all ranks, if one of them was asked to stop. Does nothing if the
+  // evaluation of this step is known.
   absl::StatusOr<bool> EvaluateModel();
-  void RecordEvaluation(SteadyTime begin);
+  void RecordEvaluation();
+  // Time that the job has trained, as in its step_end_seconds.
+  absl::Duration TrainingTime(SteadyTime now) const {
+    return earlier_training_ + (now - training_start_ - not_training_);
+  }
 
   // Requests and checkpoints (trainer_checkpoint.cc).
   //
@@ -180,8 +194,11 @@ class Trainer {
   absl::StatusOr<bool> CanWriteParts();
   // The same as WriteOfSnapshot for this rank's part.
   CheckpointWriter::Write WriteOfPart(StateCopy& copy);
-  // Processes the result of a write that is done. Returns its error if that ends the training.
-  absl::Status PollWriter();
+  // Processes the result of a write that is done.
+  void PollWriter();
+  // Called on all ranks once none of them is writing and one could not write. Removes what they
+  // have written. Returns rank 0's error if it ends the training.
+  absl::Status CleanUpFailedWrite();
   // Collective. Waits until all writes are done.
   absl::Status AwaitWriters();
   // Collective. Reads the metric of the best checkpoint so far.
@@ -194,6 +211,9 @@ class Trainer {
   // Collective. Saves the copy in the queue and the current state, and waits until they are on
   // disk.
   absl::Status SaveAndWait();
+  // Collective. The same at the end of the training; fails on all ranks if the checkpoint is
+  // required and could not be written.
+  absl::Status SaveFinal();
   // CANCELLED if this rank was asked to stop.
   absl::Status CheckStop() const;
   // Waits for this rank's write after another error.
@@ -230,21 +250,23 @@ class Trainer {
   std::optional<StepWindowRecorder> windows_;  // created with the strategy
   LossMonitor loss_monitor_;
 
-  uint64_t step_ = 0;        // completed, including earlier generations
-  uint64_t first_step_ = 0;  // first step of this generation
-  bool has_state_ = false;   // the initial state has been loaded
-  absl::Duration stall_;     // time waited for the loader in this generation
-  double loss_ = 0;
+  uint64_t step_ = 0;                // completed, including earlier generations
+  uint64_t first_step_ = 0;          // first step of this generation
+  bool has_state_ = false;           // the initial state has been loaded
+  absl::Duration stall_;             // time waited for the loader in this generation
   std::vector<StepResult> results_;  // results polled last
   Evaluation evaluation_;
   std::optional<uint64_t> evaluated_step_;
-  std::vector<float> losses_;
-  std::vector<float> step_ends_;  // end times of the same steps, in seconds
+  // What the summary reports of the job rather than of this generation: first_loss_step, losses,
+  // step_end_seconds, evaluations, evaluation_seconds, final_loss and stall_seconds. Checkpoints
+  // contain it, so that it covers all generations.
+  v1::TrainSummary record_;
+  absl::Duration earlier_training_;  // training time of earlier generations
+  absl::Duration trained_;           // TrainingTime at the end of the last completed step
   // Times of this generation.
   SteadyTime training_start_;    // start of the first step
+  SteadyTime evaluation_start_;  // of the last evaluation
   absl::Duration not_training_;  // evaluations and the final checkpoint
-  absl::Duration last_evaluation_;
-  std::vector<v1::Evaluation> evaluations_;
 
   StepAgreement agreement_;
   // Step of the newest copy, which is on disk, is being written, is queued or could not be written.
@@ -252,7 +274,8 @@ class Trainer {
   std::optional<CheckpointRef> newest_;  // the job's newest checkpoint on disk; on rank 0
   // Best value of checkpoint.keep_best of a checkpoint; higher is better. The same on all ranks.
   double best_ = -std::numeric_limits<double>::infinity();
-  bool write_failed_ = false;  // this rank could not write the newest snapshot
+  bool write_failed_ = false;  // the newest snapshot could not be written; on rank 0
+  absl::Status write_error_;   // why not
   bool save_due_ = false;      // whether a checkpoint by steps is due since the newest snapshot
   uint64_t attempts_ = 0;      // checkpoints written in parts; the same on all ranks
   SteadyTime last_snapshot_;   // or the start of the training

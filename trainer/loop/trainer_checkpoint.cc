@@ -9,6 +9,7 @@
 #include "trainer/exit_code.h"
 #include "trainer/loop/one_rank_work.h"
 #include "trainer/loop/trainer.h"
+#include "trainer/strategy/broadcast_bytes.h"
 
 namespace muster::train {
 namespace {
@@ -24,7 +25,7 @@ double MetricOf(const std::string& keep_best, double accuracy, double loss) {
 }  // namespace
 
 absl::StatusOr<AgreedRequests> Trainer::AgreeAfterStep() {
-  RETURN_IF_ERROR(PollWriter());
+  PollWriter();
   const uint64_t every_steps = spec_.checkpoint().every_steps();
   // All ranks know these steps. If the previous checkpoint is still being written, the next one is
   // taken in a later agreement.
@@ -40,7 +41,7 @@ absl::StatusOr<AgreedRequests> Trainer::AgreeAfterStep() {
                                      .writing = writer_.busy(),
                                      .failed = write_failed_},
                                     now));
-  if (agreed.failed) in_parts_.reset();
+  if (agreed.failed && !agreed.writing) RETURN_IF_ERROR(CleanUpFailedWrite());
   if (queued_ && !agreed.writing) {
     StartQueued();
     agreed.checkpoint = false;  // remains due
@@ -84,6 +85,7 @@ void Trainer::AddCheckpointStall(absl::Duration stall) {
 
 void Trainer::StartWriting(StateCopy& copy) {
   write_failed_ = false;
+  write_error_ = absl::OkStatus();
   CheckpointWriter::Write write = copy.in_parts ? WriteOfPart(copy) : WriteOfSnapshot(copy);
   if (write == nullptr) return;
   requests_.SetWriting(true);
@@ -136,6 +138,8 @@ absl::Status Trainer::TakeSnapshot(StateCopy& copy) {
     state.test_accuracy = evaluation_.accuracy;
     state.test_loss = evaluation_.loss;
   }
+  state.training_seconds = absl::ToDoubleSeconds(trained_);
+  if (is_first()) state.summary = record_.SerializeAsString();
   return absl::OkStatus();
 }
 
@@ -152,26 +156,33 @@ CheckpointWriter::Write Trainer::WriteOfSnapshot(StateCopy& copy) {
   };
 }
 
-absl::Status Trainer::PollWriter() {
+void Trainer::PollWriter() {
   const std::optional<CheckpointWriter::Result> result = writer_.TakeResult();
   // Rank 0 processes the results of all parts.
-  if (!result.has_value() || !is_first()) return absl::OkStatus();
+  if (!result.has_value() || !is_first()) return;
   if (result->status.ok()) {
     newest_ = written_;
     log_.CheckpointSaved(result->step, options_.checkpoints->FolderPath(newest_->name),
                          result->duration, copies_[current_].stall);
     options_.on_checkpoint(*newest_);
-    return absl::OkStatus();
+    return;
   }
-  // A newer generation owns the directory, which itself is fine.
-  if (absl::IsAborted(result->status)) return result->status;
   write_failed_ = true;
-  options_.on_checkpoint_failure(result->step, result->status);
-  // Keeps another exit code, e.g. of a state that is not finite.
-  const absl::Status failed = WithExitCode(result->status, kExitCannotCreate);
-  if (spec_.checkpoint().required() || ExitCodeOf(failed) != kExitCannotCreate) return failed;
-  log_.CheckpointFailed(result->step, result->status);
-  return absl::OkStatus();
+  write_error_ = result->status;
+  log_.CheckpointFailed(result->step, write_error_);
+  // A newer generation owns the directory, which itself is fine.
+  if (!absl::IsAborted(write_error_)) options_.on_checkpoint_failure(result->step, write_error_);
+}
+
+absl::Status Trainer::CleanUpFailedWrite() {
+  in_parts_.reset();
+  // The copy is made again if it is still needed.
+  if (!queued_) saved_step_.reset();
+  if (!std::exchange(write_failed_, false)) return absl::OkStatus();
+  // A rank that was slower than rank 0 may have created the folder again.
+  options_.checkpoints->Discard(copies_[current_].state.step);
+  const bool fatal = absl::IsAborted(write_error_) || ExitCodeOf(write_error_) != kExitFailure;
+  return fatal ? write_error_ : absl::OkStatus();
 }
 
 absl::Status Trainer::AwaitWriters() {
@@ -179,16 +190,12 @@ absl::Status Trainer::AwaitWriters() {
   const SteadyTime begin = SteadyNow();
   RETURN_IF_ERROR(AwaitAllWriters(world_, writer_, std::min(ReportInterval(), kShownInterval), [&] {
     if (writer_.busy()) progress_.SetPhaseProgress(writer_.written_bytes() >> 20, "MiB written");
-    return PollWriter();
+    PollWriter();
+    return absl::OkStatus();
   }));
   AddCheckpointStall(SteadyNow() - begin);
   ASSIGN_OR_RETURN(const bool failed, OnAnyRank(write_failed_));
-  if (failed) {
-    // The copy is made again if it is still needed.
-    if (!queued_) saved_step_.reset();
-    in_parts_.reset();
-  }
-  return absl::OkStatus();
+  return failed ? CleanUpFailedWrite() : absl::OkStatus();
 }
 
 absl::StatusOr<bool> Trainer::OnAnyRank(bool value) {
@@ -223,10 +230,11 @@ absl::Status Trainer::SaveIfBest() {
   const double metric = MetricOf(keep_best, evaluation_.accuracy, evaluation_.loss);
   if (!(metric > best_)) return absl::OkStatus();
   best_ = metric;
-  RETURN_IF_ERROR(PollWriter());
+  PollWriter();
   ASSIGN_OR_RETURN(const bool writing, OnAnyRank(writer_.busy()));
   ASSIGN_OR_RETURN(const bool failed, OnAnyRank(write_failed_));
   if (failed) in_parts_.reset();
+  if (failed && !writing) RETURN_IF_ERROR(CleanUpFailedWrite());
   // A copy in the queue is not the best any more.
   queued_ = false;
   if (!writing) return SaveCheckpoint();
@@ -250,6 +258,27 @@ absl::Status Trainer::SaveAndWait() {
   return AwaitWriters();
 }
 
+absl::Status Trainer::SaveFinal() {
+  RETURN_IF_ERROR(SaveAndWait());
+  if (!options_.checkpoints.has_value() || saved_step_ == step_ ||
+      spec_.checkpoint().final() == "optional") {
+    return absl::OkStatus();
+  }
+  std::string message;
+  if (is_first()) {
+    const std::string last =
+        newest_.has_value() ? options_.checkpoints->FolderPath(newest_->name) : "";
+    message = absl::StrCat(
+        "node ", options_.node_name, " could not write the final checkpoint of step ", step_,
+        " to ", options_.checkpoints->path(), ": ", write_error_.message(), "; ",
+        !last.empty() && ReadState(last).ok() ? absl::StrCat("the last good checkpoint is ", last)
+                                              : "there is no earlier checkpoint");
+  }
+  // All ranks report the reason: any of their reports may be the first one that arrives.
+  RETURN_IF_ERROR(BroadcastBytes(world_, /*root=*/0, message));
+  return WithExitCode(absl::FailedPreconditionError(message), kExitCannotCreate);
+}
+
 absl::Status Trainer::CheckStop() const {
   if (!requests_.stop_requested()) return absl::OkStatus();
   return absl::CancelledError(absl::StrCat("stopped after step ", step_, " as requested"));
@@ -258,8 +287,7 @@ absl::Status Trainer::CheckStop() const {
 void Trainer::FinishWriting() {
   while (writer_.busy()) {
     writer_.AwaitProgress(absl::InfiniteDuration());
-    const absl::Status status = PollWriter();
-    if (!status.ok()) log_.CheckpointFailed(copies_[current_].state.step, status);
+    PollWriter();
   }
 }
 

@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/strings/match.h"
 #include "common/proto_time.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -275,8 +276,73 @@ TEST_F(TrainerCheckpointTest, PublishesNothingAfterGradientThatOverflows) {
   EXPECT_THAT(folders, SizeIs(written_.size()));
 }
 
-TEST_F(TrainerCheckpointTest, SucceedsWithoutFinalCheckpoint) {
-  const Result result = Train(Spec(10), 1, 1, [&](uint32_t, const v1::Progress& progress) {
+class FailingOperations final : public DirectoryOperations {
+ public:
+  void FailToList() { fails_to_list_ = true; }  // once
+  void FailToCreate(const std::string& name) { not_created_ = name; }
+
+  absl::StatusOr<std::vector<std::string>> List(const std::string& directory) const override {
+    if (fails_to_list_.exchange(false)) return absl::UnknownError("cannot list " + directory);
+    return real_.List(directory);
+  }
+  absl::StatusOr<CheckpointState> ReadState(const std::string& folder) const override {
+    return real_.ReadState(folder);
+  }
+  absl::Status Create(const std::string& folder) const override {
+    if (!not_created_.empty() && absl::StrContains(folder, not_created_)) {
+      return absl::ResourceExhaustedError("no space for " + folder);
+    }
+    return real_.Create(folder);
+  }
+  int Rename(const std::string& from, const std::string& to) const override {
+    return real_.Rename(from, to);
+  }
+  absl::Status Delete(const std::string& folder) const override { return real_.Delete(folder); }
+  absl::Status Sync(const std::string& directory) const override { return real_.Sync(directory); }
+
+ private:
+  mutable std::atomic<bool> fails_to_list_ = false;
+  std::string not_created_;
+  const DirectoryOperations& real_ = RealDirectoryOperations();
+};
+
+// Rank 0 fails before it creates the folder; the other ranks create it and write their parts.
+TEST_F(TrainerCheckpointTest, FailedCheckpointInPartsLeavesNothing) {
+  FailingOperations operations;
+  operations_ = &operations;
+  shards_ = true;
+  v1::JobSpec spec = Spec(14);
+  spec.mutable_train()->mutable_strategy()->set_shard_optimizer(true);
+  for (const bool final : {false, true}) {
+    const uint64_t failing = final ? 14 : 10;
+    spec.mutable_train()->mutable_checkpoint()->set_every_steps(final ? 0 : 10);
+    const std::vector<Result> results =
+        Train(spec, 3, 1, [&](uint32_t rank, const v1::Progress& progress) {
+          if (rank == 0 && progress.step() == failing && progress.phase() == "training") {
+            operations.FailToList();
+          }
+        });
+    EXPECT_EQ(results[0].status.ok(), !final) << results[0].status;
+    ASSERT_THAT(failures_, SizeIs(1));
+    EXPECT_EQ(failures_[0].step, failing);
+    std::vector<std::string> folders;
+    for (const auto& entry : fs::directory_iterator(checkpoints_.path())) {
+      folders.push_back(entry.path().filename());
+    }
+    if (final) {
+      EXPECT_THAT(folders, IsEmpty());
+    } else {
+      EXPECT_THAT(folders, ElementsAre("step-00000014.g1"));
+    }
+    fs::remove_all(checkpoints_.path());
+    failures_.clear();
+  }
+}
+
+TEST_F(TrainerCheckpointTest, SucceedsWithoutOptionalFinalCheckpoint) {
+  v1::JobSpec spec = Spec(10);
+  spec.mutable_train()->mutable_checkpoint()->set_final("optional");
+  const Result result = Train(spec, 1, 1, [&](uint32_t, const v1::Progress& progress) {
     if (progress.step() == 5) SetAccessible(false);
   })[0];
   EXPECT_TRUE(result.status.ok()) << result.status;
@@ -287,22 +353,63 @@ TEST_F(TrainerCheckpointTest, SucceedsWithoutFinalCheckpoint) {
   SetAccessible(true);
 }
 
-TEST_F(TrainerCheckpointTest, FailsWithoutRequiredCheckpoint) {
-  for (const uint64_t every_steps : {10, 0}) {
-    v1::JobSpec spec = Spec(40);
-    spec.mutable_train()->mutable_checkpoint()->set_every_steps(every_steps);
-    spec.mutable_train()->mutable_checkpoint()->set_required(true);
+// All ranks fail, with the same reason.
+TEST_F(TrainerCheckpointTest, FailsWithoutFinalCheckpoint) {
+  const v1::JobSpec ddp = Spec(10);
+  v1::JobSpec sharded = ddp;
+  sharded.mutable_train()->mutable_strategy()->set_shard_optimizer(true);
+  v1::JobSpec pipeline = ddp;
+  pipeline.mutable_train()->mutable_strategy()->set_name("pipeline");
+  pipeline.mutable_train()->mutable_strategy()->mutable_pipeline()->set_stages(2);
+  v1::JobSpec hybrid = ddp;
+  hybrid.mutable_train()->mutable_strategy()->set_name("hybrid");
+  v1::JobSpec dp = ddp;
+  dp.mutable_train()->mutable_strategy()->set_name("dp");
+  shards_ = true;
+  for (const v1::JobSpec& spec : {ddp, sharded, pipeline, hybrid, dp}) {
+    SCOPED_TRACE(spec.train().strategy().ShortDebugString());
+    const uint32_t world = spec.train().strategy().name() == "dp" ? 1 : 2;
     const std::vector<Result> results =
-        Train(spec, 2, 1, [&](uint32_t rank, const v1::Progress& progress) {
+        Train(spec, world, 1, [&](uint32_t rank, const v1::Progress& progress) {
           if (rank == 0 && progress.step() == 5) SetAccessible(false);
         });
-    EXPECT_EQ(ExitCodeOf(results[0].status), kExitCannotCreate) << results[0].status;
-    EXPECT_THAT(std::string(results[0].status.message()), HasSubstr(checkpoints_.path()));
-    EXPECT_FALSE(results[1].status.ok());
-    EXPECT_THAT(failures_, SizeIs(1));
+    for (const Result& result : results) {
+      EXPECT_EQ(ExitCodeOf(result.status), kExitCannotCreate) << result.status;
+      EXPECT_TRUE(IsPermanent(ExitCodeOf(result.status)));
+      EXPECT_EQ(result.status.message(), results[0].status.message());
+    }
+    EXPECT_THAT(std::string(results[0].status.message()),
+                AllOf(HasSubstr("could not write the final checkpoint of step 10 to " +
+                                checkpoints_.path() + ": "),
+                      HasSubstr("No such file or directory; there is no earlier checkpoint")));
+    ASSERT_THAT(failures_, SizeIs(1));
+    EXPECT_EQ(failures_[0].step, 10);
     failures_.clear();
     SetAccessible(true);
   }
+}
+
+TEST_F(TrainerCheckpointTest, FailureOfFinalCheckpointNamesTheLastGoodOne) {
+  FailingOperations operations;
+  operations.FailToCreate("step-00000010");
+  operations_ = &operations;
+  v1::JobSpec spec = Spec(10);
+  spec.mutable_train()->mutable_checkpoint()->set_every_steps(4);
+  const std::vector<Result> results = Train(spec, 2);
+  EXPECT_EQ(ExitCodeOf(results[1].status), kExitCannotCreate) << results[1].status;
+  EXPECT_THAT(std::string(results[1].status.message()),
+              AllOf(HasSubstr("no space for "), HasSubstr("the last good checkpoint is " +
+                                                          checkpoints_.path() + "/step-0000000")));
+  // In a later generation, it is the one that was resumed from.
+  EXPECT_THAT(std::string(Train(spec, 2, 2)[0].status.message()), HasSubstr(".g2"));
+}
+
+TEST_F(TrainerCheckpointTest, NeedsNoFinalCheckpointWithoutCheckpoints) {
+  v1::JobSpec spec = Spec(10);
+  spec.mutable_train()->mutable_checkpoint()->set_keep(0);
+  EXPECT_TRUE(Train(spec, 2)[0].status.ok());
+  EXPECT_THAT(written_, IsEmpty());
+  EXPECT_THAT(failures_, IsEmpty());
 }
 
 // The checkpoint that is being written when the training fails is finished.

@@ -103,11 +103,12 @@ std::vector<TrainerCheckpointTest::Result> TrainerCheckpointTest::Train(
       TrainerOptions options;
       options.job_id = "job";
       options.generation = generation;
-      options.checkpoints = *directory;
+      if (spec.train().checkpoint().keep() > 0) options.checkpoints = *directory;
       options.shards_checkpoints = shards_;
       if (newest->has_value()) {
         options.resume =
             ResumePoint{.rank = 0, .step = (*newest)->state.step, .name = (*newest)->name};
+        options.newest_checkpoint = CheckpointRef{(*newest)->name, (*newest)->state.step};
       }
       options.layout_digest = (*setup)->strategy->layout_digest();
       if (memory_.has_value() && rank != without_memory_) {

@@ -7,10 +7,12 @@
 #include <string>
 #include <thread>
 #include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
+#include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "trainer/checkpoint/memory_checkpoint.h"
 #include "trainer/loop/trainer_checkpoint_testing.h"
@@ -41,6 +43,7 @@ class TrainerMemoryTest : public TrainerCheckpointTest {
     job.mutable_train()->set_sync_batch_norm(true);
     job.mutable_train()->mutable_ema()->set_decay(0.9);
     job.mutable_train()->mutable_checkpoint()->set_keep(1);
+    job.mutable_train()->set_record_losses(true);
     return job;
   }
 
@@ -104,6 +107,8 @@ class TrainerMemoryTest : public TrainerCheckpointTest {
         const bool on_disk = Newest().has_value();
         const Result rest = Train(spec, world, /*generation=*/2)[0];
         EXPECT_TRUE(rest.status.ok()) << rest.status;
+        // Also of the step in which the rank was lost, if the others have completed it.
+        EXPECT_THAT(rest.summary.losses(), ::testing::ElementsAreArray(losses_));
         // An update that only some ranks had begun may have been completed by its shards' owners.
         if (newest > 0 && !on_disk) {
           ++continued.interrupted;
@@ -144,19 +149,23 @@ class TrainerMemoryTest : public TrainerCheckpointTest {
     const Result rest = Train(spec, world, /*generation=*/2)[0];
     EXPECT_TRUE(rest.status.ok()) << rest.status;
     EXPECT_EQ(rest.summary.resumed_from_step(), step);
+    EXPECT_THAT(rest.summary.losses(), ::testing::ElementsAreArray(losses_));
     EXPECT_TRUE(SavedTensors() == undisturbed);
     fs::remove_all(checkpoints_.path());
   }
 
   std::string StateOfUndisturbed(const v1::JobSpec& spec, uint32_t world) {
     const auto memory = std::exchange(memory_, std::nullopt);
-    EXPECT_TRUE(Train(spec, world)[0].status.ok());
+    const Result whole = Train(spec, world)[0];
+    EXPECT_TRUE(whole.status.ok()) << whole.status;
+    losses_.assign(whole.summary.losses().begin(), whole.summary.losses().end());
     std::string state = SavedTensors();
     fs::remove_all(checkpoints_.path());
     memory_ = memory;
     return state;
   }
 
+  std::vector<float> losses_;  // of the undisturbed training
   data::TemporaryDirectory node_;
   const MemoryCheckpoints left_{node_.path() + "/job"};
 };

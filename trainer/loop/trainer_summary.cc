@@ -21,7 +21,7 @@ absl::StatusOr<v1::TrainSummary> Trainer::Summarize() {
                       .AllReduce(&peak_memory_bytes, &peak_memory_bytes, 1,
                                  collectives::DataType::kFloat64, collectives::ReduceOp::kMax)
                       ->Wait());
-  v1::TrainSummary summary;
+  v1::TrainSummary summary = record_;
   summary.set_steps(step_);
   summary.set_epochs(Epochs());
   const StepTimes median = statistics_.TypicalMedian();
@@ -36,7 +36,6 @@ absl::StatusOr<v1::TrainSummary> Trainer::Summarize() {
   } else {
     summary.set_queue_seconds(absl::ToDoubleSeconds(median.kernels));
   }
-  summary.set_evaluation_seconds(absl::ToDoubleSeconds(last_evaluation_));
   summary.set_strategy(spec_.strategy().name().empty() ? "ddp" : spec_.strategy().name());
   summary.set_precision(PrecisionText(strategy_->precision()));
   summary.set_device(kernels::NameFor(strategy_->device(), strategy_->precision().plan.compute));
@@ -44,18 +43,12 @@ absl::StatusOr<v1::TrainSummary> Trainer::Summarize() {
     summary.set_loss_scale(scale->scale);
     summary.set_skipped_steps(scale->skipped_steps);
   }
-  summary.set_final_loss(loss_);
   summary.set_test_accuracy(evaluation_.accuracy);
   summary.set_test_loss(evaluation_.loss);
-  summary.set_stall_seconds(absl::ToDoubleSeconds(stall_));
   summary.set_peak_memory_bytes(static_cast<uint64_t>(peak_memory_bytes));
-  summary.mutable_losses()->Add(losses_.begin(), losses_.end());
-  summary.mutable_step_end_seconds()->Add(step_ends_.begin(), step_ends_.end());
-  summary.set_first_loss_step(first_step_ + 1);
-  summary.mutable_evaluations()->Add(evaluations_.begin(), evaluations_.end());
   RETURN_IF_ERROR(strategy_->Summarize(summary));
   summary.set_resumed_from_step(options_.resume.has_value() ? first_step_ : 0);
-  summary.set_already_complete(options_.resume.has_value() && step_ == first_step_);
+  summary.set_already_complete(record_.first_loss_step() > step_);
   if (newest_.has_value()) {
     summary.set_checkpoint(options_.checkpoints->FolderPath(newest_->name));
   }

@@ -19,6 +19,7 @@
 #include "kernels/testing/guarded_device.h"
 #include "kernels/testing/limited_device.h"
 #include "spec/spec.h"
+#include "trainer/data/jpeg_testing.h"
 #include "trainer/data/testing.h"
 #include "trainer/exit_code.h"
 #include "trainer/loop/testing.h"
@@ -387,18 +388,18 @@ void TrainerTest::ExpectResumedEqualsUninterrupted(const v1::JobSpec& spec, uint
   options.resume = ResumePoint{.rank = world - 1, .step = 5, .name = (*found)->name};
   const v1::TrainSummary rest = TrainOk(spec, world, std::move(options));
   EXPECT_EQ(rest.resumed_from_step(), 5);
-  EXPECT_EQ(rest.first_loss_step(), 6);
+  EXPECT_EQ(rest.first_loss_step(), 1);
   EXPECT_EQ(rest.steps(), 13);
   EXPECT_EQ(rest.weights_digest(), whole.weights_digest());
   EXPECT_EQ(rest.test_accuracy(), whole.test_accuracy());
   EXPECT_EQ(rest.test_loss(), whole.test_loss());
   EXPECT_EQ(rest.loss_scale(), whole.loss_scale());
   EXPECT_EQ(rest.skipped_steps(), whole.skipped_steps());
-  ASSERT_EQ(rest.losses_size(), 8);
-  for (int i = 0; i < 8; ++i) {
+  ASSERT_EQ(rest.losses_size(), 13);
+  for (int i = 0; i < 13; ++i) {
     // The loss of an overflowed step may be NaN.
-    const bool both_nan = std::isnan(rest.losses(i)) && std::isnan(whole.losses(i + 5));
-    EXPECT_TRUE(both_nan || rest.losses(i) == whole.losses(i + 5)) << i;
+    const bool both_nan = std::isnan(rest.losses(i)) && std::isnan(whole.losses(i));
+    EXPECT_TRUE(both_nan || rest.losses(i) == whole.losses(i)) << i;
   }
   EXPECT_EQ(StateBytes(Folder(13, 2)), state);
   for (const auto& entry : fs::directory_iterator(checkpoints_.path())) {
@@ -574,13 +575,13 @@ TEST_F(TrainerTest, EvaluatesFinishedTraining) {
   const v1::TrainSummary whole = TrainOk(FullSpec(5), 2, WithCheckpoints(1));
   TrainerOptions options = WithCheckpoints(2);
   options.resume = ResumePoint{.rank = 0, .step = 5, .name = "step-00000005.g1"};
+  options.newest_checkpoint = CheckpointRef{"step-00000005.g1", 5};
   const v1::TrainSummary again = TrainOk(FullSpec(5), 2, std::move(options));
   EXPECT_EQ(again.steps(), 5);
-  EXPECT_EQ(again.losses_size(), 0);
+  EXPECT_THAT(again.losses(), ::testing::ElementsAreArray(whole.losses()));
   EXPECT_EQ(again.weights_digest(), whole.weights_digest());
   EXPECT_EQ(again.test_accuracy(), whole.test_accuracy());
-  EXPECT_FALSE(whole.already_complete());
-  EXPECT_TRUE(again.already_complete());
+  EXPECT_FALSE(again.already_complete()) << "an earlier generation of the job has trained";
   EXPECT_EQ(again.checkpoint(), Folder(5));
 }
 
@@ -604,6 +605,11 @@ TEST_F(TrainerTest, ContinuesFromCheckpointOfAnotherJob) {
     EXPECT_EQ(continued.resumed_from_step(), first_step);
     EXPECT_EQ(continued.already_complete(), first_step == 10);
     EXPECT_EQ(continued.weights_digest(), whole.weights_digest());
+    // The losses of the other job are not this one's.
+    EXPECT_EQ(continued.first_loss_step(), first_step + 1);
+    EXPECT_EQ(continued.losses_size(), 10 - static_cast<int>(first_step));
+    EXPECT_EQ(continued.evaluations_size(), 1);
+    EXPECT_EQ(continued.final_loss(), whole.final_loss());
     EXPECT_EQ(continued.checkpoint(), own.path() + "/step-00000010.g1");
     EXPECT_TRUE(fs::exists(continued.checkpoint()));
     EXPECT_THAT(written, ::testing::ElementsAre("step-00000010.g1"));
@@ -642,10 +648,22 @@ TEST_F(TrainerTest, EvaluatesAfterEpochsIfConfigured) {
   const std::vector<Result> results = Train(spec, 2);
   ASSERT_TRUE(results[1].status.ok()) << results[1].status;
   int evaluations = 0;
+  std::vector<uint64_t> images;  // of the last evaluation
   for (const v1::Progress& progress : results[1].progress) {
-    evaluations += progress.phase() == "evaluating";
+    if (progress.phase() != "evaluating") continue;
+    if (progress.phase_unit().empty()) {
+      ++evaluations;
+      images.clear();
+      continue;
+    }
+    EXPECT_EQ(progress.phase_unit(), "images");
+    EXPECT_EQ(progress.phase_total(), 103);
+    images.push_back(progress.phase_progress());
   }
   EXPECT_EQ(evaluations, 3);
+  EXPECT_TRUE(std::is_sorted(images.begin(), images.end()));
+  EXPECT_EQ(images.front(), 0);
+  EXPECT_EQ(images.back(), 103);
   ASSERT_EQ(results[1].summary.evaluations_size(), 3);
   for (int i = 0; i < 3; ++i) {
     const v1::Evaluation& evaluation = results[1].summary.evaluations(i);
@@ -665,6 +683,26 @@ TEST_F(TrainerTest, InitializesFromFile) {
   const Result result = Train(spec, 1)[0];
   EXPECT_EQ(ExitCodeOf(result.status), kExitNoInput);
   EXPECT_THAT(std::string(result.status.message()), ::testing::HasSubstr("none.safetensors"));
+}
+
+// It is found only in the evaluation.
+TEST_F(TrainerTest, DamagedTestImageIsNoInput) {
+  for (const std::string split : {"train", "val"}) {
+    const std::string folder = absl::StrFormat("%s/folder/%s/0", data_.path(), split);
+    fs::create_directories(folder);
+    const std::string image = data::EncodeJpeg({});
+    for (const char* const name : {"/1.jpg", "/2.jpg"}) data::WriteFile(folder + name, image);
+    if (split == "val") data::WriteFile(folder + "/2.jpg", image.substr(0, 200));
+  }
+  v1::JobSpec spec = Spec(2);
+  spec.mutable_train()->mutable_dataset()->set_name("image_folder");
+  spec.mutable_train()->mutable_dataset()->set_path(data_.path() + "/folder");
+  spec.mutable_train()->set_global_batch(2);
+  spec.mutable_train()->set_image_size(16);
+  const Result result = Train(spec, 1)[0];
+  EXPECT_EQ(ExitCodeOf(result.status), kExitNoInput) << result.status;
+  EXPECT_TRUE(IsPermanent(ExitCodeOf(result.status)));
+  EXPECT_THAT(std::string(result.status.message()), ::testing::HasSubstr("folder/val/0/2.jpg"));
 }
 
 TEST_F(TrainerTest, AbortEndsAllRanks) {

@@ -359,6 +359,7 @@ absl::Status TrainJob::Train(const train::ProcessGroups& groups, const v1::World
     if (!requests_->stop_requested()) ReportFailure(failure);
   };
   options.checkpoints = checkpoints_.own;
+  options.newest_checkpoint = checkpoints_.own_newest;
   options.shards_checkpoints = true;
   options.resume_directory = checkpoints_.source;
   options.on_checkpoint = [this](const train::CheckpointRef& written) {

@@ -405,7 +405,8 @@ TEST_F(TrainJobTest, ContinuesAnotherJobOnlyIfNamed) {
   EXPECT_EQ(complete.control->join_info.checkpoint_job_id(), "next");
   EXPECT_EQ(complete.control->checkpoints[0].step(), 15);
   EXPECT_EQ(complete.control->checkpoints[0].name(), "step-00000015.g4");
-  EXPECT_TRUE(complete.control->summaries[0].already_complete());
+  EXPECT_EQ(complete.control->summaries[0].first_loss_step(), 11) << "the job began there";
+  EXPECT_FALSE(complete.control->summaries[0].already_complete());
 }
 
 TEST_F(TrainJobTest, FailsPermanentlyWithoutCheckpointToContinueFrom) {
@@ -481,8 +482,15 @@ TEST_F(TrainJobTest, ReportsCheckpointsThatCannotBeWritten) {
     }
   };
   const Outcome outcome = std::move(RunWorld({0})[0]);
-  EXPECT_EQ(outcome.exit_code, 0);
+  // The only checkpoint is the final one.
+  EXPECT_EQ(outcome.exit_code, train::kExitCannotCreate);
   EXPECT_EQ(outcome.stopped_by, 0);
+  ASSERT_EQ(outcome.control->failures.size(), 1);
+  EXPECT_TRUE(outcome.control->failures[0].not_retryable());
+  EXPECT_THAT(
+      outcome.control->failures[0].message(),
+      ::testing::StartsWith("node node-0 could not write the final checkpoint of step 10 to " +
+                            directory + ": "));
   const v1::CheckpointStatus& status = outcome.control->checkpoints.back();
   EXPECT_EQ(status.failures(), 1);
   EXPECT_EQ(status.failed_step(), 10);

@@ -22,19 +22,25 @@ void Add(const nn::LossResult& result, nn::LossResult& total) {
 // Batches between two meetings of the ranks.
 constexpr uint64_t kBatchesPerMeeting = 8;
 
-// Waits for the other ranks, and returns whether all have finished their batches; CANCELLED if one
-// was asked to stop. The ranks meet regularly, and those that have finished wait in further
-// meetings: none waits longer than a few batches of another rank take, however much the ranks'
-// speeds differ over the whole dataset.
-absl::StatusOr<bool> Meet(bool finished, const StopRequested& stop_requested,
-                          collectives::Communicator& world) {
-  int32_t counts[2] = {finished, stop_requested()};  // numbers of ranks
+struct Meeting {
+  bool all_finished = false;  // their batches
+  uint64_t samples = 0;       // evaluated by all ranks
+};
+
+// Waits for the other ranks and returns their common state; CANCELLED if one was asked to stop. The
+// ranks meet regularly, and those that have finished wait in further meetings: none waits longer
+// than a few batches of another rank take, however much the ranks' speeds differ over the whole
+// dataset.
+absl::StatusOr<Meeting> Meet(bool finished, uint64_t samples, const StopRequested& stop_requested,
+                             collectives::Communicator& world) {
+  // The first two count ranks.
+  int64_t counts[3] = {finished, stop_requested(), static_cast<int64_t>(samples)};
   RETURN_IF_ERROR(
       world
-          .AllReduce(counts, counts, 2, collectives::DataType::kInt32, collectives::ReduceOp::kSum)
+          .AllReduce(counts, counts, 3, collectives::DataType::kInt64, collectives::ReduceOp::kSum)
           ->Wait());
   if (counts[1] > 0) return absl::CancelledError("the evaluation was stopped");
-  return counts[0] == static_cast<int32_t>(world.size());
+  return Meeting{counts[0] == int64_t{world.size()}, static_cast<uint64_t>(counts[2])};
 }
 
 Evaluation MeanOver(uint64_t samples, const nn::LossResult& total) {
@@ -70,23 +76,30 @@ absl::StatusOr<Evaluation> EvaluateDataset(const data::ImageDataset& dataset,
   loading.device = &device;
   std::vector<nn::LossResult> totals(options.own_slices);
   uint64_t batches = 0;
+  uint64_t samples = 0;  // evaluated by this rank
+  uint64_t before = 0;   // of which the last meeting counted these
+  Meeting met;
+  const auto meet = [&](bool finished) -> absl::Status {
+    ASSIGN_OR_RETURN(met, Meet(finished, samples, options.stop_requested, world));
+    before = samples;
+    options.progress(met.samples);
+    return absl::OkStatus();
+  };
   for (uint32_t i = 0; i < options.own_slices; ++i) {
     loading.rank = options.slice + i;
     const auto loader = data::Loader::ForEvaluation(&dataset, options.max_samples, loading);
     while (true) {
       ASSIGN_OR_RETURN(const data::Batch* batch, loader->Next());
       if (batch == nullptr) break;
+      options.progress(met.samples + samples - before);
       ASSIGN_OR_RETURN(const nn::LossResult result, loss(*batch, batch->global_samples));
       Add(result, totals[i]);
-      if (++batches % kBatchesPerMeeting == 0) {
-        RETURN_IF_ERROR(Meet(false, options.stop_requested, world).status());
-      }
+      // Of the stages of a pipeline, which evaluate the same samples, the first one counts.
+      if (!options.labels_only) samples += batch->samples;
+      if (++batches % kBatchesPerMeeting == 0) RETURN_IF_ERROR(meet(/*finished=*/false));
     }
   }
-  bool all_finished = false;
-  while (!all_finished) {
-    ASSIGN_OR_RETURN(all_finished, Meet(true, options.stop_requested, world));
-  }
+  while (!met.all_finished) RETURN_IF_ERROR(meet(/*finished=*/true));
   ASSIGN_OR_RETURN(const nn::LossResult total, sum(totals));
   return MeanOver(dataset.size(), total);
 }
@@ -110,12 +123,14 @@ absl::StatusOr<Evaluation> EvaluateContrastive(const data::ImageDataset& dataset
   loading.device = &device;
   const auto loader = data::Loader::ForTraining(&dataset, steps, loading);
   nn::LossResult own;
-  uint64_t batches = 0;  // the same on all ranks
+  uint64_t batches = 0, samples = 0;  // the same on all ranks
   while (true) {
     ASSIGN_OR_RETURN(const data::Batch* batch, loader->Next());
     if (batch == nullptr) break;
+    options.progress(samples);
+    samples += batch->global_samples;
     if (++batches % kBatchesPerMeeting == 0) {
-      RETURN_IF_ERROR(Meet(false, options.stop_requested, world).status());
+      RETURN_IF_ERROR(Meet(false, samples, options.stop_requested, world).status());
     }
     for (uint32_t i = 0; i < options.slices; ++i) {
       ASSIGN_OR_RETURN(const nn::LossResult result,

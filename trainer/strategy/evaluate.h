@@ -19,6 +19,8 @@ namespace muster::train {
 
 // Whether this rank was asked to stop. If so, the evaluation ends early on all ranks.
 using StopRequested = std::function<bool()>;
+// Receives the number of samples that all ranks have evaluated so far, as far as this rank knows.
+using EvaluationProgress = std::function<void(uint64_t samples)>;
 
 struct EvaluationOptions {
   data::TransformOptions transform;  // augment and detail are ignored
@@ -32,6 +34,7 @@ struct EvaluationOptions {
   uint32_t threads = 1;      // loader threads
   uint32_t prefetch = 4;
   StopRequested stop_requested = [] { return false; };
+  EvaluationProgress progress = [](uint64_t) {};
 };
 
 // Evaluation of an objective that compares augmented views: its loss on the test set, with views
@@ -47,6 +50,7 @@ struct ContrastiveEvaluationOptions {
   uint32_t threads = 1;
   uint32_t prefetch = 4;
   StopRequested stop_requested = [] { return false; };
+  EvaluationProgress progress = [](uint64_t) {};
 };
 
 struct Evaluation {

@@ -156,7 +156,7 @@ TEST_F(ShardedCheckpointsTest, EqualGatheredOnes) {
       const auto gathered = Train(c.spec, backend, c.ranks, WriteTo("gathered-" + name, false));
       const auto sharded = Train(c.spec, backend, c.ranks, WriteTo("sharded-" + name, true));
       EXPECT_THAT(Names(gathered), ::testing::Contains("model.safetensors"));
-      std::vector<std::string> expected = {"manifest.json", "state.json"};
+      std::vector<std::string> expected = {"manifest.json", "state.json", "summary.pb"};
       for (const std::string file : {"model", "optimizer", "ema"}) {
         expected.push_back(file + ".safetensors.index.json");
         for (const std::string& part : c.files) {

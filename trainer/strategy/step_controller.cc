@@ -127,19 +127,23 @@ absl::StatusOr<std::optional<StepResult>> StepController::PollStepResult(bool wa
     groups_.AbortDevices(status);
     return status;
   }
+  return ResultOf(*record);
+}
+
+StepResult StepController::ResultOf(const kernels::StepRecord& record) {
   const PendingStep& done = pending(next_result_++);
   const auto samples = static_cast<double>(done.global_samples);
   StepResult result;
   result.step = done.step;
-  result.loss = record->loss.loss_sum / samples;
-  result.accuracy = record->loss.correct / samples;
+  result.loss = record.loss.loss_sum / samples;
+  result.accuracy = record.loss.correct / samples;
   result.learning_rate = done.learning_rate;
-  result.skipped = record->skipped != 0;
+  result.skipped = record.skipped != 0;
   if (spec_.optimizer().clip_norm() > 0 && !result.skipped) {
-    result.gradient_norm = record->gradient_norm;
+    result.gradient_norm = record.gradient_norm;
   }
-  if (scaled_.has_value()) scaled_->state = record->loss_scale;
-  if (record->diverged != 0) result.diverged = DivergedAt(result);
+  if (scaled_.has_value()) scaled_->state = record.loss_scale;
+  if (record.diverged != 0) result.diverged = DivergedAt(result);
   return result;
 }
 
@@ -153,13 +157,13 @@ absl::Status StepController::FailureOfGroups() const {
   return absl::InternalError("the gradients of a step were not reduced");
 }
 
-absl::StatusOr<uint64_t> StepController::DropFailedSteps() {
+absl::StatusOr<uint64_t> StepController::TakeResults(std::vector<StepResult>& results) {
   while (update_->pending() > 0) {
     ASSIGN_OR_RETURN(const std::optional<kernels::StepRecord> record, update_->Read(/*wait=*/true));
     if (record->failed != 0) {
       ++failed_steps_;
-    } else if (scaled_.has_value()) {
-      scaled_->state = record->loss_scale;
+    } else {
+      results.push_back(ResultOf(*record));
     }
   }
   return failed_steps_;

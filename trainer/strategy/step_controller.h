@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -51,10 +52,10 @@ class StepController {
   // Scalars for the update kernels; valid after Decide.
   const kernels::UpdateScalars* scalars() const { return update_->scalars(); }
 
-  // After a group has failed, once the device has made all calls: takes over the results that have
-  // not been polled. Returns the number of finished steps whose update the device skipped because
-  // of the failure. Called instead of PollStepResult. Returns the device's errors.
-  absl::StatusOr<uint64_t> DropFailedSteps();
+  // After a group has failed, once the device has made all calls: appends the results that have not
+  // been polled to `results`. Returns the number of finished steps whose update the device skipped
+  // because of the failure. Called instead of PollStepResult. Returns the device's errors.
+  absl::StatusOr<uint64_t> TakeResults(std::vector<StepResult>& results);
 
   // FAILED_PRECONDITION if too many results have not been polled.
   absl::Status BeginStep(uint64_t step);
@@ -112,6 +113,8 @@ class StepController {
   StepController(const StrategyContext& context, kernels::Device& device, const Options& options);
   PendingStep& pending(uint64_t step) { return pending_[step % pending_.size()]; }
   absl::Status AwaitNextResult();
+  // Result of the next pending step.
+  StepResult ResultOf(const kernels::StepRecord& record);
   absl::Status FailureOfGroups() const;
   absl::Status DivergedAt(const StepResult& result) const;
 

@@ -97,6 +97,8 @@ struct WholeState {
   bool after_failed_step = false;
   // Steps that Step has queued and that the device has not completed.
   uint64_t unfinished_steps = 0;
+  // Results of the completed steps that were not polled.
+  std::vector<StepResult> results;
 };
 
 // A strategy whose ranks are connected. All methods are called from the training thread of one
@@ -176,6 +178,7 @@ struct StrategyContext {
   // Called with the name of each long-running phase of Connect.
   std::function<void(const std::string& phase)> report_phase = [](const std::string&) {};
   StopRequested stop_requested = [] { return false; };
+  EvaluationProgress evaluation_progress = [](uint64_t) {};
 };
 
 // Inputs of a strategy's setup.

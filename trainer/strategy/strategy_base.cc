@@ -153,7 +153,8 @@ absl::Status StrategyBase::KeepState() {
   return keeps_complete_state_ ? state_.PrepareToKeepBuffers() : absl::OkStatus();
 }
 
-void StrategyBase::BeginState() {
+void StrategyBase::BeginState(uint64_t global_samples) {
+  step_samples_ = global_samples;
   if (keeps_complete_state_) state_.KeepBuffers();
   in_step_ = true;
 }
@@ -161,16 +162,15 @@ void StrategyBase::BeginState() {
 absl::StatusOr<WholeState> StrategyBase::CompleteUpdate() {
   if (!keeps_complete_state_) return Strategy::CompleteState();
   WholeState state;
-  if (!device().host_memory()) {
-    RETURN_IF_ERROR(DrainDevice());
-    ASSIGN_OR_RETURN(state.unfinished_steps, controller_->DropFailedSteps());
-  }
+  if (!device().host_memory()) RETURN_IF_ERROR(DrainDevice());
   const std::optional<bool> updated = path_.update->CompleteState();
   if (!updated.has_value()) {
     return absl::FailedPreconditionError("its update was interrupted where it cannot be completed");
   }
   if (in_step_ && !*updated) state_.RestoreBuffers();
   state.after_failed_step = *updated;
+  if (*updated) controller_->FinishStep(step_samples_);
+  ASSIGN_OR_RETURN(state.unfinished_steps, controller_->TakeResults(state.results));
   return state;
 }
 
@@ -251,6 +251,7 @@ absl::StatusOr<Evaluation> StrategyBase::Evaluate(const data::ImageDataset& data
       options.labels_only = share.labels_only;
       options.threads = threads;
       options.stop_requested = context_.stop_requested;
+      options.progress = context_.evaluation_progress;
       const auto sum = [&](absl::Span<const nn::LossResult> own) { return SumLosses(own); };
       return EvaluateDataset(dataset, options, device(), world(), loss, sum);
     }
@@ -262,6 +263,7 @@ absl::StatusOr<Evaluation> StrategyBase::Evaluate(const data::ImageDataset& data
     options.seed = spec().seed();
     options.threads = threads;
     options.stop_requested = context_.stop_requested;
+    options.progress = context_.evaluation_progress;
     return EvaluateContrastive(dataset, options, device(), world(), loss);
   };
   Evaluation evaluation;

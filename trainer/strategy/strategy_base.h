@@ -105,7 +105,7 @@ class StrategyBase : public Strategy {
   virtual absl::StatusOr<std::vector<Tensor>> GatherTensors(std::vector<Tensor> own) { return own; }
 
   // Called at the beginning and at the end of a step: running statistics change within it.
-  void BeginState();
+  void BeginState(uint64_t global_samples);
   void EndState() { in_step_ = false; }
   // After a collective has failed: completes the state of the last step. Returns it without arrays.
   absl::StatusOr<WholeState> CompleteUpdate();
@@ -142,7 +142,8 @@ class StrategyBase : public Strategy {
 
   DurationStatistics busy_{1};
   bool keeps_complete_state_ = false;
-  bool in_step_ = false;  // a step has begun that is not completed
+  bool in_step_ = false;       // a step has begun that is not completed
+  uint64_t step_samples_ = 0;  // global samples of that step
 };
 
 }  // namespace muster::train

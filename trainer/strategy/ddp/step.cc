@@ -61,7 +61,7 @@ absl::Status DataParallelStrategy::Step(const data::Batch& batch, uint64_t step,
   const absl::Duration computed_before = kernel_time();
   const uint64_t global_samples = batch.global_samples * batch.views;
   RETURN_IF_ERROR(controller_->BeginStep(step));
-  BeginState();
+  BeginState(global_samples);
   for (uint32_t index = 0; index < slices(); ++index) {
     RETURN_IF_ERROR(RunSlice(SliceOf(batch, index), index, step, global_samples));
   }

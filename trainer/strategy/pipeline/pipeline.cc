@@ -84,7 +84,7 @@ class Pipeline final : public StrategyBase {
     const StageTimes stage_before = stage_->times();
     const uint64_t global_samples = batch.global_samples * batch.views;
     RETURN_IF_ERROR(controller_->BeginStep(step));
-    BeginState();
+    BeginState(global_samples);
     {
       const Stopwatch stopwatch(input_time_);
       RETURN_IF_ERROR(input_.Write(batch, stage_->input(), stage_->labels()));

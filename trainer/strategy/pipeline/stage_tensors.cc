@@ -9,6 +9,7 @@
 #include "common/status.h"
 #include "glog/logging.h"
 #include "nlohmann/json.hpp"
+#include "trainer/strategy/broadcast_bytes.h"
 
 namespace muster::train {
 namespace {
@@ -75,14 +76,6 @@ absl::Status ReceiveTensors(Communicator& stages, uint32_t from, std::vector<Ten
 constexpr char kModel[] = "model";
 constexpr char kOptimizer[] = "optimizer";
 constexpr char kAverage[] = "average";
-
-// Collective. Broadcasts `bytes` of rank `root`.
-absl::Status BroadcastBytes(Communicator& world, uint32_t root, std::vector<uint8_t>& bytes) {
-  auto size = static_cast<int64_t>(bytes.size());
-  RETURN_IF_ERROR(world.Broadcast(&size, 1, DataType::kInt64, root)->Wait());
-  bytes.resize(static_cast<size_t>(size));
-  return world.Broadcast(bytes.data(), bytes.size(), DataType::kUint8, root)->Wait();
-}
 
 }  // namespace
 

@@ -1,4 +1,4 @@
-#include "trainer/checkpoint/durable_file.h"
+#include "trainer/data/durable_file.h"
 
 #include <fcntl.h>
 #include <unistd.h>
@@ -10,7 +10,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/status.h"
 
-namespace muster::train {
+namespace muster::data {
 
 namespace {
 
@@ -18,6 +18,10 @@ constexpr size_t kPieceBytes = 256 << 10;
 // Written bytes are flushed to disk this often, so that the final sync, which cannot report
 // progress, is short.
 constexpr uint64_t kFlushBytes = 8 << 20;
+
+absl::Span<const uint8_t> BytesOf(absl::string_view text) {
+  return {reinterpret_cast<const uint8_t*>(text.data()), text.size()};
+}
 
 }  // namespace
 
@@ -37,13 +41,22 @@ DurableFile::~DurableFile() {
 
 absl::Status DurableFile::Append(absl::Span<const uint8_t> bytes) {
   while (!bytes.empty()) {
-    const ssize_t result = write(fd_, bytes.data(), std::min(bytes.size(), kPieceBytes));
+    const absl::Span<const uint8_t> piece = bytes.first(std::min(bytes.size(), kPieceBytes));
+    hasher_.Update(piece.data(), piece.size());
+    RETURN_IF_ERROR(Write(piece));
+    bytes.remove_prefix(piece.size());
+  }
+  return absl::OkStatus();
+}
+
+absl::Status DurableFile::Write(absl::Span<const uint8_t> bytes) {
+  while (!bytes.empty()) {
+    const ssize_t result = write(fd_, bytes.data(), bytes.size());
     if (result < 0) {
       if (errno == EINTR) continue;
       return ErrnoStatus(errno, absl::StrCat("write ", path_));
     }
     const auto written = static_cast<size_t>(result);
-    hasher_.Update(bytes.data(), written);
     size_bytes_ += written;
     bytes.remove_prefix(written);
     if (size_bytes_ - flushed_bytes_ >= kFlushBytes) RETURN_IF_ERROR(FlushPages());
@@ -62,9 +75,9 @@ absl::Status DurableFile::FlushPages() {
   return absl::OkStatus();
 }
 
-absl::Status DurableFile::Append(absl::string_view text) {
-  return Append(absl::MakeConstSpan(reinterpret_cast<const uint8_t*>(text.data()), text.size()));
-}
+absl::Status DurableFile::Append(absl::string_view text) { return Append(BytesOf(text)); }
+
+absl::Status DurableFile::AppendDigest() { return Write(BytesOf(hasher_.HexDigest())); }
 
 absl::Status DurableFile::Close() {
   const int fd = std::exchange(fd_, -1);
@@ -83,4 +96,4 @@ absl::Status SyncDirectory(const std::string& path) {
   return status;
 }
 
-}  // namespace muster::train
+}  // namespace muster::data

@@ -1,6 +1,6 @@
 // Writes files durably: data is on disk when Close returns.
-#ifndef MUSTER_TRAINER_CHECKPOINT_DURABLE_FILE_H_
-#define MUSTER_TRAINER_CHECKPOINT_DURABLE_FILE_H_
+#ifndef MUSTER_TRAINER_DATA_DURABLE_FILE_H_
+#define MUSTER_TRAINER_DATA_DURABLE_FILE_H_
 
 #include <cstdint>
 #include <functional>
@@ -13,7 +13,7 @@
 #include "absl/types/span.h"
 #include "common/sha256.h"
 
-namespace muster::train {
+namespace muster::data {
 
 // A new file that is written sequentially and hashed. Methods return the error of errno with the
 // path. Not thread-safe.
@@ -29,6 +29,9 @@ class DurableFile {
 
   absl::Status Append(absl::Span<const uint8_t> bytes);
   absl::Status Append(absl::string_view text);
+  // Appends the SHA-256 of the contents, 64 hexadecimal digits. Append and Sha256Hex must not be
+  // called afterwards.
+  absl::Status AppendDigest();
   // Syncs the file to disk and closes it. Append must not be called afterwards.
   absl::Status Close();
 
@@ -38,6 +41,7 @@ class DurableFile {
 
  private:
   DurableFile(std::string path, int fd, std::function<void(uint64_t)> on_written);
+  absl::Status Write(absl::Span<const uint8_t> bytes);
   // Waits until all written bytes are on disk.
   absl::Status FlushPages();
 
@@ -52,6 +56,6 @@ class DurableFile {
 // Syncs the entries of a directory to disk, so that created or renamed files survive a crash.
 absl::Status SyncDirectory(const std::string& path);
 
-}  // namespace muster::train
+}  // namespace muster::data
 
-#endif  // MUSTER_TRAINER_CHECKPOINT_DURABLE_FILE_H_
+#endif  // MUSTER_TRAINER_DATA_DURABLE_FILE_H_
