@@ -179,25 +179,39 @@ std::vector<v1::Job> Core::ListJobs(const v1::ListJobsRequest& request, Time) co
   return jobs;
 }
 
+std::vector<Core::Listed> Core::Select(const v1::ListJobsRequest& request) const {
+  std::vector<Listed> listed;
+  for (const Job* const job : parts_->jobs.List(request)) {
+    listed.push_back({job->queue_sequence, job->status.job_id(), /*is_array=*/false});
+  }
+  if (!request.collapse_arrays()) return listed;
+  for (const JobArray* const array : parts_->jobs.ListArrays(request)) {
+    listed.push_back({array->queue_sequence, array->id, /*is_array=*/true});
+  }
+  std::sort(listed.begin(), listed.end(),
+            [](const Listed& a, const Listed& b) { return a.sequence > b.sequence; });
+  return listed;
+}
+
+v1::Job Core::ListEntry(const JobId& job) const {
+  return parts_->views.ListEntry(parts_->jobs.at(job));
+}
+
 absl::StatusOr<std::string> Core::ResolveArray(absl::string_view name) const {
   return parts_->jobs.ResolveArray(name);
 }
 
-absl::StatusOr<v1::GetArrayResponse> Core::GetArray(absl::string_view name) const {
+absl::StatusOr<v1::JobArray> Core::GetArray(absl::string_view name) const {
   ASSIGN_OR_RETURN(const std::string id, ResolveArray(name));
-  const JobArray& array = *parts_->jobs.arrays().Find(id);
-  v1::GetArrayResponse response;
-  *response.mutable_array() = array.View();
-  for (const uint32_t index : array.tasks) {
-    *response.add_tasks() = parts_->views.Summary(parts_->jobs.at(TaskId(id, index)));
-  }
-  return response;
+  return parts_->jobs.arrays().Find(id)->View();
 }
 
-std::vector<v1::JobArray> Core::ListArrays(const v1::ListJobsRequest& request) const {
-  std::vector<v1::JobArray> arrays;
-  for (const JobArray* array : parts_->jobs.ListArrays(request)) arrays.push_back(array->View());
-  return arrays;
+std::vector<JobId> Core::ListTasks(const std::string& array) const {
+  std::vector<JobId> tasks;
+  for (const uint32_t index : parts_->jobs.arrays().Find(array)->tasks) {
+    tasks.push_back(TaskId(array, index));
+  }
+  return tasks;
 }
 
 absl::StatusOr<std::vector<v1::JobEvent>> Core::ListEvents(const JobId& id, uint64_t after) const {
@@ -244,8 +258,8 @@ std::vector<LiveWait> Core::ListWaits() const {
   return waits;
 }
 
-v1::GetQueueResponse Core::GetQueue(uint32_t limit, Time now) const {
-  return parts_->queue_views.Queue(limit, At(now));
+v1::GetQueueResponse Core::GetQueue(uint32_t limit, Time now, const QueuePosition& after) const {
+  return parts_->queue_views.Queue(limit, after.count, after.job, At(now));
 }
 
 v1::Forecast Core::ForecastJob(const v1::JobSpec& spec, const Actor& actor, Time now) const {

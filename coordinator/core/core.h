@@ -39,6 +39,12 @@
 
 namespace muster::core {
 
+// A job in the order of the queue.
+struct QueuePosition {
+  size_t count = 0;  // jobs up to this one; used if the job has left the queue
+  JobId job;         // empty: the beginning
+};
+
 // `now` is the time of the machine throughout. The core itself measures time on its own clock,
 // which goes on over restarts; see steady_clock.h.
 class Core {
@@ -58,19 +64,30 @@ class Core {
   SteadyTime NextDeadline() const;
 
   // ---- Queries
-  // Resolves a job id, the name of one job only, or a unique prefix of an id. Errors: NOT_FOUND,
+  // Resolves a job id, the name of one job only, the name of one array only with a task's index
+  // ("sweep-3"), or a unique prefix of an id, in this order. Errors: NOT_FOUND,
   // INVALID_ARGUMENT with the matching jobs when ambiguous, or when the name is that of an array.
   absl::StatusOr<JobId> ResolveJob(absl::string_view name) const;
   // The job, with ranks and waits when `detailed`. Errors: NOT_FOUND.
   absl::StatusOr<v1::Job> GetJob(const JobId& job, bool detailed, Time now) const;
   // The jobs that the request selects, newest first.
   std::vector<v1::Job> ListJobs(const v1::ListJobsRequest& request, Time now) const;
+  // A job or an array in a list. `sequence` is unique, and higher for newer ones.
+  struct Listed {
+    uint64_t sequence = 0;
+    std::string id;
+    bool is_array = false;
+  };
+  // References to the same jobs and, with collapse_arrays, to the arrays, newest first.
+  std::vector<Listed> Select(const v1::ListJobsRequest& request) const;
+  // The job as lists show it, without what may be large. The job must exist.
+  v1::Job ListEntry(const JobId& job) const;
   // As ResolveJob, for an array.
   absl::StatusOr<std::string> ResolveArray(absl::string_view name) const;
-  // The array with this id, name or unique prefix, and its tasks by index.
-  absl::StatusOr<v1::GetArrayResponse> GetArray(absl::string_view name) const;
-  // The arrays that the request selects, newest first.
-  std::vector<v1::JobArray> ListArrays(const v1::ListJobsRequest& request) const;
+  // The array with this id, name or unique prefix.
+  absl::StatusOr<v1::JobArray> GetArray(absl::string_view name) const;
+  // The tasks that the coordinator keeps of the array, which must exist, by index.
+  std::vector<JobId> ListTasks(const std::string& array) const;
   // The events of the job with a sequence number greater than `after`.
   absl::StatusOr<std::vector<v1::JobEvent>> ListEvents(const JobId& job, uint64_t after) const;
   // Returns the job and its history, with at most `max_points` points of its curves (0: all).
@@ -80,8 +97,9 @@ class Core {
   std::vector<v1::Node> ListNodes(Time now) const;
   absl::StatusOr<v1::Node> GetNode(const NodeName& name, Time now) const;
   std::vector<LiveWait> ListWaits() const;
-  // The first `limit` jobs of the queue (0: limits::kJobsPerList) and the use of the owners.
-  v1::GetQueueResponse GetQueue(uint32_t limit, Time now) const;
+  // At most `limit` jobs of the queue (0: limits::kJobsPerList) that follow `after`, and the use of
+  // the owners.
+  v1::GetQueueResponse GetQueue(uint32_t limit, Time now, const QueuePosition& after = {}) const;
   // What would become of a job that the actor submits now; queues nothing.
   v1::Forecast ForecastJob(const v1::JobSpec& spec, const Actor& actor, Time now) const;
   // Checks that the actor may submit `jobs` jobs such as this one, as SubmitJob does. Errors: see

@@ -35,68 +35,77 @@ Job MakeJob(const v1::JobSpec& spec, const Actor& actor, const Time& now) {
 
 }  // namespace
 
-void QueueViews::AddQueuedJob(const Job& job, v1::GetQueueResponse& response) const {
+v1::QueuedJob QueueViews::QueuedView(const JobQueue::Entry& entry, const Time& now) const {
   const JobQueue& queue = scheduler_.queue();
-  const JobQueue::Entry& entry = *queue.Find(job.id());
   const Plan& plan = scheduler_.plan();
-  v1::QueuedJob& queued = *response.add_jobs();
-  *queued.mutable_job() = views_.Summary(job);
-  const Reservation* const kept = plan.FindReservation(job.id());
+  v1::QueuedJob queued;
+  *queued.mutable_job() = views_.ListEntry(jobs_.at(entry.id));
+  const Reservation* const kept = plan.FindReservation(entry.id);
   const bool overdue = kept != nullptr && kept->overdue;
   queued.set_effective_class(overdue ? "overdue"
                                      : std::string(NameOf(queue.group(entry.group).job_class)));
-  queued.set_waits_for(WaitsFor(job.id(), plan.Find(entry), plan));
+  queued.set_waits_for(WaitsFor(entry.id, plan.Find(entry), plan));
+  if (kept == nullptr) return queued;
+  for (const NodeName& node : kept->nodes) queued.add_reserved_nodes(node.value());
+  if (kept->from < SteadyTime::Infinite()) {
+    *queued.mutable_reserved_from() = StartOf(kept->from - now.steady, now);
+  }
+  return queued;
 }
 
-v1::GetQueueResponse QueueViews::Queue(uint32_t limit, const Time& now) const {
-  if (limit == 0 || limit > limits::kJobsPerList) limit = limits::kJobsPerList;
-  v1::GetQueueResponse response;
-  std::vector<JobId> ids = scheduler_.First(limit);
-  for (const JobId& id : ids) AddQueuedJob(jobs_.at(id), response);
-  for (v1::QueuedJob& queued : *response.mutable_jobs()) {
-    const Reservation* const kept = scheduler_.plan().FindReservation(JobId(queued.job().job_id()));
-    if (kept == nullptr) continue;
-    for (const NodeName& node : kept->nodes) queued.add_reserved_nodes(node.value());
-    if (kept->from < SteadyTime::Infinite()) {
-      *queued.mutable_reserved_from() = StartOf(kept->from - now.steady, now);
-    }
+v1::QueuedJob QueueViews::WaitingView(const Job& job, const Time& now) const {
+  v1::QueuedJob queued;
+  *queued.mutable_job() = views_.ListEntry(job);
+  queued.set_effective_class(std::string(NameOf(ClassOf(job.spec().priority_class()))));
+  if (job.not_before.has_value()) {
+    queued.set_waits_for("a delay before its next attempt");
+    *queued.mutable_estimated_start_time() = ToProto(now.wall + (*job.not_before - now.steady));
+  } else if (const std::optional<v1::Wait> wait = AdmissionWait(job, jobs_, now)) {
+    queued.set_waits_for(wait->missing_size() > 0 ? wait->missing(0).reason() : wait->what());
   }
+  return queued;
+}
+
+v1::GetQueueResponse QueueViews::Queue(uint32_t limit, size_t count, const JobId& after,
+                                       const Time& now) const {
+  if (limit == 0) limit = limits::kJobsPerList;
+  const JobQueue& queue = scheduler_.queue();
+  v1::ListJobsRequest request;
+  request.set_state(v1::QUEUED);
+  std::vector<const Job*> jobs = jobs_.List(request);
+  std::reverse(jobs.begin(), jobs.end());  // oldest first
+  v1::GetQueueResponse response;
+  response.set_total(static_cast<uint32_t>(jobs.size()));
+
+  const bool from_begin = after.value().empty();
+  std::vector<JobId> ids = scheduler_.First(from_begin ? limit : queue.size());
+  for (const Job* const job : jobs) {
+    if (queue.Find(job->id()) == nullptr) ids.push_back(job->id());
+  }
+  const auto found = std::find(ids.begin(), ids.end(), after);
+  const size_t begin = from_begin           ? 0
+                       : found == ids.end() ? std::min(count, ids.size())
+                                            : found - ids.begin() + 1;
+  ids.resize(std::min(ids.size(), begin + limit));
+  for (size_t i = begin; i < ids.size(); ++i) {
+    const JobQueue::Entry* const entry = queue.Find(ids[i]);
+    *response.add_jobs() =
+        entry == nullptr ? WaitingView(jobs_.at(ids[i]), now) : QueuedView(*entry, now);
+  }
+  std::erase_if(ids, [&queue](const JobId& id) { return queue.Find(id) == nullptr; });
   if (ids.size() > kForecastJobs) ids.resize(kForecastJobs);
   const std::vector<StartEstimate> estimates =
       EstimatesOf(ids, jobs_, scheduler_, nodes_.all(), now);
-  for (size_t i = 0; i < estimates.size(); ++i) {
-    v1::QueuedJob& queued = *response.mutable_jobs(static_cast<int>(i));
+  for (size_t i = begin; i < estimates.size(); ++i) {
+    v1::QueuedJob& queued = *response.mutable_jobs(static_cast<int>(i - begin));
     queued.mutable_job()->set_estimate_basis(estimates[i].basis);
     if (!estimates[i].in.has_value()) continue;
     *queued.mutable_estimated_start_time() = StartOf(*estimates[i].in, now);
   }
-  AddWaitingJobs(limit, now, response);
   for (v1::OwnerUse& use : jobs_.owners().Uses(now)) *response.add_owners() = std::move(use);
   *response.mutable_ageing() = ToProto(scheduler_.options().ageing);
   *response.mutable_half_life() = ToProto(scheduler_.options().half_life);
   return response;
-}
-
-void QueueViews::AddWaitingJobs(uint32_t limit, const Time& now,
-                                v1::GetQueueResponse& response) const {
-  v1::ListJobsRequest request;
-  request.set_state(v1::QUEUED);
-  std::vector<const Job*> jobs = jobs_.List(request);
-  response.set_total(static_cast<uint32_t>(jobs.size()));
-  std::reverse(jobs.begin(), jobs.end());  // oldest first
-  for (const Job* const job : jobs) {
-    if (response.jobs_size() >= static_cast<int>(limit)) return;
-    if (scheduler_.queue().Find(job->id()) != nullptr) continue;
-    v1::QueuedJob& queued = *response.add_jobs();
-    *queued.mutable_job() = views_.Summary(*job);
-    queued.set_effective_class(std::string(NameOf(ClassOf(job->spec().priority_class()))));
-    if (job->not_before.has_value()) {
-      queued.set_waits_for("a delay before its next attempt");
-      *queued.mutable_estimated_start_time() = ToProto(now.wall + (*job->not_before - now.steady));
-    } else if (const std::optional<v1::Wait> wait = AdmissionWait(*job, jobs_, now)) {
-      queued.set_waits_for(wait->missing_size() > 0 ? wait->missing(0).reason() : wait->what());
-    }
-  }
 }
 
 v1::Forecast QueueViews::ForecastJob(const v1::JobSpec& spec, const Actor& actor,

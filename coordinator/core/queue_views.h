@@ -2,6 +2,7 @@
 #ifndef MUSTER_COORDINATOR_CORE_QUEUE_VIEWS_H_
 #define MUSTER_COORDINATOR_CORE_QUEUE_VIEWS_H_
 
+#include <cstddef>
 #include <cstdint>
 
 #include "common/time.h"
@@ -22,16 +23,18 @@ class QueueViews {
              const Views& views)
       : jobs_(jobs), nodes_(nodes), scheduler_(scheduler), views_(views) {}
 
-  // The first `limit` jobs of the queue (0: limits::kJobsPerList), then those that are QUEUED but
-  // wait for something other than resources.
-  v1::GetQueueResponse Queue(uint32_t limit, const Time& now) const;
+  // The jobs of the queue, then those that are QUEUED but wait for something other than resources:
+  // at most `limit` (0: limits::kJobsPerList) of those that follow `after`, or of those beyond the
+  // first `count` if it is in the queue no longer.
+  v1::GetQueueResponse Queue(uint32_t limit, size_t count, const JobId& after,
+                             const Time& now) const;
   // Asks the scheduler, on a copy of its state, about a job of the actor. An array counts as one of
   // its tasks.
   v1::Forecast ForecastJob(const v1::JobSpec& spec, const Actor& actor, const Time& now) const;
 
  private:
-  void AddQueuedJob(const Job& job, v1::GetQueueResponse& response) const;
-  void AddWaitingJobs(uint32_t limit, const Time& now, v1::GetQueueResponse& response) const;
+  v1::QueuedJob QueuedView(const JobQueue::Entry& entry, const Time& now) const;
+  v1::QueuedJob WaitingView(const Job& job, const Time& now) const;
 
   const JobTable& jobs_;
   const NodeTable& nodes_;

@@ -56,6 +56,7 @@ inline constexpr char kCheckpointFailed[] = "CheckpointFailed";
 inline constexpr char kLossScaleLowered[] = "LossScaleLowered";
 // A problem with what a rank reported; see Job.warnings.
 inline constexpr char kWarning[] = "Warning";
+inline constexpr char kLogLinesLost[] = "LogLinesLost";  // a node could not store output
 inline constexpr char kRankFailed[] = "RankFailed";
 inline constexpr char kFirstFailure[] = "FirstFailure";
 inline constexpr char kRankUnkillable[] = "RankUnkillable";

@@ -106,6 +106,10 @@ void Reports::ApplyReport(Job& job, const v1::RankReport& report, bool inventory
   GenerationState& generation = *job.generation;
   RankState& rank = generation.ranks[report.rank()];
   for (const std::string& warning : report.warnings()) jobs_.Warn(job, rank.rank, warning);
+  if (report.lost_output().bytes() > 0) {
+    RecordLostOutput(job, rank, report.lost_output(),
+                     report.phase() == v1::EXITED && rank.phase != v1::EXITED);
+  }
   if (report.has_summary() && rank.rank == 0 && job.is_train() && !job.status.has_summary()) {
     RecordSummary(job, report.summary());
   }
@@ -211,6 +215,21 @@ void Reports::RecordExit(Job& job, RankState& rank, const v1::RankReport& report
   if (!rank.started) NoteLaunchFailure(job, rank);
   failures_.NoteExit(job, rank);
   hangs_.NoteExit(job, rank);
+}
+
+void Reports::RecordLostOutput(Job& job, const RankState& rank, const v1::LostOutput& lost,
+                               bool exits) {
+  const std::string& node = job.generation->placement(rank.node_rank).node();
+  const int warnings = job.status.warnings_size();
+  jobs_.Warn(job, rank.rank,
+             absl::StrCat("node ", node,
+                          " could not store all output, so logs lack lines: ", lost.reason()));
+  if (!exits && job.status.warnings_size() == warnings) return;
+  jobs_.AddEvent(
+      job, events::kLogLinesLost,
+      absl::StrCat("rank ", rank.rank, " on ", node, ": ", lost.lines(),
+                   lost.lines() == 1 ? " line (" : " lines (", lost.bytes(), " bytes) of its logs ",
+                   exits ? "are" : "have been", " lost: ", lost.reason()));
 }
 
 // Adds an event the first time, and then whenever the number has doubled: a job's history holds few

@@ -52,6 +52,8 @@ class Reports {
   void NoteLaunchFailure(const Job& job, const RankState& rank);
   void ReachStep(Job& job, uint64_t step);
   void RecordExit(Job& job, RankState& rank, const v1::RankReport& report);
+  // Warns once per node and reason; adds an event with the numbers then, and when the rank exits.
+  void RecordLostOutput(Job& job, const RankState& rank, const v1::LostOutput& lost, bool exits);
   void RecordSkippedSteps(Job& job, const v1::Progress& progress);
   // Adds an event for each anomaly that has none; few per generation.
   void RecordLossAnomalies(Job& job, const RankState& rank, const v1::Progress& progress);

@@ -44,7 +44,10 @@ Stats StatsCollector::Take(const Ledger& certain) {
   for (const Ledger::Entry& entry : certain.entries()) slot_time[entry.cause] += entry.slot_time;
   for (const auto& [cause, time] : slot_time) {
     if (time == absl::ZeroDuration()) continue;
-    stats.slot_seconds_by_cause.emplace_back(NameOf(cause), absl::ToDoubleSeconds(time));
+    // The time of a hang is taken back; a counter must not decrease.
+    absl::Duration& reported = reported_slot_time_[cause];
+    reported = std::max(reported, time);
+    stats.slot_seconds_by_cause.emplace_back(NameOf(cause), absl::ToDoubleSeconds(reported));
   }
   for (const auto& [node, time] : lost_slot_time_) {
     stats.lost_slot_seconds_by_node[node] = absl::ToDoubleSeconds(time);

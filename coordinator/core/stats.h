@@ -92,6 +92,7 @@ class StatsCollector {
   std::map<std::string, uint64_t> stragglers_ = {{"compute", 0}, {"input", 0}};
   std::map<std::string, std::vector<double>> rendezvous_;
   std::map<v1::TimeCause, absl::Duration> slot_time_;
+  std::map<v1::TimeCause, absl::Duration> reported_slot_time_;
   std::map<std::string, absl::Duration> lost_slot_time_;  // by node
   Stats samples_;
 };

@@ -12,6 +12,8 @@ namespace muster::core {
 void LifeCycle::TakeOver(Job& job, std::optional<v1::GenerationRecord> record,
                          std::string message) {
   jobs_.AddEvent(job, events::kRecovered, message);
+  // They were met when the generation started.
+  jobs_.DropDependencies(job);
   if (job.generation.has_value()) {
     // The newer one was launched when this one had ended, or had been abandoned.
     const bool cancelled = job.state() == v1::STOPPING && job.ending.outcome != v1::FAILED;

@@ -40,6 +40,55 @@ v1::Wait ResourceWait(std::vector<v1::WaitedFor> blockers, absl::Duration since)
   return wait;
 }
 
+v1::JobSpec BriefSpec(const v1::JobSpec& spec) {
+  v1::JobSpec brief;
+  brief.set_name(spec.name());
+  brief.set_priority(spec.priority());
+  brief.set_priority_class(spec.priority_class());
+  brief.set_launcher(spec.launcher());
+  if (spec.has_time_limit()) *brief.mutable_time_limit() = spec.time_limit();
+  const v1::Resources& resources = spec.resources();
+  *brief.mutable_resources()->mutable_nodes() = resources.nodes();
+  brief.mutable_resources()->set_ranks_per_node(resources.ranks_per_node());
+  brief.mutable_resources()->set_ranks(resources.ranks());
+  brief.mutable_resources()->set_device(resources.device());
+  brief.mutable_resources()->set_devices_per_rank(resources.devices_per_rank());
+  brief.mutable_resources()->set_exclusive(resources.exclusive());
+  if (!spec.has_train()) return brief;
+  brief.mutable_train()->set_epochs(spec.train().epochs());
+  brief.mutable_train()->set_max_steps(spec.train().max_steps());
+  brief.mutable_train()->set_global_batch(spec.train().global_batch());
+  return brief;
+}
+
+v1::FirstFailure BriefFailure(const v1::FirstFailure& failure) {
+  v1::FirstFailure brief;
+  brief.set_generation(failure.generation());
+  brief.set_reason(failure.reason());
+  if (failure.has_rank()) brief.set_rank(failure.rank());
+  brief.set_node(failure.node());
+  brief.set_message(failure.message());
+  if (failure.has_time()) *brief.mutable_time() = failure.time();
+  if (!failure.has_exit()) return brief;
+  brief.mutable_exit()->set_exit_code(failure.exit().exit_code());
+  brief.mutable_exit()->set_signal(failure.exit().signal());
+  brief.mutable_exit()->set_out_of_memory(failure.exit().out_of_memory());
+  return brief;
+}
+
+v1::TrainSummary BriefSummary(const v1::TrainSummary& summary) {
+  v1::TrainSummary brief;
+  brief.set_steps(summary.steps());
+  brief.set_epochs(summary.epochs());
+  brief.set_images_per_second(summary.images_per_second());
+  brief.set_final_loss(summary.final_loss());
+  brief.set_test_accuracy(summary.test_accuracy());
+  brief.set_test_loss(summary.test_loss());
+  brief.set_weights_digest(summary.weights_digest());
+  brief.set_checkpoint(summary.checkpoint());
+  return brief;
+}
+
 // Adds the ranks of the newest generation; `living` is null when it has ended.
 void AddRanks(const v1::GenerationRecord& record, const GenerationState* living, Time now,
               v1::Job& view) {
@@ -74,13 +123,52 @@ v1::Job Views::Summary(const Job& job) const {
   view.set_unplaceable(scheduler_.queue().UnplaceableReason(job.id()));
   view.set_slowdown(stragglers_.HighestSlowdown(job.id()));
   view.clear_past_failures();
+  view.clear_past_failures_omitted();
   view.clear_warnings();
+  return view;
+}
+
+v1::Job Views::ListEntry(const Job& job) const {
+  const v1::Job& status = job.status;
+  v1::Job view;
+  view.set_job_id(status.job_id());
+  *view.mutable_spec() = BriefSpec(status.spec());
+  view.set_state(status.state());
+  view.set_reason(status.reason());
+  view.set_message(status.message());
+  view.set_generation(status.generation());
+  if (status.has_submit_time()) *view.mutable_submit_time() = status.submit_time();
+  if (status.has_start_time()) *view.mutable_start_time() = status.start_time();
+  if (status.has_finish_time()) *view.mutable_finish_time() = status.finish_time();
+  view.set_restarts(status.restarts());
+  view.set_restarts_used(status.restarts_used());
+  view.set_preemptions(status.preemptions());
+  view.set_exit_code(status.exit_code());
+  if (status.has_first_failure()) {
+    *view.mutable_first_failure() = BriefFailure(status.first_failure());
+  }
+  if (status.has_summary() && status.state() == v1::SUCCEEDED) {
+    *view.mutable_summary() = BriefSummary(status.summary());
+  }
+  if (status.has_progress()) *view.mutable_progress() = status.progress();
+  if (status.has_checkpoint()) *view.mutable_checkpoint() = status.checkpoint();
+  if (status.has_hang()) *view.mutable_hang() = status.hang();
+  view.set_idempotency_key(status.idempotency_key());
+  view.set_owner(status.owner());
+  view.set_array_id(status.array_id());
+  view.set_array_index(status.array_index());
+  view.set_array_count(status.array_count());
+  *view.mutable_array_values() = status.array_values();
+  view.set_queue_position(scheduler_.PositionOf(job.id()));
+  view.set_unplaceable(scheduler_.queue().UnplaceableReason(job.id()));
+  view.set_slowdown(stragglers_.HighestSlowdown(job.id()));
   return view;
 }
 
 v1::Job Views::Details(const Job& job, Time now) const {
   v1::Job view = Summary(job);
   *view.mutable_past_failures() = job.status.past_failures();
+  view.set_past_failures_omitted(job.status.past_failures_omitted());
   *view.mutable_warnings() = job.status.warnings();
   v1::Goodput goodput = job.time_account.View(now);
   if (goodput.causes_size() > 0) *view.mutable_goodput() = std::move(goodput);

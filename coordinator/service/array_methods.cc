@@ -3,34 +3,15 @@
 #include <string>
 #include <utility>
 
-#include "common/limits.h"
 #include "common/proto_time.h"
 #include "common/status.h"
 #include "coordinator/core/owners/visibility.h"
 #include "coordinator/service/cluster_service.h"
+#include "coordinator/service/page.h"
 #include "coordinator/service/unary_call.h"
 #include "coordinator/service/validate.h"
 
 namespace muster::service {
-namespace {
-
-// Makes the response fit into a message: leaves out the specs of all tasks but the first, their
-// losses by step, and then the last tasks.
-void Shorten(v1::GetArrayResponse& response) {
-  if (response.ByteSizeLong() <= limits::kMessageBytes) return;
-  size_t bytes = 0;
-  int kept = 0;
-  for (v1::Job& task : *response.mutable_tasks()) {
-    if (kept > 0) task.clear_spec();
-    if (task.has_summary()) task.mutable_summary()->clear_losses();
-    bytes += task.ByteSizeLong() + 16;  // exceeds any field header
-    if (bytes > limits::kMessageBytes - limits::kSpecBytes) break;
-    ++kept;
-  }
-  response.mutable_tasks()->DeleteSubrange(kept, response.tasks_size() - kept);
-}
-
-}  // namespace
 
 grpc::ServerUnaryReactor* ClusterServiceImpl::GetArray(grpc::CallbackServerContext* context,
                                                        const v1::GetArrayRequest* request,
@@ -41,10 +22,18 @@ grpc::ServerUnaryReactor* ClusterServiceImpl::GetArray(grpc::CallbackServerConte
   const absl::StatusOr<core::Actor> actor = ActorOf(*context);
   if (!actor.ok()) return Finish(reactor, actor.status());
   return Answer(reactor, [=](core::Core& core, const Time&) -> absl::Status {
-    ASSIGN_OR_RETURN(*response, core.GetArray(request->array_id()));
-    for (v1::Job& task : *response->mutable_tasks()) core::HidePrivate(*actor, task);
-    Shorten(*response);
-    return CheckSize(*response);
+    ASSIGN_OR_RETURN(Page page, Page::Open("tasks", request->page_token()));
+    ASSIGN_OR_RETURN(*response->mutable_array(), core.GetArray(request->array_id()));
+    for (const JobId& id : core.ListTasks(response->array().array_id())) {
+      v1::Job task = core.ListEntry(id);
+      const std::string position = Page::Ascending(task.array_index());
+      if (!page.IsAfter(position)) continue;
+      core::HidePrivate(*actor, task);
+      if (!page.Add(task, position)) break;
+      *response->add_tasks() = std::move(task);
+    }
+    response->set_next_page_token(page.next_token());
+    return absl::OkStatus();
   });
 }
 

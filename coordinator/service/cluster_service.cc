@@ -7,16 +7,17 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/grpc_status.h"
-#include "common/limits.h"
 #include "common/proto_time.h"
 #include "common/random_id.h"
 #include "common/sha256.h"
 #include "common/status.h"
 #include "common/version.h"
 #include "coordinator/core/owners/visibility.h"
+#include "coordinator/core/scheduler/natural_order.h"
 #include "coordinator/service/array_tasks.h"
 #include "coordinator/service/caller.h"
 #include "coordinator/service/exec_call.h"
+#include "coordinator/service/page.h"
 #include "coordinator/service/read_files_call.h"
 #include "coordinator/service/read_log_call.h"
 #include "coordinator/service/unary_call.h"
@@ -138,6 +139,7 @@ grpc::ServerUnaryReactor* ClusterServiceImpl::SubmitJob(grpc::CallbackServerCont
       ASSIGN_OR_RETURN(tasks, ExpandTasks(request->spec()));
     } else {
       RETURN_IF_ERROR(spec::Validate(spec));
+      RETURN_IF_ERROR(spec::CheckPlaceholders(spec));
     }
     return spec::CheckUploadedFiles(spec);
   }();
@@ -218,25 +220,25 @@ grpc::ServerUnaryReactor* ClusterServiceImpl::ListJobs(grpc::CallbackServerConte
   grpc::ServerUnaryReactor* const reactor = context->DefaultReactor();
   const absl::StatusOr<core::Actor> actor = ActorOf(*context);
   if (!actor.ok()) return Finish(reactor, actor.status());
-  return Answer(reactor, [=](core::Core& core, const Time& now) {
-    v1::ListJobsRequest bounded = *request;
-    if (request->mine()) bounded.set_owner(actor->name);
-    bounded.set_limit(request->limit() == 0 ? limits::kJobsPerList
-                                            : std::min(request->limit(), limits::kJobsPerList));
-    size_t bytes = 0;
-    for (v1::Job& job : core.ListJobs(bounded, now)) {
-      core::HidePrivate(*actor, job);
-      // Jobs come newest first, so the oldest are cut off. 16 bytes exceed any field header.
-      bytes += job.ByteSizeLong() + 16;
-      if (bytes > limits::kMessageBytes) break;
-      *response->add_jobs() = std::move(job);
+  return Answer(reactor, [=](core::Core& core, const Time& /*now*/) -> absl::Status {
+    ASSIGN_OR_RETURN(Page page, Page::Open("jobs", request->page_token(), request->limit()));
+    v1::ListJobsRequest selection = *request;
+    if (request->mine()) selection.set_owner(actor->name);
+    for (const core::Core::Listed& listed : core.Select(selection)) {
+      const std::string position = Page::Descending(listed.sequence);
+      if (!page.IsAfter(position)) continue;
+      if (listed.is_array) {
+        ASSIGN_OR_RETURN(v1::JobArray array, core.GetArray(listed.id));
+        if (!page.Add(array, position)) break;
+        *response->add_arrays() = std::move(array);
+      } else {
+        v1::Job job = core.ListEntry(JobId(listed.id));
+        core::HidePrivate(*actor, job);
+        if (!page.Add(job, position)) break;
+        *response->add_jobs() = std::move(job);
+      }
     }
-    if (!request->collapse_arrays()) return absl::OkStatus();
-    for (v1::JobArray& array : core.ListArrays(bounded)) {
-      bytes += array.ByteSizeLong() + 16;
-      if (bytes > limits::kMessageBytes) break;
-      *response->add_arrays() = std::move(array);
-    }
+    response->set_next_page_token(page.next_token());
     return absl::OkStatus();
   });
 }
@@ -260,11 +262,11 @@ grpc::ServerUnaryReactor* ClusterServiceImpl::ListEvents(grpc::CallbackServerCon
     ASSIGN_OR_RETURN(const JobId id, core.ResolveJob(request->job_id()));
     ASSIGN_OR_RETURN(std::vector<v1::JobEvent> events,
                      core.ListEvents(id, request->after_sequence()));
-    size_t bytes = 0;
+    ASSIGN_OR_RETURN(Page page, Page::Open("events", /*token=*/""));
     for (v1::JobEvent& event : events) {
-      // Events come oldest first, so the caller can request the rest with after_sequence.
-      bytes += event.ByteSizeLong() + 16;
-      if (bytes > limits::kMessageBytes) break;
+      // The caller requests the others with after_sequence.
+      response->set_more(!page.Add(event, Page::Ascending(event.sequence())));
+      if (response->more()) break;
       *response->add_events() = std::move(event);
     }
     return absl::OkStatus();
@@ -330,11 +332,16 @@ grpc::ServerWriteReactor<v1::LogChunk>* ClusterServiceImpl::ReadLog(
 }
 
 grpc::ServerUnaryReactor* ClusterServiceImpl::ListNodes(grpc::CallbackServerContext* context,
-                                                        const v1::ListNodesRequest* /*request*/,
+                                                        const v1::ListNodesRequest* request,
                                                         v1::ListNodesResponse* response) {
-  return Answer(context->DefaultReactor(), [=](core::Core& core, const Time& now) {
+  return Answer(context->DefaultReactor(), [=](core::Core& core, const Time& now) -> absl::Status {
+    ASSIGN_OR_RETURN(Page page, Page::Open("nodes", request->page_token()));
     for (v1::Node& node : core.ListNodes(now)) *response->add_nodes() = std::move(node);
-    return CheckSize(*response);
+    page.Keep(
+        *response->mutable_nodes(), [](const v1::Node& node) { return node.name(); },
+        core::NaturalLess);
+    response->set_next_page_token(page.next_token());
+    return absl::OkStatus();
   });
 }
 

@@ -9,6 +9,7 @@
 #include "common/sha256.h"
 #include "common/status.h"
 #include "coordinator/service/caller.h"
+#include "coordinator/service/page.h"
 #include "coordinator/service/unary_call.h"
 #include "coordinator/service/validate.h"
 
@@ -113,11 +114,16 @@ grpc::ServerUnaryReactor* IdentityServiceImpl::CreateJoinToken(
 }
 
 grpc::ServerUnaryReactor* IdentityServiceImpl::ListJoinTokens(
-    grpc::CallbackServerContext* context, const v1::ListJoinTokensRequest* /*request*/,
+    grpc::CallbackServerContext* context, const v1::ListJoinTokensRequest* request,
     v1::ListJoinTokensResponse* response) {
   grpc::ServerUnaryReactor* const reactor = context->DefaultReactor();
-  const bool queued = loop_.PushQuery([reactor, response](core::Core& core, const Time& now) {
+  const absl::StatusOr<Page> page = Page::Open("tokens", request->page_token());
+  if (!page.ok()) return Finish(reactor, page.status());
+  const bool queued = loop_.PushQuery([=](core::Core& core, const Time& now) {
+    Page kept = *page;
     *response = core.ListJoinTokens(now);
+    kept.Keep(*response->mutable_tokens(), [](const v1::JoinToken& token) { return token.id(); });
+    response->set_next_page_token(kept.next_token());
     return Release([reactor] { Finish(reactor, absl::OkStatus()); });
   });
   return queued ? reactor : Finish(reactor, ShuttingDown());

@@ -1,8 +1,11 @@
 // ClusterService: methods about owners of jobs.
+#include <algorithm>
+#include <string>
 #include <utility>
 
 #include "common/status.h"
 #include "coordinator/service/cluster_service.h"
+#include "coordinator/service/page.h"
 #include "coordinator/service/unary_call.h"
 #include "coordinator/service/validate.h"
 
@@ -10,6 +13,12 @@ namespace muster::service {
 namespace {
 
 constexpr uint32_t kDefaultReportDays = 7;
+
+using ReportedOwner = v1::GetReportResponse::Owner;
+
+double SlotSeconds(const ReportedOwner& owner) {
+  return owner.cpu_slot_seconds() + owner.gpu_slot_seconds();
+}
 
 }  // namespace
 
@@ -20,9 +29,18 @@ grpc::ServerUnaryReactor* ClusterServiceImpl::GetReport(grpc::CallbackServerCont
   const absl::Status valid = ValidateGetReport(*request);
   if (!valid.ok()) return Finish(reactor, valid);
   const uint32_t days = request->days() == 0 ? kDefaultReportDays : request->days();
-  return Answer(reactor, [=](core::Core& core, const Time& now) {
+  return Answer(reactor, [=](core::Core& core, const Time& now) -> absl::Status {
+    ASSIGN_OR_RETURN(Page page, Page::Open("report", request->page_token()));
     *response = core.GetReport(days, now);
-    return CheckSize(*response);
+    // Their use changes between two pages: pages are by name, and sorted by use.
+    page.Keep(*response->mutable_owners(),
+              [](const ReportedOwner& owner) { return owner.owner(); });
+    std::stable_sort(response->mutable_owners()->begin(), response->mutable_owners()->end(),
+                     [](const ReportedOwner& a, const ReportedOwner& b) {
+                       return SlotSeconds(a) > SlotSeconds(b);
+                     });
+    response->set_next_page_token(page.next_token());
+    return absl::OkStatus();
   });
 }
 
@@ -41,14 +59,19 @@ grpc::ServerUnaryReactor* ClusterServiceImpl::SetSecret(grpc::CallbackServerCont
 }
 
 grpc::ServerUnaryReactor* ClusterServiceImpl::ListSecrets(grpc::CallbackServerContext* context,
-                                                          const v1::ListSecretsRequest* /*request*/,
+                                                          const v1::ListSecretsRequest* request,
                                                           v1::ListSecretsResponse* response) {
   grpc::ServerUnaryReactor* const reactor = context->DefaultReactor();
   const absl::StatusOr<core::Actor> actor = ActorOf(*context);
   if (!actor.ok()) return Finish(reactor, actor.status());
-  return Answer(reactor, [=](core::Core& core, const Time&) {
+  return Answer(reactor, [=](core::Core& core, const Time&) -> absl::Status {
+    ASSIGN_OR_RETURN(Page page, Page::Open("secrets", request->page_token()));
     *response = core.ListSecrets(*actor);
-    return CheckSize(*response);
+    page.Keep(*response->mutable_secrets(), [](const v1::ListSecretsResponse::Secret& secret) {
+      return secret.owner() + '\0' + secret.name();
+    });
+    response->set_next_page_token(page.next_token());
+    return absl::OkStatus();
   });
 }
 

@@ -224,6 +224,10 @@ void Simulation::SubmitSomeJob() {
   if (!world_->orderly && Below(10) == 0) (*spec.mutable_env())["FAILS"] = "0";
   if (Below(10) == 0) *spec.mutable_time_limit() = ToProto(absl::Seconds(5));
   *spec.mutable_grace_period() = ToProto(absl::Seconds(2));
+  if (!world_->orderly && !jobs_.empty() && Below(4) == 0) {
+    v1::Dependencies& after = *spec.mutable_after();
+    (Below(2) == 0 ? after.add_ok() : after.add_any())->assign(jobs_[Below(jobs_.size())]);
+  }
   const absl::Status valid = spec::Validate(spec);
   if (!valid.ok()) world_->violations.Add(valid.ToString());
   Submit(spec, absl::StrCat("key-", next_job_), 1 + Below(2));
@@ -235,7 +239,10 @@ void Simulation::Submit(const v1::JobSpec& spec, const std::string& key, uint64_
   submit.job_id = JobId(absl::StrCat("job-", next_job_++));
   submit.spec = spec;
   submit.idempotency_key = key;
-  coordinator_.Request(submit, [this, key](const core::Reply& reply) {
+  coordinator_.Request(submit, [this, key, depends = spec.has_after()](const core::Reply& reply) {
+    // A store that was replaced may not have the job that this one depends on, or may have several
+    // whose ids begin with its id.
+    if (store_replaced_ && depends && !reply.job.ok()) return;
     if (!reply.job.ok()) {
       world_->violations.Add(reply.job.status().ToString());
       return;

@@ -89,17 +89,18 @@ bool Simulation::HasConverged() {
 }
 
 void Simulation::CheckEnd(const v1::Job& job) {
+  const uint32_t failures = job.past_failures_size() + job.past_failures_omitted();
   std::string wrong_time = FindWrongTime(job, world_->scheduler.now().wall);
   if (!wrong_time.empty()) world_->violations.Add(std::move(wrong_time));
   // The workers, from whose records a job is recovered, do not know its past failures.
-  if (!store_replaced_ && static_cast<int>(job.restarts()) > job.past_failures_size()) {
+  if (!store_replaced_ && job.restarts() > failures) {
     world_->violations.Add(absl::StrCat(job.job_id(), " was restarted without a failure"));
   }
   if (job.restarts_used() > job.spec().restart().max()) {
     world_->violations.Add(absl::StrCat(job.job_id(), " was restarted too often"));
   }
   if (job.state() == v1::FAILED && job.reason() == core::reasons::kNodeLost && !store_replaced_ &&
-      job.past_failures_size() < static_cast<int>(core::kMaxFailedAttempts)) {
+      failures < core::kMaxFailedAttempts) {
     world_->violations.Add(absl::StrCat(job.job_id(), " gave up too early: ", job.message()));
   }
   if (world_->orderly && job.has_first_failure()) {
@@ -122,7 +123,12 @@ void Simulation::CheckEnd(const v1::Job& job) {
   if (job.state() == v1::SUCCEEDED && job.exit_code() != 0) {
     world_->violations.Add(absl::StrCat(job.job_id(), " succeeded with a nonzero exit code"));
   }
-  if (job.state() == v1::FAILED && (job.exit_code() == 0 || !job.has_first_failure())) {
+  const bool dependency_failed = job.reason() == core::reasons::kDependencyFailed;
+  if (dependency_failed && job.generation() > 0) {
+    world_->violations.Add(absl::StrCat(job.job_id(), " had run when its dependency failed"));
+  }
+  const bool has_cause = job.has_first_failure() || dependency_failed;
+  if (job.state() == v1::FAILED && (job.exit_code() == 0 || !has_cause)) {
     world_->violations.Add(absl::StrCat(job.job_id(), " failed without a cause"));
   }
 }

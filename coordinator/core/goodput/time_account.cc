@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <utility>
+#include <vector>
 
 #include "common/proto_time.h"
 #include "coordinator/core/steady_clock.h"
@@ -16,6 +17,11 @@ constexpr absl::Duration kLongestInterval = absl::Minutes(5);
 
 bool IsStepTime(v1::TimeCause cause) {
   return cause == v1::TIME_PRODUCTIVE || cause == v1::TIME_REDONE;
+}
+
+// The order of causes in a view.
+int OrderOf(v1::TimeCause cause) {
+  return cause == v1::TIME_HUNG ? 2 * v1::TIME_CHECKPOINT_STALL + 1 : 2 * cause;
 }
 
 // Whether a generation with this activity has begun to train.
@@ -96,6 +102,23 @@ void TimeAccount::ReportStep(uint64_t step, absl::Duration checkpoint_stall, Tim
   step_ = step;
   Settle();
   UpdateCause();
+}
+
+void TimeAccount::FindHang(SteadyTime since, Time now) {
+  Charge(now);
+  absl::Duration left = std::max(now.steady - since, absl::ZeroDuration());
+  Ledger found;
+  for (Ledger::Entry entry : pending_.entries()) {
+    if (IsStepTime(entry.cause)) {
+      const absl::Duration hung = std::min(entry.wall_time, left);
+      left -= hung;
+      entry.wall_time -= hung;
+      entry.slot_time -= hung * slots_;
+      found.Add({v1::TIME_HUNG, "", hung, hung * slots_});
+    }
+    found.Add(std::move(entry));
+  }
+  pending_ = std::move(found);
 }
 
 void TimeAccount::BeginGeneration(uint32_t slots, Time now) {
@@ -207,7 +230,12 @@ v1::Goodput TimeAccount::View(Time now) const {
   Ledger all = charged.settled_;
   all.Add(charged.pending_);
   v1::Goodput view;
-  for (const Ledger::Entry& entry : all.entries()) {
+  std::vector<Ledger::Entry> entries = all.entries();
+  std::stable_sort(entries.begin(), entries.end(),
+                   [](const Ledger::Entry& a, const Ledger::Entry& b) {
+                     return OrderOf(a.cause) < OrderOf(b.cause);
+                   });
+  for (const Ledger::Entry& entry : entries) {
     v1::Goodput::Cause& cause = *view.add_causes();
     cause.set_cause(NameOf(entry.cause));
     cause.set_node(entry.node);

@@ -49,6 +49,9 @@ class TimeAccount {
   // The generation has completed this step, after stops for checkpoints that took
   // `checkpoint_stall` in total. Both are as reported, and may be wrong.
   void ReportStep(uint64_t step, absl::Duration checkpoint_stall, Time now);
+  // The job is found to hang since then. The time of steps since the last one that has been settled
+  // is charged as hung from `since` on. Enter(HUNG) follows.
+  void FindHang(SteadyTime since, Time now);
   void BeginGeneration(uint32_t slots, Time now);
   // Returns the time of the generation. `lost_node`: the node that is to blame if it has failed.
   Ledger EndGeneration(const std::optional<std::string>& lost_node, Time now);
@@ -64,7 +67,7 @@ class TimeAccount {
   // The time that has been settled since the last call.
   Ledger TakeSettled() { return std::exchange(untaken_, Ledger()); }
   // The pending time that will be settled as it is: that of a program without steps, of which
-  // nothing is ever taken back.
+  // nothing is taken back but the time of a hang.
   Ledger CertainlyPending(Time now) const;
 
   // ---- Records

@@ -219,6 +219,42 @@ TEST_F(TimeAccountTest, ProgramWithoutStepsIsProductiveWhileItRuns) {
               ElementsAre(Pair("node-1", 1 + 2), Pair("productive", 55), Pair("starting", 2)));
 }
 
+TEST_F(TimeAccountTest, HangTakesBackTheTimeSinceTheLastProgress) {
+  account_ = TimeAccount(/*counts_steps=*/false, absl::ZeroDuration(), now_);
+  Start();
+  Pass(50);
+  account_.FindHang(now_.steady - absl::Seconds(30), now_);
+  Enter(v1::TIME_HUNG);
+  Pass(10);
+  EXPECT_THAT(Seconds(),
+              ElementsAre(Pair("hung", 40), Pair("productive", 20), Pair("starting", 2)));
+  Enter(v1::TIME_PRODUCTIVE);
+  Pass(5);
+  EXPECT_THAT(Seconds(),
+              ElementsAre(Pair("hung", 40), Pair("productive", 25), Pair("starting", 2)));
+  // More silence than there are productive seconds.
+  account_.FindHang(now_.steady - absl::Hours(1), now_);
+  Enter(v1::TIME_HUNG);
+  Fail(1, std::nullopt);
+  EXPECT_THAT(Seconds(), ElementsAre(Pair("hung", 45), Pair("productive", 20), Pair("recovery", 1),
+                                     Pair("starting", 2)));
+}
+
+TEST_F(TimeAccountTest, HungStepStaysHung) {
+  Start();
+  Pass(10);
+  Step(1);
+  Pass(40);
+  account_.FindHang(now_.steady - absl::Seconds(40), now_);
+  Enter(v1::TIME_HUNG);
+  Pass(5);
+  Enter(v1::TIME_PRODUCTIVE);
+  Pass(1);
+  Step(2);
+  EXPECT_THAT(Seconds(),
+              ElementsAre(Pair("hung", 45), Pair("productive", 11), Pair("starting", 2)));
+}
+
 TEST_F(TimeAccountTest, ReturnsTimeOfGenerationAndSettledTimeOnce) {
   Pass(9);
   Start();

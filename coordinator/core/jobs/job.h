@@ -62,6 +62,10 @@ struct Ending {
   bool abort = false;
 };
 
+// The generations of a job that are kept, and of its failures: the first ones and the newest ones.
+inline constexpr int kOldestKept = 4;
+inline constexpr int kNewestKept = 28;
+
 // Ids of the jobs and arrays of spec.after that have not ended yet.
 struct After {
   std::vector<std::string> ok;

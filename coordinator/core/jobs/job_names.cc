@@ -1,10 +1,14 @@
 // JobTable: finds jobs and arrays by what users call them.
 #include <algorithm>
+#include <cstdint>
+#include <optional>
 #include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/match.h"
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "common/status.h"
@@ -15,6 +19,16 @@ namespace {
 
 // The most jobs that the error for an ambiguous name lists.
 constexpr size_t kListedMatches = 5;
+
+// Splits "sweep-3" into the name of an array and the index of a task; nullopt for other names.
+std::optional<std::pair<std::string, uint32_t>> SplitTaskName(const std::string& given) {
+  const size_t dash = given.rfind('-');
+  uint32_t index = 0;
+  if (dash == std::string::npos || !absl::SimpleAtoi(given.substr(dash + 1), &index)) {
+    return std::nullopt;
+  }
+  return std::make_pair(given.substr(0, dash), index);
+}
 
 // Names the newest of the jobs and arrays that `given` matches.
 absl::Status Ambiguous(absl::string_view given, std::vector<JobTable::Match> matches) {
@@ -46,6 +60,16 @@ std::vector<JobTable::Match> JobTable::MatchesOf(const std::string& given) const
     Match match{array.empty() ? entry->first.value() : array, !array.empty(), job.queue_sequence};
     if (job.spec().name() == given) named.push_back(match);
     begun.push_back(std::move(match));
+  }
+  if (!named.empty()) return named;
+  const auto task = SplitTaskName(given);
+  if (!task.has_value()) return begun;
+  const auto& [name, index] = *task;
+  for (auto entry = arrays_.all().lower_bound(name);
+       entry != arrays_.all().end() && absl::StartsWith(entry->first, name); ++entry) {
+    const JobArray& array = entry->second;
+    if (array.name != name || array.tasks.count(index) == 0) continue;
+    named.push_back({TaskId(array.id, index).value(), false, array.queue_sequence});
   }
   return named.empty() ? begun : named;
 }

@@ -108,6 +108,7 @@ void CopyStatus(const Other& from, Status& to) {
   to.set_owner(from.owner());
   if (from.has_first_failure()) CopyFailure(from.first_failure(), *to.mutable_first_failure());
   for (const auto& failure : from.past_failures()) CopyFailure(failure, *to.add_past_failures());
+  to.set_past_failures_omitted(from.past_failures_omitted());
   *to.mutable_warnings() = from.warnings();
   CopyStragglers(from.stragglers(), *to.mutable_stragglers());
 }

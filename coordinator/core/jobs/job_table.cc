@@ -23,16 +23,18 @@ constexpr size_t kDeletionsPerStep = 256;
 // Numbers that stay free for a job's generations, whatever number a worker reports.
 constexpr uint64_t kGenerationsLeft = 1'000'000;
 
+void AddKeys(const v1::GenerationRecord& record, std::vector<std::string>& keys) {
+  keys.push_back(GenerationKey(record.job_id(), record.generation()));
+  for (int node_rank = 0; node_rank < record.nodes_size(); ++node_rank) {
+    keys.push_back(PlacementKey(record.job_id(), record.generation(), node_rank));
+  }
+}
+
 // Returns the keys of all records of a job, its own first.
 std::vector<std::string> KeysOf(const Job& job) {
   const std::string& id = job.status.job_id();
   std::vector<std::string> keys = {JobKey(id)};
-  for (const auto& [number, record] : job.past) {
-    keys.push_back(GenerationKey(id, number.value()));
-    for (int node_rank = 0; node_rank < record.nodes_size(); ++node_rank) {
-      keys.push_back(PlacementKey(id, number.value(), node_rank));
-    }
-  }
+  for (const auto& [number, record] : job.past) AddKeys(record, keys);
   for (const v1::JobEvent& event : job.events) keys.push_back(EventKey(id, event.sequence()));
   return keys;
 }
@@ -94,7 +96,6 @@ std::vector<const Job*> JobTable::List(const v1::ListJobsRequest& request) const
   }
   std::sort(chosen.begin(), chosen.end(),
             [](const Job* a, const Job* b) { return a->queue_sequence > b->queue_sequence; });
-  if (request.limit() != 0 && chosen.size() > request.limit()) chosen.resize(request.limit());
   return chosen;
 }
 
@@ -106,10 +107,6 @@ std::vector<const JobArray*> JobTable::ListArrays(const v1::ListJobsRequest& req
     if (!request.array_id().empty() && id != request.array_id()) continue;
     chosen.push_back(&array);
   }
-  std::sort(chosen.begin(), chosen.end(), [](const JobArray* a, const JobArray* b) {
-    return a->queue_sequence > b->queue_sequence;
-  });
-  if (request.limit() != 0 && chosen.size() > request.limit()) chosen.resize(request.limit());
   return chosen;
 }
 
@@ -136,8 +133,7 @@ void JobTable::Transition(Job& job, v1::JobState to, absl::string_view reason,
   job.state_since = context_.now.steady;
   SetReason(job, reason, std::move(message));
   if (!IsTerminal(to)) return;
-  dependents_.Remove(job);
-  job.after = After();
+  DropDependencies(job);
   ended_.push_back({job.status.job_id(), to});
   if (job.status.array_id().empty()) {
     AllowDeletion(job, job.finished);
@@ -192,6 +188,11 @@ void JobTable::BeginGeneration(Job& job, v1::GenerationRecord record) {
   }
 }
 
+void JobTable::DropDependencies(Job& job) {
+  dependents_.Remove(job);
+  job.after = After();
+}
+
 void JobTable::EndGeneration(Job& job) {
   job.generation->record.set_over(true);
   const Ledger spent = job.time_account.EndGeneration(LostNode(job), context_.now);
@@ -205,6 +206,19 @@ void JobTable::EndGeneration(Job& job) {
   job.generation.reset();
   active_.erase(job.id());
   job.past[Generation(record.generation())] = std::move(record);
+  DropGenerations(job);
+}
+
+void JobTable::DropGenerations(Job& job) {
+  std::vector<std::string> keys;
+  while (job.past.size() > kOldestKept + kNewestKept) {
+    const auto dropped = std::next(job.past.begin(), kOldestKept);
+    AddKeys(dropped->second, keys);
+    job.past.erase(dropped);
+  }
+  for (std::string& key : keys) {
+    context_.effects.writes.push_back({std::move(key), std::nullopt});
+  }
 }
 
 void JobTable::Finish(Job& job, v1::JobState state, absl::string_view reason, std::string message,
@@ -280,6 +294,7 @@ Job& JobTable::Restore(Job restored) {
     AllowDeletion(job, job.finished);
   }
   arrays_.Add(job);
+  if (!IsWaiting(job.state())) job.after = After();  // earlier builds kept those of recovered jobs
   dependents_.Add(job);
   if (IsWaiting(job.state())) owners_.OnQueued(job.status);
   if (job.generation.has_value()) {

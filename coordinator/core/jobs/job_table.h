@@ -55,9 +55,9 @@ class JobTable {
   Job* FindLiving(const JobId& id, uint64_t number, const NodeName& node);
   // Returns whether a living generation has, or had, ranks on the node.
   bool UsesNode(const NodeName& node) const;
-  // Resolves a job id, the name of one job only, or a unique prefix of an id, in this order.
-  // Errors: NOT_FOUND, INVALID_ARGUMENT with the matching jobs when ambiguous, or when the name is
-  // that of an array.
+  // Resolves a job id, the name of one job only, the name of one array only with a task's index
+  // ("sweep-3"), or a unique prefix of an id, in this order. Errors: NOT_FOUND, INVALID_ARGUMENT
+  // with the matching jobs when ambiguous, or when the name is that of an array.
   absl::StatusOr<JobId> Resolve(absl::string_view name) const;
   // As Resolve, for an array.
   absl::StatusOr<std::string> ResolveArray(absl::string_view name) const;
@@ -69,7 +69,7 @@ class JobTable {
   v1::JobState StateOf(const std::string& id) const;
   const Arrays& arrays() const { return arrays_; }
   Arrays& arrays() { return arrays_; }
-  // The arrays that the request selects, newest first.
+  // The arrays that the request selects.
   std::vector<const JobArray*> ListArrays(const v1::ListJobsRequest& request) const;
   // Digests of the files of all jobs.
   absl::flat_hash_set<std::string> Files() const;
@@ -118,6 +118,8 @@ class JobTable {
   std::vector<Ended> TakeEnded() { return std::exchange(ended_, {}); }
   bool HasEnded() const { return !ended_.empty(); }
   Dependents& dependents() { return dependents_; }
+  // The job no longer waits for others. Only jobs that are QUEUED or HELD have dependencies.
+  void DropDependencies(Job& job);
   // Resolves the names in a spec; adds to `ended` the jobs and arrays that have ended already.
   // Errors: as Resolve, with the path of the field.
   absl::StatusOr<After> ResolveDependencies(const v1::Dependencies& given,
@@ -168,6 +170,8 @@ class JobTable {
   Job& AddSubmitted(const SubmitJob& event, const JobId& id, const v1::JobSpec& spec);
   // The node that is to blame for the failure of the living generation; nullopt if there is none.
   static std::optional<std::string> LostNode(const Job& job);
+  // Deletes the records of past generations in the middle if there are more than are kept.
+  void DropGenerations(Job& job);
   // Opens an account for a job of a store that has none for it, or continues the stored one.
   void RestoreTimeAccount(Job& job);
   // Adds the time that has been settled to the cluster's totals.

@@ -3,6 +3,7 @@
 #include <optional>
 #include <string>
 
+#include "common/proto_time.h"
 #include "coordinator/core/jobs/job_table.h"
 #include "coordinator/core/reasons.h"
 
@@ -28,6 +29,10 @@ v1::TimeCause ActivityOf(const Job& job) {
     case v1::STARTING:
       return job.generation->preparing_data > 0 ? v1::TIME_PREPARING_DATA : v1::TIME_STARTING;
     case v1::RUNNING:
+      // Without a hang_timeout, only a step takes longer than usual.
+      if (job.status.has_hang() && FromProto(job.spec().hang_timeout()) > absl::ZeroDuration()) {
+        return v1::TIME_HUNG;
+      }
       return ActivityOfPhase(job.status.progress().phase(), job.is_train());
     case v1::STOPPING:
       if (job.ending.outcome == v1::FAILED) return v1::TIME_RECOVERY;

@@ -101,6 +101,10 @@ void OwnerTable::OnFinish(const v1::Job& job, SteadyTime submitted, v1::JobState
   Owner::Day& today = owner.OnDay(DayOf(context_.now.steady));
   if (state == v1::SUCCEEDED) {
     today.set_jobs_succeeded(today.jobs_succeeded() + 1);
+  } else if (state == v1::CANCELLED) {
+    today.set_jobs_cancelled(today.jobs_cancelled() + 1);
+  } else if (state == v1::TIMED_OUT) {
+    today.set_jobs_timed_out(today.jobs_timed_out() + 1);
   } else {
     today.set_jobs_failed(today.jobs_failed() + 1);
   }

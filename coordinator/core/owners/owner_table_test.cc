@@ -122,19 +122,22 @@ TEST_F(OwnerTableTest, ReportsUseByOwnerAndInTotal) {
   RunJob("alice");
   RunJob("alice", v1::FAILED);
   RunJob("bob", v1::CANCELLED);
+  owners_.OnFinish(JobOf("alice"), context_.now.steady, v1::TIMED_OUT);
   const v1::GetReportResponse report =
       owners_.Report(7, {{"bob", context_.now.steady}}, {}, {2, 0}, context_.now);
   ASSERT_EQ(report.owners_size(), 2);
   EXPECT_EQ(report.owners(0).owner(), "alice");
   EXPECT_DOUBLE_EQ(report.owners(0).cpu_slot_seconds(), 7200);
-  EXPECT_EQ(report.owners(0).jobs_submitted(), 2u);
+  EXPECT_EQ(report.owners(0).jobs_submitted(), 3u);
+  EXPECT_EQ(report.owners(0).jobs_timed_out(), 1u);
   EXPECT_EQ(report.owners(0).jobs_succeeded(), 1u);
   EXPECT_EQ(report.owners(0).jobs_failed(), 1u);
   EXPECT_EQ(FromProto(report.owners(0).median_wait()), absl::Seconds(1));
   EXPECT_EQ(report.owners(1).owner(), "bob");
   EXPECT_EQ(report.owners(1).jobs_submitted(), 2u) << "the waiting job counts";
-  EXPECT_EQ(report.owners(1).jobs_failed(), 1u);
-  EXPECT_EQ(report.total().jobs_submitted(), 4u);
+  EXPECT_EQ(report.owners(1).jobs_failed(), 0u);
+  EXPECT_EQ(report.owners(1).jobs_cancelled(), 1u);
+  EXPECT_EQ(report.total().jobs_submitted(), 5u);
   EXPECT_DOUBLE_EQ(report.total().cpu_slot_seconds(), 3 * 3600);
   const absl::Duration time = context_.now.wall - FromProto(report.since());
   EXPECT_NEAR(report.cpu_utilization_ratio(), 3 * 3600 / (2 * absl::ToDoubleSeconds(time)), 1e-9);
@@ -173,7 +176,7 @@ TEST_F(OwnerTableTest, CountsJobThatNeverStarted) {
   owners_.OnFinish(job, context_.now.steady, v1::CANCELLED);
   const v1::GetReportResponse report = owners_.Report(1, {}, {}, {}, context_.now);
   EXPECT_EQ(report.total().jobs_submitted(), 1u);
-  EXPECT_EQ(report.total().jobs_failed(), 1u);
+  EXPECT_EQ(report.total().jobs_cancelled(), 1u);
   EXPECT_FALSE(report.total().has_median_wait());
 }
 

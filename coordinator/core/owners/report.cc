@@ -28,6 +28,8 @@ void Add(const Owner::Day& day, Part& part) {
   row.set_jobs_submitted(row.jobs_submitted() + day.jobs_submitted());
   row.set_jobs_succeeded(row.jobs_succeeded() + day.jobs_succeeded());
   row.set_jobs_failed(row.jobs_failed() + day.jobs_failed());
+  row.set_jobs_cancelled(row.jobs_cancelled() + day.jobs_cancelled());
+  row.set_jobs_timed_out(row.jobs_timed_out() + day.jobs_timed_out());
   MergeWaits(day.waits(), part.waits);
   for (const auto& time : day.causes()) part.causes[time.cause()] += time.slot_seconds();
 }
@@ -49,8 +51,6 @@ Row Complete(Part part) {
   if (all > 0) part.row.set_goodput_ratio(part.causes[v1::TIME_PRODUCTIVE] / all);
   return std::move(part.row);
 }
-
-double SlotSeconds(const Row& row) { return row.cpu_slot_seconds() + row.gpu_slot_seconds(); }
 
 double Ratio(double used, uint32_t slots, absl::Duration time) {
   const double present = slots * absl::ToDoubleSeconds(time);
@@ -95,8 +95,6 @@ v1::GetReportResponse OwnerTable::Report(uint32_t days, const std::vector<Unstar
     part.row.set_owner(name);
     *response.add_owners() = Complete(std::move(part));
   }
-  std::stable_sort(response.mutable_owners()->begin(), response.mutable_owners()->end(),
-                   [](const Row& a, const Row& b) { return SlotSeconds(a) > SlotSeconds(b); });
   *response.mutable_total() = Complete(std::move(total));
   const absl::Duration reported = now.steady - StartOfDay(oldest);
   *response.mutable_since() = ToProto(now.wall - reported);

@@ -40,9 +40,15 @@ bool IsConsequence(const v1::FailureReport& report) {
          report.code() == static_cast<int>(absl::StatusCode::kCancelled);
 }
 
-// Drops the text of older failures, to bound the record of a job that failed often.
-void ForgetText(v1::Job& job) {
+// Bounds the record of a job that failed often: drops the text of older failures, and those in the
+// middle.
+void ForgetOldFailures(v1::Job& job) {
   constexpr int kWithText = 16;
+  const int excess = job.past_failures_size() - kOldestKept - kNewestKept;
+  if (excess > 0) {
+    job.mutable_past_failures()->DeleteSubrange(kOldestKept, excess);
+    job.set_past_failures_omitted(job.past_failures_omitted() + excess);
+  }
   if (job.past_failures_size() <= kWithText) return;
   v1::ExitInfo& exit =
       *job.mutable_past_failures(job.past_failures_size() - 1 - kWithText)->mutable_exit();
@@ -260,7 +266,7 @@ void Failures::Attribute(Job& job, bool final) {
     job.status.set_message(failure.message());
   }
   *job.status.add_past_failures() = failure;
-  ForgetText(job.status);
+  ForgetOldFailures(job.status);
   *job.status.mutable_first_failure() = std::move(failure);
   jobs_.MarkJob(job);
 }

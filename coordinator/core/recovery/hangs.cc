@@ -214,6 +214,10 @@ void Hangs::Conclude(Job& job, Watch& watch) {
   watch.phase = Watch::Phase::kHung;
   v1::Hang& hang = *job.status.mutable_hang();
   hang = MakeHang(job, watch);
+  if (!watch.stalled) {
+    job.time_account.FindHang(context_.now.steady - FromProto(hang.silence()), context_.now);
+    jobs_.UpdateTimeAccount(job);
+  }
   jobs_.MarkChanged(job);
   const std::string message = Describe(watch, hang);
   if (!std::exchange(watch.announced, true)) {

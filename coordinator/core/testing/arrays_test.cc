@@ -164,6 +164,25 @@ TEST(ArraysTest, NamesOfArraysAreNotNamesOfJobs) {
               HasSubstr("is a job and not an array of jobs"));
 }
 
+TEST(ArraysTest, TaskIsFoundByTheNameOfItsArray) {
+  Harness h;
+  v1::JobSpec spec = MakeCommandSpec(1);
+  spec.set_name("job");
+  const std::string array = h.SubmitArray(spec, 12);
+  const auto resolve = [&](const std::string& name) { return h.core().ResolveJob(name); };
+  EXPECT_EQ(resolve("job-0")->value(), Task(array, 0));
+  EXPECT_EQ(resolve("job-1")->value(), Task(array, 1)) << "and not task 10 or 11";
+  EXPECT_EQ(resolve("job-11")->value(), Task(array, 11));
+  for (const std::string name : {"job-12", "job-", "job--1", "jo-0", "job-0x", "-0"}) {
+    EXPECT_TRUE(absl::IsNotFound(resolve(name).status())) << name << ": " << resolve(name).status();
+  }
+  const std::string again = h.SubmitArray(spec, 2);
+  EXPECT_EQ(resolve("job-3")->value(), Task(array, 3)) << "the other array has no such task";
+  EXPECT_EQ(resolve("job-0").status().message(),
+            absl::StrCat("job job-0 is ambiguous: it matches ", again, "-0, ", array,
+                         "-0; give more of the id"));
+}
+
 TEST(ArraysTest, ListsArraysInPlaceOfTheirTasks) {
   Harness h;
   const std::string array = h.SubmitArray(MakeCommandSpec(1), 3);
@@ -171,14 +190,16 @@ TEST(ArraysTest, ListsArraysInPlaceOfTheirTasks) {
   v1::ListJobsRequest request;
   EXPECT_EQ(h.core().ListJobs(request, h.now()).size(), 4u);
   request.set_collapse_arrays(true);
-  ASSERT_EQ(h.core().ListJobs(request, h.now()).size(), 1u);
-  EXPECT_EQ(h.core().ListJobs(request, h.now())[0].job_id(), job);
-  ASSERT_EQ(h.core().ListArrays(request).size(), 1u);
-  EXPECT_EQ(h.core().ListArrays(request)[0].array_id(), array);
+  const auto ids = [&] {
+    std::vector<std::string> ids;
+    for (const Core::Listed& listed : h.core().Select(request)) ids.push_back(listed.id);
+    return ids;
+  };
+  EXPECT_THAT(ids(), ElementsAre(job, array)) << "newest first";
   ASSERT_TRUE(h.CancelArray(array).ok());
-  EXPECT_TRUE(h.core().ListArrays(request).empty());
+  EXPECT_THAT(ids(), ElementsAre(job));
   request.set_state(v1::CANCELLED);
-  EXPECT_EQ(h.core().ListArrays(request).size(), 1u);
+  EXPECT_THAT(ids(), ElementsAre(array));
   request.Clear();
   request.set_array_id(array);
   request.set_include_finished(true);

@@ -1,4 +1,6 @@
 // Hangs: detection after hang_timeout of silence, inspection, the end of a hang, and on_hang.
+#include <map>
+
 #include "absl/strings/str_cat.h"
 #include "common/proto_time.h"
 #include "coordinator/core/reasons.h"
@@ -68,6 +70,15 @@ class Hangs : public ::testing::Test {
     cluster_.Run(absl::Seconds(45), kNodes);
     InspectAll();
   }
+  // Seconds by cause.
+  std::map<std::string, double> Seconds() const {
+    std::map<std::string, double> seconds;
+    const v1::Goodput goodput = cluster_.Get(job_).goodput();
+    for (const v1::Goodput::Cause& cause : goodput.causes()) {
+      seconds[cause.cause()] = absl::ToDoubleSeconds(FromProto(cause.wall_time()));
+    }
+    return seconds;
+  }
   int CountEvents(const std::string& type) const {
     const std::vector<std::string> types = cluster_.EventTypes(job_);
     return static_cast<int>(std::count(types.begin(), types.end(), type));
@@ -105,6 +116,40 @@ TEST_F(Hangs, AreInspectedAfterExactlyHangTimeout) {
   // The inspections are only in GetJob.
   EXPECT_EQ(cluster_.core().ListJobs({}, cluster_.now())[0].hang().suspect_rank(), 2u);
   EXPECT_EQ(cluster_.core().ListJobs({}, cluster_.now())[0].hang().ranks_size(), 0);
+}
+
+TEST_F(Hangs, AreLostTime) {
+  for (const std::string on_hang : {"report", "restart"}) {
+    cluster_ = Harness();
+    Begin(on_hang);
+    cluster_.Run(absl::Seconds(100), kNodes);
+    const auto productive = [this] {
+      for (const auto& [cause, seconds] : cluster_.core().TakeStats().slot_seconds_by_cause) {
+        if (cause == "productive") return seconds / 4;
+      }
+      return 0.0;
+    };
+    EXPECT_EQ(productive(), 100);
+    ReportSilenceOfAll(absl::ZeroDuration());
+    cluster_.Run(absl::Seconds(15), kNodes);
+    EXPECT_EQ(productive(), 115);
+    Hang();
+    EXPECT_EQ(productive(), 115) << "a counter does not decrease";
+    EXPECT_EQ(Seconds().at("productive"), 100);
+    EXPECT_GE(Seconds().at("hung"), 60);
+    const double hung = Seconds().at("hung");
+    if (on_hang == "restart") {
+      EXPECT_EQ(cluster_.State(job_), v1::STOPPING);
+      continue;
+    }
+    cluster_.Run(absl::Seconds(30), kNodes);
+    EXPECT_EQ(Seconds().at("hung"), hung + 30);
+    EXPECT_EQ(cluster_.Get(job_).goodput().current_cause(), "hung");
+    ReportSilence(1, absl::ZeroDuration());
+    cluster_.Run(absl::Seconds(10), kNodes);
+    EXPECT_EQ(Seconds().at("hung"), hung + 30);
+    EXPECT_EQ(Seconds().at("productive"), 110);
+  }
 }
 
 TEST_F(Hangs, CountFromTheLastActivityOfAnyRank) {

@@ -224,8 +224,7 @@ absl::StatusOr<v1::Job> Harness::CancelArray(const std::string& array) {
 }
 
 v1::JobArray Harness::GetArray(const std::string& array) const {
-  const absl::StatusOr<v1::GetArrayResponse> response = core_->GetArray(array);
-  return response.ok() ? response->array() : v1::JobArray();
+  return core_->GetArray(array).value_or(v1::JobArray());
 }
 
 absl::StatusOr<v1::Job> Harness::Cancel(const std::string& job) {

@@ -15,6 +15,7 @@ namespace {
 
 using ::testing::Contains;
 using testing::CountSent;
+using ::testing::ElementsAre;
 using testing::ExitWith;
 using testing::FindSent;
 using testing::Harness;
@@ -422,6 +423,46 @@ TEST(Lifecycle, ReportsSkippedSteps) {
   EXPECT_EQ(events(), 2) << "restarted from a checkpoint";
 }
 
+TEST(Lifecycle, ReportsLostOutput) {
+  Harness cluster;
+  cluster.Join("a", 2);
+  const std::string job = cluster.Submit(MakeSpec(1, 2));
+  const auto report = [&](uint32_t rank, uint64_t lines, bool exits) {
+    v1::RankReport lost = Harness::MakeReport(rank, exits ? v1::EXITED : v1::STARTED);
+    lost.mutable_lost_output()->set_lines(lines);
+    lost.mutable_lost_output()->set_bytes(100 * lines);
+    lost.mutable_lost_output()->set_reason("No space left on device");
+    cluster.Report("a", job, lost);
+  };
+  const auto events = [&] {
+    std::vector<std::string> messages;
+    const auto all = cluster.core().ListEvents(JobId(job), 0);
+    for (const v1::JobEvent& event : *all) {
+      if (event.type() == events::kLogLinesLost) messages.push_back(event.message());
+    }
+    return messages;
+  };
+  report(1, 12, false);
+  report(1, 13, false);
+  report(0, 1, false);
+  const char kFirst[] =
+      "rank 1 on a: 12 lines (1200 bytes) of its logs have been lost: No space left on device";
+  EXPECT_THAT(events(), ElementsAre(kFirst)) << "once per node while the ranks run";
+  EXPECT_THAT(cluster.Get(job).warnings(),
+              ElementsAre("rank 1: node a could not store all output, so logs lack lines: No space "
+                          "left on device"));
+  cluster.Restart();
+  cluster.Join("a", 2);
+  report(0, 1, true);
+  report(1, 1447, true);
+  report(1, 1447, true);
+  EXPECT_THAT(
+      events(),
+      ElementsAre(
+          kFirst, "rank 0 on a: 1 line (100 bytes) of its logs are lost: No space left on device",
+          "rank 1 on a: 1447 lines (144700 bytes) of its logs are lost: No space left on device"));
+}
+
 TEST(Lifecycle, NonRetryableFailureKeepsItsExitCode) {
   Harness cluster;
   cluster.Join("a", 2);
@@ -561,8 +602,8 @@ TEST(Lifecycle, RecordsEventsInOrder) {
   cluster.BringUp(job);
   cluster.ExitAll(job, ExitWith(0));
   EXPECT_THAT(cluster.EventTypes(job),
-              ::testing::ElementsAre(events::kSubmitted, events::kPlaced, events::kWorldSent,
-                                     events::kRunning, events::kStopping, events::kFinished));
+              ElementsAre(events::kSubmitted, events::kPlaced, events::kWorldSent, events::kRunning,
+                          events::kStopping, events::kFinished));
   const auto later = cluster.core().ListEvents(JobId(job), 4);
   ASSERT_TRUE(later.ok());
   EXPECT_EQ(later->size(), 2u);

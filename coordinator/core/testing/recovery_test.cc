@@ -311,6 +311,41 @@ TEST(Recovery, CutsTextAtCharacterBoundaries) {
   }
 }
 
+TEST(Recovery, KeepsTheFirstAndTheNewestGenerations) {
+  Harness cluster;
+  cluster.Join("a");
+  v1::JobSpec spec = MakeSpec(1);
+  spec.mutable_restart()->set_max(100);
+  const std::string job = cluster.Submit(spec);
+  size_t records = 0, bytes = 0;
+  for (int i = 1; i <= 40; ++i) {
+    v1::ExitInfo exit = ExitWithText(100, "what went wrong");
+    exit.set_exit_code(i);
+    cluster.ReportExit("a", job, 0, exit);
+    while (cluster.State(job) == v1::QUEUED) cluster.Run(absl::Seconds(10), {"a"});
+    if (i == 32) {
+      // One event per step is new.
+      records = cluster.records().size() - cluster.core().ListEvents(JobId(job), 0)->size();
+      bytes = cluster.records().at(JobKey(job)).size();
+    }
+  }
+  EXPECT_EQ(cluster.records().size() - cluster.core().ListEvents(JobId(job), 0)->size(), records);
+  EXPECT_LE(cluster.records().at(JobKey(job)).size(), bytes + 64);
+  cluster.Restart();
+  const v1::Job view = cluster.Get(job);
+  ASSERT_EQ(view.past_failures_size(), 32);
+  EXPECT_EQ(view.past_failures_omitted(), 8u);
+  EXPECT_EQ(view.past_failures(3).generation(), 4u);
+  EXPECT_EQ(view.past_failures(4).generation(), 13u);
+  EXPECT_EQ(view.past_failures(31).exit().exit_code(), 40);
+  const auto find = [&](uint64_t generation) {
+    return cluster.core().FindRank(JobId(job), Generation(generation), Rank(0)).status().code();
+  };
+  EXPECT_EQ(find(4), absl::StatusCode::kUnavailable) << "its node is not connected";
+  EXPECT_EQ(find(5), absl::StatusCode::kNotFound);
+  EXPECT_EQ(find(13), absl::StatusCode::kUnavailable);
+}
+
 TEST(Recovery, DropsTextOfOldFailures) {
   Harness cluster;
   cluster.Join("a");

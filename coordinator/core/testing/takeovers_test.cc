@@ -1,6 +1,7 @@
 // Ends of conflicts: jobs rebuilt from the records of workers, and ranks that are discarded.
 #include "common/proto_time.h"
 #include "coordinator/core/reasons.h"
+#include "coordinator/core/records.h"
 #include "coordinator/core/testing/harness.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -15,6 +16,7 @@ using testing::FindSent;
 using testing::Harness;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
+using testing::KilledBy;
 using testing::MakeCommandSpec;
 using Message = v1::CoordinatorMessage;
 
@@ -338,6 +340,105 @@ TEST_F(Takeover, QueuedJobIsNotPlacedTwice) {
   EXPECT_EQ(CountSent(Join("a", done), cluster_.session("b"), Message::kLaunch), 0);
   EXPECT_EQ(cluster_.Get(job).ranks(0).node(), "a");
   EXPECT_EQ(cluster_.Get(job).generation(), 2u);
+}
+
+// The store was restored from a copy in which the job still waited for another one.
+class DependentTakeover : public Takeover {
+ protected:
+  // Takes over generation 1 of `train_`, which depends on `prep_`, from node "a". With a
+  // `node_count` of 2, the generation is incomplete and the job is queued again.
+  void TakeOverTrain(bool held, uint32_t node_count = 1) {
+    cluster_ = Harness();
+    records_.clear();
+    cluster_.Join("n");
+    v1::JobSpec prep = MakeCommandSpec(1);
+    prep.mutable_restart()->set_max(0);
+    prep_ = cluster_.Submit(prep);
+    v1::JobSpec train = MakeCommandSpec(1);
+    train.mutable_after()->add_ok(prep_);
+    train_ = cluster_.Submit(train);
+    EXPECT_EQ(cluster_.Get(train_).reason(), "Dependency");
+    if (held) EXPECT_TRUE(cluster_.Hold(train_).ok());
+    AddWorker("a", 0, node_count, train_, 1);
+    cluster_id_["a"] = cluster_.core().store().cluster_id;
+    index_["a"] = cluster_.core().store().commit_index + 10;
+    Connect("a");
+    Recover();
+    const Effects done = Answer("a");
+    const Message* const join = FindSent(done, cluster_.session("a"), Message::kJoinCluster);
+    ASSERT_NE(join, nullptr);
+    index_["a"] = join->join_cluster().commit_index();
+  }
+  // Ends `prep_`, in each of the ways in which a job can end.
+  void EndPrep(v1::JobState end, bool forget) {
+    cluster_.BringUp(prep_);
+    if (end == v1::CANCELLED) EXPECT_TRUE(cluster_.Cancel(prep_).ok());
+    cluster_.ExitAll(prep_, ExitWith(end == v1::SUCCEEDED ? 0 : 3));
+    EXPECT_EQ(cluster_.State(prep_), end);
+    if (forget) cluster_.Step(RemoveJob{RequestId(901), JobId(prep_), {"root", true}});
+    EXPECT_EQ(cluster_.core().ResolveJob(prep_).ok(), !forget);
+  }
+  void CheckRestart() {
+    const v1::JobState before = cluster_.State(train_);
+    cluster_.Restart();
+    EXPECT_EQ(cluster_.State(train_), before);
+  }
+
+  std::string prep_, train_;
+};
+
+TEST_F(DependentTakeover, EndOfTheDependencyDoesNotConcernTheJobThatRuns) {
+  for (const v1::JobState end : {v1::SUCCEEDED, v1::FAILED, v1::CANCELLED}) {
+    for (const v1::JobState state : {v1::STARTING, v1::RUNNING, v1::STOPPING}) {
+      for (const bool held : {false, true}) {
+        for (const bool forget : {false, true}) {
+          SCOPED_TRACE(::testing::Message()
+                       << v1::JobState_Name(end) << " while " << v1::JobState_Name(state)
+                       << " held " << held << " forget " << forget);
+          TakeOverTrain(held);
+          if (state != v1::STARTING) Connect("a");
+          if (state == v1::STOPPING) ASSERT_TRUE(cluster_.Requeue(train_).ok());
+          ASSERT_EQ(cluster_.State(train_), state);
+          EndPrep(end, forget);
+          EXPECT_EQ(cluster_.State(train_), state);
+          CheckRestart();
+          cluster_.Join("n");
+          Connect("a");
+          const bool requeued = state == v1::STOPPING;
+          cluster_.ExitAll(train_, requeued ? KilledBy(15) : ExitWith(0));
+          EXPECT_EQ(cluster_.State(train_), requeued ? v1::STARTING : v1::SUCCEEDED);
+        }
+      }
+    }
+  }
+}
+
+TEST_F(DependentTakeover, JobThatIsQueuedAgainHasNoDependency) {
+  for (const v1::JobState end : {v1::SUCCEEDED, v1::FAILED, v1::CANCELLED}) {
+    SCOPED_TRACE(v1::JobState_Name(end));
+    TakeOverTrain(/*held=*/false, /*node_count=*/2);
+    EXPECT_EQ(cluster_.Get(train_).reason(), reasons::kWaitingForResources);
+    EndPrep(end, /*forget=*/false);
+    EXPECT_EQ(cluster_.State(train_), v1::STARTING);
+    CheckRestart();
+    TakeOverTrain(/*held=*/true, /*node_count=*/2);
+    EndPrep(end, /*forget=*/false);
+    EXPECT_EQ(cluster_.State(train_), v1::HELD);
+    CheckRestart();
+  }
+}
+
+TEST_F(DependentTakeover, DependenciesInRecordsOfEarlierBuildsAreDropped) {
+  TakeOverTrain(/*held=*/false);
+  Connect("a");
+  v1::JobRecord record;
+  ASSERT_TRUE(record.ParseFromString(cluster_.records().at(JobKey(train_))));
+  record.add_after_ok(prep_);
+  cluster_.PutRecord(JobKey(train_), record.SerializeAsString());
+  cluster_.Restart();
+  cluster_.Join("n");
+  EndPrep(v1::FAILED, /*forget=*/false);
+  EXPECT_EQ(cluster_.State(train_), v1::RUNNING);
 }
 
 TEST_F(Takeover, DiscardedRanksAreStopped) {

@@ -33,11 +33,14 @@ absl::StatusOr<std::string> ComparisonJson(core::Core& core, const std::string& 
   size_t total = 0;
   std::vector<std::string> jobs;
   if (!array.empty()) {
-    ASSIGN_OR_RETURN(const v1::GetArrayResponse found, core.GetArray(array));
-    title = absl::StrCat("Array ", found.array().array_id());
-    total = found.tasks_size();
-    for (const v1::Job& task : found.tasks()) {
-      if (jobs.size() < kJobsCompared) jobs.push_back(ComparedJson(core, task));
+    ASSIGN_OR_RETURN(const v1::JobArray found, core.GetArray(array));
+    title = absl::StrCat("Array ", found.array_id());
+    const std::vector<JobId> tasks = core.ListTasks(found.array_id());
+    total = tasks.size();
+    for (const JobId& id : tasks) {
+      if (jobs.size() == kJobsCompared) break;
+      ASSIGN_OR_RETURN(const v1::Job task, core.GetJob(id, /*detailed=*/false, now));
+      jobs.push_back(ComparedJson(core, task));
     }
   } else {
     const std::vector<std::string> ids = absl::StrSplit(names, ',', absl::SkipEmpty());

@@ -19,6 +19,8 @@ struct Group {
   int order;
 };
 constexpr size_t kWindowsKept = 8;
+// The most jobs that a search looks at in one go: the core thread waits for the mutex in Put.
+constexpr int kSearchedAtOnce = 512;
 
 constexpr Group kActive = {"active", 0};
 constexpr Group kWaiting = {"waiting", 1};
@@ -80,23 +82,40 @@ void JobIndex::Erase(const JobId& job) {
 }
 
 std::shared_ptr<const JobIndex::Window> JobIndex::Find(const Query& query) const {
-  absl::MutexLock lock(&mutex_);
-  for (const Found& found : found_) {
-    if (found.version == version_ && found.query == query) return found.window;
+  const std::set<v1::JobState> states = StatesOf(query.states);
+  auto window = std::make_shared<Window>();
+  uint64_t version = 0;
+  {
+    absl::MutexLock lock(&mutex_);
+    for (const Found& found : found_) {
+      if (found.version == version_ && found.query == query) return found.window;
+    }
+    version = version_;
+    for (const auto& [state, count] : states_) {
+      if (count > 0) window->states[NameOf(state)] = count;
+    }
   }
-  found_.push_back({query, version_, Search(query)});
+  // A job that changes meanwhile may be missed: the version has changed then, too.
+  std::optional<Key> last;
+  do {
+    absl::MutexLock lock(&mutex_);
+    last = Search(query, states, last, *window);
+  } while (last.has_value());
+  absl::MutexLock lock(&mutex_);
+  found_.push_back({query, version, window});
   if (found_.size() > kWindowsKept) found_.pop_front();
-  return found_.back().window;
+  return window;
 }
 
-std::shared_ptr<const JobIndex::Window> JobIndex::Search(const Query& query) const {
-  const std::set<v1::JobState> states = StatesOf(query.states);
-  auto shared = std::make_shared<Window>();
-  Window& window = *shared;
-  for (const auto& [state, count] : states_) {
-    if (count > 0) window.states[NameOf(state)] = count;
-  }
-  for (const auto& [key, entry] : order_) {
+std::optional<JobIndex::Key> JobIndex::Search(const Query& query,
+                                              const std::set<v1::JobState>& states,
+                                              const std::optional<Key>& after,
+                                              Window& window) const {
+  auto next = after.has_value() ? order_.upper_bound(*after) : order_.begin();
+  const Key* last = nullptr;
+  for (int i = 0; next != order_.end() && i < kSearchedAtOnce; ++i, ++next) {
+    const auto& [key, entry] = *next;
+    last = &key;
     if (states.count(entry->state) == 0) continue;
     if (!query.search.empty() && !absl::StrContains(entry->text, query.search)) continue;
     if (window.total >= query.offset && window.rows.size() < query.limit) {
@@ -104,7 +123,8 @@ std::shared_ptr<const JobIndex::Window> JobIndex::Search(const Query& query) con
     }
     ++window.total;
   }
-  return shared;
+  if (next == order_.end()) return std::nullopt;
+  return *last;
 }
 
 uint64_t JobIndex::version() const {

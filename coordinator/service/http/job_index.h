@@ -11,6 +11,7 @@
 #include <deque>
 #include <map>
 #include <memory>
+#include <optional>
 #include <set>
 #include <string>
 #include <vector>
@@ -71,7 +72,10 @@ class JobIndex {
     uint64_t version = 0;
     std::shared_ptr<const Window> window;
   };
-  std::shared_ptr<const Window> Search(const Query& query) const
+  // Adds some of the jobs after `after` to the window. Returns the last job that was looked at;
+  // nullopt: there are no others.
+  std::optional<Key> Search(const Query& query, const std::set<v1::JobState>& states,
+                            const std::optional<Key>& after, Window& window) const
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   mutable absl::Mutex mutex_;

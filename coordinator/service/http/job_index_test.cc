@@ -1,6 +1,7 @@
 #include "coordinator/service/http/job_index.h"
 
 #include <nlohmann/json.hpp>
+#include <thread>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -69,6 +70,26 @@ TEST_F(JobIndexTest, WindowIsPartOfTheSelection) {
   EXPECT_THAT(Ids({"", "", 24, 10}), ElementsAre("job-0"));
   EXPECT_THAT(Ids({"", "", 1000, 10}), IsEmpty());
   EXPECT_EQ(index_.Find({"", "", 10, 2})->total, 25u);
+}
+
+TEST_F(JobIndexTest, FindsAllOfManyJobs) {
+  for (int i = 0; i < 2000; ++i) {
+    Put(absl::StrCat(i % 2 == 0 ? "even-" : "odd-", i), v1::QUEUED);
+  }
+  const auto window = index_.Find({"even", "", 990, 20});
+  EXPECT_EQ(window->total, 1000u);
+  ASSERT_EQ(window->rows.size(), 10u);
+  EXPECT_EQ(window->rows[0].id, "even-18");
+  EXPECT_EQ(window->rows[9].id, "even-0");
+}
+
+TEST_F(JobIndexTest, FindsJobsWhileOthersChange) {
+  for (int i = 0; i < 1500; ++i) Put(absl::StrCat("stable-", i), v1::RUNNING);
+  std::thread core([this] {
+    for (int i = 0; i < 2000; ++i) Put(absl::StrCat("other-", i % 10), v1::QUEUED);
+  });
+  for (int i = 0; i < 50; ++i) EXPECT_EQ(index_.Find({"stable", "", 0, 10})->total, 1500u);
+  core.join();
 }
 
 TEST_F(JobIndexTest, ChangedJobMovesAndGetsAnotherRow) {

@@ -122,14 +122,17 @@ class JobPage {
   }
 
   showEvents() {
-    replace(this.events, el("table", { class: "cards" }, el("tbody", {}, [...this.eventList].reverse().map((event) => el("tr", {},
-      el("td", { class: "fixed muted" }, clock(event.time)), el("td", { class: "fixed" }, event.type), el("td", {}, event.message ?? ""))))));
+    const earlier = (this.eventList[0]?.sequence ?? 1) - 1;
+    replace(this.events, earlier ? el("p", { class: "muted" }, `${number(earlier)} earlier events are not shown; see muster describe --events.`) : "",
+      el("table", { class: "cards" }, el("tbody", {}, [...this.eventList].reverse().map((event) => el("tr", {},
+        el("td", { class: "fixed muted" }, clock(event.time)), el("td", { class: "fixed" }, event.type), el("td", {}, event.message ?? ""))))));
   }
 
   showEnvironment({ coordinator, count, nodes }) {
     this.environment.hidden = !nodes?.length;
     replace(this.environment, el("h2", {}, "Environment"),
       facts([["Coordinator", coordinator], ["Nodes", number(count)]]),
+      count > 16 ? el("p", { class: "muted" }, "The first 16 nodes are shown.") : "",
       el("table", { class: "cards" }, el("tbody", {}, (nodes ?? []).slice(0, 16).map((node) => el("tr", {},
         el("td", {}, node.node ? nodeLink(node.node) : ""), el("td", {}, [node.version ? `version ${node.version}` : "",
           node.cpus ? `${node.cpus} CPUs` : "", bytes(node.memory), node.devices, node.driver ? `driver ${node.driver}` : ""].filter(Boolean).join(", ")))))));
