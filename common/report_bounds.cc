@@ -257,6 +257,10 @@ Corrections Clamp(v1::RankReport& report) {
   if (report.has_failure()) Clamp(*report.mutable_failure(), corrections);
   if (report.has_summary()) Clamp(*report.mutable_summary(), corrections);
   if (report.has_checkpoint()) Clamp(*report.mutable_checkpoint(), corrections);
+  if (report.has_lost_output()) {
+    Truncate("lost_output.reason", limits::kLabelBytes,
+             *report.mutable_lost_output()->mutable_reason(), corrections);
+  }
   DropUnlikely(
       "silence", report.silence(), [&report] { report.clear_silence(); }, corrections);
   KeepEntries("warnings", limits::kWarningsPerRank, *report.mutable_warnings(), corrections);

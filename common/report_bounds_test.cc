@@ -133,7 +133,8 @@ TEST(ReportBoundsTest, TruncatesTextsAtCharacterBoundaries) {
   report.mutable_summary()->set_weights_digest(Beyond(limits::kLabelBytes));
   report.mutable_join()->set_layout_digest(Beyond(limits::kLabelBytes));
   report.mutable_join()->add_fingerprint()->set_value(Beyond(limits::kLabelBytes));
-  EXPECT_THAT(Clamp(report), SizeIs(15));
+  report.mutable_lost_output()->set_reason(Beyond(limits::kLabelBytes));
+  EXPECT_THAT(Clamp(report), SizeIs(16));
   EXPECT_EQ(report.failure().message(), umlauts.substr(0, limits::kReportedTextBytes - 1));
   EXPECT_EQ(report.exit().failure().message(), report.failure().message());
   EXPECT_EQ(report.failure().phase().size(), limits::kLabelBytes);
@@ -149,6 +150,7 @@ TEST(ReportBoundsTest, TruncatesTextsAtCharacterBoundaries) {
   EXPECT_EQ(report.summary().weights_digest().size(), limits::kLabelBytes);
   EXPECT_EQ(report.join().layout_digest().size(), limits::kLabelBytes);
   EXPECT_EQ(report.join().fingerprint(0).value().size(), limits::kLabelBytes);
+  EXPECT_EQ(report.lost_output().reason().size(), limits::kLabelBytes);
   EXPECT_THAT(Clamp(report), IsEmpty());
 }
 

@@ -48,7 +48,7 @@ std::string Installed(const char* folder, const char* name) {
 }
 
 // Waits until SIGTERM or SIGINT has arrived and every rank has ended, until SIGUSR2 has arrived, or
-// until the coordinator has rejected this worker.
+// until the agent has failed.
 class Lifetime {
  public:
   // Must be created before any thread, so that all threads block the signals and Wait receives
@@ -162,7 +162,7 @@ int main(int argc, char** argv) {
   options.on_tick = [&supervisor] { supervisor.OnTick(); };
   Lifetime lifetime;
   auto agent = Agent::Start(options, [&lifetime](const absl::Status& status) {
-    LOG(ERROR) << "the coordinator rejected this worker; not retrying: " << status.message();
+    LOG(ERROR) << status.message();
     lifetime.End((absl::IsFailedPrecondition(status) ? kExitFailure : kExitNotAllowed) + 1);
   });
   if (!agent.ok()) {

@@ -85,8 +85,9 @@ class DiskTest(unittest.TestCase):
             mounts, folder = self.disk(cluster, "node-1", "8m")
             worker = cluster.start_worker("node-1", slots=1, prefix=mounts.prefix())
             cluster.wait_for_nodes(1)
-            finished = cluster.run(shell_spec("chatty", "yes 'a line of a log' | head -c 20000000; echo the end"))
+            finished = cluster.run(shell_spec("chatty", "yes 'a line of a log' | head -c 16000000; echo the end"))
             self.assertEqual(finished["state"], "SUCCEEDED")
+            self.check_lost_lines(cluster, finished, lines=1000001)
             wait_until(lambda: "of its logs could not be written" in worker.log(), 10, "the worker to report it")
 
             fill(folder)
@@ -104,6 +105,19 @@ class DiskTest(unittest.TestCase):
             self.assertEqual(cluster.wait(late)["state"], "SUCCEEDED")
             self.assertEqual([n["state"] for n in cluster.nodes()], ["READY"])
             worker.stop()
+
+    def check_lost_lines(self, cluster, job, lines):
+        """An event and a warning of the job and a notice beside its log say how many of its lines are missing."""
+        logs = cluster.muster("logs", job["job_id"])
+        kept = logs.stdout.count("a line of a log\n")
+        self.assertGreater(kept, 100000)
+        lost = rf"{lines - kept} lines \(\d+ bytes\)"
+        self.assertRegex(logs.stderr, f"rank 0, stdout: {lost} could not be stored: No space left on device")
+        described = json.loads(cluster.muster("describe", job["job_id"], "--events", "-o", "json").stdout)
+        self.assertRegex([e["message"] for e in described["events"] if e["type"] == "LogLinesLost"][-1],
+                         f"rank 0 on node-1: {lost} of its logs are lost: No space left on device")
+        self.assertIn("node node-1 could not store all output, so logs lack lines: No space left on device",
+                      "".join(job["warnings"]))
 
     def is_cordoned(self, node):
         """Return whether the coordinator has cordoned the node because of its disk; check the reason."""
@@ -138,15 +152,15 @@ class DiskTest(unittest.TestCase):
             wait_until(lambda: not any(node.get("cordoned") for node in cluster.nodes()), 90, "the node to return")
             self.assertEqual(cluster.run(shell_spec("wide", "true", nodes=3))["state"], "SUCCEEDED")
 
-    def start_training(self, cluster, ranks=1, checkpoint=(), **train):
+    def start_training(self, cluster, ranks=1, **train):
         """Start a job that writes checkpoints to a small disk. Return it and the disk's folder."""
         mounts, folder = self.disk(cluster, "small", "24m")
         cluster.start_worker("node-1", slots=ranks, prefix=mounts.prefix())
         cluster.wait_for_nodes(1)
         job = cluster.submit(training_spec(
-            "train", max_steps=1000000, restart={"max": 0}, resources={"ranks_per_node": ranks},
-            checkpoint={"dir": str(cluster.directory / "small" / "checkpoints"), "every_steps": 20, **dict(checkpoint)},
-            **train))
+            "train", resources={"ranks_per_node": ranks},
+            checkpoint={"dir": str(cluster.directory / "small" / "checkpoints"), "every_steps": 20},
+            **{"max_steps": 1000000, "restart": {"max": 0}, **train}))
         wait_until(lambda: int(cluster.get(job).get("checkpoint", {}).get("step", 0)) > 0, 60, "a checkpoint")
         return job, folder
 
@@ -189,13 +203,15 @@ class DiskTest(unittest.TestCase):
     def test_training_continues_without_parts_of_checkpoints_on_full_disk(self):
         self.check_training_continues(ranks=2, strategy={"name": "ddp", "shard_optimizer": True})
 
-    def test_full_disk_ends_training_that_requires_checkpoints(self):
+    def test_full_disk_fails_training_without_its_final_checkpoint(self):
         with Cluster() as cluster:
-            job, folder = self.start_training(cluster, checkpoint={"required": True})
+            job, folder = self.start_training(cluster, max_steps=600, restart={"max": 3})
             wait_until(lambda: fill(folder) or cluster.get(job)["state"] == "FAILED", 60, "the job to fail")
             failed = cluster.get(job)
-            self.assertEqual((failed["state"], failed["exit_code"]), ("FAILED", 73), failed)
-            self.assertIn("No space left on device", failed["first_failure"]["message"])
+            self.assertEqual((failed["state"], failed["exit_code"], int(failed["generation"])), ("FAILED", 73, 1), failed)
+            status = failed["checkpoint"]
+            self.assertRegex(failed["first_failure"]["message"],
+                             f"final checkpoint of step 600 .*No space left on device.*{status['dir']}/{status['name']}")
 
 
 if __name__ == "__main__":

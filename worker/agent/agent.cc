@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <filesystem>
 #include <system_error>
 #include <utility>
@@ -30,6 +31,7 @@
 #include "worker/agent/generation/generation_table.h"
 #include "worker/agent/host_resources.h"
 #include "worker/agent/job_user.h"
+#include "worker/agent/lease/lease_lines.h"
 #include "worker/agent/lease/leases.h"
 #include "worker/agent/logs/log_server.h"
 #include "worker/agent/membership.h"
@@ -54,8 +56,8 @@ constexpr absl::Duration kStuckAfter = absl::Seconds(10);
 
 class AgentImpl final : public Agent {
  public:
-  AgentImpl(const AgentOptions& options, std::function<void(const absl::Status&)> on_refused)
-      : options_(options), on_refused_(std::move(on_refused)), incarnation_(RandomId()) {}
+  AgentImpl(const AgentOptions& options, std::function<void(const absl::Status&)> on_failure)
+      : options_(options), on_failure_(std::move(on_failure)), incarnation_(RandomId()) {}
 
   absl::Status Start() {
     ASSIGN_OR_RETURN(devices_, Devices::Open(options_.devices));
@@ -90,8 +92,7 @@ class AgentImpl final : public Agent {
       table_->OnCoordinatorLost();
       Tick(Now().steady);
     });
-    ASSIGN_OR_RETURN(rank_server_, RankServer::Start(directory_->RankSocket(), *loop_, *table_,
-                                                     job_users_.enabled()));
+    RETURN_IF_ERROR(StartRankServer());
     RETURN_IF_ERROR(StartHttp());
     log_server_ = std::make_unique<LogServer>(
         LogServer::Options{options_.coordinator, options_.security, options_.keep_logs.Text(),
@@ -116,7 +117,7 @@ class AgentImpl final : public Agent {
         leases_,
         Leases::Start({options_.name, incarnation_, options_.coordinator, options_.security,
                        options_.peer_listen, directory_->Peers(), directory_->Promises(),
-                       options_.trusts_refusals, membership_.get()},
+                       options_.trusts_refusals, membership_.get(), &lease_lines_},
                       *loop_, *table_,
                       [this](v1::WorkerMessage message) { Send(std::move(message)); }));
     loop_->RunAndWait([this] { leases_on_loop_ = leases_.get(); });
@@ -137,6 +138,7 @@ class AgentImpl final : public Agent {
       logs_on_loop_ = nullptr;
       transfers_on_loop_ = nullptr;
     });
+    if (sweeper_ != nullptr) sweeper_->RunAndWait([] {});  // it may be restoring the ranks' socket
     // Before what its Hello describes: a session that the coordinator refuses or breaks reopens by
     // itself.
     session_.reset();
@@ -223,6 +225,7 @@ class AgentImpl final : public Agent {
         loop_->Post([done, status] { done(status); });
       });
     };
+    context.lease_lines = &lease_lines_;
     context.lease_deadline_ms = [this](const v1::Launch& launch) {
       return leases_on_loop_ == nullptr ? 0 : leases_on_loop_->DeadlineMs(launch);
     };
@@ -234,6 +237,29 @@ class AgentImpl final : public Agent {
       }
     };
     return context;
+  }
+
+  absl::Status StartRankServer() {
+    const std::string socket = directory_->RankSocket();
+    RETURN_IF_ERROR(MakeDirectories(std::filesystem::path(socket).parent_path().string()));
+    ASSIGN_OR_RETURN(rank_server_,
+                     RankServer::Start(socket, *loop_, *table_, job_users_.enabled()));
+    return absl::OkStatus();
+  }
+
+  // Listens again if a job has removed or replaced the socket: no rank that starts could join
+  // otherwise. Called on the sweeper's loop, because the server needs the agent's to end.
+  void KeepRankSocket() {
+    checks_socket_ = false;
+    if (rank_server_ == nullptr || rank_server_->IsReachable()) return;
+    LOG(ERROR)
+        << "the ranks' socket " << directory_->RankSocket()
+        << " was removed or replaced; listening again (with --job-user, jobs cannot remove it)";
+    rank_server_.reset();
+    const absl::Status started = StartRankServer();
+    if (started.ok()) return;
+    on_failure_(absl::FailedPreconditionError(absl::StrCat(
+        "no rank can join, because the ranks' socket cannot be restored: ", started.message())));
   }
 
   absl::Status StartHttp() {
@@ -276,13 +302,22 @@ class AgentImpl final : public Agent {
                                         acknowledged.peers);
       }
     };
+    events.on_arrival = [this](const v1::CoordinatorMessage& message, SteadyTime sent) {
+      if (message.has_stop())
+        lease_lines_.Hold(message.stop().job_id(), message.stop().generation());
+      if (message.has_heartbeat_ack() && extends_leases_) lease_lines_.OnAcknowledged(sent);
+    };
     events.on_lost = [this](const absl::Status&) {
+      extends_leases_ = false;
+      lease_lines_.ReleaseAll();
       status_.session_up = false;
       if (logs_on_loop_ != nullptr) logs_on_loop_->CloseAll();
       if (transfers_on_loop_ != nullptr) transfers_on_loop_->CloseAll();
       table_->OnCoordinatorLost();
     };
-    events.on_refused = on_refused_;
+    events.on_refused = [this](const absl::Status& status) {
+      on_failure_(Annotate(status, "the coordinator rejected this worker; not retrying"));
+    };
     events.retries_refused = [this](const absl::Status& status) {
       if (!table_->HasLiveRanks()) return false;
       membership_->OnRefused(status);
@@ -332,6 +367,7 @@ class AgentImpl final : public Agent {
     membership_->OnWelcome(welcome, table_->HasLiveRanks());
     NoteConflict();
     if (membership_->in_conflict()) return;
+    extends_leases_ = !membership_->IsOutdated(welcome.term());
     // Resolving an advertised name can be slow: do it only once.
     if (address != address_) interface_ = InterfaceOf(address);
     address_ = address;
@@ -365,6 +401,7 @@ class AgentImpl final : public Agent {
   void OnMessage(const v1::CoordinatorMessage& message) {
     if (message.has_send_job_records()) return SendJobRecords();
     if (message.has_join_cluster()) {
+      extends_leases_ = false;
       membership_->OnJoinCluster(message.join_cluster());
       return session_on_loop_->Reconnect();
     }
@@ -376,7 +413,8 @@ class AgentImpl final : public Agent {
       case v1::CoordinatorMessage::kWorld:
         return table_->OnWorld(message.world());
       case v1::CoordinatorMessage::kStop:
-        return table_->OnStop(message.stop());
+        table_->OnStop(message.stop());
+        return lease_lines_.Release(message.stop().job_id(), message.stop().generation());
       case v1::CoordinatorMessage::kKeyValue:
         return table_->OnKeyValue(message.key_value());
       case v1::CoordinatorMessage::kReleaseBarrier:
@@ -495,7 +533,10 @@ class AgentImpl final : public Agent {
     if (membership_->in_conflict() && status_.session_up.load() && !table_->HasLiveRanks()) {
       session_on_loop_->Reconnect();
     }
-    if (now >= next_sweep_) SweepLogs(now);
+    if (session_on_loop_ != nullptr) {
+      if (now >= next_sweep_) SweepLogs(now);
+      if (!checks_socket_.exchange(true)) sweeper_->Post([this] { KeepRankSocket(); });
+    }
     loop_->RunAfter(kTick, [this, due = now + kTick] { Tick(due); });
   }
 
@@ -516,7 +557,7 @@ class AgentImpl final : public Agent {
   }
 
   const AgentOptions options_;
-  const std::function<void(const absl::Status&)> on_refused_;
+  const std::function<void(const absl::Status&)> on_failure_;
   const uint64_t incarnation_;
   const FileClock file_clock_{Now()};
   WorkerStatus status_;
@@ -526,6 +567,10 @@ class AgentImpl final : public Agent {
   std::unique_ptr<MemoryDirectory> memory_directory_;  // null: ranks leave no state
   bool hands_over_ = true;  // a later worker continues where this one ends
   std::string machine_id_;
+  LeaseLines lease_lines_;
+  // Whether the session's coordinator decides on the ranks of this node: only then do its
+  // acknowledgements extend their leases.
+  std::atomic<bool> extends_leases_ = false;
   std::unique_ptr<Membership> membership_;
   std::unique_ptr<EventLoop> loop_;
   std::unique_ptr<Devices> devices_;
@@ -533,7 +578,8 @@ class AgentImpl final : public Agent {
   std::unique_ptr<SelfTester> self_tester_;
   std::unique_ptr<EventLoop> sweeper_;
   std::unique_ptr<FilePlacer> files_;
-  std::unique_ptr<RankServer> rank_server_;
+  std::unique_ptr<RankServer> rank_server_;  // used on the sweeper's loop while that runs
+  std::atomic<bool> checks_socket_ = false;
   std::shared_ptr<Metrics> metrics_;
   std::shared_ptr<prometheus::Collectable> gpu_metrics_;  // null without GPUs
   std::unique_ptr<http::HttpServer> http_;
@@ -556,9 +602,9 @@ class AgentImpl final : public Agent {
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<Agent>> Agent::Start(
-    const AgentOptions& options, std::function<void(const absl::Status&)> on_refused) {
+    const AgentOptions& options, std::function<void(const absl::Status&)> on_failure) {
   RETURN_IF_ERROR(CheckOptions(options));
-  auto agent = std::make_unique<AgentImpl>(options, std::move(on_refused));
+  auto agent = std::make_unique<AgentImpl>(options, std::move(on_failure));
   RETURN_IF_ERROR(agent->Start());
   return agent;
 }

@@ -18,11 +18,13 @@ namespace muster::agent {
 class Agent {
  public:
   // Starts the agent. When it returns, ranks of an earlier worker have been adopted, the ranks'
-  // socket and HTTP are served, and the session is being opened. `on_refused` is called on a thread
-  // of the agent when the coordinator will never accept this worker. Errors: INVALID_ARGUMENT,
-  // FAILED_PRECONDITION (another worker uses the data directory), or system errors.
+  // socket and HTTP are served, and the session is being opened. `on_failure` is called on a thread
+  // of the agent when the agent is of no use any more: the coordinator will never accept this
+  // worker (see Session::Events), or FAILED_PRECONDITION if it cannot serve ranks. Errors:
+  // INVALID_ARGUMENT, FAILED_PRECONDITION (another worker uses the data directory), or system
+  // errors.
   static absl::StatusOr<std::unique_ptr<Agent>> Start(
-      const AgentOptions& options, std::function<void(const absl::Status&)> on_refused);
+      const AgentOptions& options, std::function<void(const absl::Status&)> on_failure);
 
   // Leaves the ranks running under their shims; the next worker adopts them.
   virtual ~Agent() = default;

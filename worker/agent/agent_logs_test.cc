@@ -1,6 +1,9 @@
 // The limit of ranks' logs, broken log streams, and the ends of logs that the coordinator keeps.
+#include <sys/resource.h>
 #include <sys/stat.h>
 
+#include <algorithm>
+#include <cstdio>
 #include <functional>
 #include <set>
 #include <string>
@@ -78,6 +81,30 @@ TEST_F(AgentLogsTest, LimitsLogsAndReportsIt) {
   EXPECT_EQ(log.notice, absl::StrCat("rank 0, stdout: the first ", log.first_offset,
                                      " bytes were dropped (limit of each log: 2MiB, "
                                      "--rank-log-bytes of the worker)"));
+}
+
+TEST_F(AgentLogsTest, ReportsLinesThatCouldNotBeStored) {
+  constexpr uint64_t kLines = 20'000;
+  MakeFifo("begin");
+  StartBoth();
+  coordinator_->Send(Launch(absl::StrCat("cat ", Path("begin"), "; seq ", kLines)));
+  const pid_t rank = static_cast<pid_t>(WaitForRank(0, IsStarted).pid());
+  int shim = 0;
+  ASSERT_EQ(std::sscanf(Read(absl::StrCat("/proc/", rank, "/stat")).c_str(), "%*d (%*[^)]) %*c %d",
+                        &shim),
+            1);
+  // A limit of the size of files in place of a full disk.
+  const rlimit full = {20'000, RLIM_INFINITY};
+  ASSERT_EQ(prlimit(shim, RLIMIT_FSIZE, &full, nullptr), 0);
+  Unblock("begin");
+  const v1::LostOutput lost = WaitForRank(0, IsExited).lost_output();
+  EXPECT_EQ(lost.reason(), "File too large");
+  SendOpenLog(1, 0, false);
+  ASSERT_TRUE(coordinator_->WaitForLog(1, [](const Log& log) { return log.finished; }));
+  const Log log = coordinator_->log(1);
+  EXPECT_EQ(std::count(log.data.begin(), log.data.end(), '\n') + lost.lines(), kLines + 1);
+  EXPECT_EQ(log.notice, absl::StrCat("rank 0, stdout: ", lost.lines(), " lines (", lost.bytes(),
+                                     " bytes) could not be stored: File too large"));
 }
 
 TEST_F(AgentLogsTest, RejectsTooSmallLimit) {

@@ -19,7 +19,10 @@
 #include "common/proto_time.h"
 #include "common/version.h"
 #include "gmock/gmock.h"
+#include "grpcpp/client_context.h"
+#include "grpcpp/create_channel.h"
 #include "gtest/gtest.h"
+#include "proto/muster/v1/rank.grpc.pb.h"
 #include "worker/agent/agent_fixture.h"
 #include "worker/agent/scripted_coordinator.h"
 #include "worker/metric_families.h"
@@ -439,6 +442,30 @@ TEST_F(AgentTest, DoesNotRetryOtherProtocolVersion) {
   ASSERT_TRUE(refused_.WaitForNotificationWithTimeout(kPatience));
   EXPECT_THAT(std::string(refusal_.message()), HasSubstr("speaks 2"));
   EXPECT_EQ(coordinator_->sessions(), 1);
+}
+
+TEST_F(AgentTest, RestoresSocketThatAJobRemoved) {
+  StartBoth();
+  coordinator_->Send(Launch("rm \"${MUSTER_WORKER_SOCKET#unix:}\""));
+  EXPECT_EQ(WaitForRank(0, IsExited).exit().exit_code(), 0);
+  // As the ranks of the next job.
+  const auto stub = v1::RankService::NewStub(grpc::CreateChannel(
+      "unix:" + Path("data/run/rank.sock"), grpc::InsecureChannelCredentials()));
+  grpc::ClientContext context;
+  context.set_wait_for_ready(true);
+  context.set_deadline(absl::ToChronoTime(absl::Now() + kPatience));
+  v1::ReportResponse response;
+  EXPECT_EQ(stub->Report(&context, v1::ReportRequest(), &response).error_code(), grpc::ABORTED);
+  EXPECT_FALSE(refused_.HasBeenNotified());
+}
+
+TEST_F(AgentTest, EndsIfSocketCannotBeRestored) {
+  StartBoth();
+  std::filesystem::remove_all(Path("data/run"));
+  std::ofstream(Path("data/run")) << "not a folder";
+  ASSERT_TRUE(refused_.WaitForNotificationWithTimeout(kPatience));
+  EXPECT_THAT(std::string(refusal_.message()),
+              HasSubstr("no rank can join, because the ranks' socket cannot be restored"));
 }
 
 TEST_F(AgentTest, StopRanksStopsAllAndReportsDone) {

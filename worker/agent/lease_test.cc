@@ -58,6 +58,19 @@ class LeaseTest : public AgentTest {
     return true;
   }
 
+  // Blocks the agent's loop in a write to a disk that does not answer, until UnblockLoop is called
+  // with the result.
+  std::string BlockLoop() {
+    const std::string file = "data/jobs/job-1/generation-1/world.pb.tmp";
+    MakeFifo(file);
+    v1::CoordinatorMessage world;
+    world.mutable_world()->set_job_id(kJob);
+    world.mutable_world()->set_generation(1);
+    coordinator_->Send(world);
+    return file;
+  }
+  void UnblockLoop(const std::string& file) { Read(Path(file)); }
+
   // Waits for the exit record of the rank's shim.
   std::optional<shim::ExitRecord> AwaitExitRecord() {
     const std::string path = directory_ + "/data/jobs/job-1/generation-1/rank-0000/exit";
@@ -166,6 +179,32 @@ TEST_F(LeaseTest, LaunchWithoutLeaseHasNoDeadline) {
   const pid_t pid = StartRank(absl::ZeroDuration());
   coordinator_->SetAcknowledging(false);
   EXPECT_TRUE(LivesFor(pid, absl::Seconds(2)));
+}
+
+// As during a launch with a name service that does not answer, or a stalled disk.
+TEST_F(LeaseTest, BlockedLoopDoesNotEndRanks) {
+  StartBoth();
+  const pid_t pid = StartRank(absl::Seconds(2));
+  const std::string blocked = BlockLoop();
+  EXPECT_TRUE(LivesFor(pid, absl::Seconds(4)));
+  UnblockLoop(blocked);
+  // Acknowledgements that waited for the loop are old by now.
+  EXPECT_TRUE(LivesFor(pid, absl::Seconds(1)));
+  SendStop(absl::ZeroDuration());
+  EXPECT_TRUE(WaitForRank(0, IsExited).exit().stopped_by_worker());
+}
+
+// The coordinator gives up ranks that its directive does not end.
+TEST_F(LeaseTest, BlockedLoopDoesNotExtendLeaseOfRanksToBeStopped) {
+  StartBoth();
+  const pid_t pid = StartRank(absl::Seconds(2));
+  const std::string blocked = BlockLoop();
+  SendStop(absl::Seconds(100));
+  const auto record = AwaitExitRecord();
+  EXPECT_TRUE(record.has_value() && record->lease_expired);
+  EXPECT_FALSE(IsAlive(pid));
+  UnblockLoop(blocked);
+  WaitForRank(0, IsExited);
 }
 
 // Its process has ended, so nothing declares the ranks lost.

@@ -93,6 +93,7 @@ class Session::Stream : public grpc::ClientBidiReactor<v1::WorkerMessage, v1::Co
       absl::MutexLock lock(&mutex_);
       last_heard_ = Now().steady;
     }
+    session_->OnArrival(this, incoming_);
     session_->loop_.Post([session = session_, self = self_, message = std::move(incoming_)] {
       session->OnMessage(self.get(), message);
     });
@@ -210,6 +211,21 @@ void Session::Send(v1::WorkerMessage message) {
     stream = stream_;
   }
   if (stream != nullptr) stream->Write(std::move(message), false);
+}
+
+void Session::OnArrival(const Stream* stream, const v1::CoordinatorMessage& message) {
+  if (!events_.on_arrival || !(message.has_heartbeat_ack() || message.has_stop())) return;
+  SteadyTime sent;
+  {
+    absl::MutexLock lock(&mutex_);
+    if (stream != stream_.get()) return;
+    if (message.has_heartbeat_ack()) {
+      const auto heartbeat = sent_.find(message.heartbeat_ack().sequence());
+      if (heartbeat == sent_.end()) return;
+      sent = heartbeat->second;
+    }
+  }
+  events_.on_arrival(message, sent);
 }
 
 void Session::OnMessage(const Stream* stream, v1::CoordinatorMessage message) {

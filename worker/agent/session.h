@@ -38,7 +38,7 @@ class Session {
     // Replaces the peers of the Welcome unless empty.
     std::vector<std::string> peers;
   };
-  // Called on the loop.
+  // Called on the loop, except on_arrival.
   struct Events {
     // A stream is being opened; returns its first message.
     std::function<v1::Hello()> hello;
@@ -56,6 +56,10 @@ class Session {
     // Optional.
     std::function<bool(const absl::Status&)> retries_refused = nullptr;
     std::function<void(const v1::HeartbeatAck&)> on_heartbeat_ack = nullptr;  // optional
+    // A directive to stop has arrived, or the acknowledgement of a heartbeat that was sent at
+    // `sent` (BootNow), which the loop will handle later. Called on a thread of gRPC, in the order
+    // of the stream; must not block. Optional.
+    std::function<void(const v1::CoordinatorMessage&, SteadyTime sent)> on_arrival = nullptr;
   };
 
   // Connects to `coordinator`, HOST:PORT, with the credentials of `security`. Loop and board must
@@ -75,6 +79,10 @@ class Session {
 
  private:
   class Stream;
+
+  // Called on a thread of gRPC.
+  void OnArrival(const Stream* stream, const v1::CoordinatorMessage& message)
+      ABSL_LOCKS_EXCLUDED(mutex_);
 
   // Called on the loop.
   void Open();

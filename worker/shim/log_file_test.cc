@@ -1,6 +1,8 @@
 #include "worker/shim/log_file.h"
 
 #include <fcntl.h>
+#include <signal.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -13,6 +15,7 @@
 #include "worker/shim/dropped_part.h"
 #include "worker/shim/fields.h"
 #include "worker/shim/line_times.h"
+#include "worker/shim/lost_output.h"
 
 namespace muster::shim {
 namespace {
@@ -34,6 +37,7 @@ class LogFileTest : public ::testing::Test {
   LogFileTest() : path_(::testing::TempDir() + "log_file_test.log") {
     std::remove(path_.c_str());
     std::remove((path_ + std::string(kLineTimesSuffix)).c_str());
+    std::remove((path_ + ".lost").c_str());
     EXPECT_TRUE(log_.Open(path_));
   }
   std::string Contents() { return ReadFile(path_).value_or("<none>"); }
@@ -128,7 +132,7 @@ TEST_F(LimitedLogTest, DropsTheOldestPartAndKeepsOffsets) {
   EXPECT_EQ(FirstKept(), 0u);
   AppendLines(10'000, kLineBytes);
   EXPECT_EQ(limited_.drops(), "oldest");
-  EXPECT_EQ(limited_.lost_bytes(), 0u);
+  EXPECT_EQ(limited_.lost().bytes, 0u);
   const std::string all = Contents();
   ASSERT_EQ(all.size(), 12'000 * kLineBytes);
   const uint64_t kept = all.size() - FirstKept();
@@ -160,15 +164,15 @@ TEST_F(LimitedLogTest, LimitsTheIndexAsWell) {
 // A file system without holes, such as that of /dev/null.
 TEST(UnsupportedFileSystemTest, DropsLaterOutput) {
   const std::string path = ::testing::TempDir() + "log_file_unsupported_test.log";
-  std::remove(path.c_str());
+  for (const std::string& file : {path, path + ".lost"}) std::remove(file.c_str());
   ASSERT_EQ(symlink("/dev/null", path.c_str()), 0);
   LogFile log;
   ASSERT_TRUE(log.Open(path, LogFile::kMinLimitBytes));
   log.Append(std::string(LogFile::kMinLimitBytes, 'x'), 1);
   EXPECT_EQ(log.drops(), "newest");
-  EXPECT_EQ(log.lost_bytes(), 0u);
+  EXPECT_EQ(log.lost().bytes, 0u);
   log.Append("more", 2);
-  EXPECT_EQ(log.lost_bytes(), 4u);
+  EXPECT_EQ(log.lost().bytes, 4u);
 }
 
 // Opens a log whose file, or whose index, is on a full disk.
@@ -176,8 +180,7 @@ class FullDiskTest : public ::testing::Test {
  protected:
   void Open(bool log_full, bool index_full) {
     const std::string index = path_ + std::string(kLineTimesSuffix);
-    std::remove(path_.c_str());
-    std::remove(index.c_str());
+    for (const std::string& file : {path_, index, path_ + ".lost"}) std::remove(file.c_str());
     if (log_full) ASSERT_EQ(symlink("/dev/full", path_.c_str()), 0);
     if (index_full) ASSERT_EQ(symlink("/dev/full", index.c_str()), 0);
     ASSERT_TRUE(log_.Open(path_));
@@ -189,16 +192,115 @@ class FullDiskTest : public ::testing::Test {
 TEST_F(FullDiskTest, CountsLostBytes) {
   Open(true, false);
   log_.Append("12345\n", 1);
-  EXPECT_EQ(log_.lost_bytes(), 6u);
+  EXPECT_EQ(log_.lost().bytes, 6u);
   // The next bytes that can be written are at the same offset.
   log_.Append("67\n", 2);
   EXPECT_EQ(ReadTimes(path_), (Times{{0, 1}, {0, 2}}));
 }
 
+// A limit of the size of files in place of a full disk.
+class GapTest : public LogFileTest {
+ protected:
+  void SetUp() override {
+    signal(SIGXFSZ, SIG_IGN);
+    ASSERT_EQ(getrlimit(RLIMIT_FSIZE, &before_), 0);
+  }
+  void TearDown() override { setrlimit(RLIMIT_FSIZE, &before_); }
+  void LimitTo(rlim_t bytes) {
+    rlimit limit = before_;
+    limit.rlim_cur = bytes;
+    ASSERT_EQ(setrlimit(RLIMIT_FSIZE, &limit), 0);
+  }
+  // Appends lines 0 to count - 1 of 100 bytes, several in each piece.
+  void AppendLines(LogFile& log, int count) {
+    std::string piece;
+    for (int i = 0; i < count; ++i) {
+      std::string line = "line " + std::to_string(i) + " ";
+      line.resize(99, '.');
+      piece += line + "\n";
+      if (piece.size() < 730 && i < count - 1) continue;
+      log.Append(piece, 1 + i);
+      piece.clear();
+    }
+  }
+
+  rlimit before_ = {};
+};
+
+TEST_F(GapTest, MarksLostLinesOnceThereIsSpace) {
+  LimitTo(1250);
+  AppendLines(log_, 100);
+  // 12 lines were written, and half of another.
+  EXPECT_EQ(Contents().size(), 1250u);
+  EXPECT_EQ(log_.lost().lines, 88u);
+  EXPECT_EQ(log_.lost().bytes, 8750u);
+  const LostOutput recorded = ReadLostOutput(path_);
+  EXPECT_EQ(recorded.lines, 88u);
+  EXPECT_EQ(recorded.bytes, 8750u);
+  EXPECT_EQ(recorded.reason, "File too large");
+  log_.Append("lost as wel", 200);
+  LimitTo(before_.rlim_cur);
+  log_.Append("l\nfirst\nsecond\n", 201);
+  EXPECT_EQ(Contents().substr(1200, 5), "line ");
+  EXPECT_EQ(Contents().substr(1250), "\n[muster: 89 lines lost: File too large]\nfirst\nsecond\n");
+  EXPECT_EQ(ReadTimes(path_).back(), (std::pair<uint64_t, int64_t>(1250, 201)));
+  EXPECT_EQ(log_.lost().lines, 89u);
+  EXPECT_EQ(ReadLostOutput(path_).unmarked_lines, 0u);
+}
+
+TEST_F(GapTest, LaterWriterContinuesCount) {
+  {
+    LogFile first;
+    ASSERT_TRUE(first.Open(path_));
+    LimitTo(1000);
+    AppendLines(first, 30);
+  }
+  LogFile second;
+  ASSERT_TRUE(second.Open(path_));
+  second.Append("lost\n", 40);
+  EXPECT_EQ(second.lost().lines, 21u);
+  LimitTo(before_.rlim_cur);
+  second.Append("found\n", 41);
+  EXPECT_EQ(Contents().substr(1000), "[muster: 21 lines lost: File too large]\nfound\n");
+}
+
+TEST_F(GapTest, MarksLossAtTheEnd) {
+  LimitTo(1000);
+  AppendLines(log_, 11);
+  log_.Append("unfinished", 12);
+  LimitTo(before_.rlim_cur);
+  log_.Finish(13);
+  EXPECT_EQ(Contents().substr(1000), "[muster: 2 lines lost: File too large]\n");
+  EXPECT_EQ(log_.lost().lines, 2u);
+}
+
+TEST_F(GapTest, NoteInLostLineIsNotPartOfIt) {
+  LimitTo(1000);
+  AppendLines(log_, 11);
+  log_.Append("unfinished", 12);
+  LimitTo(before_.rlim_cur);
+  log_.AddNote("note", 13);
+  log_.Append(" line\nlast\n", 14);
+  EXPECT_EQ(Contents().substr(1000),
+            "[muster: 1 line lost: File too large]\nnote\n[muster: 1 line lost: File too "
+            "large]\nlast\n");
+}
+
+TEST_F(GapTest, LogWithoutLossLeavesNoRecord) {
+  const std::string record = path_ + ".lost";
+  {
+    LogFile log;
+    ASSERT_TRUE(log.Open(path_));
+    EXPECT_EQ(access(record.c_str(), F_OK), 0);
+  }
+  EXPECT_NE(access(record.c_str(), F_OK), 0);
+  EXPECT_EQ(ReadLostOutput(path_).bytes, 0u);
+}
+
 TEST_F(FullDiskTest, KeepsLogWithoutIndex) {
   Open(false, true);
   log_.Append("12345\n", 1);
-  EXPECT_EQ(log_.lost_bytes(), 0u);
+  EXPECT_EQ(log_.lost().bytes, 0u);
   EXPECT_EQ(ReadFile(path_).value_or(""), "12345\n");
 }
 
@@ -220,6 +322,18 @@ TEST(TailTest, KeepsLastBytesOnly) {
   EXPECT_EQ(tail.Lines(), "3456789abc");
   tail.Append(std::string(5, 'x') + "0123456789");
   EXPECT_EQ(tail.Lines(), "0123456789");
+}
+
+TEST(TailTest, ShortensLongLineInTheMiddle) {
+  Tail tail(50, 8192);
+  tail.Append("Traceback\nRuntimeError: first");
+  for (int i = 0; i < 100; ++i) tail.Append(std::string(60'000, 'x'));
+  const std::string line = "RuntimeError: first" + std::string(1965, 'x') +
+                           " ... [5996055 bytes omitted] ... " + std::string(1980, 'x') + "last";
+  tail.Append("last");
+  EXPECT_EQ(tail.Lines(), "Traceback\n" + line);
+  tail.Append("\nend\n");
+  EXPECT_EQ(tail.Lines(), "Traceback\n" + line + "\nend\n");
 }
 
 }  // namespace

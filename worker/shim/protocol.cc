@@ -93,7 +93,9 @@ std::string EncodeExitRecord(const ExitRecord& record) {
                        {"exec_errno", std::to_string(record.exec_errno)},
                        {"exec_error", record.exec_error},
                        {"stderr_tail", record.stderr_tail},
-                       {"lost_log_bytes", std::to_string(record.lost_log_bytes)},
+                       {"lost_log_lines", std::to_string(record.lost_output.lines)},
+                       {"lost_log_bytes", std::to_string(record.lost_output.bytes)},
+                       {"lost_log_reason", record.lost_output.reason},
                        {"time_unix_ms", std::to_string(record.time_unix_ms)}});
 }
 
@@ -113,7 +115,9 @@ std::optional<ExitRecord> DecodeExitRecord(const std::string& text) {
     if (key == "exec_errno") ok = ok && Parse(value, record.exec_errno);
     if (key == "exec_error") record.exec_error = value;
     if (key == "stderr_tail") record.stderr_tail = value;
-    if (key == "lost_log_bytes") ok = ok && Parse(value, record.lost_log_bytes);
+    if (key == "lost_log_lines") ok = ok && Parse(value, record.lost_output.lines);
+    if (key == "lost_log_bytes") ok = ok && Parse(value, record.lost_output.bytes);
+    if (key == "lost_log_reason") record.lost_output.reason = value;
     if (key == "time_unix_ms") ok = ok && Parse(value, record.time_unix_ms);
   }
   if (!ok) return std::nullopt;

@@ -16,7 +16,8 @@
 // end of the silence), `inspected` (the answer to `inspect` is in `inspection`; without that file,
 // the inspection failed), `memory BYTES` (of the rank's processes, when it has changed noticeably),
 // `unkillable` (processes of the rank outlive SIGKILL), `log-limit STREAM PART` (the log of stdout
-// or stderr exceeds log_max_bytes, and its oldest or newest output is dropped).
+// or stderr exceeds log_max_bytes, and its oldest or newest output is dropped), `lost LINES BYTES
+// REASON` (output that the logs lack because it could not be written; not sent at each change).
 #ifndef MUSTER_WORKER_SHIM_PROTOCOL_H_
 #define MUSTER_WORKER_SHIM_PROTOCOL_H_
 
@@ -29,6 +30,7 @@
 
 #include "worker/shim/cgroup.h"
 #include "worker/shim/credentials.h"
+#include "worker/shim/lost_output.h"
 
 namespace muster::shim {
 
@@ -79,7 +81,7 @@ struct ExitRecord {
   int exec_errno = 0;          // not 0: the program never ran; see exec_error
   std::string exec_error;
   std::string stderr_tail;
-  uint64_t lost_log_bytes = 0;  // could not be written to the log files
+  LostOutput lost_output;  // could not be written to the log files
   int64_t time_unix_ms = 0;
 };
 

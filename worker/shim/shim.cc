@@ -37,6 +37,8 @@ constexpr size_t kReadsPerTurn = 16;  // from one pipe before the control socket
 constexpr int kQuickPasses = 100;     // over children that replace each other
 // How long a note waits for the end of the program's line.
 constexpr int64_t kNoteDelayMs = 1000;
+// Shortest time between reports of lost output.
+constexpr int64_t kLostIntervalMs = 5000;
 constexpr size_t kExitRecordBytes = limits::kStderrTailBytes + (8 << 10);
 
 // Returns nothing for text that is not a whole, non-negative number.
@@ -112,6 +114,8 @@ bool Shim::SetUp() {
   if (instructions_.mark != 0 && !SetMark(instructions_.mark)) return false;
   if (prctl(PR_SET_CHILD_SUBREAPER, 1) != 0) return false;
   oom_kills_before_ = OomKillCount();
+  // A limit of the size of files is reported as a failed write.
+  signal(SIGXFSZ, SIG_IGN);
 
   sigset_t mask;
   sigemptyset(&mask);
@@ -320,13 +324,27 @@ void Shim::Broadcast(std::string_view line) {
 
 void Shim::SendState(Connection& connection) {
   const std::string line = StateLine() + hang_watch_.StateLine(MonotonicMs()) +
-                           memory_watch_.StateLine() + stdout_.LimitLine() + stderr_.LimitLine();
+                           memory_watch_.StateLine() + stdout_.LimitLine() + stderr_.LimitLine() +
+                           LostLine();
   if (!line.empty()) send(connection.fd, line.data(), line.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
 }
 
 std::string Shim::Output::LimitLine() const {
   if (drops.empty()) return "";
   return std::string("log-limit ").append(name).append(" ").append(drops).append("\n");
+}
+
+LostOutput Shim::Lost() const {
+  LostOutput lost = stdout_.log.lost();
+  lost.Add(stderr_.log.lost());
+  return lost;
+}
+
+std::string Shim::LostLine() const {
+  const LostOutput lost = Lost();
+  if (lost.bytes == 0) return "";
+  return "lost " + std::to_string(lost.lines) + " " + std::to_string(lost.bytes) + " " +
+         lost.reason + "\n";
 }
 
 std::string Shim::StateLine() const {
@@ -377,6 +395,12 @@ void Shim::ReadOutput(Output& output, bool all) {
     output.log.Append(data, WallMicros());
     if (std::exchange(output.drops, output.log.drops()) != output.drops) {
       Broadcast(output.LimitLine());
+    }
+    const uint64_t lost_bytes = output.log.lost().bytes;
+    if (std::exchange(output.lost_bytes, lost_bytes) != lost_bytes &&
+        MonotonicMs() >= next_lost_report_ms_) {
+      next_lost_report_ms_ = MonotonicMs() + kLostIntervalMs;
+      Broadcast(LostLine());
     }
     if (&output == &stderr_) stderr_tail_.Append(data);
     Broadcast(hang_watch_.OnOutput(MonotonicMs()));
@@ -474,8 +498,9 @@ void Shim::OnUnkillable() {
 void Shim::Finish() {
   ReadOutput(stdout_, true);
   ReadOutput(stderr_, true);
-  stderr_.log.WriteNotes(WallMicros());
-  record_.lost_log_bytes = stdout_.log.lost_bytes() + stderr_.log.lost_bytes();
+  stdout_.log.Finish(WallMicros());
+  stderr_.log.Finish(WallMicros());
+  record_.lost_output = Lost();
   record_.stderr_tail = stderr_tail_.Lines();
   if (record_.time_unix_ms == 0) record_.time_unix_ms = WallMicros() / 1000;
   if (record_.signal == SIGKILL && !killed_by_us_) {

@@ -54,6 +54,7 @@ class Shim {
     int fd = -1;
     LogFile log = {};
     std::string_view drops = {};  // as last reported; see LogFile
+    uint64_t lost_bytes = 0;
 
     // The line that reports what the log drops; empty if it drops nothing.
     std::string LimitLine() const;
@@ -72,6 +73,9 @@ class Shim {
   void Execute(Connection& connection, std::string_view command);
   void Disconnect(std::list<Connection>::iterator connection);
   void Broadcast(std::string_view line);
+  // Of both logs.
+  LostOutput Lost() const;
+  std::string LostLine() const;  // empty if nothing is lost
   void SendState(Connection& connection);
 
   void ReadSignals();
@@ -107,6 +111,7 @@ class Shim {
   std::list<Connection> connections_;
   Output stdout_{"stdout"};
   Output stderr_{"stderr"};
+  int64_t next_lost_report_ms_ = 0;
   Tail stderr_tail_;
 
   pid_t pid_ = -1;

@@ -8,7 +8,9 @@
 #include <spawn.h>
 #include <sys/prctl.h>
 #include <sys/ptrace.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/un.h>
 #include <sys/wait.h>
@@ -20,6 +22,7 @@
 #include <cstring>
 #include <filesystem>
 #include <fstream>
+#include <sstream>
 #include <string>
 #include <thread>
 #include <vector>
@@ -589,6 +592,36 @@ TEST_F(ShimTest, DoesNotSplitLinesOfTwoStreams) {
     ++lines;
   }
   EXPECT_EQ(lines, 1600);
+}
+
+TEST_F(ShimTest, ReportsAndMarksLostOutput) {
+  constexpr uint64_t kLines = 20'000;
+  for (const char* name : {"/begin", "/go"})
+    ASSERT_EQ(mkfifo((directory_ + name).c_str(), 0600), 0);
+  Start(Shell("cat " + directory_ + "/begin; seq -f 'line %010.0f' " + std::to_string(kLines) +
+              "; cat " + directory_ + "/go; echo more"));
+  ReadStarted();
+  const rlimit full = {8200, RLIM_INFINITY};
+  ASSERT_EQ(prlimit(shim_, RLIMIT_FSIZE, &full, nullptr), 0);
+  std::ofstream(directory_ + "/begin") << "";
+  EXPECT_THAT(ReadLine(), ::testing::MatchesRegex("lost [0-9]+ [0-9]+ File too large"));
+  std::ofstream(directory_ + "/go") << "";
+  const rlimit space = {RLIM_INFINITY, RLIM_INFINITY};
+  ASSERT_EQ(prlimit(shim_, RLIMIT_FSIZE, &space, nullptr), 0);
+  std::string end = ReadLine();
+  while (end.compare(0, 5, "lost ") == 0) end = ReadLine();
+  EXPECT_EQ(end, "exited");
+  const ExitRecord record = Finished();
+  EXPECT_EQ(record.lost_output.reason, "File too large");
+  const std::string log = Read("out");
+  EXPECT_THAT(log, HasSubstr("\n[muster: "));
+  EXPECT_THAT(log, HasSubstr(" lines lost: File too large]\n"));
+  std::istringstream lines(log);
+  uint64_t kept = 0;
+  for (std::string line; std::getline(lines, line);) {
+    kept += line == "more" || (line.size() == 15 && line.compare(0, 5, "line ") == 0) ? 1 : 0;
+  }
+  EXPECT_EQ(kept + record.lost_output.lines, kLines + 1);
 }
 
 TEST_F(ShimTest, LimitsStderrTail) {

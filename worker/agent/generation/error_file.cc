@@ -3,6 +3,7 @@
 #include "absl/status/status.h"
 #include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "common/limits.h"
 #include "nlohmann/json.hpp"
@@ -13,9 +14,11 @@ namespace {
 
 using nlohmann::json;
 
-constexpr size_t kMaxFileBytes = 1 << 20;
+// PyTorch writes the message twice, and messages may contain whole tensors.
+constexpr size_t kMaxFileBytes = 64 << 20;
 constexpr auto kLargestStatusCode = static_cast<uint32_t>(absl::StatusCode::kUnauthenticated);
 constexpr absl::string_view kTraceback = "Traceback (most recent call last):";
+constexpr absl::string_view kFrame = "  File \"";
 
 // Messages of Gloo, NCCL and PyTorch's store.
 constexpr absl::string_view kLostPeer[] = {
@@ -70,8 +73,15 @@ std::optional<ProgramError> ReadErrorFile(const std::string& path, std::optional
 
 std::optional<std::string> PythonError(absl::string_view lines) {
   const size_t start = lines.rfind(kTraceback);
-  if (start == absl::string_view::npos) return std::nullopt;
-  lines.remove_prefix(start + kTraceback.size());
+  if (start != absl::string_view::npos) {
+    lines.remove_prefix(start + kTraceback.size());
+  } else {
+    // Of a long traceback, only the last frames are known.
+    const size_t frame =
+        absl::StartsWith(lines, kFrame) ? 0 : lines.find(absl::StrCat("\n", kFrame));
+    if (frame == absl::string_view::npos) return std::nullopt;
+    lines.remove_prefix(frame);
+  }
   // Frames are indented; the first line that is not indented is the exception.
   for (const absl::string_view line : absl::StrSplit(lines, '\n', absl::SkipWhitespace())) {
     if (line[0] != ' ') return std::string(absl::StripTrailingAsciiWhitespace(line));

@@ -23,11 +23,12 @@ struct ProgramError {
 // Reads the file at TORCHELASTIC_ERROR_FILE as PyTorch's @record writes it (JSON with a `message`
 // that is either text or an object of `message` and `extraInfo.py_callstack`), or as ReportFailure
 // of //process_group does, with `status_code` and `peer_rank`. Returns nothing if the file is
-// missing, larger than a megabyte, of another user than `uid`, or has another format.
+// missing, larger than 64 MiB, of another user than `uid`, or has another format.
 std::optional<ProgramError> ReadErrorFile(const std::string& path,
                                           std::optional<uid_t> uid = std::nullopt);
 
-// The last line of the last Python traceback in `lines`; nothing if there is none.
+// The last line of the last Python traceback in `lines`, which may lack its beginning; nothing if
+// there is none.
 std::optional<std::string> PythonError(absl::string_view lines);
 
 // Whether the message is about a broken connection to another rank, which is probably a consequence

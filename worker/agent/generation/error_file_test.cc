@@ -66,7 +66,7 @@ TEST_F(ErrorFileTest, IgnoresOtherFormats) {
     EXPECT_FALSE(Read(text).has_value()) << text;
   }
   EXPECT_FALSE(Read(std::string(200'000, '[')).has_value());
-  EXPECT_FALSE(Read("{\"message\": \"" + std::string(2 << 20, 'x') + "\"}").has_value());
+  EXPECT_FALSE(Read("{\"message\": \"" + std::string(65 << 20, 'x') + "\"}").has_value());
   EXPECT_FALSE(ReadErrorFile(directory_ + "/none").has_value());
   EXPECT_FALSE(ReadErrorFile(directory_).has_value());
   ASSERT_EQ(symlink("/dev/zero", (directory_ + "/link").c_str()), 0);
@@ -80,6 +80,9 @@ TEST(PythonErrorTest, ReturnsLastLineOfLastTraceback) {
                         "Traceback (most recent call last):\n  File \"a.py\", line 3\n    f()\n"
                         "KeyError: 'x'\nlast words\n"),
             "KeyError: 'x'");
+  EXPECT_EQ(PythonError("    in_a_frame()\n  File \"a.py\", line 3\n    f()\nKeyError: 'x'\n"),
+            "KeyError: 'x'")
+      << "of a long traceback, the last lines";
   EXPECT_EQ(PythonError("nothing of the kind\n"), std::nullopt);
   EXPECT_EQ(PythonError("Traceback (most recent call last):\n  File \"cut"), std::nullopt);
 }

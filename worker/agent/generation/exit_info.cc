@@ -2,7 +2,6 @@
 
 #include <signal.h>
 
-#include <algorithm>
 #include <cerrno>
 
 #include "absl/strings/str_cat.h"
@@ -13,14 +12,29 @@
 #include "common/proto_time.h"
 #include "common/utf8.h"
 #include "worker/agent/generation/error_file.h"
+#include "worker/shim/log_file.h"
 
 namespace muster::agent {
 namespace {
 
+// The coordinator keeps as much of a message, and would cut off the rest of a longer one.
+constexpr size_t kMessageBytes = 4 << 10;
+constexpr size_t kOmissionBytes = 64;  // of the text in place of the middle
+
+// Shortens a long text in the middle: the end of an exception may be all that it says.
 std::string BoundedText(absl::string_view bytes) {
-  std::string text = ToUtf8(bytes);
-  KeepFirst(limits::kReportedTextBytes, text);
-  return text;
+  if (bytes.size() <= kMessageBytes) {
+    std::string text = ToUtf8(bytes);
+    KeepFirst(kMessageBytes, text);
+    return text;
+  }
+  constexpr size_t kEndBytes = (kMessageBytes - kOmissionBytes) / 2;
+  std::string begin(bytes.substr(0, kEndBytes + 4));
+  std::string end(bytes.substr(bytes.size() - kEndBytes - 4));
+  KeepFirst(kEndBytes, begin);
+  KeepLast(kEndBytes, end);
+  return absl::StrCat(ToUtf8(begin), " ... [", bytes.size() - begin.size() - end.size(),
+                      " bytes omitted] ... ", ToUtf8(end));
 }
 
 void SetFailure(v1::ExitInfo& exit, absl::StatusCode code, absl::string_view phase,
@@ -71,9 +85,9 @@ void AddProgramError(const std::string& error_file, v1::ExitInfo& exit, std::opt
   if (error.has_value()) {
     message = error->message;
     if (exit.stderr_tail().empty()) {
-      const size_t size = error->traceback.size();
-      exit.set_stderr_tail(ToUtf8(absl::string_view(error->traceback)
-                                      .substr(size - std::min(size, limits::kStderrTailBytes))));
+      shim::Tail tail(limits::kStderrTailLines, limits::kStderrTailBytes);
+      tail.Append({error->traceback.data(), error->traceback.size()});
+      exit.set_stderr_tail(ToUtf8(tail.Lines()));
     }
   } else if (exit.exit_code() != 0) {
     message = PythonError(exit.stderr_tail()).value_or("");

@@ -3,14 +3,17 @@
 #include <signal.h>
 
 #include <cerrno>
+#include <fstream>
 #include <string>
 
-#include "common/limits.h"
 #include "common/utf8.h"
+#include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
 namespace muster::agent {
 namespace {
+
+using ::testing::HasSubstr;
 
 TEST(ExitInfoTest, ConvertsExitCodeAndSignal) {
   shim::ExitRecord record;
@@ -112,17 +115,24 @@ TEST(ExitInfoTest, DoesNotRetryUnreachableMaster) {
   EXPECT_FALSE(LaunchFailure(absl::InternalError("x")).failure().not_retryable());
 }
 
-TEST(ExitInfoTest, TruncatesAtCharacterBoundaries) {
-  // A PATH of several KiB is part of the message of a failed exec.
-  shim::ExitRecord record;
-  record.exec_errno = ENOENT;
-  record.exec_error = "x";
-  while (record.exec_error.size() <= limits::kReportedTextBytes) record.exec_error += "漢";
-  const v1::ExitInfo exit = ToExitInfo(record);
-  EXPECT_EQ(exit.failure().message().size(), limits::kReportedTextBytes - 1);
-  EXPECT_EQ(exit.failure().message(), ToUtf8(exit.failure().message()));
-  EXPECT_LE(LaunchFailure(absl::InternalError(record.exec_error)).failure().message().size(),
-            limits::kReportedTextBytes);
+TEST(ExitInfoTest, ShortensLongMessagesInTheMiddle) {
+  std::string message = "RuntimeError: first ";
+  while (message.size() < 12'000'000) message += "漢";
+  const std::string path = ::testing::TempDir() + "exit_info_test_error.json";
+  std::ofstream(path) << R"({"message": {"message": ")" << message << R"( last", "extraInfo": )"
+                      << R"({"py_callstack": "Traceback\n  File\n)" << message << R"( last\n"}}})";
+  v1::ExitInfo exit;
+  exit.set_exit_code(1);
+  AddProgramError(path, exit);
+  for (const std::string& text : {exit.failure().message(), exit.stderr_tail()}) {
+    EXPECT_THAT(text, HasSubstr("RuntimeError: first 漢"));
+    EXPECT_THAT(text, HasSubstr(" bytes omitted] ... "));
+    EXPECT_THAT(text, HasSubstr("漢 last"));
+    EXPECT_LE(text.size(), 4096u + 30);
+    EXPECT_EQ(text, ToUtf8(text));
+  }
+  EXPECT_LE(exit.failure().message().size(), 4096u);
+  EXPECT_LE(LaunchFailure(absl::InternalError(message)).failure().message().size(), 4096u);
 }
 
 }  // namespace

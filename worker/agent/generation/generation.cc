@@ -13,6 +13,7 @@
 #include "common/status.h"
 #include "common/wait_text.h"
 #include "glog/logging.h"
+#include "spec/cut_off.h"
 #include "spec/hosted_store.h"
 #include "worker/agent/generation/exit_info.h"
 #include "worker/agent/generation/launcher.h"
@@ -230,7 +231,13 @@ absl::Status Generation::StartRank(RankState& rank, const MasterEndpoint& master
     return shim.status();
   }
   rank.shim = *std::move(shim);
+  KeepLease(rank.shim->line());
   return absl::OkStatus();
+}
+
+void Generation::KeepLease(const std::shared_ptr<ShimLine>& line) const {
+  if (!launch_.has_job_lease() || spec::ContinuesWhenCutOff(launch_.spec())) return;
+  context_.lease_lines->Add(job_id(), number(), job_lease(), line);
 }
 
 void Generation::Adopt() {
@@ -264,8 +271,10 @@ void Generation::Adopt() {
     context_.devices->Occupy(SlotsOf(rank.placement), /*adopted=*/true);
     rank.shim =
         ShimProcess::Adopt(*context_.loop, RankDirectory(number), *instructions, EventsOf(number));
+    KeepLease(rank.shim->line());
   }
   if (launch_.node_rank() == 0) store_ = HostedStore::Adopt(context_, launch_, StoreEvents());
+  if (store_ != nullptr && !over()) KeepLease(store_->line());
   if (!over() && launch_.node_rank() == 0) HoldMasterAgain();
   FinishIfOver();
 }
@@ -281,9 +290,10 @@ void Generation::OnEnded(RankState& rank, const std::optional<shim::ExitRecord>&
   rank.ended = true;
   // The store may have disconnected the rank only just now.
   TickStore();
-  if (record.has_value() && record->lost_log_bytes > 0) {
-    LOG(WARNING) << job_id() << " rank " << rank.report.rank() << ": " << record->lost_log_bytes
-                 << " bytes of its logs could not be written";
+  if (record.has_value() && record->lost_output.bytes > 0) {
+    LOG(WARNING) << job_id() << " rank " << rank.report.rank() << ": " << record->lost_output.bytes
+                 << " bytes of its logs could not be written: " << record->lost_output.reason;
+    OnLostOutput(rank, record->lost_output);
   }
   v1::ExitInfo exit = ToExitInfo(record);
   if (!launch_.spec().has_train()) {

@@ -191,6 +191,9 @@ class Generation {
   void OnUnkillable(RankState& rank, pid_t survivor);
   void OnInspected(const RankState& rank, const std::optional<shim::Inspection>& inspection);
   void OnLogLimit(RankState& rank, const std::string& stream, const std::string& dropped);
+  // Extends the lease with the acknowledgements that arrive.
+  void KeepLease(const std::shared_ptr<ShimLine>& line) const;
+  void OnLostOutput(RankState& rank, const shim::LostOutput& lost);
   // Sends the end of an exited rank's log, unless the job is so large that only the ends of failed
   // ranks and of rank 0 are kept.
   void SendLogTail(const RankState& rank) const;

@@ -16,6 +16,7 @@
 #include "worker/agent/generation/devices.h"
 #include "worker/agent/generation/environment.h"
 #include "worker/agent/job_user.h"
+#include "worker/agent/lease/lease_lines.h"
 #include "worker/agent/rank/progress_board.h"
 
 namespace muster::agent {
@@ -49,6 +50,8 @@ struct GenerationContext {
       place_files;
   // Instructions::lease_deadline_ms of a rank that is about to be started.
   std::function<int64_t(const v1::Launch& launch)> lease_deadline_ms;
+  // Extends leases. Thread-safe.
+  LeaseLines* lease_lines = nullptr;
   // Messages are dropped while there is no session: the next Hello contains the full state.
   std::function<void(v1::WorkerMessage)> send;
   // No process of the rank is left, and its logs are complete.

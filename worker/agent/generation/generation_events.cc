@@ -27,7 +27,18 @@ ShimProcess::Events Generation::EventsOf(uint32_t rank) {
   events.on_log_limit = [this, rank](const std::string& stream, const std::string& dropped) {
     OnLogLimit(ranks_[rank], stream, dropped);
   };
+  events.on_lost_output = [this, rank](const shim::LostOutput& lost) {
+    OnLostOutput(ranks_[rank], lost);
+  };
   return events;
+}
+
+void Generation::OnLostOutput(RankState& rank, const shim::LostOutput& lost) {
+  v1::LostOutput& reported = *rank.report.mutable_lost_output();
+  reported.set_lines(lost.lines);
+  reported.set_bytes(lost.bytes);
+  reported.set_reason(lost.reason);
+  Changed(rank);
 }
 
 void Generation::OnLogLimit(RankState& rank, const std::string& stream,

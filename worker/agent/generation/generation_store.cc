@@ -25,6 +25,7 @@ void Generation::StartStore(const MasterEndpoint& master) {
   auto store = HostedStore::Start(context_, launch_, master.address, user_, StoreEvents());
   if (!store.ok()) return StartRanks(store.status());
   store_ = *std::move(store);
+  KeepLease(store_->line());
   master_ = master;
 }
 

@@ -35,8 +35,6 @@ namespace {
 constexpr absl::Duration kSweepInterval = absl::Milliseconds(20);
 constexpr absl::Duration kSweepPatience = absl::Seconds(15);
 constexpr absl::Duration kFlushInterval = absl::Milliseconds(100);
-// Limit of the lines that wait for a full socket: directives to stop are short and few.
-constexpr size_t kMaxUnsentBytes = 4096;
 
 int64_t Milliseconds(absl::Duration grace) {
   return std::max<int64_t>(0, absl::ToInt64Milliseconds(grace));
@@ -121,6 +119,7 @@ ShimProcess::ShimProcess(EventLoop& loop, std::string directory,
 ShimProcess::~ShimProcess() {
   if (socket_ >= 0) {
     loop_.Unwatch(socket_);
+    line_->Close();
     close(socket_);
   }
   if (timer_.has_value()) loop_.Cancel(*timer_);
@@ -177,40 +176,26 @@ void ShimProcess::Abort(absl::Duration grace) {
   Send(absl::StrCat("abort ", Milliseconds(grace)), /*essential=*/true);
 }
 
-void ShimProcess::SetLeaseDeadline(int64_t boot_ms) { Send(absl::StrCat("lease ", boot_ms)); }
-
 void ShimProcess::Note(const std::string& line) {
   Send(absl::StrCat("note ", absl::StrReplaceAll(line.substr(0, shim::kMaxNoteBytes),
                                                  {{"\n", " "}, {"\r", " "}})));
 }
 
 void ShimProcess::Send(const std::string& line, bool essential) {
-  if (socket_ < 0 || (!output_.empty() && !essential)) return;
-  if (output_.size() > kMaxUnsentBytes) return;
-  const bool idle = output_.empty();
-  absl::StrAppend(&output_, line, "\n");
-  if (!idle) return;
-  Flush();
-  // Only a part that was already sent obliges the worker to send the rest of the line.
-  if (!essential && output_.size() == line.size() + 1) output_.clear();
+  if (line_->Send(line, essential)) FlushLater();
 }
 
-void ShimProcess::Flush() {
-  flush_timer_.reset();
-  while (socket_ >= 0 && !output_.empty()) {
-    const ssize_t n = send(socket_, output_.data(), output_.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
-    if (n < 0 && errno == EINTR) continue;
-    if (n < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) {
-      flush_timer_ = loop_.RunAfter(kFlushInterval, [this] { Flush(); });
-      return;
-    }
-    if (n < 0) return output_.clear();  // OnReadable notices the end of the connection
-    output_.erase(0, static_cast<size_t>(n));
-  }
+void ShimProcess::FlushLater() {
+  if (flush_timer_.has_value()) return;
+  flush_timer_ = loop_.RunAfter(kFlushInterval, [this] {
+    flush_timer_.reset();
+    if (line_->Flush()) FlushLater();
+  });
 }
 
 void ShimProcess::WatchSocket(int socket) {
   socket_ = socket;
+  line_->Open(socket);
   loop_.Watch(socket_, [this] { OnReadable(); });
 }
 
@@ -220,6 +205,7 @@ void ShimProcess::OnReadable() {
   if (n < 0 && (errno == EAGAIN || errno == EINTR)) return;
   if (n <= 0) {
     loop_.Unwatch(socket_);
+    line_->Close();
     close(socket_);
     socket_ = -1;
     OnGone();
@@ -255,6 +241,15 @@ void ShimProcess::OnLine(const std::string& line) {
   if (absl::ConsumePrefix(&rest, "log-limit ")) {
     const std::pair<std::string, std::string> limit = absl::StrSplit(rest, absl::MaxSplits(' ', 1));
     events_.on_log_limit(limit.first, limit.second);
+  }
+  if (absl::ConsumePrefix(&rest, "lost ")) {
+    const std::vector<std::string> fields = absl::StrSplit(rest, absl::MaxSplits(' ', 2));
+    shim::LostOutput lost;
+    if (fields.size() == 3 && absl::SimpleAtoi(fields[0], &lost.lines) &&
+        absl::SimpleAtoi(fields[1], &lost.bytes)) {
+      lost.reason = fields[2];
+      events_.on_lost_output(lost);
+    }
   }
 }
 

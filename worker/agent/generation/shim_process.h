@@ -15,8 +15,10 @@
 #include "absl/time/time.h"
 #include "common/time.h"
 #include "worker/agent/event_loop.h"
+#include "worker/agent/generation/shim_line.h"
 #include "worker/shim/cgroup.h"
 #include "worker/shim/inspection.h"
+#include "worker/shim/lost_output.h"
 #include "worker/shim/protocol.h"
 
 namespace muster::agent {
@@ -46,6 +48,9 @@ class ShimProcess {
     // The log of this stream exceeds its limit, and its oldest or newest output is dropped.
     std::function<void(const std::string& stream, const std::string& dropped)> on_log_limit =
         [](const std::string&, const std::string&) {};
+    // The logs lack output that could not be written. The exit record has the final numbers.
+    std::function<void(const shim::LostOutput& lost)> on_lost_output = [](const shim::LostOutput&) {
+    };
   };
 
   // Writes the instructions and starts a shim in `directory`, which must exist. `secrets` are
@@ -71,8 +76,9 @@ class ShimProcess {
   // Writes a line to the rank's stderr log, between its own lines; truncated at
   // shim::kMaxNoteBytes.
   void Note(const std::string& line);
-  // Replaces the deadline of the rank's lease; see worker/shim/fence.h.
-  void SetLeaseDeadline(int64_t boot_ms);
+  // Replaces the deadline of the rank's lease; see ShimLine.
+  void SetLeaseDeadline(int64_t boot_ms) { line_->SetLeaseDeadline(boot_ms); }
+  const std::shared_ptr<ShimLine>& line() const { return line_; }
   // The rank reported progress.
   void MarkActive() { Send("active"); }
   // Calls on_inspected within ten seconds. Without effect if hangs are not detected.
@@ -82,10 +88,10 @@ class ShimProcess {
   ShimProcess(EventLoop& loop, std::string directory, const shim::Instructions& instructions,
               Events events);
 
-  // A line for a shim that does not read is dropped, unless it is `essential`.
+  // See ShimLine.
   void Send(const std::string& line, bool essential = false);
-  // Sends what the socket accepts; the rest follows later.
-  void Flush();
+  // Sends later what the socket does not accept yet.
+  void FlushLater();
 
   void WatchSocket(int socket);
   void OnReadable();
@@ -110,7 +116,7 @@ class ShimProcess {
   std::optional<SteadyTime> sweeping_since_;
   bool unkillable_ = false;  // reported while sweeping
   std::string input_;
-  std::string output_;  // lines, the first perhaps in part, that the socket did not accept yet
+  const std::shared_ptr<ShimLine> line_ = std::make_shared<ShimLine>();
 };
 
 }  // namespace muster::agent

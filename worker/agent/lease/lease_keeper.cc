@@ -43,7 +43,7 @@ void LeaseKeeper::RaiseAll() {
 }
 
 SteadyTime LeaseKeeper::DeadlineFor(absl::Duration length) const {
-  return acknowledged_ + (length - LeaseMargin(length));
+  return LeaseDeadline(acknowledged_, length);
 }
 
 SteadyTime LeaseKeeper::EvidenceFor(const Lease& lease) const {
@@ -57,7 +57,7 @@ void LeaseKeeper::AddEvidence(const Lease& lease, SteadyTime time) {
   if (!is_new && known->second >= time) return;
   known->second = time;
   if (!lease.has_deadline) return;
-  outside_.set_deadline(lease, time + (lease.length - LeaseMargin(lease.length)));
+  outside_.set_deadline(lease, LeaseDeadline(time, lease.length));
 }
 
 void LeaseKeeper::Tick(SteadyTime now) {

@@ -103,6 +103,11 @@ class LeaseKeeper {
 // different rates, timers that fire late, and processes that take time to end.
 absl::Duration LeaseMargin(absl::Duration length);
 
+// The deadline of ranks with this lease after evidence of that time.
+inline SteadyTime LeaseDeadline(SteadyTime evidence, absl::Duration length) {
+  return evidence + (length - LeaseMargin(length));
+}
+
 }  // namespace muster::agent
 
 #endif  // MUSTER_WORKER_AGENT_LEASE_LEASE_KEEPER_H_

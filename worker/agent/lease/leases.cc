@@ -29,10 +29,6 @@ namespace {
 // acknowledgement.
 constexpr int kFreshIntervals = 2;
 
-int64_t ToMs(SteadyTime deadline) {
-  return std::max<int64_t>(1, absl::ToInt64Milliseconds(deadline.since_start()));
-}
-
 // How long a peer waits for the coordinator's address to refuse a connection: less than the
 // patience of the worker that asks.
 constexpr absl::Duration kProbePatience = absl::Milliseconds(500);
@@ -121,7 +117,7 @@ LeaseKeeper::Outside Leases::MakeOutside() {
   };
   outside.set_deadline = [this](const LeaseKeeper::Lease& lease, SteadyTime deadline) {
     Generation* const generation = table_.Find(lease.job_id, lease.generation);
-    if (generation != nullptr) generation->SetLeaseDeadline(ToMs(deadline));
+    if (generation != nullptr) generation->SetLeaseDeadline(ToBootMs(deadline));
   };
   outside.end = [this](const LeaseKeeper::Lease& lease) {
     table_.End(lease.job_id, lease.generation, "LeaseLost",
@@ -221,9 +217,12 @@ void Leases::OnAnswer(const v1::LeaseAnswer& answer) {
 
 void Leases::Tick() { keeper_.Tick(BootNow()); }
 
-int64_t Leases::DeadlineMs(const v1::Launch& launch) const {
+int64_t Leases::DeadlineMs(const v1::Launch& launch) {
   if (!launch.has_job_lease() || spec::ContinuesWhenCutOff(launch.spec())) return 0;
-  return ToMs(keeper_.DeadlineFor(FromProto(launch.job_lease())));
+  // The loop may have been blocked since the launch arrived.
+  const SteadyTime acknowledged = options_.lines->acknowledged();
+  if (acknowledged > keeper_.acknowledged()) keeper_.OnAcknowledged(acknowledged);
+  return ToBootMs(keeper_.DeadlineFor(FromProto(launch.job_lease())));
 }
 
 void Leases::ReadPeers() {

@@ -18,6 +18,7 @@
 #include "worker/agent/event_loop.h"
 #include "worker/agent/generation/generation_table.h"
 #include "worker/agent/lease/lease_keeper.h"
+#include "worker/agent/lease/lease_lines.h"
 #include "worker/agent/lease/lease_witness.h"
 #include "worker/agent/lease/peer_client.h"
 #include "worker/agent/lease/peer_server.h"
@@ -47,6 +48,8 @@ class Leases {
     // Whether the coordinator that gave an answer decides on the ranks of this node. Must outlive
     // the leases.
     const Membership* membership = nullptr;
+    // The same acknowledgements, as they arrive. Must outlive the leases.
+    const LeaseLines* lines = nullptr;
   };
   using Send = std::function<void(v1::WorkerMessage)>;
 
@@ -68,7 +71,7 @@ class Leases {
   uint64_t fence_set() const { return promises_.fence_set().id(); }
   void Tick();
   // Instructions::lease_deadline_ms for a rank that is about to be started; 0 without a deadline.
-  int64_t DeadlineMs(const v1::Launch& launch) const;
+  int64_t DeadlineMs(const v1::Launch& launch);
 
   // Hello.peer_address. Thread-safe.
   const std::string& peer_address() const { return peer_address_; }

@@ -5,10 +5,13 @@
 
 #include <cerrno>
 #include <set>
+#include <string>
 #include <utility>
+#include <vector>
 
 #include "absl/base/thread_annotations.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "absl/synchronization/mutex.h"
 #include "common/grpc_status.h"
 #include "common/limits.h"
@@ -18,6 +21,7 @@
 #include "spec/units.h"
 #include "worker/agent/coordinator_channel.h"
 #include "worker/agent/logs/log_file_reader.h"
+#include "worker/shim/lost_output.h"
 
 namespace muster::agent {
 namespace {
@@ -37,9 +41,10 @@ struct Source {
 class LogServer::Transfer : public grpc::ClientWriteReactor<v1::SendLogRequest> {
  public:
   Transfer(LogServer::Impl& server, uint64_t id, const v1::ReadLogRequest& request,
-           uint64_t generation, bool live, std::unique_ptr<LogFileReader> reader)
+           uint64_t generation, bool live, std::string path, std::unique_ptr<LogFileReader> reader)
       : server_(server),
         id_(id),
+        path_(std::move(path)),
         source_{request.job_id(), generation, request.rank()},
         stream_(request.stream()),
         follow_(request.follow()),
@@ -81,7 +86,8 @@ class LogServer::Transfer : public grpc::ClientWriteReactor<v1::SendLogRequest> 
  private:
   // `last` marks the final chunk.
   void Send(LogPiece piece, bool last);
-  std::string Notice(uint64_t dropped_bytes) const;
+  // What the log lacks, as far as it is known at its first or last chunk, with `ends`.
+  std::string Notice(uint64_t dropped_bytes, bool ends);
   void Finish() {
     if (std::exchange(finished_, true)) return;
     if (!broken_) StartWritesDone();
@@ -91,6 +97,7 @@ class LogServer::Transfer : public grpc::ClientWriteReactor<v1::SendLogRequest> 
   LogServer::Impl& server_;
   std::shared_ptr<v1::WorkerService::Stub> stub_;
   const uint64_t id_;
+  const std::string path_;
   const Source source_;
   const v1::LogStream stream_;
   const bool follow_;
@@ -101,6 +108,7 @@ class LogServer::Transfer : public grpc::ClientWriteReactor<v1::SendLogRequest> 
   bool broken_ = false;
   bool finished_ = false;
   bool sent_end_ = false;
+  uint64_t noticed_bytes_ = 0;  // lost, in the newest notice
   grpc::ClientContext context_;
   v1::SendLogRequest outgoing_;
   v1::SendLogResponse response_;
@@ -226,7 +234,7 @@ class LogServer::Impl {
     }
     auto& transfer = transfers_[open.transfer()];
     transfer = std::make_unique<Transfer>(*this, open.transfer(), request, request.generation(),
-                                          live, *std::move(reader));
+                                          live, path, *std::move(reader));
     transfer->Start(stub_.Get());
     return absl::OkStatus();
   }
@@ -289,7 +297,8 @@ void LogServer::Transfer::Advance() {
 
 void LogServer::Transfer::Send(LogPiece piece, bool last) {
   outgoing_.Clear();
-  if (!std::exchange(named_, true)) outgoing_.set_transfer(id_);
+  const bool first = !std::exchange(named_, true);
+  if (first) outgoing_.set_transfer(id_);
   v1::LogChunk& chunk = *outgoing_.mutable_chunk();
   chunk.set_offset(piece.offset);
   chunk.set_data(std::move(piece.data));
@@ -298,7 +307,7 @@ void LogServer::Transfer::Send(LogPiece piece, bool last) {
     time.set_offset(line.offset);
     time.set_unix_micros(line.unix_micros);
   }
-  if (piece.dropped_bytes > 0) chunk.set_notice(Notice(piece.dropped_bytes));
+  chunk.set_notice(Notice(piece.dropped_bytes, first || last));
   chunk.set_end(last);
   chunk.set_generation(source_.generation);
   sent_end_ = last;
@@ -306,11 +315,22 @@ void LogServer::Transfer::Send(LogPiece piece, bool last) {
   StartWrite(&outgoing_);
 }
 
-std::string LogServer::Transfer::Notice(uint64_t dropped_bytes) const {
+std::string LogServer::Transfer::Notice(uint64_t dropped_bytes, bool ends) {
+  std::vector<std::string> missing;
+  if (dropped_bytes > 0) {
+    missing.push_back(absl::StrCat(
+        "the first ", dropped_bytes, " bytes were dropped (limit of each log: ",
+        spec::SizeText(server_.options().rank_log_bytes), ", --rank-log-bytes of the worker)"));
+  }
+  const shim::LostOutput lost = ends ? shim::ReadLostOutput(path_) : shim::LostOutput();
+  if (lost.bytes > noticed_bytes_) {
+    noticed_bytes_ = lost.bytes;
+    missing.push_back(absl::StrCat(shim::LinesText(lost.lines), " (", lost.bytes,
+                                   " bytes) could not be stored: ", lost.reason));
+  }
+  if (missing.empty()) return "";
   return absl::StrCat("rank ", source_.rank, ", ", stream_ == v1::STDOUT ? "stdout" : "stderr",
-                      ": the first ", dropped_bytes, " bytes were dropped (limit of each log: ",
-                      spec::SizeText(server_.options().rank_log_bytes),
-                      ", --rank-log-bytes of the worker)");
+                      ": ", absl::StrJoin(missing, "; "));
 }
 
 void LogServer::Transfer::OnWriteDone(bool ok) {

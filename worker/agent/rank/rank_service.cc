@@ -257,14 +257,24 @@ class GrpcRankServer final : public RankServer {
     builder.SetMaxSendMessageSize(limits::kMessageBytes);
     listener_->AddTo(builder, grpc::InsecureServerCredentials());
     builder.RegisterService(&service_);
+    path_ = path;
+    if (lstat(path.c_str(), &socket_) != 0) return ErrnoStatus(errno, path);
     server_ = builder.BuildAndStart();
     if (server_ == nullptr) return absl::InternalError("cannot start the rank server");
     listener_->Start();
     return absl::OkStatus();
   }
 
+  bool IsReachable() const override {
+    struct stat now = {};
+    return lstat(path_.c_str(), &now) == 0 && now.st_dev == socket_.st_dev &&
+           now.st_ino == socket_.st_ino && now.st_mode == socket_.st_mode;
+  }
+
  private:
   Service service_;
+  std::string path_;
+  struct stat socket_ = {};
   std::unique_ptr<GrpcListener> listener_;
   std::unique_ptr<grpc::Server> server_;
 };

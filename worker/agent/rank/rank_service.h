@@ -22,8 +22,11 @@ class RankServer {
   static absl::StatusOr<std::unique_ptr<RankServer>> Start(const std::string& path, EventLoop& loop,
                                                            GenerationTable& table,
                                                            bool has_job_users);
-  // Ends pending calls with UNAVAILABLE; ranks repeat them to the next worker.
+  // Ends pending calls with UNAVAILABLE; ranks repeat them to the next server.
   virtual ~RankServer() = default;
+
+  // Whether the socket is still at its path. Thread-safe.
+  virtual bool IsReachable() const = 0;
 };
 
 }  // namespace muster::agent
