@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/synchronization/mutex.h"
 #include "absl/time/clock.h"
+#include "cli/pages.h"
 #include "common/grpc_channel.h"
 #include "common/grpc_deadline.h"
 #include "common/grpc_status.h"
@@ -35,6 +36,15 @@ constexpr absl::Duration kSubmitPatience = absl::Seconds(15);
 std::string LastCause(const std::string& message) {
   const size_t colon = message.rfind(": ");
   return colon == std::string::npos ? message : message.substr(colon + 2);
+}
+
+// Prepares a request for the next page of `limit` items at most. Returns whether there is room for
+// one after `count` items.
+template <typename Request>
+bool LimitPage(uint32_t limit, int count, Request& request) {
+  if (limit == 0) return true;
+  request.set_limit(limit - std::min(limit, static_cast<uint32_t>(count)));
+  return request.limit() > 0;
 }
 
 int Milliseconds(absl::Duration duration) {
@@ -100,6 +110,16 @@ class ClusterClient::Impl {
       if (!again || !Pause(pause, stop)) return Explain(status, stop);
       pause = std::min(2 * pause, kLongestPause);
     }
+  }
+
+  // Calls `method` for each page of a list; see ReadPages.
+  template <typename Request, typename Response, typename... PageFunctions>
+  absl::StatusOr<Response> CallPages(grpc::Status (v1::ClusterService::Stub::*method)(
+                                         grpc::ClientContext*, const Request&, Response*),
+                                     const Request& request, PageFunctions... functions) {
+    return ReadPages(
+        request, [&](const Request& page) { return Call(method, page, options_.patience); },
+        functions...);
   }
 
   // Returns whether there is a connection, after at most `patience`.
@@ -194,12 +214,27 @@ absl::StatusOr<v1::Job> ClusterClient::GetJob(const std::string& job_id, Stopper
 }
 
 absl::StatusOr<v1::ListJobsResponse> ClusterClient::ListJobs(const v1::ListJobsRequest& request) {
-  return impl_->Call(&v1::ClusterService::Stub::ListJobs, request, impl_->options().patience);
+  return impl_->CallPages(
+      &v1::ClusterService::Stub::ListJobs, request,
+      [](const v1::ListJobsResponse& page, v1::ListJobsResponse& all) {
+        all.mutable_jobs()->MergeFrom(page.jobs());
+        all.mutable_arrays()->MergeFrom(page.arrays());
+      },
+      [limit = request.limit()](const v1::ListJobsResponse& all, v1::ListJobsRequest& next) {
+        return LimitPage(limit, all.jobs_size() + all.arrays_size(), next);
+      });
 }
 
-absl::StatusOr<v1::ListEventsResponse> ClusterClient::ListEvents(
-    const v1::ListEventsRequest& request) {
-  return impl_->Call(&v1::ClusterService::Stub::ListEvents, request, impl_->options().patience);
+absl::StatusOr<v1::ListEventsResponse> ClusterClient::ListEvents(v1::ListEventsRequest request) {
+  v1::ListEventsResponse all;
+  do {
+    ASSIGN_OR_RETURN(v1::ListEventsResponse page, impl_->Call(&v1::ClusterService::Stub::ListEvents,
+                                                              request, impl_->options().patience));
+    all.mutable_events()->MergeFrom(page.events());
+    all.set_more(page.more() && !page.events().empty());
+    if (all.more()) request.set_after_sequence(page.events().rbegin()->sequence());
+  } while (all.more());
+  return all;
 }
 
 absl::StatusOr<v1::Job> ClusterClient::CancelJob(const v1::CancelJobRequest& request) {
@@ -240,7 +275,10 @@ absl::Status ClusterClient::RemoveJob(const std::string& job_id) {
 absl::StatusOr<v1::GetArrayResponse> ClusterClient::GetArray(const std::string& array_id) {
   v1::GetArrayRequest request;
   request.set_array_id(array_id);
-  return impl_->Call(&v1::ClusterService::Stub::GetArray, request, impl_->options().patience);
+  return impl_->CallPages(&v1::ClusterService::Stub::GetArray, request,
+                          [](const v1::GetArrayResponse& page, v1::GetArrayResponse& all) {
+                            all.mutable_tasks()->MergeFrom(page.tasks());
+                          });
 }
 
 absl::StatusOr<v1::JobArray> ClusterClient::CancelArray(const v1::CancelArrayRequest& request) {
@@ -250,7 +288,14 @@ absl::StatusOr<v1::JobArray> ClusterClient::CancelArray(const v1::CancelArrayReq
 absl::StatusOr<v1::GetQueueResponse> ClusterClient::GetQueue(uint32_t limit) {
   v1::GetQueueRequest request;
   request.set_limit(limit);
-  return impl_->Call(&v1::ClusterService::Stub::GetQueue, request, impl_->options().patience);
+  return impl_->CallPages(
+      &v1::ClusterService::Stub::GetQueue, request,
+      [](const v1::GetQueueResponse& page, v1::GetQueueResponse& all) {
+        all.mutable_jobs()->MergeFrom(page.jobs());
+      },
+      [limit](const v1::GetQueueResponse& all, v1::GetQueueRequest& next) {
+        return LimitPage(limit, all.jobs_size(), next);
+      });
 }
 
 absl::StatusOr<v1::JobHistory> ClusterClient::GetJobHistory(const std::string& job_id) {
@@ -262,7 +307,10 @@ absl::StatusOr<v1::JobHistory> ClusterClient::GetJobHistory(const std::string& j
 absl::StatusOr<v1::GetReportResponse> ClusterClient::GetReport(uint32_t days) {
   v1::GetReportRequest request;
   request.set_days(days);
-  return impl_->Call(&v1::ClusterService::Stub::GetReport, request, impl_->options().patience);
+  return impl_->CallPages(&v1::ClusterService::Stub::GetReport, request,
+                          [](const v1::GetReportResponse& page, v1::GetReportResponse& all) {
+                            all.mutable_owners()->MergeFrom(page.owners());
+                          });
 }
 
 absl::Status ClusterClient::SetSecret(const std::string& name, const std::string& value) {
@@ -274,8 +322,10 @@ absl::Status ClusterClient::SetSecret(const std::string& name, const std::string
 }
 
 absl::StatusOr<v1::ListSecretsResponse> ClusterClient::ListSecrets() {
-  return impl_->Call(&v1::ClusterService::Stub::ListSecrets, v1::ListSecretsRequest(),
-                     impl_->options().patience);
+  return impl_->CallPages(&v1::ClusterService::Stub::ListSecrets, v1::ListSecretsRequest(),
+                          [](const v1::ListSecretsResponse& page, v1::ListSecretsResponse& all) {
+                            all.mutable_secrets()->MergeFrom(page.secrets());
+                          });
 }
 
 absl::StatusOr<v1::Node> ClusterClient::GetNode(const std::string& name) {
@@ -336,8 +386,10 @@ absl::StatusOr<v1::RecoverJobsResponse> ClusterClient::RecoverJobs(
 }
 
 absl::StatusOr<v1::ListNodesResponse> ClusterClient::ListNodes() {
-  return impl_->Call(&v1::ClusterService::Stub::ListNodes, v1::ListNodesRequest(),
-                     impl_->options().patience);
+  return impl_->CallPages(&v1::ClusterService::Stub::ListNodes, v1::ListNodesRequest(),
+                          [](const v1::ListNodesResponse& page, v1::ListNodesResponse& all) {
+                            all.mutable_nodes()->MergeFrom(page.nodes());
+                          });
 }
 
 absl::StatusOr<v1::GetVersionResponse> ClusterClient::GetVersion() {

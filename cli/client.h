@@ -55,8 +55,10 @@ class ClusterClient {
   absl::StatusOr<v1::SubmitJobResponse> SubmitJob(v1::SubmitJobRequest request);
   // Returns CANCELLED once `stopper`, if given, is stopped.
   absl::StatusOr<v1::Job> GetJob(const std::string& job_id, Stopper* stopper = nullptr);
+  // Lists are read page by page to their end, or to the request's limit; the reply of the latter
+  // then has a next_page_token.
   absl::StatusOr<v1::ListJobsResponse> ListJobs(const v1::ListJobsRequest& request);
-  absl::StatusOr<v1::ListEventsResponse> ListEvents(const v1::ListEventsRequest& request);
+  absl::StatusOr<v1::ListEventsResponse> ListEvents(v1::ListEventsRequest request);
   // UNIMPLEMENTED by a coordinator of an older version.
   absl::StatusOr<v1::JobHistory> GetJobHistory(const std::string& job_id);
   absl::StatusOr<v1::Job> CancelJob(const v1::CancelJobRequest& request);
@@ -68,7 +70,7 @@ class ClusterClient {
   // An array by its id, name or unique prefix.
   absl::StatusOr<v1::GetArrayResponse> GetArray(const std::string& array_id);
   absl::StatusOr<v1::JobArray> CancelArray(const v1::CancelArrayRequest& request);
-  // `limit`: maximum number of jobs; 0: the coordinator's limit.
+  // `limit`: maximum number of jobs; 0: all.
   absl::StatusOr<v1::GetQueueResponse> GetQueue(uint32_t limit = 0);
   // `days`: the newest ones, today included; 0: 7.
   absl::StatusOr<v1::GetReportResponse> GetReport(uint32_t days = 0);

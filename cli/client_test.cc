@@ -1,6 +1,9 @@
 #include "cli/client.h"
 
+#include <algorithm>
 #include <atomic>
+#include <string>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "cli/fake_cluster.h"
@@ -117,6 +120,109 @@ TEST(ClientTest, StopperEndsAStream) {
   EXPECT_EQ(status.code(), absl::StatusCode::kCancelled);
   Stopper other;
   EXPECT_TRUE(client.WatchJob("a", other, [](const v1::Job&) { return false; }).ok());
+}
+
+// Adds items to a page of a list of 5, which has 2 of them, beginning with that of the token.
+template <typename Response, typename Add>
+grpc::Status Page(const std::string& token, Response* response, Add add) {
+  const int first = token.empty() ? 0 : std::stoi(token);
+  for (int i = first; i < std::min(first + 2, 5); ++i) add(absl::StrCat("item-", i));
+  if (first + 2 < 5) response->set_next_page_token(absl::StrCat(first + 2));
+  return grpc::Status::OK;
+}
+
+TEST(ClientTest, ReadsListsToTheirEnd) {
+  FakeCluster cluster;
+  cluster.on_list = [](const v1::ListJobsRequest& request, v1::ListJobsResponse* response) {
+    return Page(request.page_token(), response, [&](const std::string& item) {
+      response->add_jobs()->set_job_id(item);
+      response->add_arrays()->set_array_id(item);
+    });
+  };
+  cluster.on_get_queue = [](const v1::GetQueueRequest& request, v1::GetQueueResponse* response) {
+    response->add_owners()->set_owner("alice");  // not paged
+    return Page(request.page_token(), response, [&](const std::string& item) {
+      response->add_jobs()->mutable_job()->set_job_id(item);
+    });
+  };
+  cluster.on_get_array = [](const v1::GetArrayRequest& request, v1::GetArrayResponse* response) {
+    EXPECT_EQ(request.array_id(), "sweep");
+    return Page(request.page_token(), response,
+                [&](const std::string& item) { response->add_tasks()->set_job_id(item); });
+  };
+  cluster.on_get_report = [](const v1::GetReportRequest& request, v1::GetReportResponse* response) {
+    EXPECT_EQ(request.days(), 30u);
+    response->mutable_total()->add_causes()->set_cause("queued");  // not paged
+    return Page(request.page_token(), response,
+                [&](const std::string& item) { response->add_owners()->set_owner(item); });
+  };
+  cluster.on_list_secrets = [](const v1::ListSecretsRequest& request,
+                               v1::ListSecretsResponse* response) {
+    return Page(request.page_token(), response,
+                [&](const std::string& item) { response->add_secrets()->set_name(item); });
+  };
+  cluster.on_list_nodes = [](const v1::ListNodesRequest& request, v1::ListNodesResponse* response) {
+    return Page(request.page_token(), response,
+                [&](const std::string& item) { response->add_nodes()->set_name(item); });
+  };
+  cluster.on_list_events = [](const v1::ListEventsRequest& request,
+                              v1::ListEventsResponse* response) {
+    EXPECT_EQ(request.job_id(), "a");
+    for (uint64_t i = 1; i <= 2; ++i) {
+      response->add_events()->set_sequence(request.after_sequence() + i);
+    }
+    response->set_more(request.after_sequence() < 4);
+    return grpc::Status::OK;
+  };
+  cluster.Start();
+  ClusterClient client(OptionsFor(cluster.address()));
+  const auto jobs = client.ListJobs({});
+  ASSERT_TRUE(jobs.ok()) << jobs.status();
+  ASSERT_EQ(jobs->jobs_size(), 5);
+  EXPECT_EQ(jobs->arrays_size(), 5);
+  for (int i = 0; i < 5; ++i) EXPECT_EQ(jobs->jobs(i).job_id(), absl::StrCat("item-", i));
+  EXPECT_EQ(jobs->next_page_token(), "");
+  const auto queue = client.GetQueue();
+  EXPECT_EQ(queue->jobs_size(), 5);
+  EXPECT_EQ(queue->owners_size(), 1);
+  EXPECT_EQ(client.GetArray("sweep")->tasks_size(), 5);
+  const auto report = client.GetReport(30);
+  EXPECT_EQ(report->owners_size(), 5);
+  EXPECT_EQ(report->total().causes_size(), 1);
+  EXPECT_EQ(client.ListSecrets()->secrets_size(), 5);
+  EXPECT_EQ(client.ListNodes()->nodes_size(), 5);
+  v1::ListEventsRequest events;
+  events.set_job_id("a");
+  const auto all = client.ListEvents(events);
+  ASSERT_EQ(all->events_size(), 6);
+  EXPECT_EQ(all->events(5).sequence(), 6u);
+}
+
+TEST(ClientTest, ReadsNoMoreThanTheLimitAndFailsWithAPage) {
+  FakeCluster cluster;
+  std::vector<uint32_t> limits;
+  bool broken = false;
+  cluster.on_list = [&](const v1::ListJobsRequest& request, v1::ListJobsResponse* response) {
+    limits.push_back(request.limit());
+    if (broken && !request.page_token().empty()) {
+      return grpc::Status(grpc::StatusCode::INVALID_ARGUMENT, "page_token: unknown");
+    }
+    uint32_t room = request.limit();
+    return Page(request.page_token(), response, [&](const std::string& item) {
+      if (room-- > 0) response->add_jobs()->set_job_id(item);
+    });
+  };
+  cluster.Start();
+  ClusterClient client(OptionsFor(cluster.address()));
+  v1::ListJobsRequest request;
+  request.set_limit(3);
+  const auto jobs = client.ListJobs(request);
+  ASSERT_TRUE(jobs.ok()) << jobs.status();
+  EXPECT_EQ(jobs->jobs_size(), 3);
+  EXPECT_NE(jobs->next_page_token(), "");
+  EXPECT_EQ(limits, (std::vector<uint32_t>{3, 1}));
+  broken = true;
+  EXPECT_EQ(client.ListJobs(request).status(), absl::InvalidArgumentError("page_token: unknown"));
 }
 
 TEST(ClientTest, KeysDiffer) { EXPECT_NE(NewIdempotencyKey(), NewIdempotencyKey()); }

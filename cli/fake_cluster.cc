@@ -52,6 +52,12 @@ grpc::Status FakeCluster::ListJobs(grpc::ServerContext* context, const v1::ListJ
   return on_list ? on_list(*request, response) : kNotScripted;
 }
 
+grpc::Status FakeCluster::ListEvents(grpc::ServerContext* context,
+                                     const v1::ListEventsRequest* request,
+                                     v1::ListEventsResponse* response) {
+  return on_list_events ? on_list_events(*request, response) : kNotScripted;
+}
+
 grpc::Status FakeCluster::GetArray(grpc::ServerContext* context, const v1::GetArrayRequest* request,
                                    v1::GetArrayResponse* response) {
   return on_get_array ? on_get_array(*request, response) : kNotScripted;
@@ -95,6 +101,12 @@ grpc::Status FakeCluster::ListSecrets(grpc::ServerContext* context,
                                       const v1::ListSecretsRequest* request,
                                       v1::ListSecretsResponse* response) {
   return on_list_secrets ? on_list_secrets(*request, response) : kNotScripted;
+}
+
+grpc::Status FakeCluster::ListNodes(grpc::ServerContext* context,
+                                    const v1::ListNodesRequest* request,
+                                    v1::ListNodesResponse* response) {
+  return on_list_nodes ? on_list_nodes(*request, response) : kNotScripted;
 }
 
 grpc::Status FakeCluster::GetNode(grpc::ServerContext* context, const v1::GetNodeRequest* request,

@@ -22,6 +22,7 @@ class FakeCluster : public v1::ClusterService::Service {
   std::function<grpc::Status(const v1::SubmitJobRequest&, v1::SubmitJobResponse*)> on_submit;
   std::function<grpc::Status(const v1::GetJobRequest&, v1::Job*)> on_get;
   std::function<grpc::Status(const v1::ListJobsRequest&, v1::ListJobsResponse*)> on_list;
+  std::function<grpc::Status(const v1::ListEventsRequest&, v1::ListEventsResponse*)> on_list_events;
   std::function<grpc::Status(const v1::GetArrayRequest&, v1::GetArrayResponse*)> on_get_array;
   std::function<grpc::Status(const v1::SetSecretRequest&)> on_set_secret;
   std::function<grpc::Status(const v1::GetQueueRequest&, v1::GetQueueResponse*)> on_get_queue;
@@ -31,6 +32,7 @@ class FakeCluster : public v1::ClusterService::Service {
   std::function<grpc::Status(const v1::CancelArrayRequest&, v1::JobArray*)> on_cancel_array;
   std::function<grpc::Status(const v1::ListSecretsRequest&, v1::ListSecretsResponse*)>
       on_list_secrets;
+  std::function<grpc::Status(const v1::ListNodesRequest&, v1::ListNodesResponse*)> on_list_nodes;
   std::function<grpc::Status(const v1::GetNodeRequest&, v1::Node*)> on_get_node;
   std::function<grpc::Status(const v1::TestNodeRequest&, v1::Node*)> on_test_node;
   std::function<grpc::Status(const v1::DrainNodeRequest&, v1::Node*)> on_drain;
@@ -60,6 +62,8 @@ class FakeCluster : public v1::ClusterService::Service {
                       v1::Job* response) override;
   grpc::Status ListJobs(grpc::ServerContext* context, const v1::ListJobsRequest* request,
                         v1::ListJobsResponse* response) override;
+  grpc::Status ListEvents(grpc::ServerContext* context, const v1::ListEventsRequest* request,
+                          v1::ListEventsResponse* response) override;
   grpc::Status GetArray(grpc::ServerContext* context, const v1::GetArrayRequest* request,
                         v1::GetArrayResponse* response) override;
   grpc::Status SetSecret(grpc::ServerContext* context, const v1::SetSecretRequest* request,
@@ -76,6 +80,8 @@ class FakeCluster : public v1::ClusterService::Service {
                            v1::JobArray* response) override;
   grpc::Status ListSecrets(grpc::ServerContext* context, const v1::ListSecretsRequest* request,
                            v1::ListSecretsResponse* response) override;
+  grpc::Status ListNodes(grpc::ServerContext* context, const v1::ListNodesRequest* request,
+                         v1::ListNodesResponse* response) override;
   grpc::Status GetNode(grpc::ServerContext* context, const v1::GetNodeRequest* request,
                        v1::Node* response) override;
   grpc::Status TestNode(grpc::ServerContext* context, const v1::TestNodeRequest* request,

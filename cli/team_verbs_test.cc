@@ -2,6 +2,7 @@
 // and their exit codes.
 #include <algorithm>
 #include <fstream>
+#include <map>
 #include <sstream>
 #include <string>
 #include <vector>
@@ -79,8 +80,34 @@ TEST_F(TeamVerbsTest, ListFiltersByOwnerAndCollapsesArraysInTables) {
   EXPECT_EQ(Run({"list", "--mine", "--user", "alice"}), 2);
 }
 
+TEST_F(TeamVerbsTest, ListAndQueueNoteWhatTheLimitLeavesOut) {
+  cluster_.on_list = [](const v1::ListJobsRequest& request, v1::ListJobsResponse* response) {
+    response->add_jobs()->set_job_id("train-x7k2");
+    if (request.limit() > 0) response->set_next_page_token("more");
+    return grpc::Status::OK;
+  };
+  cluster_.on_get_queue = [](const v1::GetQueueRequest& request, v1::GetQueueResponse* response) {
+    response->add_jobs()->mutable_job()->set_job_id("train-x7k2");
+    response->set_total(request.limit() > 0 ? 7 : 1);
+    if (request.limit() > 0) response->set_next_page_token("more");
+    return grpc::Status::OK;
+  };
+  EXPECT_EQ(Run({"list", "--limit", "1", "-o", "json"}), 0);
+  EXPECT_EQ(nlohmann::json::parse(out_.str()).size(), 1u);
+  EXPECT_EQ(err_.str(), "there are more than the newest 1; raise --limit to see them\n");
+  EXPECT_EQ(Run({"list"}), 0);
+  EXPECT_EQ(err_.str(), "");
+  EXPECT_EQ(Run({"list", "--limit", "0"}), 2);
+  EXPECT_EQ(Run({"queue", "--limit", "1", "-o", "json"}), 0);
+  EXPECT_FALSE(nlohmann::json::parse(out_.str()).contains("next_page_token"));
+  EXPECT_EQ(err_.str(), "the first 1 of 7 queued jobs; raise --limit to see more\n");
+  EXPECT_EQ(Run({"queue"}), 0);
+  EXPECT_EQ(err_.str(), "");
+}
+
 TEST_F(TeamVerbsTest, CancelFallsBackToArrays) {
   v1::CancelArrayRequest seen;
+  std::map<std::string, uint32_t> cancelled = {{"CANCELLED", 2}};
   cluster_.on_cancel = [](const v1::CancelJobRequest& request, v1::Job*) {
     return NotFound("job " + request.job_id());
   };
@@ -88,16 +115,69 @@ TEST_F(TeamVerbsTest, CancelFallsBackToArrays) {
     if (request.array_id() != "sweep") return NotFound("array");
     seen = request;
     array->set_array_id("sweep-9qd3a");
-    array->set_state(v1::CANCELLED);
-    array->set_count(2);
-    (*array->mutable_tasks())["CANCELLED"] = 2;
+    array->set_state(cancelled.contains("STOPPING") ? v1::RUNNING : v1::CANCELLED);
+    for (const auto& [state, count] : cancelled) {
+      (*array->mutable_tasks())[state] = count;
+      array->set_count(array->count() + count);
+    }
     return grpc::Status::OK;
   };
   EXPECT_EQ(Run({"cancel", "sweep", "--force"}), 0);
   EXPECT_EQ(out_.str(), "sweep-9qd3a cancelled, 2/2 done, 2 not successful\n");
   EXPECT_TRUE(seen.has_grace_period());
+  cancelled = {{"CANCELLED", 3}, {"STOPPING", 5}};
+  EXPECT_EQ(Run({"cancel", "sweep"}), 0);
+  EXPECT_EQ(out_.str(), "sweep-9qd3a cancelling 5 tasks, 3/8 done, 3 not successful\n");
   EXPECT_EQ(Run({"cancel", "other"}), 1);
   EXPECT_THAT(err_.str(), HasSubstr("no job other"));
+}
+
+TEST_F(TeamVerbsTest, RerunRunsTasksOfArraysAgain) {
+  const auto task = [](const std::string& id, v1::Job& job) {
+    job.set_job_id(id);
+    job.set_array_id("shard-9qd3a");
+    job.set_array_index(id.back() - '0');
+    job.set_array_count(3);
+    job.set_state(id.back() == '0' ? v1::SUCCEEDED : id.back() == '1' ? v1::FAILED : v1::CANCELLED);
+    job.mutable_spec()->set_name("shard");
+    job.mutable_spec()->add_command("convert");
+    job.mutable_spec()->add_command("{array_index}");
+  };
+  cluster_.on_get = [&](const v1::GetJobRequest& request, v1::Job* job) {
+    if (request.job_id() == "shard-9qd3a") return NotFound("job");
+    task(request.job_id(), *job);
+    return grpc::Status::OK;
+  };
+  std::vector<std::string> states = {"0", "1", "2"};
+  cluster_.on_get_array = [&](const v1::GetArrayRequest&, v1::GetArrayResponse* response) {
+    response->mutable_array()->set_array_id("shard-9qd3a");
+    for (const std::string& index : states) task("shard-9qd3a-" + index, *response->add_tasks());
+    return grpc::Status::OK;
+  };
+  std::vector<v1::JobSpec> submitted;
+  cluster_.on_submit = [&](const v1::SubmitJobRequest& request, v1::SubmitJobResponse* response) {
+    submitted.push_back(request.spec());
+    response->mutable_job()->set_job_id(absl::StrCat("shard-", submitted.size()));
+    return grpc::Status::OK;
+  };
+  EXPECT_EQ(Run({"rerun", "shard-9qd3a-2", "-o", "name"}), 0);
+  ASSERT_EQ(submitted.size(), 1u);
+  EXPECT_THAT(submitted[0].command(), testing::ElementsAre("convert", "2"));
+  EXPECT_EQ(submitted[0].env().at("MUSTER_ARRAY_INDEX"), "2");
+  EXPECT_EQ(submitted[0].env().at("MUSTER_ARRAY_COUNT"), "3");
+  submitted.clear();
+  EXPECT_EQ(Run({"rerun", "shard-9qd3a", "--failed"}), 0);
+  EXPECT_EQ(out_.str(), "shard-1\nshard-2\n");
+  ASSERT_EQ(submitted.size(), 2u);
+  EXPECT_EQ(submitted[0].command(1), "1");
+  EXPECT_EQ(submitted[1].command(1), "2");
+  EXPECT_EQ(Run({"rerun", "shard-9qd3a", "--failed", "-o", "json"}), 0);
+  EXPECT_EQ(nlohmann::json::parse(out_.str()).size(), 2u);
+  EXPECT_EQ(Run({"rerun", "shard-9qd3a"}), 2);
+  EXPECT_THAT(err_.str(), HasSubstr("muster rerun shard-9qd3a --failed"));
+  states = {"0"};
+  EXPECT_EQ(Run({"rerun", "shard-9qd3a", "--failed"}), 1);
+  EXPECT_THAT(err_.str(), HasSubstr("no task of shard-9qd3a has ended without success"));
 }
 
 TEST_F(TeamVerbsTest, DescribeAndGetShowArrays) {

@@ -1,12 +1,9 @@
 #include "common/grpc_listener.h"
 
-#include <glog/logging.h>
 #include <grpcpp/security/server_credentials.h>
 #include <grpcpp/server_builder.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
-#include <poll.h>
-#include <sys/eventfd.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
@@ -24,9 +21,6 @@ namespace muster {
 namespace {
 
 using Builder = grpc::ServerBuilder::experimental_type;
-
-constexpr int kSecondsBetweenLogLines = 5;
-constexpr int kRetryMs = 100;
 
 }  // namespace
 
@@ -58,16 +52,11 @@ absl::StatusOr<std::unique_ptr<GrpcListener>> GrpcListener::OpenUnix(const std::
 }
 
 GrpcListener::GrpcListener(std::vector<int> sockets, uint16_t port)
-    : sockets_(std::move(sockets)), port_(port), stop_(eventfd(0, EFD_CLOEXEC)) {}
-
-GrpcListener::~GrpcListener() {
-  Stop();
-  close(stop_);
-}
+    : acceptor_(std::move(sockets)), port_(port) {}
 
 void GrpcListener::SetUserTimeout(std::chrono::milliseconds timeout) {
   const auto ms = static_cast<unsigned>(timeout.count());  // accepted connections inherit it
-  for (const int socket : sockets_) {
+  for (const int socket : acceptor_.sockets()) {
     setsockopt(socket, IPPROTO_TCP, TCP_USER_TIMEOUT, &ms, sizeof(ms));
   }
 }
@@ -79,44 +68,14 @@ void GrpcListener::AddTo(grpc::ServerBuilder& builder,
 }
 
 void GrpcListener::Start() {
-  thread_ = std::thread([this] { Run(); });
-}
-
-void GrpcListener::Stop() {
-  if (thread_.joinable()) {
-    const uint64_t one = 1;
-    [[maybe_unused]] const ssize_t n = write(stop_, &one, sizeof(one));
-    thread_.join();
-  }
-  for (const int socket : std::exchange(sockets_, {})) close(socket);
-}
-
-void GrpcListener::Run() {
-  std::vector<pollfd> polled = {{stop_, POLLIN, 0}};
-  for (const int socket : sockets_) polled.push_back({socket, POLLIN, 0});
-  while (true) {
-    if (poll(polled.data(), polled.size(), -1) < 0) continue;  // EINTR
-    if (polled[0].revents != 0) return;
-    for (size_t i = 1; i < polled.size(); ++i) {
-      if (polled[i].revents != 0) Accept(polled[i].fd);
-    }
-  }
-}
-
-void GrpcListener::Accept(int socket) {
-  const int fd = accept4(socket, nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC);
-  if (fd >= 0) {
+  acceptor_.Start([this](int socket, int fd) {
     grpc::experimental::ExternalConnectionAcceptor::NewConnectionParameters connection;
     connection.listener_fd = socket;
     connection.fd = fd;
     server_->HandleNewConnection(&connection);
-    return;
-  }
-  if (errno != EMFILE && errno != ENFILE && errno != ENOBUFS && errno != ENOMEM) return;
-  LOG_EVERY_T(WARNING, kSecondsBetweenLogLines)
-      << "cannot accept a connection: " << std::strerror(errno) << "; trying again";
-  pollfd stop = {stop_, POLLIN, 0};
-  poll(&stop, 1, kRetryMs);
+  });
 }
+
+void GrpcListener::Stop() { acceptor_.Stop(); }
 
 }  // namespace muster

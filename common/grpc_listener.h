@@ -6,11 +6,11 @@
 #include <cstdint>
 #include <memory>
 #include <string>
-#include <thread>
 #include <vector>
 
 #include "absl/status/statusor.h"
 #include "common/http/address.h"
+#include "common/network/acceptor.h"
 
 namespace grpc {
 class ServerBuilder;
@@ -32,7 +32,6 @@ class GrpcListener {
   static absl::StatusOr<std::unique_ptr<GrpcListener>> Open(const Address& address);
   // Listens on a unix socket that only this user can connect to, and replaces an existing one.
   static absl::StatusOr<std::unique_ptr<GrpcListener>> OpenUnix(const std::string& path);
-  ~GrpcListener();
   GrpcListener(const GrpcListener&) = delete;
   GrpcListener& operator=(const GrpcListener&) = delete;
 
@@ -48,16 +47,11 @@ class GrpcListener {
   void Stop();
 
  private:
-  explicit GrpcListener(std::vector<int> sockets, uint16_t port);
-  void Run();
-  // Accepts one connection.
-  void Accept(int socket);
+  GrpcListener(std::vector<int> sockets, uint16_t port);
 
-  std::vector<int> sockets_;
-  const uint16_t port_;
-  const int stop_;  // eventfd
   std::unique_ptr<grpc::experimental::ExternalConnectionAcceptor> server_;
-  std::thread thread_;
+  Acceptor acceptor_;  // ends before the server's acceptor does
+  const uint16_t port_;
 };
 
 }  // namespace muster

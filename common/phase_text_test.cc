@@ -20,6 +20,15 @@ TEST(PhaseText, ShowsCounterWithUnit) {
   EXPECT_EQ(Text(1'234'567, "files indexed"), "loading-data: 1,234,567 files indexed");
 }
 
+TEST(PhaseText, ShowsTheTotalIfItIsKnown) {
+  v1::Progress progress;
+  progress.set_phase("evaluating");
+  progress.set_phase_progress(3200);
+  progress.set_phase_total(10'000);
+  progress.set_phase_unit("images");
+  EXPECT_EQ(PhaseText(progress), "evaluating: 3,200 of 10,000 images");
+}
+
 TEST(PhaseText, ShowsOnlyPhaseThatDoesNotCount) {
   EXPECT_EQ(Text(7, ""), "loading-data");
   EXPECT_EQ(PhaseText(v1::Progress()), "");

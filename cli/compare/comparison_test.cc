@@ -181,6 +181,28 @@ TEST(ComparisonTextTest, ShowsDifferencesAndChanges) {
   EXPECT_THAT(text, HasSubstr("Loss at equal steps\n"));
 }
 
+TEST(ComparisonTextTest, NamesOnlyTheFilesThatDiffer) {
+  const auto add = [](v1::JobHistory& history, const std::string& path, char digest) {
+    v1::FileSpec& file = *history.mutable_job()->mutable_spec()->add_files();
+    file.set_path(path);
+    file.set_sha256(std::string(64, digest));
+  };
+  v1::JobHistory a = History("a", 0.1), b = History("b", 0.1);
+  for (v1::JobHistory* history : {&a, &b}) add(*history, "same.py", '5');
+  add(a, "train.py", 'a');
+  add(b, "train.py", 'b');
+  for (int i = 0; i < 7; ++i) add(b, absl::StrCat("conf/", i), 'c');
+  const Comparison comparison = CompareTwo(a, b);
+  const std::string text = ComparisonText(comparison, /*with_equal=*/false, 1000);
+  EXPECT_THAT(text, HasSubstr("files  train.py aaaaaaaa  conf/0 cccccccc, conf/1 cccccccc, "
+                              "conf/2 cccccccc, conf/3 cccccccc, conf/4 cccccccc, 3 more\n"));
+  EXPECT_THAT(text, Not(HasSubstr("same.py")));
+  EXPECT_THAT(ComparisonText(CompareTwo(a, a), /*with_equal=*/true, 1000),
+              testing::ContainsRegex("files +2 files +2 files\n"));
+  const ordered_json json = ComparisonJson(comparison, /*with_equal=*/false);
+  EXPECT_EQ(json["spec"][0]["values"][1].size(), 9u) << "complete";
+}
+
 TEST(ComparisonTextTest, FitsTheWidth) {
   std::vector<v1::JobHistory> histories;
   for (size_t i = 0; i < kMaxComparedJobs; ++i) {

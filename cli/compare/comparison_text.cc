@@ -2,13 +2,16 @@
 
 #include <algorithm>
 #include <cmath>
+#include <map>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "absl/algorithm/container.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
 #include "absl/strings/str_replace.h"
 #include "absl/strings/strip.h"
 #include "cli/compare/columns.h"
@@ -19,6 +22,9 @@ namespace {
 
 using nlohmann::ordered_json;
 using Cells = std::vector<std::string>;
+
+// Maximum number of files that are named.
+constexpr size_t kNamedFiles = 5;
 
 // The letter that stands for a job in the column headers.
 std::string Letter(size_t job) { return std::string(1, static_cast<char>('A' + job)); }
@@ -33,6 +39,32 @@ Cells Heads(const std::string& first, size_t jobs) {
 std::string PlainText(const ordered_json& value) {
   if (value.is_null()) return "";
   return value.is_string() ? value.get<std::string>() : value.dump();
+}
+
+// "train.py 1a2b3c4d, conf.yaml 5e6f7a8b": the job's files that another job lacks or has with other
+// content, with the beginning of their digests.
+std::string FilesText(const ComparedRow& row, size_t job) {
+  std::vector<std::map<std::string, std::string>> digests(row.values.size());
+  for (size_t i = 0; i < row.values.size(); ++i) {
+    for (const ordered_json& file : row.values[i]) {
+      digests[i][PlainText(file["path"])] = PlainText(file["sha256"]);
+    }
+  }
+  Cells names;
+  for (const auto& file : digests[job]) {
+    const bool everywhere = absl::c_all_of(digests, [&](const auto& other) {
+      const auto found = other.find(file.first);
+      return found != other.end() && found->second == file.second;
+    });
+    if (!everywhere) names.push_back(absl::StrCat(file.first, " ", file.second.substr(0, 8)));
+  }
+  if (names.empty()) return absl::StrCat(digests[job].size(), " files");
+  if (names.size() > kNamedFiles) {
+    const size_t more = names.size() - kNamedFiles;
+    names.resize(kNamedFiles);
+    names.push_back(absl::StrCat(more, " more"));
+  }
+  return absl::StrJoin(names, ", ");
 }
 
 // "0.0123 s", "1.5 GiB", "93.1 %": the unit is at the end of the name.
@@ -89,7 +121,9 @@ std::string PropertiesText(const std::string& title, const std::string& head,
   for (const ComparedRow& row : compared) {
     if (!with_equal && !row.Differs()) continue;
     Cells cells = {row.name};
-    for (const ordered_json& value : row.values) cells.push_back(PlainText(value));
+    for (size_t i = 0; i < jobs; ++i) {
+      cells.push_back(row.name == "files" ? FilesText(row, i) : PlainText(row.values[i]));
+    }
     rows.push_back(std::move(cells));
   }
   return Section(title, rows.size() == 1 ? "no differences\n" : ColumnsText(rows, width));

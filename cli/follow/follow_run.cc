@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "cli/exit_code.h"
+#include "cli/files/missing_module.h"
 #include "cli/follow/follow.h"
 #include "cli/follow/follow_printer.h"
 #include "cli/follow/interrupt.h"
@@ -91,6 +92,12 @@ int FollowRun(Context& context, ClusterClient& client, const v1::Job& submitted,
     return kExitInterrupted;
   }
   PrintResult(*job, quiet_out, output_shown, context.console);
+  const std::string hint = MissingModuleHint(*job);
+  if (!hint.empty()) context.console.Note(hint);
+  const bool in_own_folder = !job->spec().has_train() && job->spec().workdir().empty();
+  if (job->state() == v1::SUCCEEDED && in_own_folder && options.may_detach && !quiet_out) {
+    context.console.Note(absl::StrCat("results: muster cp ", job_id, ":. ", job_id));
+  }
   if (context.structured()) context.Print(JobToJson(*job, options.losses));
   return interrupt.interrupted() ? static_cast<int>(kExitInterrupted) : ExitCodeOf(*job);
 }

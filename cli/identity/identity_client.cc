@@ -5,6 +5,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
+#include "cli/pages.h"
 #include "common/grpc_channel.h"
 #include "common/grpc_deadline.h"
 #include "common/grpc_status.h"
@@ -62,7 +63,14 @@ absl::StatusOr<v1::CreateJoinTokenResponse> IdentityClient::CreateJoinToken(
 }
 
 absl::StatusOr<v1::ListJoinTokensResponse> IdentityClient::ListJoinTokens() {
-  auto response = Call(&v1::IdentityService::Stub::ListJoinTokens, v1::ListJoinTokensRequest());
+  auto response = ReadPages(
+      v1::ListJoinTokensRequest(),
+      [this](const v1::ListJoinTokensRequest& request) {
+        return Call(&v1::IdentityService::Stub::ListJoinTokens, request);
+      },
+      [](const v1::ListJoinTokensResponse& page, v1::ListJoinTokensResponse& all) {
+        all.mutable_tokens()->MergeFrom(page.tokens());
+      });
   if (!response.ok()) return Explain(response.status(), security_, address_);
   return response;
 }

@@ -10,6 +10,7 @@
 
 #include "absl/time/clock.h"
 #include "cli/identity/cluster_init.h"
+#include "cli/identity/node_join.h"
 #include "cli/identity/offline_authority.h"
 #include "cli/identity/settings_file.h"
 #include "common/security/authority.h"
@@ -183,6 +184,21 @@ TEST_F(IdentityFilesTest, FilesOfRootBelongToTheOwnerOfTheDataDirectory) {
     ASSERT_EQ(stat((directory_ + "/" + path).c_str(), &info), 0) << path;
     EXPECT_EQ(info.st_uid, kDaemon) << path;
   }
+}
+
+TEST_F(IdentityFilesTest, JoinWaitsForTheCoordinatorUpToALimit) {
+  NodeJoin join;
+  join.coordinator = "127.0.0.1:1";
+  join.ca_pin = "sha256:" + std::string(64, 'a');
+  join.name = "node-1";
+  join.config = directory_ + "/worker";
+  join.data_dir = directory_ + "/node";
+  join.patience = absl::Milliseconds(500);
+  std::vector<std::string> lines;
+  join.on_wait = [&](const std::string& line) { lines.push_back(line); };
+  EXPECT_TRUE(absl::IsUnavailable(JoinCluster(join, now_).status()));
+  EXPECT_THAT(lines, ElementsAre("cannot connect to 127.0.0.1:1; trying again for 500ms"));
+  EXPECT_FALSE(std::filesystem::exists(join.config));
 }
 
 TEST_F(IdentityFilesTest, SettingsAreReplacedInPlaceOfOthers) {

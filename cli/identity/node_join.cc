@@ -8,11 +8,13 @@
 
 #include "absl/cleanup/cleanup.h"
 #include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
 #include "cli/identity/credentials.h"
 #include "cli/identity/identity_client.h"
 #include "cli/identity/owned_files.h"
 #include "cli/identity/settings_file.h"
 #include "common/machine_id.h"
+#include "common/now.h"
 #include "common/security/certificate.h"
 #include "common/security/pinned_authority.h"
 #include "common/security/text_file.h"
@@ -20,6 +22,23 @@
 
 namespace muster::cli {
 namespace {
+
+constexpr absl::Duration kPause = absl::Milliseconds(200);
+
+// The coordinator's authority, once it listens. The token is not sent yet, so this can be repeated.
+absl::StatusOr<std::string> FetchAuthority(const NodeJoin& options) {
+  const SteadyTime give_up = Now().steady + options.patience;
+  for (bool first = true;; first = false) {
+    absl::StatusOr<std::string> authority =
+        security::FetchPinnedAuthority(options.coordinator, options.ca_pin);
+    if (!absl::IsUnavailable(authority.status()) || Now().steady >= give_up) return authority;
+    if (first) {
+      options.on_wait(absl::StrCat(authority.status().message(), "; trying again for ",
+                                   absl::FormatDuration(options.patience)));
+    }
+    absl::SleepFor(kPause);
+  }
+}
 
 // The certificate in the folder, if it is that of this node in the cluster with this authority.
 absl::StatusOr<std::optional<security::CertificateInfo>> FindIdentity(const NodeJoin& options,
@@ -86,8 +105,7 @@ absl::StatusOr<NodeJoinResult> JoinCluster(const NodeJoin& options, absl::Time n
   if (data_dir.empty()) data_dir = settings.Get("data-dir");
   if (data_dir.empty()) data_dir = options.default_data_dir;
   RETURN_IF_ERROR(AddSettings(options, data_dir, settings));
-  ASSIGN_OR_RETURN(const std::string authority,
-                   security::FetchPinnedAuthority(options.coordinator, options.ca_pin));
+  ASSIGN_OR_RETURN(const std::string authority, FetchAuthority(options));
   const std::string identity = data_dir + "/identity";
   ASSIGN_OR_RETURN(const std::optional<security::CertificateInfo> present,
                    FindIdentity(options, identity, authority, now));

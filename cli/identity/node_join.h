@@ -2,6 +2,7 @@
 #ifndef MUSTER_CLI_IDENTITY_NODE_JOIN_H_
 #define MUSTER_CLI_IDENTITY_NODE_JOIN_H_
 
+#include <functional>
 #include <string>
 
 #include "absl/status/statusor.h"
@@ -18,6 +19,10 @@ struct NodeJoin {
   std::string config;      // the worker's configuration file
   std::string data_dir;    // empty: as the file says, otherwise default_data_dir
   std::string default_data_dir;
+  // How long the coordinator is awaited while it does not listen yet; `on_wait` is then called
+  // once.
+  absl::Duration patience = absl::Seconds(30);
+  std::function<void(const std::string& line)> on_wait = [](const std::string&) {};
 };
 
 struct NodeJoinResult {

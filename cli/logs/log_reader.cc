@@ -274,7 +274,7 @@ absl::Status PrintGeneration(ClusterClient& client, const LogOptions& options, c
     if (stream->status.ok()) continue;
     if (first.ok()) {
       first = stream->status;
-    } else if (!absl::IsCancelled(stream->status)) {
+    } else if (!absl::IsCancelled(stream->status) && stream->status != first) {
       console.Note(stream->status.message());
     }
   }

@@ -119,6 +119,16 @@ TEST_F(LogReaderTest, PrintsOneRankUnmodified) {
   EXPECT_EQ(out_.str(), "10%\r20%\r\ntwo");
 }
 
+TEST_F(LogReaderTest, PrintsOneRefusalForAllStreams) {
+  AddRank();
+  cluster_.on_log = [](const v1::ReadLogRequest&, grpc::ServerContext&, auto) {
+    return grpc::Status(grpc::StatusCode::PERMISSION_DENIED, "job a-1 belongs to alice");
+  };
+  cluster_.Start();
+  EXPECT_EQ(Print(), absl::PermissionDeniedError("job a-1 belongs to alice"));
+  EXPECT_EQ(err_.str(), "");
+}
+
 TEST_F(LogReaderTest, EarlierGenerationMayHaveHadFewerRanks) {
   {
     absl::MutexLock lock(&mutex_);

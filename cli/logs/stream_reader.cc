@@ -144,6 +144,7 @@ absl::StatusOr<bool> StreamReader::AcceptTailOrFail(const absl::Status& status) 
 }
 
 absl::Status StreamReader::Fail(const absl::Status& status) const {
+  if (absl::IsPermissionDenied(status)) return status;  // it is about the job
   return Annotate(status, absl::StrCat("rank ", request_.rank(), ", ",
                                        request_.stream() == v1::STDOUT ? "stdout" : "stderr"));
 }

@@ -3,7 +3,10 @@
 #include <cstdlib>
 #include <filesystem>
 
+#include "absl/algorithm/container.h"
+#include "absl/strings/ascii.h"
 #include "absl/strings/escaping.h"
+#include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
@@ -32,7 +35,8 @@ void AddSpecOptions(Verb& verb, std::string& path, std::vector<std::string>& ove
 void AddJobOptions(Verb& verb, JobOptions& options) {
   AddSpecOptions(verb, options.path, options.overrides, /*required=*/false);
   verb.add_option("--name", options.name, "Name of the job")->type_name("NAME");
-  verb.add_option("--nodes", options.nodes, "Same as --set resources.nodes=N")->type_name("N");
+  verb.add_option("--nodes,--nnodes", options.nodes, "Same as --set resources.nodes=N")
+      ->type_name("N");
   // With '_', as torchrun accepts it, too.
   verb.add_option("--ranks-per-node,--nproc-per-node,--nproc_per_node", options.ranks_per_node,
                   "Same as --set resources.ranks_per_node=N")
@@ -46,7 +50,8 @@ void AddJobOptions(Verb& verb, JobOptions& options) {
           "Same as --set restart.max=N; default 0 for commands, 3 for train and with on_hang: "
           "restart")
       ->type_name("N");
-  verb.add_option("--time", options.time_limit, "Same as --set time_limit=DURATION")
+  verb.add_option("--time", options.time_limit,
+                  "Same as --set time_limit=DURATION; also as Slurm writes it, 1-00:00:00")
       ->type_name("DURATION");
   verb.add_option("--priority", options.priority,
                   "Priority from -1000 to 1000; higher starts first")
@@ -93,18 +98,54 @@ void AddSchedulingOptions(Verb& verb, JobOptions& options) {
 
 namespace {
 
+// A duration as Slurm writes it, [DAYS-]HOURS:MINUTES:SECONDS or MINUTES:SECONDS, with a unit; any
+// other text as it is.
+std::string WithUnit(const std::string& text) {
+  std::vector<std::string> parts = absl::StrSplit(text, ':');
+  if (parts.size() > 3 || (parts.size() < 2 && !absl::StrContains(text, '-'))) return text;
+  constexpr int64_t kSeconds[] = {3600, 60, 1}, kLargest = 1'000'000'000;
+  int64_t total = 0, number = 0;
+  const std::vector<std::string> days = absl::StrSplit(parts[0], absl::MaxSplits('-', 1));
+  if (days.size() == 2) {
+    if (!absl::SimpleAtoi(days[0], &number) || number < 0 || number > kLargest) return text;
+    total = 86400 * number;
+    parts[0] = days[1];
+  }
+  // Without days, the last part is seconds; with days, the first is hours.
+  const size_t first = days.size() == 2 ? 0 : 3 - parts.size();
+  for (size_t i = 0; i < parts.size(); ++i) {
+    const bool digits = absl::c_all_of(parts[i], absl::ascii_isdigit);
+    if (!digits || !absl::SimpleAtoi(parts[i], &number) || number > kLargest) return text;
+    total += kSeconds[first + i] * number;
+  }
+  return absl::StrCat(total, "s");
+}
+
+// The number of tasks in `text`: "12", or "0-11" as Slurm writes it.
+absl::StatusOr<uint32_t> CountOf(const std::string& text) {
+  const std::vector<std::string> range = absl::StrSplit(text, absl::MaxSplits('-', 1));
+  uint32_t first = 0, last = 0;
+  if (range.size() == 1 && absl::SimpleAtoi(text, &last) && last > 0) return last;
+  if (range.size() == 2 && absl::SimpleAtoi(range[0], &first) &&
+      absl::SimpleAtoi(range[1], &last) && first <= last && last < UINT32_MAX) {
+    if (first == 0) return last + 1;
+    const uint32_t count = last - first + 1;
+    return absl::InvalidArgumentError(absl::StrCat("--array: indices begin with 0; give --array ",
+                                                   count, " in place of ", text, ", and add ",
+                                                   first, " to MUSTER_ARRAY_INDEX in the program"));
+  }
+  return absl::InvalidArgumentError(
+      absl::StrCat("--array: '", absl::Utf8SafeCHexEscape(text),
+                   "' is not a number of jobs such as 12, or 12%4 to run at most 4 at a time"));
+}
+
 absl::Status SetArray(const std::string& text, v1::JobSpec& spec) {
   if (text.empty()) return absl::OkStatus();
   const std::vector<std::string> parts = absl::StrSplit(text, absl::MaxSplits('%', 1));
-  uint32_t count = 0, concurrency = 0;
-  const bool valid =
-      absl::SimpleAtoi(parts[0], &count) && count > 0 &&
-      (parts.size() == 1 || (absl::SimpleAtoi(parts[1], &concurrency) && concurrency > 0));
-  if (!valid) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("--array: '", absl::Utf8SafeCHexEscape(text),
-                     "' is not a number of jobs such as 12, or 12%4 to run at most 4 at a time"));
-  }
+  uint32_t concurrency = 0;
+  const bool limited =
+      parts.size() == 1 || (absl::SimpleAtoi(parts[1], &concurrency) && concurrency > 0);
+  ASSIGN_OR_RETURN(const uint32_t count, CountOf(limited ? parts[0] : text));
   spec.clear_array();
   spec.mutable_array()->set_count(count);
   spec.mutable_array()->set_concurrency(concurrency);
@@ -148,7 +189,7 @@ std::vector<std::string> Overrides(const JobOptions& options) {
     overrides.push_back(absl::StrCat("restart.max=", *options.restarts));
   }
   if (!options.time_limit.empty()) {
-    overrides.push_back(absl::StrCat("time_limit=", options.time_limit));
+    overrides.push_back(absl::StrCat("time_limit=", WithUnit(options.time_limit)));
   }
   return overrides;
 }
@@ -215,6 +256,7 @@ absl::StatusOr<JobToSubmit> MakeJob(const JobOptions& options,
   v1::JobSpec defaulted = job.spec;
   spec::ApplyDefaults(defaulted);
   RETURN_IF_ERROR(spec::Validate(defaulted));
+  RETURN_IF_ERROR(spec::CheckPlaceholders(defaulted));
   return job;
 }
 

@@ -9,6 +9,8 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "absl/time/time.h"
+#include "common/proto_time.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
@@ -165,8 +167,38 @@ TEST_F(JobOptionsTest, SetsWhenAndWhereTheJobRuns) {
   EXPECT_TRUE(spec.resources().exclusive());
 }
 
+TEST_F(JobOptionsTest, AcceptsDurationsAndArraysAsSlurmWritesThem) {
+  const std::pair<const char*, absl::Duration> times[] = {
+      {"1-00:00:00", absl::Hours(24)}, {"2-12", absl::Hours(60)},
+      {"1:00:00", absl::Hours(1)},     {"90:30", absl::Minutes(90) + absl::Seconds(30)},
+      {"1h30m", absl::Minutes(90)},
+  };
+  for (const auto& [text, time] : times) {
+    options_.time_limit = text;
+    EXPECT_EQ(FromProto(Make({"/bin/true"}).spec.time_limit()), time) << text;
+  }
+  for (const char* text : {"60", "1:xx", "1-", ":", "-1:00", "1:00:00:00", "1--1"}) {
+    options_.time_limit = text;
+    EXPECT_THAT(Problem({"/bin/true"}), HasSubstr("time_limit")) << text;
+  }
+  options_.time_limit.clear();
+  options_.array = "0-4%2";
+  EXPECT_EQ(Make({"/bin/true"}).spec.array().count(), 5u);
+  options_.array = "1-5%2";
+  EXPECT_EQ(Problem({"/bin/true"}),
+            "--array: indices begin with 0; give --array 5 in place of 1-5, and add 1 to "
+            "MUSTER_ARRAY_INDEX in the program");
+}
+
+TEST_F(JobOptionsTest, RefusesAnIndexOutsideOfArrays) {
+  EXPECT_THAT(Problem({"convert", "--shard={array_index}"}),
+              HasSubstr("command: '--shard={array_index}' has a value only in tasks of arrays"));
+  options_.array = "3";
+  EXPECT_EQ(Make({"convert", "--shard={array_index}"}).spec.array().count(), 3u);
+}
+
 TEST_F(JobOptionsTest, RejectsMalformedArraysAndSelectors) {
-  for (const char* text : {"0", "12%", "12%0", "-1", "a", "4%2%1"}) {
+  for (const char* text : {"0", "12%", "12%0", "-1", "a", "4%2%1", "1,3", "5-1"}) {
     options_.array = text;
     EXPECT_THAT(Problem({"/bin/true"}), HasSubstr("is not a number of jobs such as 12")) << text;
   }

@@ -279,6 +279,7 @@ void AppendFailures(const v1::Job& job, std::string& out) {
     if (failure.generation() == first.generation()) continue;
     AppendField(absl::StrCat("Failure ", failure.generation()), FailureText(failure), out);
   }
+  AppendField("Omitted", OmittedFailuresText(job), out);
   if (!job.has_first_failure()) return;
   AppendField("First failure",
               absl::StrCat("generation ", first.generation(), ", ", FailureText(first)), out);

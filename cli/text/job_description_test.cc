@@ -125,6 +125,14 @@ TEST(EventTableTest, TellsEqualFailuresOfGenerationsApart) {
   EXPECT_THAT(text, HasSubstr(" first failure; restarted\n"));
 }
 
+TEST(DescriptionTest, CountsFailuresThatAreNoLongerKept) {
+  v1::Job job = FailedJob();
+  EXPECT_THAT(Description(job, kNow), Not(HasSubstr("Omitted:")));
+  job.set_past_failures_omitted(12);
+  EXPECT_THAT(Description(job, kNow),
+              HasSubstr("Omitted:       12 more failures, between these, are no longer kept\n"));
+}
+
 TEST(DescriptionTest, OmitsAMessageThatIsTheFailure) {
   v1::Job job = FailedJob();
   job.set_message(job.first_failure().message());

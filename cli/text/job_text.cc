@@ -243,6 +243,15 @@ std::string RankTable(const v1::Job& job, bool wide) {
   return table.Text();
 }
 
+std::string OmittedFailuresText(const v1::Job& job) {
+  const uint32_t omitted = job.past_failures_omitted();
+  if (omitted == 0) return "";
+  return absl::StrCat(
+      omitted,
+      omitted == 1 ? " more failure, between these, is" : " more failures, between these, are",
+      " no longer kept");
+}
+
 std::string ConsequencesText(const v1::Job& job) {
   const v1::FirstFailure& failure = job.first_failure();
   if (failure.generation() != job.generation()) return "";
@@ -278,9 +287,8 @@ std::string ProgressText(const v1::Job& job) {
   const v1::Progress& progress = job.progress();
   if (progress.step() == 0) return PhaseText(progress);
   std::vector<std::string> parts;
-  if (progress.phase() != "training" && !progress.phase().empty()) {
-    parts.push_back(PhaseText(progress));
-  }
+  const bool other_phase = progress.phase() != "training" && !progress.phase().empty();
+  if (other_phase) parts.push_back(PhaseText(progress));
   parts.push_back(progress.total_steps() > 0
                       ? absl::StrCat("step ", progress.step(), "/", progress.total_steps())
                       : absl::StrCat("step ", progress.step()));
@@ -303,7 +311,8 @@ std::string ProgressText(const v1::Job& job) {
         Grouped(static_cast<uint64_t>(std::llround(std::min(progress.images_per_second(), 1e15)))),
         " images/s"));
   }
-  if (progress.has_time_left()) {
+  // Of a phase without a known end, only the time that the steps take is known.
+  if (progress.has_time_left() && (!other_phase || progress.phase_total() > 0)) {
     parts.push_back(absl::StrCat(Age(FromProto(progress.time_left())), " left"));
   }
   return absl::StrJoin(parts, "  ");

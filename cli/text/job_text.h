@@ -43,6 +43,9 @@ std::string FailureText(const v1::FirstFailure& failure);
 // `with_stderr`: false if the reader has seen the stderr.
 std::string FailureDetailText(const v1::FirstFailure& failure, bool with_stderr = true);
 
+// "12 more failures, between these, are no longer kept"; empty if none was omitted.
+std::string OmittedFailuresText(const v1::Job& job);
+
 // "7 other ranks were stopped because of it." Empty if there was no other rank. Ranks that failed
 // by themselves after the first failure are counted as its consequences.
 std::string ConsequencesText(const v1::Job& job);

@@ -57,6 +57,13 @@ TEST(ProgressTextTest, OneLine) {
   v1::Job evaluating = RunningJob();
   evaluating.mutable_progress()->set_phase("evaluating");
   EXPECT_THAT(ProgressText(evaluating), testing::StartsWith("evaluating  step 235/1175"));
+  EXPECT_THAT(ProgressText(evaluating), testing::Not(HasSubstr(" left")));
+  evaluating.mutable_progress()->set_phase_progress(3200);
+  evaluating.mutable_progress()->set_phase_total(10'000);
+  evaluating.mutable_progress()->set_phase_unit("images");
+  EXPECT_THAT(ProgressText(evaluating),
+              testing::StartsWith("evaluating: 3,200 of 10,000 images  step 235/1175"));
+  EXPECT_THAT(ProgressText(evaluating), testing::EndsWith("1m52s left"));
   v1::Job limited = RunningJob();
   limited.mutable_spec()->mutable_train()->set_max_steps(301);
   limited.mutable_progress()->set_total_steps(301);

@@ -54,12 +54,11 @@ std::string QueueTable(const v1::GetQueueResponse& queue, bool wide, size_t widt
     }
   }
   Table table(heads);
-  int position = 0;
   for (const v1::QueuedJob& queued : queue.jobs()) {
     const v1::Job& job = queued.job();
-    ++position;
     std::vector<std::string> row = {
-        absl::StrCat(job.queue_position() > 0 ? job.queue_position() : position),
+        // Jobs that wait for something other than resources have none.
+        job.queue_position() > 0 ? absl::StrCat(job.queue_position()) : "-",
         job.job_id(),
         job.owner(),
         ClassCell(queued),
@@ -75,10 +74,7 @@ std::string QueueTable(const v1::GetQueueResponse& queue, bool wide, size_t widt
     }
     table.AddRow(std::move(row));
   }
-  std::string out = table.Text(wide ? std::numeric_limits<size_t>::max() : width);
-  const int more = static_cast<int>(queue.total()) - queue.jobs_size();
-  if (more > 0) absl::StrAppend(&out, "and ", more, " more\n");
-  return out;
+  return table.Text(wide ? std::numeric_limits<size_t>::max() : width);
 }
 
 std::string OwnerTable(const v1::GetQueueResponse& queue, size_t width) {

@@ -27,6 +27,8 @@ std::vector<std::string> Row(const std::string& name, const Owner& owner, bool w
                                   Hours(owner.gpu_slot_seconds()),
                                   absl::StrCat(owner.jobs_submitted()),
                                   absl::StrCat(owner.jobs_failed()),
+                                  absl::StrCat(owner.jobs_cancelled()),
+                                  absl::StrCat(owner.jobs_timed_out()),
                                   WaitCell(owner.has_median_wait(), owner.median_wait()),
                                   WaitCell(owner.has_wait_p95(), owner.wait_p95()),
                                   GoodputCell(owner)};
@@ -40,8 +42,8 @@ std::vector<std::string> Row(const std::string& name, const Owner& owner, bool w
 }  // namespace
 
 std::string ReportText(const v1::GetReportResponse& report, bool wide) {
-  std::vector<std::string> heads = {"OWNER",  "CPU HOURS",   "GPU HOURS", "JOBS",
-                                    "FAILED", "MEDIAN WAIT", "P95 WAIT",  "GOODPUT"};
+  std::vector<std::string> heads = {"OWNER",     "CPU HOURS", "GPU HOURS",   "JOBS",     "FAILED",
+                                    "CANCELLED", "TIMED OUT", "MEDIAN WAIT", "P95 WAIT", "GOODPUT"};
   if (wide) heads.insert(heads.end(), {"SUCCEEDED", "LONGEST WAIT"});
   Table table(heads);
   for (const Owner& owner : report.owners()) table.AddRow(Row(owner.owner(), owner, wide));

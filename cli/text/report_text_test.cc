@@ -17,6 +17,8 @@ v1::GetReportResponse Report() {
   owner.set_jobs_submitted(12);
   owner.set_jobs_succeeded(9);
   owner.set_jobs_failed(2);
+  owner.set_jobs_cancelled(3);
+  owner.set_jobs_timed_out(4);
   *owner.mutable_median_wait() = ToProto(absl::Seconds(8));
   *owner.mutable_wait_p95() = ToProto(absl::Seconds(64));
   *owner.mutable_longest_wait() = ToProto(absl::Seconds(90));
@@ -32,9 +34,12 @@ v1::GetReportResponse Report() {
 
 TEST(ReportTextTest, ShowsUseByOwnerAndUtilization) {
   EXPECT_EQ(ReportText(Report(), /*wide=*/false),
-            "OWNER  CPU HOURS  GPU HOURS  JOBS  FAILED  MEDIAN WAIT  P95 WAIT  GOODPUT\n"
-            "alice  1.5        0.0        12    2       8s           1m4s      90.0 %\n"
-            "total  1.5        0.0        12    2       8s           1m4s      90.0 %\n"
+            "OWNER  CPU HOURS  GPU HOURS  JOBS  FAILED  CANCELLED  TIMED OUT  MEDIAN WAIT  P95 "
+            "WAIT  GOODPUT\n"
+            "alice  1.5        0.0        12    2       3          4          8s           1m4s   "
+            "   90.0 %\n"
+            "total  1.5        0.0        12    2       3          4          8s           1m4s   "
+            "   90.0 %\n"
             "\n"
             "slot hours that were not productive:\n"
             "OWNER  REDONE\n"
@@ -50,8 +55,10 @@ TEST(ReportTextTest, WideTableAddsSuccessesAndLongestWait) {
 }
 
 TEST(ReportTextTest, OmitsWaitsWithoutStarts) {
-  EXPECT_THAT(ReportText(v1::GetReportResponse(), /*wide=*/false),
-              HasSubstr("total  0.0        0.0        0     0       -            -         -\n"));
+  EXPECT_THAT(
+      ReportText(v1::GetReportResponse(), /*wide=*/false),
+      HasSubstr("total  0.0        0.0        0     0       0          0          -            -"
+                "         -\n"));
 }
 
 }  // namespace

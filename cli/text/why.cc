@@ -131,7 +131,8 @@ void AddQueued(const WhyFacts& facts, absl::Time now, std::string& out) {
   AddLine(QueuedHead(facts.job, now), out);
   AddHistory(facts.job, out);
   // The reason of every new job; the lines below are more specific.
-  if (facts.job.reason() != kWaitingForResources && !facts.job.reason().empty()) {
+  if (facts.job.generation() > 0 && facts.job.reason() != kWaitingForResources &&
+      !facts.job.reason().empty()) {
     AddLine(absl::StrCat("It was requeued: ", facts.job.reason(),
                          facts.job.message().empty() ? "" : ": ", facts.job.message()),
             out);
@@ -294,6 +295,7 @@ void AddOver(const v1::Job& job, absl::Time now, std::string& out) {
     AddLine(absl::StrCat("Generation ", failure.generation(), " failed: ", FailureText(failure)),
             out);
   }
+  if (job.past_failures_omitted() > 0) AddLine(OmittedFailuresText(job) + ".", out);
   if (!job.has_first_failure()) return;
   AddLine(absl::StrCat(job.state() == v1::SUCCEEDED ? "Generation " : "First failure, generation ",
                        job.first_failure().generation(),
@@ -346,14 +348,17 @@ std::optional<SlowestRank> FindSlowest(const v1::Job& job) {
     return std::make_tuple(rank.progress().collective_sequence(), rank.progress().step(),
                            -Silence(rank));
   };
+  // A script may report from one rank only.
+  const bool any_reports =
+      std::any_of(job.ranks().begin(), job.ranks().end(),
+                  [](const v1::RankStatus& rank) { return rank.has_progress(); });
   int compared = 0;
-  uint64_t least_step = UINT64_MAX;
   for (const v1::RankStatus& rank : job.ranks()) {
     if (rank.phase() == v1::EXITED || rank.phase() == v1::RANK_PHASE_UNSPECIFIED) continue;
+    if (any_reports && !rank.has_progress()) continue;
     ++compared;
     slowest.collectives = std::max(slowest.collectives, rank.progress().collective_sequence());
     slowest.step = std::max(slowest.step, rank.progress().step());
-    least_step = std::min(least_step, rank.progress().step());
     if (slowest.rank == nullptr || place(rank) < place(*slowest.rank)) slowest.rank = &rank;
   }
   if (compared < 2) return std::nullopt;
@@ -427,6 +432,7 @@ nlohmann::ordered_json WhyJson(const WhyFacts& facts, absl::Time now) {
   if (IsOver(job.state())) json["exit_code"] = ExitCodeOf(job);
   take("first_failure");
   take("past_failures");
+  take("past_failures_omitted");
   return json;
 }
 

@@ -29,7 +29,7 @@ struct SlowestRank {
   uint64_t collectives = 0;
   uint64_t step = 0;
 };
-// Returns nothing if fewer than two ranks are alive.
+// Returns nothing if fewer than two ranks are alive and, if any rank reports progress, report it.
 std::optional<SlowestRank> FindSlowest(const v1::Job& job);
 // The straggler entry of a rank that has not exited; null if it has none.
 const v1::Straggler* FindStraggler(const v1::Job& job, const v1::RankStatus& rank);

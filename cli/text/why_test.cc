@@ -58,6 +58,15 @@ TEST(SlowestTest, ComparesCollectivesThenStepsThenSilence) {
   EXPECT_EQ(FindSlowest(job)->rank->rank(), 3u);
 }
 
+TEST(SlowestTest, DoesNotCompareRanksThatReportNoProgressWithOthers) {
+  v1::Job job = JobIn(v1::RUNNING);
+  AddRank(job, 0, 800, 0.1);
+  AddRank(job, 0, 0, 2).clear_progress();
+  EXPECT_FALSE(FindSlowest(job).has_value());
+  job.mutable_ranks(0)->clear_progress();
+  EXPECT_EQ(FindSlowest(job)->rank->rank(), 1u) << "none reports progress";
+}
+
 TEST(WhyTest, ExplainsQueuedJob) {
   WhyFacts facts;
   facts.job = JobIn(v1::QUEUED);
@@ -298,6 +307,9 @@ TEST(WhyTest, ExplainsFailedJob) {
   EXPECT_EQ(json["exit_code"], 7);
   EXPECT_EQ(json["first_failure"]["rank"], 0);
   EXPECT_FALSE(json.contains("slowest"));
+  facts.job.set_past_failures_omitted(1);
+  EXPECT_THAT(WhyText(facts, kNow),
+              HasSubstr("1 more failure, between these, is no longer kept.\nFirst failure, "));
 }
 
 TEST(WhyTest, ExplainsOtherStates) {

@@ -77,6 +77,7 @@ int Init(Context& context, ClusterInit options) {
 int Join(Context& context, NodeJoin options) {
   MakeAbsolute(options.config);
   MakeAbsolute(options.data_dir);
+  options.on_wait = [&context](const std::string& line) { context.console.Note(line); };
   const absl::StatusOr<NodeJoinResult> result = JoinCluster(options, absl::Now());
   if (!result.ok()) {
     return absl::IsAlreadyExists(result.status()) ? context.Fail(result.status(), kExitCannotCreate)
@@ -165,7 +166,8 @@ void AddJoin(CLI::App& group, Context& context) {
             "this machine, and gets a certificate for the node's name and this machine. Writes the "
             "worker's settings, so that muster-worker needs no further flags. The worker renews "
             "the certificate. `muster node token` prints the command.",
-            "Called again, it keeps the identity that this machine has."},
+            "Called again, it keeps the identity that this machine has. A coordinator that does "
+            "not listen yet is awaited for 30 seconds."},
        .exits = {{"73", "A file belongs to another cluster or node, or cannot be written"},
                  {"77", "The token or the pin is not that of this coordinator"}},
        .examples = {{"muster cluster join head:7070 --token 7d… --ca-pin sha256:9f…",

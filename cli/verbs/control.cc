@@ -62,14 +62,25 @@ void SetGracePeriod(const CancelFlags& flags, Request& request) {
   if (flags.grace.has_value()) *request.mutable_grace_period() = ToProto(*flags.grace);
 }
 
-void PrintArray(Context& context, const v1::JobArray& array) {
+// "cancelled", or "cancelling 6 tasks" if they have not ended yet.
+std::string CancelWord(const v1::JobArray& array) {
+  uint32_t active = 0;
+  for (const auto& [name, count] : array.tasks()) {
+    v1::JobState state = v1::JOB_STATE_UNSPECIFIED;
+    if (v1::JobState_Parse(name, &state) && !IsOver(state)) active += count;
+  }
+  if (active == 0) return StateWord(array.state());
+  return absl::StrCat("cancelling ", active, active == 1 ? " task" : " tasks");
+}
+
+void PrintCancelled(Context& context, const v1::JobArray& array) {
   if (context.output == Output::kName) {
     context.console.Out(absl::StrCat(array.array_id(), "\n"));
   } else if (context.output == Output::kWide) {
     context.console.Out(JobTable({}, {array}, /*wide=*/true, absl::Now()));
   } else {
-    context.console.Out(absl::StrCat(array.array_id(), " ", StateWord(array.state()), ", ",
-                                     ArrayProgress(array), "\n"));
+    context.console.Out(
+        absl::StrCat(array.array_id(), " ", CancelWord(array), ", ", ArrayProgress(array), "\n"));
   }
 }
 
@@ -90,7 +101,7 @@ absl::Status Cancel(Context& context, ClusterClient& client, const std::string& 
   SetGracePeriod(flags, array_request);
   const absl::StatusOr<v1::JobArray> array = client.CancelArray(array_request);
   if (!array.ok()) return absl::IsNotFound(array.status()) ? job.status() : array.status();
-  context.structured() ? documents.push_back(ToJson(*array)) : PrintArray(context, *array);
+  context.structured() ? documents.push_back(ToJson(*array)) : PrintCancelled(context, *array);
   return absl::OkStatus();
 }
 

@@ -22,6 +22,7 @@ struct ListFlags {
   bool tasks = false;
   std::string owner;
   std::string state;
+  uint32_t limit = 0;
 };
 
 int ListJobs(Context& context, const ListFlags& flags) {
@@ -29,6 +30,7 @@ int ListJobs(Context& context, const ListFlags& flags) {
   request.set_include_finished(flags.all);
   request.set_mine(flags.mine);
   request.set_owner(flags.owner);
+  request.set_limit(flags.limit);
   // Only a table shows arrays: other formats list jobs.
   request.set_collapse_arrays(!flags.tasks && !context.structured() &&
                               context.output != Output::kName);
@@ -54,6 +56,10 @@ int ListJobs(Context& context, const ListFlags& flags) {
     context.console.Note(flags.all ? "no jobs" : "no active jobs; use -a to include finished jobs");
   } else {
     context.console.Out(JobTable(jobs, arrays, context.output == Output::kWide, absl::Now()));
+  }
+  if (!response->next_page_token().empty()) {
+    context.console.Note(absl::StrCat("there are more than the newest ", flags.limit,
+                                      "; raise --limit to see them"));
   }
   return kExitSuccess;
 }
@@ -217,6 +223,9 @@ void AddJobVerbs(CLI::App& app, Context& context) {
                   "succeeded, failed, cancelled, timed_out")
       ->type_name("STATE")
       ->check(CheckState);
+  list.add_option("--limit", list_flags->limit, "List only the newest N jobs")
+      ->type_name("N")
+      ->check(AboveZero);
   list.callback([&context, list_flags] {
     context.action = [&context, list_flags] { return ListJobs(context, *list_flags); };
   });

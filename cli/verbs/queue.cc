@@ -12,29 +12,37 @@
 namespace muster::cli {
 namespace {
 
+void PrintTables(Context& context, const v1::GetQueueResponse& queue) {
+  if (queue.jobs().empty()) {
+    context.console.Note("no queued jobs");
+  } else {
+    context.console.Out(
+        QueueTable(queue, context.output == Output::kWide, TextWidth(), absl::Now()));
+  }
+  if (!queue.owners().empty()) {
+    context.console.Out(
+        absl::StrCat(queue.jobs().empty() ? "" : "\n", OwnerTable(queue, TextWidth())));
+  }
+}
+
 int Queue(Context& context, uint32_t limit) {
   ClusterClient client(context.client_options());
   const absl::StatusOr<v1::GetQueueResponse> queue = client.GetQueue(limit);
   if (!queue.ok()) return context.Fail(queue.status());
   if (context.structured()) {
-    context.Print(ToJson(*queue));
-    return kExitSuccess;
-  }
-  if (context.output == Output::kName) {
+    nlohmann::ordered_json json = ToJson(*queue);
+    json.erase("next_page_token");
+    context.Print(json);
+  } else if (context.output == Output::kName) {
     for (const v1::QueuedJob& queued : queue->jobs()) {
       context.console.Out(absl::StrCat(queued.job().job_id(), "\n"));
     }
-    return kExitSuccess;
-  }
-  const bool wide = context.output == Output::kWide;
-  if (queue->jobs().empty()) {
-    context.console.Note("no queued jobs");
   } else {
-    context.console.Out(QueueTable(*queue, wide, TextWidth(), absl::Now()));
+    PrintTables(context, *queue);
   }
-  if (!queue->owners().empty()) {
-    context.console.Out(
-        absl::StrCat(queue->jobs().empty() ? "" : "\n", OwnerTable(*queue, TextWidth())));
+  if (static_cast<uint32_t>(queue->jobs_size()) < queue->total()) {
+    context.console.Note(absl::StrCat("the first ", queue->jobs_size(), " of ", queue->total(),
+                                      " queued jobs; raise --limit to see more"));
   }
   return kExitSuccess;
 }

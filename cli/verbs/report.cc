@@ -16,7 +16,9 @@ int Report(Context& context, uint32_t days) {
   const absl::StatusOr<v1::GetReportResponse> report = client.GetReport(days);
   if (!report.ok()) return context.Fail(report.status());
   if (context.structured()) {
-    context.Print(ToJson(*report));
+    nlohmann::ordered_json json = ToJson(*report);
+    json.erase("next_page_token");
+    context.Print(json);
   } else if (context.output == Output::kName) {
     for (const auto& owner : report->owners()) {
       context.console.Out(absl::StrCat(owner.owner(), "\n"));
@@ -34,8 +36,9 @@ void AddReportVerb(CLI::App& app, Context& context) {
       app, "report", kJobVerbs,
       {.summary = "Report usage by owner, utilization and waits",
        .usage = "[OPTIONS]",
-       .paragraphs = {"Per owner: hours of CPU and GPU slots, jobs that were submitted and that "
-                      "failed, and the median and 95th percentile of the time from submission to "
+       .paragraphs = {"Per owner: hours of CPU and GPU slots, jobs that were submitted, that "
+                      "failed, were cancelled and timed out, and the median and 95th percentile of "
+                      "the time from submission to "
                       "the first start. Utilization is the share of the time of all present slots "
                       "in which they were in use.",
                       "GOODPUT is the productive share of the slot hours of jobs. The second table "

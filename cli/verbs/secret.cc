@@ -1,16 +1,24 @@
 // `muster secret`.
+#include <poll.h>
+#include <termios.h>
+#include <unistd.h>
+
+#include <cerrno>
 #include <fstream>
 #include <iostream>
 
 #include "CLI/CLI.hpp"
+#include "absl/cleanup/cleanup.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "cli/context.h"
 #include "cli/exit_code.h"
+#include "cli/follow/signals.h"
 #include "cli/output/json.h"
 #include "cli/output/table.h"
 #include "cli/verb.h"
 #include "common/limits.h"
+#include "common/status.h"
 #include "nlohmann/json.hpp"
 
 namespace muster::cli {
@@ -21,15 +29,38 @@ struct SetFlags {
   std::string file = "-";
 };
 
+// Reads a line from the terminal, which does not show it.
+absl::StatusOr<std::string> ReadHidden(Context& context) {
+  termios shown;
+  if (tcgetattr(STDIN_FILENO, &shown) != 0) return ErrnoStatus(errno, "terminal");
+  const auto show = [&shown] { tcsetattr(STDIN_FILENO, TCSAFLUSH, &shown); };
+  const SignalWatcher watcher([&show](int) {
+    show();
+    _exit(kExitInterrupted);
+  });
+  const absl::Cleanup show_at_end = show;
+  termios hidden = shown;
+  hidden.c_lflag &= ~ECHO;
+  tcsetattr(STDIN_FILENO, TCSAFLUSH, &hidden);
+  context.console.Note("enter the value, which is not shown:");
+  std::string value;
+  std::getline(std::cin, value);
+  pollfd more = {STDIN_FILENO, POLLIN, 0};
+  if (std::cin.good() && poll(&more, 1, 0) > 0) {
+    return absl::InvalidArgumentError(
+        "the value has more than one line; give its file with --file FILE");
+  }
+  return value;
+}
+
 // Reads at most one byte more than a secret may have, so that too long a value is an error of the
 // coordinator and not cut off.
 absl::StatusOr<std::string> ReadValue(Context& context, const std::string& path) {
+  if (path == "-" && context.console.interactive()) return ReadHidden(context);
   std::ifstream file;
   if (path != "-") {
     file.open(path, std::ios::binary);
     if (!file) return absl::NotFoundError(absl::StrCat(path, ": cannot be read"));
-  } else if (context.console.interactive()) {
-    context.console.Note("enter the value, then Ctrl-D; it is shown while you type");
   }
   std::istream& in = path == "-" ? std::cin : file;
   std::string value(limits::kSecretBytes + 1, '\0');
@@ -107,10 +138,12 @@ void AddSet(CLI::App& group, Context& context) {
       group, "set", kOtherVerbs,
       {.summary = "Store a secret, or replace its value",
        .usage = "NAME [OPTIONS]",
-       .paragraphs = {"Reads the value from a file or from standard input, because arguments are "
-                      "visible to other users of this machine; one newline at its end is left out. "
-                      "A job's spec names it: `env: {TOKEN: {secret: NAME}}`. Only your own jobs "
-                      "receive it, and nobody can read it back through the coordinator."},
+       .paragraphs =
+           {"Reads the value from a file or from standard input, because arguments are "
+            "visible to other users of this machine; one newline at its end is left out. A "
+            "terminal does not show what is typed, and one line is read. "
+            "A job's spec names it: `env: {TOKEN: {secret: NAME}}`. Only your own jobs "
+            "receive it, and nobody can read it back through the coordinator."},
        .exits = {{"66", "The file cannot be read"}},
        .examples = {
            {"muster secret set wandb --file ~/.wandb-key", "store the content of a file"},

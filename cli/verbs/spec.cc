@@ -30,8 +30,8 @@ void PrintSpec(Context& context, const v1::JobSpec& spec, const std::string& tex
   }
 }
 
-int Init(Context& context) {
-  const std::string text = spec::ExampleSpec();
+int Init(Context& context, spec::JobKind kind) {
+  const std::string text = spec::ExampleSpec(kind);
   const absl::StatusOr<v1::JobSpec> spec = spec::Parse(text, "the example");
   if (!spec.ok()) return context.Fail(spec.status());
   PrintSpec(context, *spec, text);
@@ -42,7 +42,8 @@ int Validate(Context& context, const std::string& path, const std::vector<std::s
   absl::StatusOr<v1::JobSpec> spec = ReadSpecFile(path, overrides);
   if (!spec.ok()) return context.Fail(spec.status(), SpecExitCode(spec.status()));
   spec::ApplyDefaults(*spec);
-  const absl::Status valid = spec::Validate(*spec);
+  absl::Status valid = spec::Validate(*spec);
+  valid.Update(spec::CheckPlaceholders(*spec));
   if (!valid.ok()) return context.Fail(valid, kExitBadSpec);
   PrintSpec(context, *spec, spec::ToYaml(*spec));
   return kExitSuccess;
@@ -128,6 +129,21 @@ int Schema(Context& context) {
   return kExitSuccess;
 }
 
+void AddInit(CLI::App& group, Context& context) {
+  Verb& verb = AddVerb(
+      group, "init", kSpecVerbs,
+      {.summary = "Print a commented example spec",
+       .usage = "[OPTIONS]",
+       .examples = {{"muster spec init > job.yaml", "create a spec for the built-in trainer"},
+                    {"muster spec init --command > job.yaml", "create a spec for a command"}}});
+  auto kind = std::make_shared<spec::JobKind>(spec::JobKind::kTrain);
+  verb.add_flag_callback(
+      "--command", [kind] { *kind = spec::JobKind::kCommand; },
+      "Print the spec of a job that runs a command");
+  verb.callback(
+      [&context, kind] { context.action = [&context, kind] { return Init(context, *kind); }; });
+}
+
 void AddValidate(CLI::App& group, Context& context) {
   Verb& verb = AddVerb(
       group, "validate", kSpecVerbs,
@@ -174,11 +190,7 @@ void AddSpecVerbs(CLI::App& app, Context& context) {
                .usage = "VERB [OPTIONS]",
                .paragraphs = {"These verbs need no coordinator."}});
   group.require_subcommand(1);
-  AddVerb(group, "init", kSpecVerbs,
-          {.summary = "Print a commented example spec",
-           .usage = "[OPTIONS]",
-           .examples = {{"muster spec init > job.yaml", "create a spec"}}})
-      .callback([&context] { context.action = [&context] { return Init(context); }; });
+  AddInit(group, context);
   AddValidate(group, context);
   AddExplain(group, context);
   AddExplainPlanVerb(group, context);

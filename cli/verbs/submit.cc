@@ -5,6 +5,7 @@
 #include "cli/context.h"
 #include "cli/exit_code.h"
 #include "cli/files/upload.h"
+#include "cli/find_array.h"
 #include "cli/follow/array_wait.h"
 #include "cli/follow/follow_run.h"
 #include "cli/follow/quiet_observer.h"
@@ -18,6 +19,7 @@
 #include "cli/verb.h"
 #include "common/status.h"
 #include "nlohmann/json.hpp"
+#include "spec/array.h"
 #include "spec/spec.h"
 
 namespace muster::cli {
@@ -89,6 +91,12 @@ int FollowArray(Context& context, ClusterClient& client, const std::string& arra
   return result->exit_code;
 }
 
+// Fails with the exit code of an invalid spec if that is the error.
+int FailSubmission(Context& context, const absl::Status& status) {
+  return absl::IsInvalidArgument(status) ? context.Fail(status, kExitBadSpec)
+                                         : context.Fail(status);
+}
+
 // Uploads `files` first.
 int SubmitSpec(Context& context, const SubmitFlags& flags, v1::JobSpec spec,
                const LocalFiles& files) {
@@ -102,11 +110,7 @@ int SubmitSpec(Context& context, const SubmitFlags& flags, v1::JobSpec spec,
     if (!uploaded.ok()) return context.Fail(uploaded);
   }
   const absl::StatusOr<v1::SubmitJobResponse> response = client.SubmitJob(request);
-  if (!response.ok()) {
-    const bool bad_spec = response.status().code() == absl::StatusCode::kInvalidArgument;
-    return bad_spec ? context.Fail(response.status(), kExitBadSpec)
-                    : context.Fail(response.status());
-  }
+  if (!response.ok()) return FailSubmission(context, response.status());
   if (flags.dry_run) {
     PrintSpec(context, response->job().spec());
     if (response->has_forecast() && context.output != Output::kName) {
@@ -143,13 +147,20 @@ void ContinueFrom(const v1::Job& job, v1::JobSpec& spec) {
 
 // The spec of an earlier job, with overrides.
 absl::StatusOr<v1::JobSpec> SpecOf(const v1::Job& job, const JobOptions& options) {
+  if (job.environment_hidden()) {
+    return absl::PermissionDeniedError(
+        absl::StrCat("job ", job.job_id(), " belongs to ", job.owner(),
+                     ", and its environment is hidden from others; submit a spec of your own"));
+  }
   for (const std::string& text : options.overrides) {
     if (absl::StartsWith(text, "files")) {
       return absl::InvalidArgumentError(
           "--set files: the files of an earlier job cannot be replaced; use `muster submit`");
     }
   }
-  return spec::ParseReportingAll(spec::ToYaml(job.spec()), job.job_id(), options.overrides,
+  v1::JobSpec before = job.spec();
+  if (!job.array_id().empty()) spec::ResolveTask(job, before);
+  return spec::ParseReportingAll(spec::ToYaml(before), job.job_id(), options.overrides,
                                  [&](v1::JobSpec& spec) {
                                    // The files have already been uploaded: their digests are not
                                    // part of the text.
@@ -160,16 +171,56 @@ absl::StatusOr<v1::JobSpec> SpecOf(const v1::Job& job, const JobOptions& options
                                  });
 }
 
+// Submits the spec of a task again, as a job of its own.
+absl::StatusOr<v1::Job> RerunTask(ClusterClient& client, const std::string& task_id,
+                                  const JobOptions& options) {
+  ASSIGN_OR_RETURN(const v1::Job task, client.GetJob(task_id));
+  v1::SubmitJobRequest request;
+  ASSIGN_OR_RETURN(*request.mutable_spec(), SpecOf(task, options));
+  ASSIGN_OR_RETURN(v1::SubmitJobResponse response, client.SubmitJob(std::move(request)));
+  return std::move(*response.mutable_job());
+}
+
+// Reruns the tasks of an array that ended without success, up to the first that cannot be.
+int RerunFailed(Context& context, const std::string& array_id, const JobOptions& options) {
+  ClusterClient client(context.client_options());
+  const absl::StatusOr<v1::GetArrayResponse> array = client.GetArray(array_id);
+  if (!array.ok()) return context.Fail(array.status());
+  nlohmann::ordered_json documents = nlohmann::ordered_json::array();
+  size_t count = 0;
+  absl::Status status;
+  for (const v1::Job& task : array->tasks()) {
+    if (!IsOver(task.state()) || task.state() == v1::SUCCEEDED) continue;
+    const absl::StatusOr<v1::Job> job = RerunTask(client, task.job_id(), options);
+    status = job.status();
+    if (!status.ok()) break;
+    ++count;
+    if (context.structured()) {
+      documents.push_back(JobToJson(*job));
+    } else {
+      context.console.Out(absl::StrCat(job->job_id(), "\n"));
+    }
+  }
+  if (context.structured()) context.Print(documents);
+  if (!status.ok()) return FailSubmission(context, status);
+  if (count > 0) return kExitSuccess;
+  return context.Fail(absl::FailedPreconditionError(
+      absl::StrCat("no task of ", array->array().array_id(), " has ended without success")));
+}
+
 int Rerun(Context& context, const std::string& job_id, const SubmitFlags& flags) {
-  const absl::StatusOr<v1::Job> job = ClusterClient(context.client_options()).GetJob(job_id);
-  if (!job.ok()) return context.Fail(job.status());
-  if (job->environment_hidden()) {
-    return context.Fail(absl::PermissionDeniedError(
-        absl::StrCat("job ", job->job_id(), " belongs to ", job->owner(),
-                     ", and its environment is hidden from others; submit a spec of your own")));
+  ClusterClient client(context.client_options());
+  const absl::StatusOr<JobOrArray> found = FindJobOrArray(client, job_id);
+  if (!found.ok()) return context.Fail(found.status());
+  const v1::Job* const job = std::get_if<v1::Job>(&*found);
+  if (job == nullptr) {
+    const std::string& id = std::get<v1::GetArrayResponse>(*found).array().array_id();
+    return context.Fail(absl::InvalidArgumentError(
+        absl::StrCat(id, " is an array; to run one task again: muster rerun ", id,
+                     "-0; those that did not succeed: muster rerun ", id, " --failed")));
   }
   absl::StatusOr<v1::JobSpec> spec = SpecOf(*job, flags.job);
-  if (!spec.ok()) return context.Fail(spec.status(), SpecExitCode(spec.status()));
+  if (!spec.ok()) return FailSubmission(context, spec.status());
   return SubmitSpec(context, flags, *std::move(spec), /*files=*/{});
 }
 
@@ -180,11 +231,14 @@ void AddRerun(CLI::App& app, Context& context) {
        .usage = "JOB [OPTIONS]",
        .paragraphs = {"Prints the new job's id. Defaults that the coordinator filled in keep their "
                       "values. A train job continues from the earlier job's checkpoints if "
-                      "train.checkpoint.dir is set; --set train.checkpoint.dir=DIR starts anew."},
+                      "train.checkpoint.dir is set; --set train.checkpoint.dir=DIR starts anew.",
+                      "A task of an array runs again as a job of its own, with the index and "
+                      "the values that it had."},
        .exits = {{"0", "The job is queued; with --follow, it succeeded"},
                  {"78", "The spec is invalid"},
                  {"69", "The coordinator does not answer"}},
        .examples = {{"muster rerun train-x7k2", "run the same job again"},
+                    {"muster rerun sweep-9qd3a --failed", "the tasks of an array that failed"},
                     {"muster rerun train-x7k2 --set train.epochs=10 -f",
                      "with another number of epochs, and follow it"}}});
   auto job_id = std::make_shared<std::string>();
@@ -192,9 +246,16 @@ void AddRerun(CLI::App& app, Context& context) {
   verb.add_option("JOB", *job_id, "Job id or name, or a unique prefix of one")->required();
   AddOverrides(verb, flags->job.overrides);
   verb.add_option("--name", flags->job.name, "Name of the new job")->type_name("NAME");
-  verb.add_flag("-f,--follow", flags->follow, "Follow the job, as `muster run` does");
-  verb.callback([&context, job_id, flags] {
-    context.action = [&context, job_id, flags] { return Rerun(context, *job_id, *flags); };
+  CLI::Option* const follow =
+      verb.add_flag("-f,--follow", flags->follow, "Follow the job, as `muster run` does");
+  auto failed = std::make_shared<bool>(false);
+  verb.add_flag("--failed", *failed,
+                "JOB is an array: run each of its tasks again that ended without success")
+      ->excludes(follow);
+  verb.callback([&context, job_id, flags, failed] {
+    context.action = [&context, job_id, flags, failed] {
+      return *failed ? RerunFailed(context, *job_id, flags->job) : Rerun(context, *job_id, *flags);
+    };
   });
 }
 

@@ -40,8 +40,8 @@ struct ListeningSockets {
 // system's error.
 absl::StatusOr<ListeningSockets> Listen(const Address& address);
 
-// Checks whether `address` can be listened on; used because CivetWeb does not report errno. Errors
-// as of Listen. Port 0 checks only the host.
+// Checks whether `address` can be listened on; used because gRPC does not report errno. Errors as
+// of Listen. Port 0 checks only the host.
 absl::Status CheckListen(const Address& address);
 
 }  // namespace muster

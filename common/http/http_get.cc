@@ -1,7 +1,6 @@
 #include "common/http/http_get.h"
 
-#include <arpa/inet.h>
-#include <netinet/in.h>
+#include <netdb.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -23,16 +22,19 @@ namespace {
 // A connection on which the request has been sent.
 absl::StatusOr<int> SendRequest(const Address& address, absl::string_view target,
                                 absl::string_view method, const std::vector<std::string>& headers) {
-  const int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  addrinfo hints = {};
+  hints.ai_socktype = SOCK_STREAM;
+  addrinfo* peer = nullptr;
+  const int error =
+      getaddrinfo(address.host.c_str(), absl::StrCat(address.port).c_str(), &hints, &peer);
+  if (error != 0) {
+    return absl::InvalidArgumentError(absl::StrCat(address.host, ": ", gai_strerror(error)));
+  }
+  const absl::Cleanup free_peer = [peer] { freeaddrinfo(peer); };
+  const int fd = socket(peer->ai_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
   if (fd < 0) return ErrnoStatus(errno, "socket");
   absl::Cleanup close_fd = [fd] { close(fd); };
-  sockaddr_in peer = {};
-  peer.sin_family = AF_INET;
-  peer.sin_port = htons(address.port);
-  if (inet_pton(AF_INET, address.host.c_str(), &peer.sin_addr) != 1) {
-    return absl::InvalidArgumentError(absl::StrCat(address.host, " is not an IPv4 address"));
-  }
-  if (connect(fd, reinterpret_cast<sockaddr*>(&peer), sizeof(peer)) != 0) {
+  if (connect(fd, peer->ai_addr, peer->ai_addrlen) != 0) {
     return ErrnoStatus(errno, absl::StrCat("connect to ", address.ToString()));
   }
   std::string request = absl::StrCat(method, " ", target, " HTTP/1.1\r\nConnection: close\r\n");

@@ -1,23 +1,29 @@
 #include "common/http/http_server.h"
 
-#include <civetweb.h>
-#include <glog/logging.h>
-#include <netdb.h>
+#include <poll.h>
+#include <sys/eventfd.h>
+#include <sys/ioctl.h>
 #include <sys/socket.h>
+#include <sys/time.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <array>
-#include <thread>
+#include <cstdint>
+#include <optional>
 #include <utility>
 
 #include "absl/memory/memory.h"
 #include "absl/strings/ascii.h"
+#include "absl/strings/escaping.h"
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
+#include "absl/strings/strip.h"
 #include "absl/time/time.h"
+#include "common/now.h"
 #include "common/status.h"
-#include "common/steady_notification.h"
+#include "common/time.h"
 
 namespace muster::http {
 namespace {
@@ -25,12 +31,12 @@ namespace {
 // Enough for a few scrapers and browsers: each connection is closed after one response, and a
 // client that sends no request occupies a thread only until the timeout.
 constexpr int kThreads = 16;
-constexpr char kRequestTimeoutMs[] = "2000";
-
-int OnLog(const mg_connection* /*connection*/, const char* message) {
-  LOG(WARNING) << "http: " << message;
-  return 1;
-}
+// Connections that may wait for a thread; further ones are closed.
+constexpr size_t kWaiting = 128;
+// For the head of a request, and for each piece of a response.
+constexpr int kTimeoutSeconds = 2;
+constexpr size_t kHeadBytes = 16 << 10;
+constexpr char kHeadEnd[] = "\r\n\r\n";
 
 const char* ReasonPhrase(int status) {
   switch (status) {
@@ -56,26 +62,73 @@ const char* ReasonPhrase(int status) {
 }
 
 // Decodes a name or value of a query.
-std::string Decode(const std::string& text) {
-  std::string decoded(text.size() + 1, '\0');
-  const int length = mg_url_decode(text.data(), static_cast<int>(text.size()), decoded.data(),
-                                   static_cast<int>(decoded.size()), /*is_form_url_encoded=*/1);
-  decoded.resize(std::max(length, 0));
+std::string Decode(absl::string_view text) {
+  std::string decoded;
+  for (size_t i = 0; i < text.size(); ++i) {
+    const bool is_escape = text[i] == '%' && i + 2 < text.size() &&
+                           absl::ascii_isxdigit(text[i + 1]) && absl::ascii_isxdigit(text[i + 2]);
+    if (is_escape) {
+      decoded += absl::HexStringToBytes(text.substr(i + 1, 2));
+      i += 2;
+    } else {
+      decoded += text[i] == '+' ? ' ' : text[i];
+    }
+  }
   return decoded;
 }
 
-Request ParseRequest(const mg_request_info& info) {
+// Reads up to the end of a request's head. Returns less if it is too long, and nothing if it does
+// not arrive in time or `end` becomes readable.
+std::string ReadHead(int fd, int end) {
+  const SteadyTime deadline = SteadyNow() + absl::Seconds(kTimeoutSeconds);
+  std::string head;
+  std::array<char, 4096> buffer;
+  while (head.size() < kHeadBytes && !absl::StrContains(head, kHeadEnd)) {
+    const int64_t left_ms = absl::ToInt64Milliseconds(deadline - SteadyNow());
+    pollfd polled[] = {{fd, POLLIN, 0}, {end, POLLIN, 0}};
+    if (left_ms <= 0 || poll(polled, 2, static_cast<int>(left_ms)) < 1) return "";
+    const ssize_t received = polled[1].revents != 0 ? 0 : recv(fd, buffer.data(), buffer.size(), 0);
+    if (received <= 0) return "";
+    head.append(buffer.data(), received);
+  }
+  return head.substr(0, head.find(kHeadEnd));
+}
+
+struct ParsedHead {
+  std::string method;
+  std::string path;
   Request request;
-  request.query = info.query_string == nullptr ? "" : info.query_string;
-  for (const absl::string_view pair : absl::StrSplit(request.query, '&', absl::SkipEmpty())) {
+};
+
+// Nothing if the head is malformed.
+std::optional<ParsedHead> ParseHead(absl::string_view text) {
+  if (text.size() >= kHeadBytes) return std::nullopt;
+  const std::vector<absl::string_view> lines = absl::StrSplit(text, "\r\n");
+  const std::vector<std::string> words = absl::StrSplit(lines[0], ' ');
+  if (words.size() != 3 || !absl::StartsWith(words[1], "/") ||
+      !absl::StartsWith(words[2], "HTTP/1.")) {
+    return std::nullopt;
+  }
+  ParsedHead head = {.method = words[0]};
+  const std::pair<std::string, std::string> target =
+      absl::StrSplit(words[1], absl::MaxSplits('?', 1));
+  head.path = target.first;
+  head.request.query = target.second;
+  for (const absl::string_view pair : absl::StrSplit(target.second, '&', absl::SkipEmpty())) {
     const std::pair<std::string, std::string> split = absl::StrSplit(pair, absl::MaxSplits('=', 1));
-    request.parameters.emplace(Decode(split.first), Decode(split.second));
+    head.request.parameters.emplace(Decode(split.first), Decode(split.second));
   }
-  for (int i = 0; i < info.num_headers; ++i) {
-    request.headers.emplace(absl::AsciiStrToLower(info.http_headers[i].name),
-                            info.http_headers[i].value);
+  for (size_t i = 1; i < lines.size(); ++i) {
+    const size_t colon = lines[i].find(':');
+    const absl::string_view name = lines[i].substr(0, colon);
+    if (colon == absl::string_view::npos || name.empty() ||
+        name.find_first_of(" \t") != absl::string_view::npos) {
+      return std::nullopt;
+    }
+    head.request.headers.emplace(absl::AsciiStrToLower(name),
+                                 absl::StripAsciiWhitespace(lines[i].substr(colon + 1)));
   }
-  return request;
+  return head;
 }
 
 std::string Head(const Response& response) {
@@ -95,12 +148,12 @@ std::string Head(const Response& response) {
 // Writes to a connection, in pieces that a slow client can accept within the timeout of a write.
 class ConnectionStream final : public BodyStream {
  public:
-  ConnectionStream(mg_connection* connection, const std::atomic<bool>& ending)
-      : connection_(connection), ending_(ending) {}
+  ConnectionStream(int fd, const std::atomic<bool>& ending) : fd_(fd), ending_(ending) {}
   bool Write(absl::string_view bytes) override {
     while (IsOpen() && !bytes.empty()) {
       const absl::string_view piece = bytes.substr(0, kPieceBytes);
-      broken_ = mg_write(connection_, piece.data(), piece.size()) != static_cast<int>(piece.size());
+      const ssize_t sent = send(fd_, piece.data(), piece.size(), MSG_NOSIGNAL);
+      broken_ = sent != static_cast<ssize_t>(piece.size());
       bytes.remove_prefix(piece.size());
     }
     return IsOpen();
@@ -109,79 +162,76 @@ class ConnectionStream final : public BodyStream {
 
  private:
   static constexpr size_t kPieceBytes = 64 << 10;
-  mg_connection* const connection_;
+  const int fd_;
   const std::atomic<bool>& ending_;
   bool broken_ = false;
 };
 
-// Opens a connection to `address` and closes it, which wakes the thread that listens there.
-void WakeListener(const Address& address) {
-  addrinfo hints = {};
-  hints.ai_socktype = SOCK_STREAM;
-  hints.ai_flags = AI_NUMERICHOST | AI_NUMERICSERV;
-  addrinfo* found = nullptr;
-  if (getaddrinfo(address.host.c_str(), absl::StrCat(address.port).c_str(), &hints, &found) != 0) {
-    return;
+// Sends what was written and closes the connection. A close with unread input would discard what
+// the client has not read.
+void CloseConnection(int fd) {
+  shutdown(fd, SHUT_WR);
+  std::array<char, 4096> buffer;
+  for (int i = 0; i < 16 && recv(fd, buffer.data(), buffer.size(), MSG_DONTWAIT) > 0; ++i) {
   }
-  const int fd = socket(found->ai_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
-  if (fd >= 0) {
-    (void)connect(fd, found->ai_addr, found->ai_addrlen);
-    close(fd);
-  }
-  freeaddrinfo(found);
+  close(fd);
 }
 
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<HttpServer>> HttpServer::Start(absl::string_view address,
                                                               int max_streams) {
-  ASSIGN_OR_RETURN(Address parsed, ParseAddress(address));
-  // CivetWeb accepts only numeric addresses.
-  if (parsed.host == "localhost") parsed.host = "127.0.0.1";
-  // CivetWeb logs the reason of a failure instead of returning it.
-  RETURN_IF_ERROR(CheckListen(parsed));
-  auto server = absl::WrapUnique(new HttpServer);
-  server->address_ = parsed;
-  server->max_streams_ = max_streams;
+  ASSIGN_OR_RETURN(const Address parsed, ParseAddress(address));
+  ASSIGN_OR_RETURN(ListeningSockets listening, Listen(parsed));
+  return absl::WrapUnique(new HttpServer(std::move(listening), parsed.host, max_streams));
+}
 
-  static const unsigned features = mg_init_library(MG_FEATURES_DEFAULT);
-  (void)features;
-  mg_callbacks callbacks = {};
-  callbacks.begin_request = &HttpServer::OnRequest;
-  callbacks.log_message = &OnLog;
-  const std::string port = parsed.ToString();
-  const std::string threads = absl::StrCat(kThreads + max_streams);
-  const char* options[] = {
-      "listening_ports", port.c_str(),        "num_threads", threads.c_str(), "request_timeout_ms",
-      kRequestTimeoutMs, "enable_keep_alive", "no",          nullptr};
-  mg_init_data init = {&callbacks, server.get(), options};
-  std::array<char, 256> text = {};
-  unsigned code = 0;
-  mg_error_data error = {&code, text.data(), text.size()};
-  server->context_ = mg_start2(&init, &error);
-  if (server->context_ == nullptr) {
-    return absl::UnavailableError(absl::StrCat("listen on ", port, ": ", text.data()));
-  }
-  mg_server_port listening = {};
-  if (mg_get_server_ports(server->context_, 1, &listening) != 1) {
-    return absl::InternalError(absl::StrCat("listen on ", port, ": no port was opened"));
-  }
-  server->address_.port = static_cast<uint16_t>(listening.port);
-  return server;
+HttpServer::HttpServer(ListeningSockets listening, std::string host, int max_streams)
+    : address_{std::move(host), listening.port},
+      max_streams_(max_streams),
+      end_(eventfd(0, EFD_CLOEXEC)),
+      acceptor_(std::move(listening.sockets)) {
+  for (int i = 0; i < kThreads + max_streams; ++i) threads_.emplace_back([this] { Run(); });
+  acceptor_.Start([this](int /*socket*/, int connection) { OnConnection(connection); });
 }
 
 HttpServer::~HttpServer() {
-  if (context_ == nullptr) return;
-  ending_ = true;
-  // CivetWeb checks its stop flag only when its two-second poll of the listening socket returns;
-  // connections end the poll early.
-  SteadyNotification stopped;
-  std::thread stop([this, &stopped] {
-    mg_stop(context_);
-    stopped.Notify();
-  });
-  while (!stopped.WaitFor(absl::Milliseconds(2))) WakeListener(address_);
-  stop.join();
+  acceptor_.Stop();
+  const uint64_t one = 1;
+  [[maybe_unused]] const ssize_t n = write(end_, &one, sizeof(one));
+  {
+    absl::MutexLock lock(&mutex_);
+    ending_ = true;
+  }
+  for (std::thread& thread : threads_) thread.join();
+  close(end_);
+}
+
+void HttpServer::OnConnection(int fd) {
+  absl::MutexLock lock(&mutex_);
+  connections_.push_back(fd);
+  if (connections_.size() <= kWaiting) return;
+  close(connections_.back());
+  connections_.pop_back();
+}
+
+void HttpServer::Run() {
+  while (true) {
+    int fd = -1;
+    {
+      absl::MutexLock lock(&mutex_);
+      const auto wake = [this] {
+        mutex_.AssertHeld();
+        return ending_ || !connections_.empty();
+      };
+      mutex_.Await(absl::Condition(&wake));
+      if (connections_.empty()) return;
+      fd = connections_.front();
+      connections_.pop_front();
+    }
+    Answer(fd);
+    CloseConnection(fd);
+  }
 }
 
 void HttpServer::Handle(std::string path, Handler handler) {
@@ -212,23 +262,24 @@ bool HttpServer::ReserveStream(Response& response) {
   return false;
 }
 
-int HttpServer::OnRequest(mg_connection* connection) {
-  const mg_request_info* info = mg_get_request_info(connection);
-  auto* server = static_cast<HttpServer*>(info->user_data);
-  const absl::string_view method = info->request_method;
-  Response response = server->Respond(method, info->local_uri == nullptr ? "" : info->local_uri,
-                                      ParseRequest(*info));
-  if (method == "HEAD") response.stream = nullptr;
-  const bool streams = server->ReserveStream(response);
-  const std::string head = Head(response);
-  ConnectionStream stream(connection, server->ending_);
-  bool open = mg_write(connection, head.data(), head.size()) == static_cast<int>(head.size());
-  if (open && method != "HEAD") open = stream.Write(response.body);
-  if (streams) {
-    if (open) response.stream(stream);
-    --server->streams_;
-  }
-  return response.status;
+void HttpServer::Answer(int fd) {
+  int nonblocking = 0;
+  ioctl(fd, FIONBIO, &nonblocking);
+  const timeval timeout = {kTimeoutSeconds, 0};
+  setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &timeout, sizeof(timeout));
+  const std::string text = ReadHead(fd, end_);
+  if (text.empty()) return;
+  const std::optional<ParsedHead> parsed = ParseHead(text);
+  Response response = parsed.has_value() ? Respond(parsed->method, parsed->path, parsed->request)
+                                         : Response{400, kPlainText, "malformed request\n"};
+  const bool body = !parsed.has_value() || parsed->method != "HEAD";
+  if (!body) response.stream = nullptr;
+  const bool streams = ReserveStream(response);
+  ConnectionStream stream(fd, ending_);
+  const bool open = stream.Write(absl::StrCat(Head(response), body ? response.body : ""));
+  if (!streams) return;
+  if (open) response.stream(stream);
+  --streams_;
 }
 
 }  // namespace muster::http

@@ -1,12 +1,15 @@
-// A small HTTP server for a daemon's metrics, health checks and status page, based on CivetWeb.
+// A small HTTP server for a daemon's metrics, health checks and status page.
 #ifndef MUSTER_COMMON_HTTP_HTTP_SERVER_H_
 #define MUSTER_COMMON_HTTP_HTTP_SERVER_H_
 
 #include <atomic>
+#include <deque>
 #include <functional>
 #include <map>
 #include <memory>
 #include <string>
+#include <thread>
+#include <vector>
 
 #include "absl/base/thread_annotations.h"
 #include "absl/status/statusor.h"
@@ -14,9 +17,7 @@
 #include "absl/synchronization/mutex.h"
 #include "common/http/address.h"
 #include "common/http/message.h"
-
-struct mg_context;
-struct mg_connection;
+#include "common/network/acceptor.h"
 
 namespace muster::http {
 
@@ -48,19 +49,26 @@ class HttpServer {
   int open_streams() const { return streams_; }
 
  private:
-  HttpServer() = default;
-  static int OnRequest(mg_connection* connection);
+  HttpServer(ListeningSockets listening, std::string host, int max_streams);
+  void OnConnection(int fd);
+  // Answers connections until the server ends.
+  void Run();
+  // Reads one request and answers it.
+  void Answer(int fd);
   Response Respond(absl::string_view method, const std::string& path, const Request& request);
   // Replaces the response by an error when it has a stream and too many are open.
   bool ReserveStream(Response& response);
 
-  mg_context* context_ = nullptr;
-  Address address_;
-  int max_streams_ = 0;
+  const Address address_;
+  const int max_streams_;
   std::atomic<int> streams_ = 0;
   std::atomic<bool> ending_ = false;
+  const int end_;  // eventfd; readable when the server ends
   absl::Mutex mutex_;
   std::map<std::string, Handler> handlers_ ABSL_GUARDED_BY(mutex_);
+  std::deque<int> connections_ ABSL_GUARDED_BY(mutex_);  // that wait for a thread
+  Acceptor acceptor_;
+  std::vector<std::thread> threads_;
 };
 
 }  // namespace muster::http

@@ -1,5 +1,9 @@
 #include "common/http/http_server.h"
 
+#include <netinet/in.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
 #include <thread>
 #include <vector>
 
@@ -51,6 +55,53 @@ TEST_F(HttpServerTest, ServesOnlyRegisteredPaths) {
   EXPECT_EQ(MustGet("/").status, 404);
   EXPECT_EQ(MustGet("/../../etc/passwd").status, 404);
   EXPECT_EQ(MustGet("/a", "DELETE").status, 405);
+}
+
+TEST_F(HttpServerTest, ListensOnIpv6) {
+  if (!CheckListen({"::1", 0}).ok()) GTEST_SKIP() << "this machine has no IPv6";
+  auto server = HttpServer::Start("[::1]:0");
+  ASSERT_TRUE(server.ok()) << server.status();
+  (*server)->Handle("/a", [](const Request&) { return Response{200, kPlainText, "six"}; });
+  const auto result = Get((*server)->address(), "/a");
+  ASSERT_TRUE(result.ok()) << result.status();
+  EXPECT_EQ(result->body, "six");
+  EXPECT_THAT((*server)->address().ToString(), testing::StartsWith("[::1]:"));
+}
+
+// Sends `text` and returns the response, up to the end of the connection.
+std::string Exchange(const Address& address, const std::string& text) {
+  sockaddr_in peer = {};
+  peer.sin_family = AF_INET;
+  peer.sin_port = htons(address.port);
+  peer.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  const int fd = socket(AF_INET, SOCK_STREAM, 0);
+  EXPECT_EQ(connect(fd, reinterpret_cast<sockaddr*>(&peer), sizeof(peer)), 0);
+  EXPECT_EQ(send(fd, text.data(), text.size(), MSG_NOSIGNAL), static_cast<ssize_t>(text.size()));
+  std::string response;
+  char buffer[4096];
+  for (ssize_t n = 0; (n = recv(fd, buffer, sizeof(buffer), 0)) > 0;) response.append(buffer, n);
+  close(fd);
+  return response;
+}
+
+TEST_F(HttpServerTest, RejectsMalformedRequests) {
+  server_->Handle("/a", [](const Request&) { return Response{200, kPlainText, "x"}; });
+  for (const std::string head :
+       {"GET /a\r\n\r\n", "GET a HTTP/1.1\r\n\r\n", "GET /a HTTP/2.0\r\n\r\n", "\r\n\r\nx",
+        "GET /a HTTP/1.1\r\nname\r\n\r\n", "GET /a HTTP/1.1\r\nna me: x\r\n\r\n"}) {
+    EXPECT_THAT(Exchange(server_->address(), head), testing::AnyOf("", HasSubstr(" 400 "))) << head;
+  }
+  const std::string large = "GET /a HTTP/1.1\r\nX: " + std::string(20'000, 'x');
+  EXPECT_THAT(Exchange(server_->address(), large), HasSubstr(" 400 "));
+  // A body that nobody reads does not discard the response.
+  EXPECT_THAT(
+      Exchange(server_->address(), "POST /a HTTP/1.1\r\nContent-Length: 9\r\n\r\n123456789"),
+      HasSubstr(" 405 "));
+  EXPECT_EQ(MustGet("/a").body, "x");
+}
+
+TEST_F(HttpServerTest, AClientThatSendsNothingIsDisconnected) {
+  EXPECT_EQ(Exchange(server_->address(), "GET /a HT"), "");
 }
 
 TEST_F(HttpServerTest, OmitsBodyForHead) {

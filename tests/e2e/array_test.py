@@ -38,6 +38,21 @@ class ArrayTest(unittest.TestCase):
             job = cluster.get(tasks[7])
             self.assertEqual((job["array_id"], job["array_index"], job["array_count"]), (array, 7, 12))
 
+    def test_rerun_runs_a_task_again_as_that_task(self):
+        with Cluster(nodes=1, slots=3) as cluster:
+            script = 'echo "index=$MUSTER_ARRAY_INDEX of=$MUSTER_ARRAY_COUNT arg=$0"; test "$MUSTER_ARRAY_INDEX" != 2'
+            spec = dict(shell_spec("shard", script), array={"count": 3})
+            spec["command"].append("{array_index}")
+            array, tasks = self.submit_array(cluster, spec, 3)
+            states = [cluster.wait(task, check=False)["state"] for task in tasks]
+            self.assertEqual(states, ["SUCCEEDED", "SUCCEEDED", "FAILED"])
+            again = [cluster.muster("rerun", tasks[2], "-o", "name").stdout.strip(),
+                     *cluster.muster("rerun", array, "--failed", "-o", "name").stdout.split()]
+            self.assertEqual(len(again), 2)
+            for job in again:
+                self.assertEqual(cluster.wait(job, check=False)["state"], "FAILED")
+                wait_until(lambda: cluster.muster("logs", job).stdout == "index=2 of=3 arg=2\n", 10, "log")
+
     def test_array_survives_a_restart_and_is_cancelled_as_one(self):
         with Cluster(nodes=1, slots=8) as cluster:
             spec = dict(shell_spec("long", "exec sleep 600"), array={"count": 6, "concurrency": 2})

@@ -25,6 +25,23 @@ class CliJobsTest(unittest.TestCase):
         self.assertIn("careful", result.stderr)
         self.assertIn("succeeded", result.stderr)
 
+    def test_secret_that_is_typed_is_not_shown(self):
+        terminal = Terminal(self.cluster.command("secret", "set", "wandb"), self.cluster.client_env())
+        terminal.wait_for("enter the value, which is not shown:")
+        terminal.type("hunter2\n")
+        self.assertEqual(terminal.exit_status(), 0)
+        self.assertIn("wandb is set", terminal.shown)
+        self.assertNotIn("hunter2", terminal.shown)
+        spec = shell_spec("login", 'test "$TOKEN" = hunter2')
+        spec["env"] = {"TOKEN": {"secret": "wandb"}}
+        job = self.cluster.submit(spec)
+        self.assertEqual(self.cluster.wait(job)["state"], "SUCCEEDED")
+        terminal = Terminal(self.cluster.command("secret", "set", "wandb"), self.cluster.client_env())
+        terminal.wait_for("enter the value, which is not shown:")
+        terminal.type("one\ntwo\n")
+        self.assertNotEqual(terminal.exit_status(), 0)
+        self.assertIn("the value has more than one line", terminal.shown)
+
     def test_set_and_flags_override_spec_file(self):
         spec = self.cluster.write_spec(training_spec("changed"))
         text = self.cluster.muster("submit", spec, "--dry-run", "-o", "json", "--set", "train.max_steps=7",
@@ -49,9 +66,12 @@ class CliJobsTest(unittest.TestCase):
         self.assertIn("FILE before --files", result.stderr)
 
     def test_flags_of_torchrun_and_slurm(self):
-        spec = json.loads(self.cluster.muster("submit", "--dry-run", "-o", "json", "--restarts", "2", "--time", "2h",
-                                              "--nproc-per-node", "3", "--", "/bin/true").stdout)
-        self.assertEqual((spec["restart"], spec["time_limit"]), ({"max": 2}, "7200s"))
+        spec = json.loads(self.cluster.muster("submit", "--dry-run", "-o", "json", "--restarts", "2",
+                                              "--time", "1-00:00:00", "--nproc-per-node", "3", "--nnodes", "2",
+                                              "--set", "resources.memory=8G", "--", "/bin/true").stdout)
+        self.assertEqual((spec["restart"], spec["time_limit"]), ({"max": 2}, "86400s"))
+        self.assertEqual(spec["resources"]["nodes"], {"min": 2, "max": 2})
+        self.assertEqual(spec["resources"]["memory"], 8 << 30)
         self.assertEqual(spec["resources"]["ranks_per_node"], 3)
         result = self.cluster.muster("submit", "--dry-run", "--time", "2x", "--", "/bin/true", check=False)
         self.assertEqual(result.returncode, 78)

@@ -72,6 +72,17 @@ class FilesTest(unittest.TestCase):
             self.assertEqual((path.parent / f"out-{rank}").read_text(), str(path.parent))
         self.assertFalse(list(self.cluster.directory.glob("node-*/jobs/*/work/*/conf/__pycache__/left.pyc")))
 
+    def test_hints_at_a_module_that_was_not_copied(self):
+        write(self.project, "job.py", "import helper_of_job\nprint(helper_of_job.WORD)\n")
+        write(self.project, "helper_of_job.py", "WORD = 'helped'\n")
+        failed = self.muster("run", "--", PYTHON, "job.py", status=1)
+        self.assertIn("add --files helper_of_job.py before `--`", failed.stderr)
+        done = self.muster("run", "--files", "helper_of_job.py", "--", PYTHON, "job.py")
+        self.assertEqual(done.stdout, "helped\n")
+        hint = next(line.split() for line in done.stderr.splitlines() if line.startswith("results: muster cp "))
+        self.muster(*hint[2:])
+        self.assertTrue((self.project / hint[-1] / "job.py").exists())
+
     def test_uploads_once_until_file_changes(self):
         script = write(self.project, "count.sh", "#!/bin/sh\necho one\n", executable=True)
         first = self.muster("run", "--nodes", "2", "--", "./count.sh")
@@ -100,8 +111,9 @@ class FilesTest(unittest.TestCase):
         result = self.muster("run", path)
         self.assertEqual(result.stdout.splitlines(), ["original", "original"], result.stderr)
 
-        job = json.loads(self.muster("list", "-a", "-o", "json").stdout)[0]
-        self.assertEqual([file["path"] for file in job["spec"]["files"]], ["data.txt", "run.sh"])
+        job = self.muster("list", "-a", "-o", "name").stdout.split()[0]
+        files = json.loads(self.muster("get", job, "-o", "json").stdout)["spec"]["files"]
+        self.assertEqual([file["path"] for file in files], ["data.txt", "run.sh"])
 
     def test_rejects_bad_files(self):
         write(self.project, "train.py", "")

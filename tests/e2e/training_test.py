@@ -96,7 +96,8 @@ class CheckpointTest(unittest.TestCase):
                 job = self.cluster.run(training_spec(name, max_steps=4, model={"name": "mlp"}, **fields))
                 files = os.listdir(job["summary"]["checkpoint"])
                 self.assertEqual(sorted(files),
-                                 ["manifest.json", "model.safetensors", "optimizer.safetensors", "state.json"])
+                                 ["manifest.json", "model.safetensors", "optimizer.safetensors", "state.json",
+                                  "summary.pb"])
 
     def test_keeps_none_on_request(self):
         text, job = self.run_text(training_spec("none", max_steps=5, checkpoint={"keep": 0}))

@@ -8,7 +8,7 @@ tests, and recordings_test.py proves with shorter commands what differs there.
 import unittest
 
 from tests.support.daemon import ROOT
-from tests.support.page import steps
+from tests.support.page import Step, steps
 from tests.support.walkthrough import walk
 
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs/tutorials").glob("*.md"))]
@@ -50,6 +50,15 @@ class TerminalTest(unittest.TestCase):
 
 class PipeTest(TerminalTest):
     columns = None
+
+
+class ScriptTest(unittest.TestCase):
+    def test_cluster_as_one_script(self):
+        page = ROOT / "docs/tutorials/cluster.md"
+        commands = "".join(step.commands for step in steps(page.read_text()) if is_run(step))
+        shown = "…\nnode node-2 has joined; …\n…\nsucceeded after 1 s\n…\ntest accuracy 0.8\n…\nexit status 77\n…\nok\n…\n"
+        problems = walk(page, [Step(1, commands, shown)], PAGE_TIMEOUT_SECONDS)
+        self.assertEqual(problems, "", problems)
 
 
 for _page in PAGES:
