@@ -34,7 +34,7 @@ v1::GetQueueResponse Queue() {
   second.mutable_job()->set_owner("bob");
   second.mutable_job()->mutable_spec()->set_priority_class("high");
   second.set_effective_class("high");
-  second.set_waits_for("job prepare-k2 has not succeeded yet");
+  second.set_waits_for("job prep-9k2 has not succeeded yet");
   v1::OwnerUse& owner = *queue.add_owners();
   owner.set_owner("alice");
   owner.set_usage_ratio(0.75);
