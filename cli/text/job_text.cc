@@ -341,10 +341,13 @@ std::string FailureDetailText(const v1::FirstFailure& failure, bool with_stderr)
   }
   const absl::string_view tail = absl::StripSuffix(exit.stderr_tail(), "\n");
   if (!with_stderr || tail.empty()) return out;
-  // The trainer also logs the error that it reports.
-  const bool repeats = !exit.failure().message().empty() && !absl::StrContains(tail, '\n') &&
-                       absl::StrContains(tail, exit.failure().message());
-  if (repeats) return out;
+  // The last line that the trainer logs, "E20260105 …", is the error that it reports.
+  const absl::string_view last = tail.substr(tail.rfind('\n') + 1);
+  const bool logged = last.size() > 1 && last[0] == 'E' && absl::ascii_isdigit(last[1]);
+  if (logged && !exit.failure().message().empty() &&
+      absl::StrContains(last, exit.failure().message())) {
+    return out;
+  }
   absl::StrAppend(&out, "  last lines of its stderr:\n");
   for (const absl::string_view line : absl::StrSplit(tail, '\n')) {
     absl::StrAppend(&out, "    ", Printable(line), "\n");

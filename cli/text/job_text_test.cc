@@ -115,7 +115,8 @@ TEST(FailureTextTest, LeavesOutStderrThatOnlyRepeatsTheError) {
   v1::FirstFailure failure = Failure();
   failure.set_message("rank 0 exited with code 66: /no/such/data: no such directory");
   failure.mutable_exit()->mutable_failure()->set_message("/no/such/data: no such directory");
-  failure.mutable_exit()->set_stderr_tail("E1 loading-data: /no/such/data: no such directory\n");
+  failure.mutable_exit()->set_stderr_tail(
+      "I1 loader threads: 1\nE1 loading-data: /no/such/data: no such directory\n");
   EXPECT_EQ(FailureDetailText(failure), "");
   failure.mutable_exit()->set_stderr_tail("in open\nOSError: /no/such/data: no such directory\n");
   EXPECT_EQ(
