@@ -79,6 +79,11 @@ class KitTest(GpuRunTest):
             free.bind(("127.0.0.1", 0))
             address = f"127.0.0.1:{free.getsockname()[1]}"
         env = self.fake_gpu(2, SETS=self.SMALL, LIMIT="900", PART_SECONDS="nodes=400 scaling=400")
+        (self.folder / "machine-2").mkdir()
+        gpus = FakeGpus(self.folder / "machine-2", 2)
+        for gpu in gpus.gpus:
+            gpu["uuid"] += "-of-machine-2"
+        gpus.save()
         with subprocess.Popen(self.command("--part", "scaling", "--part", "nodes", "--listen", address), env=env, text=True,
                               stdout=subprocess.PIPE, stderr=subprocess.STDOUT) as first:
             output = []
@@ -86,7 +91,8 @@ class KitTest(GpuRunTest):
                 output.append(line)
                 if " --join " in line:
                     break
-            second = subprocess.Popen([self.script, "--out", self.folder / "second", *line.split()[-3:]], env=env)
+            second = subprocess.Popen([self.script, "--out", self.folder / "second", *line.split()[-3:]],
+                                      env=dict(env, FAKE_NVML=str(gpus.path)))
             output += first.stdout.readlines()
             print("".join(output))
             self.assertEqual(first.wait(), 0)
