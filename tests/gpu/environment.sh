@@ -57,7 +57,8 @@ sampled() {
     >"$samples" 2>/dev/null &
   sampler=$!
   "${@:2}" || status=$?
-  kill "$sampler" 2>/dev/null
+  # A shell that has not yet executed the program would lose another signal.
+  kill -9 "$sampler" 2>/dev/null
   wait "$sampler" 2>/dev/null
   record "$1" "$(awk -F ', *' '
     function median(values, n) { return n ? values[int((n + 1) / 2)] : "null" }
