@@ -311,7 +311,7 @@ std::string ProgressText(const v1::Job& job) {
         Grouped(static_cast<uint64_t>(std::llround(std::min(progress.images_per_second(), 1e15)))),
         " images/s"));
   }
-  // Of a phase without a known end, only the time that the steps take is known.
+  // Without the phase's end, the time left would cover only the steps.
   if (progress.has_time_left() && (!other_phase || progress.phase_total() > 0)) {
     parts.push_back(absl::StrCat(Age(FromProto(progress.time_left())), " left"));
   }

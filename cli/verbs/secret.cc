@@ -143,7 +143,7 @@ void AddSet(CLI::App& group, Context& context) {
             "visible to other users of this machine; one newline at its end is left out. A "
             "terminal does not show what is typed, and one line is read. "
             "A job's spec names it: `env: {TOKEN: {secret: NAME}}`. Only your own jobs "
-            "receive it, and nobody can read it back through the coordinator."},
+            "receive it, and the coordinator never returns it."},
        .exits = {{"66", "The file cannot be read"}},
        .examples = {
            {"muster secret set wandb --file ~/.wandb-key", "store the content of a file"},

@@ -93,7 +93,7 @@ TEST_F(HttpServerTest, RejectsMalformedRequests) {
   }
   const std::string large = "GET /a HTTP/1.1\r\nX: " + std::string(20'000, 'x');
   EXPECT_THAT(Exchange(server_->address(), large), HasSubstr(" 400 "));
-  // A body that nobody reads does not discard the response.
+  // An unread request body does not discard the response.
   EXPECT_THAT(
       Exchange(server_->address(), "POST /a HTTP/1.1\r\nContent-Length: 9\r\n\r\n123456789"),
       HasSubstr(" 405 "));

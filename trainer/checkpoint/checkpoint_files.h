@@ -41,8 +41,8 @@ struct CheckpointState {
   std::optional<double> test_loss = {};
   // Training time of the job until this step, as in its step_end_seconds.
   double training_seconds = 0;
-  // What the job has recorded until this step, a serialized TrainSummary, in a file of its own; see
-  // ReadSummary. Empty in checkpoints of earlier releases.
+  // Losses, step times and evaluations of the job until this step: a serialized TrainSummary,
+  // stored in a file of its own; see ReadSummary. Empty in checkpoints of earlier releases.
   std::string summary = {};
 };
 

@@ -257,7 +257,7 @@ class Trainer {
   std::vector<StepResult> results_;  // results polled last
   Evaluation evaluation_;
   std::optional<uint64_t> evaluated_step_;
-  // What the summary reports of the job rather than of this generation: first_loss_step, losses,
+  // Fields of the summary that cover the job rather than this generation: first_loss_step, losses,
   // step_end_seconds, evaluations, evaluation_seconds, final_loss and stall_seconds. Checkpoints
   // contain it, so that it covers all generations.
   v1::TrainSummary record_;

@@ -94,7 +94,7 @@ absl::StatusOr<Evaluation> EvaluateDataset(const data::ImageDataset& dataset,
       options.progress(met.samples + samples - before);
       ASSIGN_OR_RETURN(const nn::LossResult result, loss(*batch, batch->global_samples));
       Add(result, totals[i]);
-      // Of the stages of a pipeline, which evaluate the same samples, the first one counts.
+      // All stages of a pipeline evaluate the same samples: only the first one counts them.
       if (!options.labels_only) samples += batch->samples;
       if (++batches % kBatchesPerMeeting == 0) RETURN_IF_ERROR(meet(/*finished=*/false));
     }

@@ -84,7 +84,7 @@ class Tail {
  private:
   // Adds a part of a line.
   void AppendToLine(std::string_view part);
-  // What `data_` lacks of the unfinished line.
+  // Returns the part of the unfinished line that `data_` does not contain.
   std::string RestOfLine() const;
 
   size_t max_lines_;

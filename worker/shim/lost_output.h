@@ -1,4 +1,5 @@
-// What a log lacks because its node could not store it: FILE.lost, beside the log FILE.
+// Output that is missing from a log because its node could not store it. FILE.lost, beside the log
+// FILE, records how much.
 #ifndef MUSTER_WORKER_SHIM_LOST_OUTPUT_H_
 #define MUSTER_WORKER_SHIM_LOST_OUTPUT_H_
 

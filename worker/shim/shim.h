@@ -73,7 +73,7 @@ class Shim {
   void Execute(Connection& connection, std::string_view command);
   void Disconnect(std::list<Connection>::iterator connection);
   void Broadcast(std::string_view line);
-  // Of both logs.
+  // Returns the losses of stdout and stderr together.
   LostOutput Lost() const;
   std::string LostLine() const;  // empty if nothing is lost
   void SendState(Connection& connection);

@@ -63,7 +63,7 @@ class JobTable {
   absl::StatusOr<std::string> ResolveArray(absl::string_view name) const;
   // Errors: NOT_FOUND.
   absl::StatusOr<const Job*> Get(const JobId& id) const;
-  // The jobs that the request selects, newest first.
+  // All jobs that the request selects, newest first. Callers apply its limit, page by page.
   std::vector<const Job*> List(const v1::ListJobsRequest& request) const;
   // Of a job or an array; JOB_STATE_UNSPECIFIED when unknown.
   v1::JobState StateOf(const std::string& id) const;

@@ -76,7 +76,7 @@ std::optional<std::string> PythonError(absl::string_view lines) {
   if (start != absl::string_view::npos) {
     lines.remove_prefix(start + kTraceback.size());
   } else {
-    // Of a long traceback, only the last frames are known.
+    // The tail of a long traceback contains only its last frames.
     const size_t frame =
         absl::StartsWith(lines, kFrame) ? 0 : lines.find(absl::StrCat("\n", kFrame));
     if (frame == absl::string_view::npos) return std::nullopt;

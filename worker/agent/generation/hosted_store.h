@@ -56,7 +56,7 @@ class HostedStore {
   // Replaces the deadline of the lease; 0: none, the store then ends if there is no worker for
   // failure_timeout.
   void SetLeaseDeadline(int64_t boot_ms);
-  // Of its shim, which runs.
+  // The line to the store's shim, which must be running.
   const std::shared_ptr<ShimLine>& line() const { return shim_->line(); }
 
   // Reads the status; returns whether it has changed.

@@ -29,7 +29,7 @@ class LeaseLinesTest : public ::testing::Test {
   void TearDown() override {
     for (const int socket : sockets_) close(socket);
   }
-  // What the shim has received since the last call.
+  // Returns the bytes that the shim has received since the last call.
   std::string Received() {
     char buffer[1024];
     const ssize_t n = read(sockets_[1], buffer, sizeof(buffer));

@@ -86,7 +86,7 @@ class LogServer::Transfer : public grpc::ClientWriteReactor<v1::SendLogRequest> 
  private:
   // `last` marks the final chunk.
   void Send(LogPiece piece, bool last);
-  // What the log lacks, as far as it is known at its first or last chunk, with `ends`.
+  // Describes the missing bytes of the log; `ends` (first or last chunk) includes lost output.
   std::string Notice(uint64_t dropped_bytes, bool ends);
   void Finish() {
     if (std::exchange(finished_, true)) return;
