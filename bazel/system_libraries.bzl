@@ -31,7 +31,7 @@ _PKG_CONFIG = {
     "gtest": ["gtest"],
     "gtest_main": ["gmock_main"],
     "jpeg": ["libjpeg"],
-    "prometheus": ["prometheus-cpp-core", "prometheus-cpp-pull"],
+    "prometheus": ["prometheus-cpp-core"],
     "protobuf": ["protobuf"],
     "sqlite3": ["sqlite3"],
     "ssl": ["libssl"],
@@ -47,7 +47,6 @@ _PKG_CONFIG = {
 
 # Target name -> (a header that must exist, link options, other targets).
 _BY_HEADER = {
-    "civetweb": ("/usr/include/civetweb.h", ["-lcivetweb"], []),
     "cli11": ("/usr/include/CLI/CLI.hpp", [], []),
     "dl": ("/usr/include/dlfcn.h", ["-ldl"], []),
     "gloo": ("/usr/include/gloo/context.h", ["-lgloo"], []),

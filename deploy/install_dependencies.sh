@@ -8,7 +8,7 @@ packages=(
   bazel-bootstrap bazel-rules-java bazel-rules-proto clang lld pkg-config
   libgrpc++-dev protobuf-compiler protobuf-compiler-grpc libprotobuf-dev
   libabsl-dev libgoogle-glog-dev libcli11-dev nlohmann-json3-dev libyaml-cpp-dev
-  prometheus-cpp-dev libcivetweb-dev libsqlite3-dev libssl-dev zlib1g-dev libjpeg62-turbo-dev
+  prometheus-cpp-dev libsqlite3-dev libssl-dev zlib1g-dev libjpeg62-turbo-dev
   libgloo-dev libunwind-dev libgtest-dev libgmock-dev libbenchmark-dev patchelf dpkg-dev
   dataset-fashion-mnist python3
   libopenmpi-dev openmpi-bin  # needed only for the mpi backend and for jobs with launcher: mpi
