@@ -1,12 +1,14 @@
 #!/usr/bin/env bash
 # Builds everything and runs every test; the last line is `N passed, N failed[, N skipped]`.
 #
-#   tests/run.sh [--full | --sanitize] [BAZEL TARGET…]
+#   tests/run.sh [--full | --sanitize | --fuzz SECONDS] [BAZEL TARGET…]
 #
 # --full also runs the long tests (tagged `full`: full training, accuracy, many repetitions). Among them are programs of
 # the previous commit together with present ones; they are built first, or taken from MUSTER_PREVIOUS (a bazel-bin).
 # --sanitize runs only the C++ unit tests: all under AddressSanitizer and UndefinedBehaviorSanitizer, those of the
 # coordinator's core, the collectives and the thread pool also under ThreadSanitizer.
+# --fuzz runs each target of //tests/fuzz under libFuzzer, AddressSanitizer and UndefinedBehaviorSanitizer for SECONDS and
+# prints what it covers. Inputs that crash and inputs that cover more are kept in ~/.cache/muster-fuzz.
 set -uo pipefail
 cd "$(dirname "$0")/.."
 
@@ -27,8 +29,43 @@ sanitize() {
   return "$status"
 }
 
+# Limits of one input: no target handles more than a few KiB, so a parser that needs more trusts a size in its input.
+fuzz_limits=(-max_len=8192 -timeout=10 -rss_limit_mb=2048 -malloc_limit_mb=512)
+
+fuzz() {
+  local seconds=${1:-} folder=$HOME/.cache/muster-fuzz programs target targets name kept passed=0 failed=0
+  shift
+  [[ $seconds =~ ^[1-9][0-9]*$ ]] || { echo "--fuzz: give a number of seconds per target, not '$seconds'" >&2; return 2; }
+  deploy/install_dependencies.sh --with-tests || return 1
+  mapfile -t targets < <(bazel query --noshow_progress "kind(cc_test, //tests/fuzz:all) ^ set(${*:-//tests/fuzz:all})")
+  [[ ${#targets[@]} -gt 0 ]] || { echo "no fuzz targets among $*" >&2; return 2; }
+  bazel build --config=fuzz "${targets[@]}" || return 1
+  programs=$(bazel info --config=fuzz bazel-bin)/tests/fuzz || return 1
+  for target in "${targets[@]}"; do
+    name=${target#//tests/fuzz:}
+    kept=$folder/$name
+    mkdir -p "$kept/inputs" "$kept/crashes"
+    if "$programs/$name" "${fuzz_limits[@]}" -max_total_time="$seconds" -artifact_prefix="$kept/crashes/" \
+      "$kept/inputs" "tests/fuzz/corpus/$name" > "$kept/log" 2>&1; then
+      passed=$((passed + 1))
+    else
+      failed=$((failed + 1))
+      grep -aE 'SUMMARY|violated|Test unit written|runtime error' "$kept/log" | sed "s|^|$name: |"
+    fi
+    # The last status line: "#65536 pulse  cov: 1234 ft: 5678 corp: 90/8Kb exec/s: 1000 rss: 60Mb".
+    sed -nE 's|^#([0-9]+).* cov: ([0-9]+) ft: ([0-9]+).*|\1 \2 \3|p' "$kept/log" | tail -1 |
+      while read -r inputs edges features; do echo "$name: $edges edges, $features features, $inputs inputs"; done
+  done
+  echo "$passed passed, $failed failed"
+  [[ $failed -eq 0 ]]
+}
+
 if [[ ${1:-} == --sanitize ]]; then
   sanitize "${@:2}"
+  exit
+fi
+if [[ ${1:-} == --fuzz ]]; then
+  fuzz "${@:2}"
   exit
 fi
 

@@ -48,12 +48,11 @@ absl::StatusOr<Json> ReadJson(const std::string& path) {
 // Returns member `key`, or a default value if it is missing or has another type.
 template <typename Value>
 Value Get(const Json& json, const char* key) {
-  const auto found = json.find(key);
-  if (found == json.end()) return Value{};
   if constexpr (std::is_same_v<Value, std::string>) {
-    return found->is_string() ? found->template get<std::string>() : Value{};
+    const auto found = json.find(key);
+    return found != json.end() && found->is_string() ? found->template get<std::string>() : Value{};
   } else {
-    return found->is_number() ? found->template get<Value>() : Value{};
+    return NumberIn(json, key, Value{});
   }
 }
 
@@ -87,7 +86,7 @@ absl::StatusOr<Json> ReadManifest(const std::string& directory) {
   const auto files = manifest.find("files");
   for (const std::string name : {kModelFile, kOptimizerFile, kStateFile}) {
     if (files == manifest.end() || !files->is_object() ||
-        !(files->contains(name) || files->contains(name + kIndexSuffix))) {
+        !(files->contains(name) || (name != kStateFile && files->contains(name + kIndexSuffix)))) {
       return absl::DataLossError(absl::StrCat(path, " does not list ", name));
     }
   }

@@ -8,6 +8,8 @@
 #include <string>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
+#include "common/sha256.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "trainer/data/testing.h"
@@ -192,6 +194,33 @@ TEST_F(CheckpointTest, RejectsManifestWithPathsOutsideDirectory) {
   manifest.replace(manifest.find(name), name.size(), "\"../step-00000007.g1/ema.safetensors\"");
   data::WriteFile(path, manifest);
   EXPECT_EQ(directory.Verify("step-00000007.g1").status().code(), absl::StatusCode::kDataLoss);
+}
+
+TEST_F(CheckpointTest, RejectsManifestThatListsAnIndexInPlaceOfTheState) {
+  Publish(1, 7);
+  const std::string path = path_ + "/step-00000007.g1/manifest.json";
+  std::string manifest = data::ReadFile(path);
+  manifest.replace(manifest.find("state.json"), 10, "state.json.index.json");
+  data::WriteFile(path, manifest);
+  EXPECT_TRUE(absl::IsDataLoss(ReadState(path_ + "/step-00000007.g1").status()));
+  EXPECT_EQ(Find(), "none");
+}
+
+TEST_F(CheckpointTest, IgnoresNumbersThatAreNoCounts) {
+  const std::string folder = parent_.path();
+  for (const char* const number : {"1e300", "-1", "0.5"}) {
+    const std::string state = absl::StrCat(R"({"step": 3, "world_size": )", number,
+                                           R"(, "loss_scale": {"clean_steps": )", number, "}}");
+    data::WriteFile(folder + "/" + kStateFile, state);
+    const Manifest manifest = {
+        {kModelFile, {}}, {kOptimizerFile, {}}, {kStateFile, {state.size(), Sha256Hex(state)}}};
+    ASSERT_TRUE(WriteManifest(folder, manifest).ok());
+    const auto read = ReadState(folder);
+    ASSERT_TRUE(read.ok()) << read.status();
+    EXPECT_EQ(read->step, 3u);
+    EXPECT_EQ(read->world_size, 0u) << number;
+    EXPECT_EQ(read->loss_scale->clean_steps, 0u) << number;
+  }
 }
 
 TEST_F(CheckpointTest, KeepsValidCheckpointsBeforeDamagedLaterStep) {

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <type_traits>
 
 #include "nlohmann/json.hpp"
 #include "trainer/precision/loss_scale.h"
@@ -21,19 +22,24 @@ inline void AddLossScale(const std::optional<LossScaleState>& state, nlohmann::o
                          {"overflows_in_row", state->overflows_in_row}};
 }
 
+// The member, or `otherwise` if it is missing or has another type. A count is an integer from 0.
+template <typename Number>
+Number NumberIn(const nlohmann::ordered_json& json, const char* key, Number otherwise) {
+  const auto member = json.find(key);
+  if (member == json.end()) return otherwise;
+  const bool is_valid =
+      std::is_integral_v<Number> ? member->is_number_unsigned() : member->is_number();
+  return is_valid ? member->template get<Number>() : otherwise;
+}
+
 // The loss scale in `json`; members that are missing or have another type are 0.
 inline std::optional<LossScaleState> LossScaleIn(const nlohmann::ordered_json& json) {
   const auto found = json.find(kLossScaleKey);
   if (found == json.end() || !found->is_object()) return std::nullopt;
-  const auto number = [&found]<typename Number>(const char* key, Number otherwise) {
-    const auto member = found->find(key);
-    return member != found->end() && member->is_number() ? member->template get<Number>()
-                                                         : otherwise;
-  };
-  return LossScaleState{.scale = number("scale", 0.0),
-                        .clean_steps = number("clean_steps", uint64_t{0}),
-                        .skipped_steps = number("skipped_steps", uint64_t{0}),
-                        .overflows_in_row = number("overflows_in_row", uint64_t{0})};
+  return LossScaleState{.scale = NumberIn(*found, "scale", 0.0),
+                        .clean_steps = NumberIn(*found, "clean_steps", uint64_t{0}),
+                        .skipped_steps = NumberIn(*found, "skipped_steps", uint64_t{0}),
+                        .overflows_in_row = NumberIn(*found, "overflows_in_row", uint64_t{0})};
 }
 
 }  // namespace muster::train

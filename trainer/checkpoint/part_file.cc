@@ -47,22 +47,25 @@ absl::StatusOr<PartFile> ReadPartFile(const std::string& path) {
     return malformed();
   }
   // Accessors throw for members that are missing or of another type.
+  using Count = Json::number_unsigned_t;
   try {
     PartFile part;
     part.attempt = json.at("attempt").get<std::string>();
     if (json.contains("error")) {
       const Json& error = json["error"];
-      part.error = absl::Status(static_cast<absl::StatusCode>(error.at("code").get<int>()),
-                                error.at("message").get<std::string>());
-      const int exit_code = error.at("exit_code").get<int>();
+      part.error =
+          absl::Status(static_cast<absl::StatusCode>(error.at("code").get_ref<const Count&>()),
+                       error.at("message").get<std::string>());
+      const auto exit_code = static_cast<int>(error.at("exit_code").get_ref<const Count&>());
       if (exit_code != kExitFailure) part.error = WithExitCode(part.error, exit_code);
     }
     for (const auto& item : json["files"].items()) {
       const Json& value = item.value();
       Shard& shard = part.shards[item.key()];
       shard.name = value.at("name").get<std::string>();
-      shard.entry = {value.at("bytes").get<uint64_t>(), value.at("sha256").get<std::string>()};
-      shard.tensor_bytes = value.at("tensor_bytes").get<uint64_t>();
+      shard.entry = {value.at("bytes").get_ref<const Count&>(),
+                     value.at("sha256").get<std::string>()};
+      shard.tensor_bytes = value.at("tensor_bytes").get_ref<const Count&>();
       shard.tensors = value.at("tensors").get<std::vector<std::string>>();
     }
     return part;

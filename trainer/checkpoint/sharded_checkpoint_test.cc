@@ -16,6 +16,7 @@
 #include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "trainer/checkpoint/part_file.h"
 #include "trainer/checkpoint/tensor_set.h"
 #include "trainer/data/testing.h"
 #include "trainer/exit_code.h"
@@ -228,6 +229,15 @@ TEST_F(ShardedCheckpointTest, ReportsFailureOfOneRankToPublisher) {
   EXPECT_EQ(status.message(), absl::StrCat("write checkpoint: part 2 of 2: ", failed.message()));
   EXPECT_THAT(std::string(status.message()), HasSubstr(blocked));
   EXPECT_FALSE(fs::exists(StepPath()));
+}
+
+TEST_F(ShardedCheckpointTest, RejectsReportsWithNumbersThatAreNoCounts) {
+  const std::string path = parent_.path() + "/part";
+  for (const char* const code : {"1e300", "-1", "0.5"}) {
+    data::WriteFile(path, absl::StrCat(R"({"attempt": "a", "files": {}, "error": {"code": )", code,
+                                       R"(, "message": "m", "exit_code": 1}})"));
+    EXPECT_TRUE(absl::IsDataLoss(ReadPartFile(path).status())) << code;
+  }
 }
 
 TEST_F(ShardedCheckpointTest, PublishesNothingThatIsNotFinite) {

@@ -16,6 +16,9 @@ using nlohmann::json;
 
 // PyTorch writes the message twice, and messages may contain whole tensors.
 constexpr size_t kMaxFileBytes = 64 << 20;
+// Values besides the few that are read. A parsed file of values takes up to 80 times its size, so a
+// job could otherwise exhaust the memory of its worker.
+constexpr size_t kMaxValues = 10'000;
 constexpr auto kLargestStatusCode = static_cast<uint32_t>(absl::StatusCode::kUnauthenticated);
 constexpr absl::string_view kTraceback = "Traceback (most recent call last):";
 constexpr absl::string_view kFrame = "  File \"";
@@ -47,11 +50,22 @@ std::optional<uint32_t> Number(const json& object, const char* key, uint32_t mos
   return static_cast<uint32_t>(number);
 }
 
+bool HasTooManyValues(absl::string_view json) {
+  size_t values = 0;
+  bool in_string = false;
+  for (size_t i = 0; i < json.size() && values <= kMaxValues; ++i) {
+    if (json[i] == '"') in_string = !in_string;
+    if (json[i] == '\\') ++i;  // only in strings; skips an escaped quotation mark
+    if (!in_string && i < json.size() && absl::StrContains("[{,", json[i])) ++values;
+  }
+  return values > kMaxValues;
+}
+
 }  // namespace
 
 std::optional<ProgramError> ReadErrorFile(const std::string& path, std::optional<uid_t> uid) {
   const std::optional<std::string> text = ReadUserFile(path, kMaxFileBytes, uid);
-  if (!text.has_value()) return std::nullopt;
+  if (!text.has_value() || HasTooManyValues(*text)) return std::nullopt;
   const json file = json::parse(*text, nullptr, /*allow_exceptions=*/false);
   if (!file.is_object() || !file.contains("message")) return std::nullopt;
   const json& message = file["message"];

@@ -1,4 +1,4 @@
-// Reads the failure that a program reports, from its error file or the end of its stderr.
+// Reads the failure that a program reports, from its error file or the end of its output.
 #ifndef MUSTER_WORKER_AGENT_GENERATION_ERROR_FILE_H_
 #define MUSTER_WORKER_AGENT_GENERATION_ERROR_FILE_H_
 
@@ -23,7 +23,8 @@ struct ProgramError {
 // Reads the file at TORCHELASTIC_ERROR_FILE as PyTorch's @record writes it (JSON with a `message`
 // that is either text or an object of `message` and `extraInfo.py_callstack`), or as ReportFailure
 // of //process_group does, with `status_code` and `peer_rank`. Returns nothing if the file is
-// missing, larger than 64 MiB, of another user than `uid`, or has another format.
+// missing, larger than 64 MiB, of another user than `uid`, or has another format or more than
+// 10,000 values.
 std::optional<ProgramError> ReadErrorFile(const std::string& path,
                                           std::optional<uid_t> uid = std::nullopt);
 
