@@ -67,6 +67,8 @@ constexpr EnvironmentVariable kProgramVariables[] = {
     {"TERM", "muster",
      "Type of the terminal: `dumb` disables colors, and `muster exec` passes it to the command."},
     {"NO_COLOR", "muster", "Disables colors if set and not empty."},
+    {"DISPLAY", "muster", "If set, `muster page` opens a browser with `xdg-open`."},
+    {"WAYLAND_DISPLAY", "muster", "As DISPLAY, with Wayland."},
     {"TMPDIR", "muster local, muster-coordinator",
      "Parent of the private cluster's directory, and of the jobs' files of a coordinator with "
      "`--store=memory`. Default: `/tmp`."},

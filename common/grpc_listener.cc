@@ -2,6 +2,7 @@
 
 #include <grpcpp/security/server_credentials.h>
 #include <grpcpp/server_builder.h>
+#include <grpcpp/server_context.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <sys/socket.h>
@@ -21,6 +22,40 @@ namespace muster {
 namespace {
 
 using Builder = grpc::ServerBuilder::experimental_type;
+using ::grpc::experimental::InterceptionHookPoints;
+
+// Bounds how many streams of a connection gRPC opens before their calls are counted.
+constexpr int kReadBytes = 64 << 10;
+
+// Counts the calls of connections that have not authenticated.
+class CallCounter final : public grpc::experimental::Interceptor {
+ public:
+  CallCounter(Admission& admission, grpc::ServerContextBase& context)
+      : admission_(admission), context_(context) {}
+  void Intercept(grpc::experimental::InterceptorBatchMethods* methods) override {
+    if (methods->QueryInterceptionHookPoint(InterceptionHookPoints::POST_RECV_INITIAL_METADATA)) {
+      admission_.OnCall(context_.peer());
+    }
+    methods->Proceed();
+  }
+
+ private:
+  Admission& admission_;
+  grpc::ServerContextBase& context_;
+};
+
+class CallCounters final : public grpc::experimental::ServerInterceptorFactoryInterface {
+ public:
+  explicit CallCounters(std::shared_ptr<Admission> admission) : admission_(std::move(admission)) {}
+  grpc::experimental::Interceptor* CreateServerInterceptor(
+      grpc::experimental::ServerRpcInfo* info) override {
+    if (!admission_->HasStrangers()) return nullptr;
+    return new CallCounter(*admission_, *info->server_context());
+  }
+
+ private:
+  const std::shared_ptr<Admission> admission_;
+};
 
 }  // namespace
 
@@ -52,7 +87,14 @@ absl::StatusOr<std::unique_ptr<GrpcListener>> GrpcListener::OpenUnix(const std::
 }
 
 GrpcListener::GrpcListener(std::vector<int> sockets, uint16_t port)
-    : acceptor_(std::move(sockets)), port_(port) {}
+    : admission_(std::make_shared<Admission>([this](int socket, int fd) {
+        grpc::experimental::ExternalConnectionAcceptor::NewConnectionParameters connection;
+        connection.listener_fd = socket;
+        connection.fd = fd;
+        server_->HandleNewConnection(&connection);
+      })),
+      acceptor_(std::move(sockets)),
+      port_(port) {}
 
 void GrpcListener::SetUserTimeout(std::chrono::milliseconds timeout) {
   const auto ms = static_cast<unsigned>(timeout.count());  // accepted connections inherit it
@@ -62,18 +104,26 @@ void GrpcListener::SetUserTimeout(std::chrono::milliseconds timeout) {
 }
 
 void GrpcListener::AddTo(grpc::ServerBuilder& builder,
-                         std::shared_ptr<grpc::ServerCredentials> credentials) {
+                         std::shared_ptr<grpc::ServerCredentials> credentials,
+                         Interceptors interceptors) {
   server_ = builder.experimental().AddExternalConnectionAcceptor(
       Builder::ExternalConnectionType::FROM_FD, std::move(credentials));
+  builder.AddChannelArgument(GRPC_ARG_TCP_MAX_READ_CHUNK_SIZE, kReadBytes);
+  interceptors.push_back(std::make_unique<CallCounters>(admission_));
+  builder.experimental().SetInterceptorCreators(std::move(interceptors));
+}
+
+void GrpcListener::OnAuthenticated(const grpc::ServerContextBase& call) {
+  if (admission_->HasStrangers()) admission_->OnAuthenticated(call.peer());
+}
+
+bool GrpcListener::WasLogged(const grpc::ServerContextBase& call) {
+  return admission_->WasLogged(call.peer());
 }
 
 void GrpcListener::Start() {
-  acceptor_.Start([this](int socket, int fd) {
-    grpc::experimental::ExternalConnectionAcceptor::NewConnectionParameters connection;
-    connection.listener_fd = socket;
-    connection.fd = fd;
-    server_->HandleNewConnection(&connection);
-  });
+  acceptor_.Start([this](int socket, int fd) { admission_->OnConnection(socket, fd); },
+                  [this] { return admission_->Update(); });
 }
 
 void GrpcListener::Stop() { acceptor_.Stop(); }

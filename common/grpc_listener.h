@@ -11,9 +11,12 @@
 #include "absl/status/statusor.h"
 #include "common/http/address.h"
 #include "common/network/acceptor.h"
+#include "common/network/admission.h"
+#include "grpcpp/support/server_interceptor.h"
 
 namespace grpc {
 class ServerBuilder;
+class ServerContextBase;
 class ServerCredentials;
 namespace experimental {
 class ExternalConnectionAcceptor;
@@ -24,7 +27,8 @@ namespace muster {
 
 // Replaces ServerBuilder::AddListeningPort, whose listener (gRPC 1.51) permanently stops accepting
 // once the process has run out of file descriptors. This one continues when descriptors are free
-// again.
+// again. It bounds what clients can use before they authenticate (Admission), except on a unix
+// socket: gRPC 1.51 has no limit on streams that are reset.
 class GrpcListener {
  public:
   // Errors: INVALID_ARGUMENT for an unknown host, ALREADY_EXISTS for an address in use, or the
@@ -39,8 +43,16 @@ class GrpcListener {
   uint16_t port() const { return port_; }
   // Closes a connection whose peer does not acknowledge sent data for this long. Before Start.
   void SetUserTimeout(std::chrono::milliseconds timeout);
-  // Gives the connections to the server that `builder` builds.
-  void AddTo(grpc::ServerBuilder& builder, std::shared_ptr<grpc::ServerCredentials> credentials);
+  using Interceptors =
+      std::vector<std::unique_ptr<grpc::experimental::ServerInterceptorFactoryInterface>>;
+  // Gives the connections to the server that `builder` builds, and sets its interceptors.
+  void AddTo(grpc::ServerBuilder& builder, std::shared_ptr<grpc::ServerCredentials> credentials,
+             Interceptors interceptors = {});
+  // Must be called for each call whose caller has authenticated: the connection of a caller that
+  // has not is closed after some seconds. Thread-safe.
+  void OnAuthenticated(const grpc::ServerContextBase& call);
+  // Whether the caller's address is in the log as one that exceeds its budget. Thread-safe.
+  bool WasLogged(const grpc::ServerContextBase& call);
   // Starts to accept. Called after the server was started.
   void Start();
   // Stops accepting and closes the sockets. Called before the server is shut down. Idempotent.
@@ -50,6 +62,8 @@ class GrpcListener {
   GrpcListener(std::vector<int> sockets, uint16_t port);
 
   std::unique_ptr<grpc::experimental::ExternalConnectionAcceptor> server_;
+  // Shared with the server's interceptors.
+  const std::shared_ptr<Admission> admission_;
   Acceptor acceptor_;  // ends before the server's acceptor does
   const uint16_t port_;
 };

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstdlib>
+#include <filesystem>
 #include <fstream>
 #include <iostream>
 
@@ -78,9 +79,23 @@ absl::string_view Unquoted(absl::string_view value) {
   return quoted ? value.substr(1, value.size() - 2) : value;
 }
 
+// Prepends the folder of `file`, from which the arguments are, to relative values of `paths`.
+void ResolvePaths(const std::string& file, const std::vector<std::string>& paths,
+                  Arguments& arguments) {
+  const std::filesystem::path folder = std::filesystem::path(file).parent_path();
+  for (std::string& argument : arguments) {
+    const std::string name(FlagName(argument));
+    if (std::find(paths.begin(), paths.end(), name) == paths.end()) continue;
+    const std::string value = argument.substr(argument.find('=') + 1);
+    // An empty value unsets the option.
+    if (!value.empty()) argument = absl::StrCat("--", name, "=", (folder / value).string());
+  }
+}
+
 // The arguments from all sources, in increasing order of precedence.
 absl::StatusOr<Arguments> Gather(const CLI::App& app, const Arguments& given,
-                                 const std::string& default_config) {
+                                 const std::string& default_config,
+                                 const std::vector<std::string>& paths) {
   for (const std::string& word : given) {
     if (word == "-h" || word == "--help") return given;
   }
@@ -91,8 +106,11 @@ absl::StatusOr<Arguments> Gather(const CLI::App& app, const Arguments& given,
   if (!named) path = default_config;
   if (path.empty()) return arguments;
   names.erase(std::remove(names.begin(), names.end(), kConfig), names.end());
-  const absl::StatusOr<Arguments> file = ReadConfig(path, names);
-  if (file.ok()) return Merged(*file, arguments);
+  absl::StatusOr<Arguments> file = ReadConfig(path, names);
+  if (file.ok()) {
+    ResolvePaths(path, paths, *file);
+    return Merged(*file, arguments);
+  }
   if (!named && absl::IsNotFound(file.status())) return arguments;
   return file.status();
 }
@@ -155,8 +173,8 @@ absl::StatusOr<std::vector<std::string>> ReadConfig(const std::string& path,
 }
 
 absl::Status Parse(CLI::App& app, const std::vector<std::string>& given,
-                   const std::string& default_config) {
-  ASSIGN_OR_RETURN(Arguments arguments, Gather(app, given, default_config));
+                   const std::string& default_config, const std::vector<std::string>& paths) {
+  ASSIGN_OR_RETURN(Arguments arguments, Gather(app, given, default_config, paths));
   // CLI11 consumes the vector from the back.
   std::reverse(arguments.begin(), arguments.end());
   app.parse(arguments);

@@ -35,9 +35,11 @@ absl::StatusOr<std::vector<std::string>> ReadConfig(const std::string& path,
 // Parses `given` (argv without the program's name) together with options from the environment and
 // the configuration file, which is the value of --config, otherwise `default_config`; the latter
 // need not exist. With --help, neither environment nor file is read. Empty variables count as
-// unset. Returns the errors of ReadConfig; throws CLI::Error as CLI::App::parse does.
+// unset. The values that the file sets for the options `paths` are relative to its folder. Returns
+// the errors of ReadConfig; throws CLI::Error as CLI::App::parse does.
 absl::Status Parse(CLI::App& app, const std::vector<std::string>& given,
-                   const std::string& default_config = "");
+                   const std::string& default_config = "",
+                   const std::vector<std::string>& paths = {});
 
 // Parse for daemons: prints help, version and errors as CLI11 does. Returns the exit status, 0 or
 // kExitUsage, if the program must exit; -1 otherwise.

@@ -1,6 +1,7 @@
 #include "common/flags/flags.h"
 
 #include <cstdlib>
+#include <filesystem>
 #include <fstream>
 
 #include "CLI/CLI.hpp"
@@ -102,6 +103,18 @@ TEST_F(ParseTest, FlagOverridesEnvironmentOverridesFileOverridesDefault) {
   setenv("MUSTER_TLS_LEVEL", "", 1);
   ASSERT_TRUE(Parse(app_, {}).ok());
   EXPECT_EQ(level_, "file");
+}
+
+TEST_F(ParseTest, PathsInTheFileAreRelativeToItsFolder) {
+  const auto level = [this](const std::string& text, const std::vector<std::string>& given = {}) {
+    EXPECT_TRUE(Parse(app_, given, WriteFile(text), {"tls-level"}).ok());
+    return level_;
+  };
+  const std::string folder = std::filesystem::path(WriteFile("")).parent_path();
+  EXPECT_EQ(level("tls-level=ca.pem\nlabels=a\n"), folder + "/ca.pem");
+  EXPECT_THAT(labels_, ElementsAre("a"));
+  EXPECT_EQ(level("tls-level=/etc/ca.pem\n"), "/etc/ca.pem");
+  EXPECT_EQ(level("tls-level=ca.pem\n", {"--tls-level=here.pem"}), "here.pem");
 }
 
 TEST_F(ParseTest, RequiresTheConfigFileOnlyIfGivenExplicitly) {

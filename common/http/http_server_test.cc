@@ -1,9 +1,13 @@
 #include "common/http/http_server.h"
 
 #include <netinet/in.h>
+#include <openssl/ssl.h>
+#include <signal.h>
+#include <stdlib.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <filesystem>
 #include <thread>
 #include <vector>
 
@@ -12,6 +16,10 @@
 #include "absl/time/clock.h"
 #include "common/http/endpoints.h"
 #include "common/http/http_get.h"
+#include "common/security/authority.h"
+#include "common/security/certificate.h"
+#include "common/security/openssl.h"
+#include "common/security/private_file.h"
 #include "common/version.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -104,6 +112,26 @@ TEST_F(HttpServerTest, AClientThatSendsNothingIsDisconnected) {
   EXPECT_EQ(Exchange(server_->address(), "GET /a HT"), "");
 }
 
+// Slow clients give way to others, also to those of the same address.
+TEST_F(HttpServerTest, SlowClientsDelayNoOthers) {
+  server_->Handle("/a", [](const Request&) { return Response{200, kPlainText, "x"}; });
+  sockaddr_in peer = {};
+  peer.sin_family = AF_INET;
+  peer.sin_port = htons(server_->address().port);
+  peer.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  std::vector<int> slow;
+  for (int i = 0; i < 150; ++i) {
+    slow.push_back(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+    ASSERT_EQ(connect(slow.back(), reinterpret_cast<sockaddr*>(&peer), sizeof(peer)), 0);
+    send(slow.back(), "G", 1, MSG_NOSIGNAL);
+  }
+  // Each thread would wait two seconds for a slow client, and there are twice as many of these.
+  const absl::Time start = absl::Now();
+  EXPECT_EQ(MustGet("/a").body, "x");
+  EXPECT_LT(absl::Now() - start, absl::Seconds(3));
+  for (const int fd : slow) close(fd);
+}
+
 TEST_F(HttpServerTest, OmitsBodyForHead) {
   server_->Handle("/a", [](const Request&) { return Response{200, kPlainText, "12345"}; });
   const GetResult head = MustGet("/a", "HEAD");
@@ -187,6 +215,97 @@ TEST_F(HttpServerTest, ErrorNamesAPortInUse) {
   const auto second = HttpServer::Start(server_->address().ToString());
   EXPECT_EQ(second.status().code(), absl::StatusCode::kAlreadyExists);
   EXPECT_THAT(std::string(second.status().message()), HasSubstr(server_->address().ToString()));
+}
+
+TEST_F(HttpServerTest, ServesPostForItsOwnPaths) {
+  server_->Handle("/a", [](const Request&) { return Response{200, kPlainText, "got"}; });
+  server_->HandlePost("/b", [](const Request& request) {
+    return Response{200, kPlainText, absl::StrCat("posted from ", request.peer)};
+  });
+  EXPECT_EQ(MustGet("/b", "POST").body, "posted from 127.0.0.1");
+  EXPECT_EQ(MustGet("/b").status, 404);
+  EXPECT_EQ(MustGet("/a", "POST").status, 405);
+}
+
+// A server with a certificate.
+class TlsTest : public HttpServerTest {
+ protected:
+  void SetUp() override {
+    std::string pattern = (std::filesystem::temp_directory_path() / "tls.XXXXXX").string();
+    ASSERT_NE(mkdtemp(pattern.data()), nullptr);
+    directory_ = pattern;
+    const std::string key = *security::NewPrivateKey();
+    Write("server.key", key);
+    Write("server.pem", *authority_.Issue(*security::PublicKeyOf(key),
+                                          {"server", {"127.0.0.1"}, "", security::Usage::kServer},
+                                          security::NewSerial(),
+                                          security::ValidFor(absl::Minutes(30), absl::Now())));
+    Write("ca.pem", authority_.certificate());
+    auto server = HttpServer::Start("127.0.0.1:0", kMaxStreams,
+                                    {directory_ + "/server.pem", directory_ + "/server.key", ""});
+    ASSERT_TRUE(server.ok()) << server.status();
+    server_ = *std::move(server);
+    server_->Handle("/a", [](const Request& request) {
+      return Response{200, kPlainText, absl::StrCat(request.peer, request.tls ? " tls" : " plain")};
+    });
+  }
+  void TearDown() override { std::filesystem::remove_all(directory_); }
+
+  void Write(const std::string& name, const std::string& text) {
+    ASSERT_TRUE(security::WritePrivateFile(directory_ + "/" + name, text, /*lock=*/false).ok());
+  }
+  // Sends a request over TLS. Returns the response, or what has arrived of it when the client gives
+  // up after `limit` bytes; nothing without a handshake.
+  std::string Fetch(absl::string_view target = "/a", size_t limit = 1 << 20) {
+    // On this thread only: the server must not rely on it.
+    sigset_t pipe;
+    sigemptyset(&pipe);
+    sigaddset(&pipe, SIGPIPE);
+    pthread_sigmask(SIG_BLOCK, &pipe, nullptr);
+    const security::OwnedSslContext context(SSL_CTX_new(TLS_client_method()));
+    SSL_CTX_load_verify_locations(context.get(), (directory_ + "/ca.pem").c_str(), nullptr);
+    SSL_CTX_set_verify(context.get(), SSL_VERIFY_PEER, nullptr);
+    const security::OwnedBio bio(BIO_new_ssl_connect(context.get()));
+    BIO_set_conn_hostname(bio.get(), server_->address().ToString().c_str());
+    const std::string request = absl::StrCat("GET ", target, " HTTP/1.1\r\n\r\n");
+    std::string response;
+    if (BIO_do_connect(bio.get()) != 1 ||
+        BIO_write(bio.get(), request.data(), static_cast<int>(request.size())) <= 0) {
+      return response;
+    }
+    char buffer[4096];
+    int size = 0;
+    while (response.size() < limit && (size = BIO_read(bio.get(), buffer, sizeof(buffer))) > 0) {
+      response.append(buffer, size);
+    }
+    return response;
+  }
+
+  const security::Authority authority_ =
+      *security::Authority::Create("CA", security::ValidFor(absl::Hours(1), absl::Now()));
+  std::string directory_;
+};
+
+TEST_F(TlsTest, ServesTlsAndPlaintextToThoseWhoBeginIt) {
+  EXPECT_TRUE(server_->serves_tls());
+  EXPECT_THAT(Fetch(), HasSubstr("\r\n\r\n127.0.0.1 tls"));
+  EXPECT_EQ(MustGet("/a").body, "127.0.0.1 plain");
+  // Begins a handshake, and sends no more.
+  EXPECT_EQ(Exchange(server_->address(), "\x16\x03\x01"), "");
+}
+
+TEST_F(TlsTest, ClientThatLeavesEndsItsStream) {
+  absl::Notification ended;
+  server_->Handle("/stream", [&ended](const Request&) {
+    return Response{200, kEventStream, "", {}, [&ended](BodyStream& stream) {
+                      while (stream.Write(std::string(1 << 20, 'x'))) {
+                      }
+                      ended.Notify();
+                    }};
+  });
+  EXPECT_GE(Fetch("/stream", 1).size(), 1u);
+  ended.WaitForNotification();
+  EXPECT_THAT(Fetch(), HasSubstr("tls"));
 }
 
 TEST_F(HttpServerTest, ServesMetrics) {

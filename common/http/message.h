@@ -21,6 +21,8 @@ struct Request {
   std::string query;  // the part of the URL after '?', not decoded; empty if there is none
   std::map<std::string, std::string> parameters;  // of the query, decoded; the first of a name
   std::map<std::string, std::string> headers;     // by lower-case name
+  std::string peer;                               // the client's IP address
+  bool tls = false;                               // the connection is encrypted
 
   // An empty string when the request has no such parameter or header.
   absl::string_view Parameter(const std::string& name) const { return Find(parameters, name); }

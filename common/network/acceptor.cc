@@ -11,11 +11,16 @@
 #include <cstring>
 #include <utility>
 
+#include "absl/time/time.h"
+#include "common/now.h"
+#include "common/time.h"
+
 namespace muster {
 namespace {
 
 constexpr int kSecondsBetweenLogLines = 5;
 constexpr int kRetryMs = 100;
+constexpr int kTickMs = 5;
 
 }  // namespace
 
@@ -27,8 +32,10 @@ Acceptor::~Acceptor() {
   close(stop_);
 }
 
-void Acceptor::Start(std::function<void(int socket, int connection)> on_connection) {
+void Acceptor::Start(std::function<void(int socket, int connection)> on_connection,
+                     std::function<bool()> on_tick) {
   on_connection_ = std::move(on_connection);
+  on_tick_ = std::move(on_tick);
   thread_ = std::thread([this] { Run(); });
 }
 
@@ -44,12 +51,19 @@ void Acceptor::Stop() {
 void Acceptor::Run() {
   std::vector<pollfd> polled = {{stop_, POLLIN, 0}};
   for (const int socket : sockets_) polled.push_back({socket, POLLIN, 0});
+  bool tick = false;
+  SteadyTime next_tick;
   while (true) {
-    if (poll(polled.data(), polled.size(), -1) < 0) continue;  // EINTR
+    const int ready = poll(polled.data(), polled.size(), tick ? kTickMs : -1);
+    if (ready < 0) continue;  // EINTR
     if (polled[0].revents != 0) return;
     for (size_t i = 1; i < polled.size(); ++i) {
       if (polled[i].revents != 0) Accept(polled[i].fd);
     }
+    tick = true;
+    if (SteadyNow() < next_tick) continue;
+    tick = on_tick_();
+    next_tick = SteadyNow() + absl::Milliseconds(kTickMs);
   }
 }
 

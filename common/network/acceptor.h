@@ -20,8 +20,11 @@ class Acceptor {
 
   const std::vector<int>& sockets() const { return sockets_; }
   // `on_connection` gets the socket that accepted a connection, and the connection, which is
-  // nonblocking and which it owns.
-  void Start(std::function<void(int socket, int connection)> on_connection);
+  // nonblocking and which it owns. `on_tick` is called after connections were accepted, and as long
+  // as it returns true, but once in 5 ms at most.
+  void Start(
+      std::function<void(int socket, int connection)> on_connection,
+      std::function<bool()> on_tick = [] { return false; });
   // Stops accepting and closes the sockets. Idempotent.
   void Stop();
 
@@ -33,6 +36,7 @@ class Acceptor {
   std::vector<int> sockets_;
   const int stop_;  // eventfd
   std::function<void(int, int)> on_connection_;
+  std::function<bool()> on_tick_;
   std::thread thread_;
 };
 

@@ -2,6 +2,7 @@
 
 #include <arpa/inet.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <netdb.h>
 #include <netinet/in.h>
 #include <pwd.h>
@@ -10,6 +11,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
@@ -30,6 +32,8 @@ namespace muster::security {
 namespace {
 
 constexpr size_t kTokenBits = 256;
+// Begins the line after the token.
+constexpr absl::string_view kSecondLine = "# token of the coordinator at ";
 
 std::string HostName() {
   char name[256] = {};
@@ -45,6 +49,8 @@ std::string HomeDirectory() {
   return found == nullptr ? "" : found->pw_dir;
 }
 
+std::string OwnTemporaryDirectory() { return absl::StrCat("/tmp/muster-", geteuid()); }
+
 // Token directories in order of preference.
 std::vector<std::string> Directories() {
   if (const char* given = std::getenv("MUSTER_TOKEN_DIR"); given != nullptr && *given != '\0') {
@@ -57,14 +63,14 @@ std::vector<std::string> Directories() {
     // Several machines may share a home directory.
     directories.push_back(absl::StrCat(home, "/.muster/tokens/", HostName()));
   }
-  directories.push_back(absl::StrCat("/tmp/muster-", geteuid(), "/tokens"));
+  directories.push_back(OwnTemporaryDirectory() + "/tokens");
   return directories;
 }
 
 // Checks the parent directory, too, if it is /tmp/muster-UID, which another user may have created.
 absl::Status MakeTokenDirectory(const std::string& directory) {
   const std::string above = std::filesystem::path(directory).parent_path().string();
-  if (absl::StartsWith(above, "/tmp/muster-")) RETURN_IF_ERROR(MakePrivateDirectory(above));
+  if (above == OwnTemporaryDirectory()) RETURN_IF_ERROR(MakePrivateDirectory(above));
   return MakePrivateDirectory(directory);
 }
 
@@ -109,17 +115,41 @@ bool IsLocked(const OwnedFd& file) {
   return flock(file.get(), LOCK_SH | LOCK_NB) != 0 && errno == EWOULDBLOCK;
 }
 
+// Whether a coordinator may have published a token under this name: ADDRESS:PORT, or what
+// WritePrivateFile writes before it has that name.
+bool IsTokenName(const std::string& name) {
+  const size_t colon = name.rfind(':');
+  if (colon == std::string::npos) return false;
+  const std::string host = name.substr(0, std::min(colon, name.find('%')));
+  const absl::string_view port = absl::string_view(name).substr(colon + 1);
+  in6_addr address;
+  return absl::c_all_of(port.substr(0, port.find('.')), absl::ascii_isdigit) &&
+         (inet_pton(AF_INET, host.c_str(), &address) == 1 ||
+          inet_pton(AF_INET6, host.c_str(), &address) == 1);
+}
+
+bool IsTokenText(absl::string_view text) {
+  const std::pair<absl::string_view, absl::string_view> parts =
+      absl::StrSplit(text, absl::MaxSplits('\n', 1));
+  return absl::c_all_of(parts.first, absl::ascii_isgraph) &&
+         absl::StartsWith(parts.second, kSecondLine);
+}
+
+// Removes what dead coordinators left. The directory may contain files of others: MUSTER_TOKEN_DIR
+// can name any.
 void RemoveStale(const std::string& directory) {
   std::error_code error;
   for (const auto& entry : std::filesystem::directory_iterator(directory, error)) {
-    const absl::StatusOr<OwnedFd> file = OpenPrivateFile(entry.path().string());
-    if (!file.ok() || IsLocked(*file)) continue;
+    const std::string path = entry.path().string();
+    if (!IsTokenName(entry.path().filename().string())) continue;
+    const absl::StatusOr<OwnedFd> file = OpenPrivateFile(path, O_NOFOLLOW);
+    if (!file.ok() || IsLocked(*file) || !IsTokenText(ReadFrom(*file, path).value_or(""))) continue;
     struct stat opened;
     struct stat named;
     // Skip the file if it has just been replaced.
-    if (fstat(file->get(), &opened) == 0 && stat(entry.path().c_str(), &named) == 0 &&
-        opened.st_ino == named.st_ino) {
-      unlink(entry.path().c_str());
+    if (fstat(file->get(), &opened) == 0 && opened.st_uid == geteuid() &&
+        lstat(path.c_str(), &named) == 0 && opened.st_ino == named.st_ino) {
+      unlink(path.c_str());
     }
   }
 }
@@ -155,7 +185,7 @@ absl::StatusOr<PublishedToken> PublishedToken::Publish(const std::string& addres
                                                        const std::string& token) {
   ASSIGN_OR_RETURN(const Address parsed, ParseAddress(address));
   const std::string text =
-      absl::StrCat(token, "\n# token of the coordinator at ", address, ", pid ", getpid(), "\n");
+      absl::StrCat(token, "\n", kSecondLine, address, ", pid ", getpid(), "\n");
   absl::Status status;
   for (const std::string& directory : Directories()) {
     PublishedToken published;
@@ -196,7 +226,7 @@ absl::StatusOr<FoundToken> FindLocalToken(const std::string& target) {
   for (const std::string& directory : directories) {
     for (const std::string& name : names) {
       const std::string path = absl::StrCat(directory, "/", name);
-      const absl::StatusOr<OwnedFd> file = OpenPrivateFile(path);
+      const absl::StatusOr<OwnedFd> file = OpenPrivateFile(path, O_NOFOLLOW);
       if (absl::IsNotFound(file.status())) continue;
       RETURN_IF_ERROR(file.status());
       if (!IsLocked(*file)) continue;

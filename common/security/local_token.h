@@ -33,8 +33,8 @@ absl::StatusOr<std::string> ReadTokenFile(const std::string& path);
 class PublishedToken {
  public:
   PublishedToken() = default;
-  // `address` is the HOST:PORT that the coordinator listens on. Removes files that dead
-  // coordinators left in the directory.
+  // `address` is the HOST:PORT that the coordinator listens on. Removes the
+  // token files that dead coordinators left in the directory, and no other files.
   static absl::StatusOr<PublishedToken> Publish(const std::string& address,
                                                 const std::string& token);
   ~PublishedToken();

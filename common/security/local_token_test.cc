@@ -7,6 +7,9 @@
 
 #include <filesystem>
 #include <fstream>
+#include <set>
+#include <string>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
@@ -135,9 +138,53 @@ TEST_F(LocalTokenTest, IgnoresAndRemovesFilesOfDeadCoordinators) {
   EXPECT_EQ(Find("127.0.0.1:7071"), "new");
 }
 
-TEST_F(LocalTokenTest, RejectsADirectoryWritableByOthers) {
+TEST_F(LocalTokenTest, RemovesNoOtherFilesOfTheDirectory) {
   std::filesystem::create_directories(tokens_);
-  chmod(tokens_.c_str(), 0777);
+  const std::string published = "secret\n# token of the coordinator at 127.0.0.1:7070, pid 1\n";
+  Write("tokens/id_rsa", "-----BEGIN OPENSSH PRIVATE KEY-----\n");
+  Write("tokens/notes", published);
+  Write("tokens/host:7070", published);
+  Write("tokens/127.0.0.1:http", published);
+  Write("tokens/127.0.0.1:7070", "secret\n");
+  Write("tokens/127.0.0.1:7071", "two words\n" + published);
+  const std::string target = Write("target", published);
+  std::filesystem::create_symlink(target, tokens_ + "/127.0.0.1:7072");
+  std::vector<std::string> stale = {"127.0.0.1:7073", "127.0.0.1:7073.aB3xYz", ":::7073",
+                                    "fe80::1%eth0:7073"};
+  for (const std::string& name : stale) Write("tokens/" + name, published);
+  if (geteuid() == 0) {
+    const std::string other = Write("tokens/127.0.0.1:7074", published);
+    ASSERT_EQ(chown(other.c_str(), 12345, 12345), 0);
+  }
+  std::set<std::string> expected;
+  for (const auto& entry : std::filesystem::directory_iterator(tokens_)) {
+    expected.insert(entry.path().filename());
+  }
+  for (const std::string& name : stale) expected.erase(name);
+  expected.insert("127.0.0.1:7075");
+  const PublishedToken token = Publish("127.0.0.1:7075", "new");
+  std::set<std::string> left;
+  for (const auto& entry : std::filesystem::directory_iterator(tokens_)) {
+    left.insert(entry.path().filename());
+  }
+  EXPECT_EQ(left, expected);
+  EXPECT_TRUE(std::filesystem::exists(target));
+}
+
+TEST_F(LocalTokenTest, LeavesTheParentOfADirectoryThatIsNamed) {
+  std::string parent = "/tmp/muster-token.XXXXXX";
+  ASSERT_NE(mkdtemp(parent.data()), nullptr);
+  ASSERT_EQ(chmod(parent.c_str(), 0711), 0);
+  setenv("MUSTER_TOKEN_DIR", (parent + "/tokens").c_str(), 1);
+  const PublishedToken published = Publish("127.0.0.1:7070", "secret");
+  struct stat info;
+  ASSERT_EQ(stat(parent.c_str(), &info), 0);
+  EXPECT_EQ(info.st_mode & 0777, 0711u);
+  std::filesystem::remove_all(parent);
+}
+
+TEST_F(LocalTokenTest, RejectsADirectoryThatOthersCouldReplace) {
+  chmod(directory_.c_str(), 0777);
   const absl::Status status = PublishedToken::Publish("127.0.0.1:7070", "secret").status();
   EXPECT_TRUE(absl::IsPermissionDenied(status)) << status;
 }
