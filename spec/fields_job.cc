@@ -79,6 +79,13 @@ void AddJobFields(FieldTable& table) {
             "directory on each node",
         .absolute_path = true,
         .examples = {"/shared/checkpoints/run-1"}}},
+      {"JobSpec.output",
+       {.help = "Where a rank's stdout and stderr go. joined: to one log, that of stdout, in the "
+                "order in which the rank writes them. separate: to two logs, which are merged by "
+                "time when they are printed; the order of lines that are written at nearly the "
+                "same time is lost.",
+        .default_value = "joined",
+        .words = {"joined", "separate"}}},
       {"JobSpec.resources",
        {.help = "Number of ranks and the resources of each.",
         .default_value = "{}",

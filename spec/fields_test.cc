@@ -121,6 +121,9 @@ const Sample kSamples[] = {
     {"backend", "command: [x]", "gloo", "{}", "expected a string", "glo",
      "unknown 'glo'; did you mean 'gloo'? One of: auto, shm, gloo, hierarchical, nccl", "auto",
      "string", "#backend: auto"},
+    {"output", "command: [x]", "separate", "{}", "expected a string", "seperate",
+     "unknown 'seperate'; did you mean 'separate'? One of: joined, separate", "joined", "string",
+     "#output: joined"},
 };
 
 std::string ProblemsAt(const std::string& path, const v1::JobSpec& spec) {

@@ -42,6 +42,7 @@ TEST(DefaultsTest, AppliesTrainDefaults) {
   EXPECT_EQ(spec.resources().device(), "auto");
   EXPECT_EQ(spec.resources().devices_per_rank(), "1");
   EXPECT_EQ(spec.backend(), "auto");
+  EXPECT_EQ(spec.output(), "joined");
   EXPECT_EQ(spec.failure_timeout().seconds(), 30);
   EXPECT_EQ(spec.grace_period().seconds(), 30);
   EXPECT_EQ(spec.restart().max(), 3u);

@@ -29,6 +29,7 @@
 #include "worker/agent/generation/devices.h"
 #include "worker/agent/generation/environment.h"
 #include "worker/agent/generation/generation_table.h"
+#include "worker/agent/generation/secrets.h"
 #include "worker/agent/host_resources.h"
 #include "worker/agent/job_user.h"
 #include "worker/agent/lease/lease_lines.h"
@@ -64,6 +65,7 @@ class AgentImpl final : public Agent {
     ASSIGN_OR_RETURN(job_users_,
                      JobUsers::Open(options_.job_user, options_.job_user_min_uid, options_.name));
     ASSIGN_OR_RETURN(directory_, DataDirectory::Open(options_.data_dir, job_users_.enabled()));
+    RETURN_IF_ERROR(CheckSecretsFolder(options_.secrets_dir));
     if (job_users_.enabled()) {
       RETURN_IF_ERROR(CheckReachable(directory_->Cache(), job_users_.example()));
       LOG(INFO) << "ranks run as the Unix user " << options_.job_user;
@@ -204,9 +206,10 @@ class AgentImpl final : public Agent {
     context.network = NetworkIdentity();
     context.cgroup = shim::FindDelegatedCgroup();
     shim::RemoveAbandonedCgroups(context.cgroup);
-    context.limits_unavailable = shim::EnableControllers(context.cgroup);
-    LOG_IF(WARNING, !context.limits_unavailable.empty())
-        << "cannot limit the memory and processes of ranks: " << context.limits_unavailable;
+    limits_unavailable_ = shim::EnableControllers(context.cgroup);
+    context.limits_unavailable = limits_unavailable_;
+    LOG_IF(WARNING, !limits_unavailable_.empty())
+        << "cannot limit the memory and processes of ranks: " << limits_unavailable_;
     if (options_.pin_cpus) {
       context.cpus_of_slots = devices_->CpusOfSlots();
       LOG_IF(WARNING, context.cpus_of_slots.empty())
@@ -352,6 +355,7 @@ class AgentImpl final : public Agent {
     hello.set_machine_id(machine_id_);
     hello.set_tests_itself(true);
     hello.set_keeps_bans(true);
+    hello.set_limits_unavailable(limits_unavailable_);
     hello.set_fence_set(leases_->fence_set());
     membership_->Describe(!hello.inventory().empty(), hello);
     return hello;
@@ -567,6 +571,7 @@ class AgentImpl final : public Agent {
   std::unique_ptr<MemoryDirectory> memory_directory_;  // null: ranks leave no state
   bool hands_over_ = true;  // a later worker continues where this one ends
   std::string machine_id_;
+  std::string limits_unavailable_;  // see Hello
   LeaseLines lease_lines_;
   // Whether the session's coordinator decides on the ranks of this node: only then do its
   // acknowledgements extend their leases.

@@ -107,6 +107,17 @@ TEST_F(AgentLogsTest, ReportsLinesThatCouldNotBeStored) {
                                      " bytes) could not be stored: File too large"));
 }
 
+TEST_F(AgentLogsTest, JoinedOutputIsOneLogAndTheTail) {
+  StartBoth();
+  v1::CoordinatorMessage message = Launch("echo one; echo two >&2; echo three; exit 3");
+  message.mutable_launch()->mutable_spec()->set_output("joined");
+  coordinator_->Send(message);
+  EXPECT_EQ(WaitForRank(0, IsExited).exit().stderr_tail(), "one\ntwo\nthree\n");
+  SendOpenLog(1, 0, false);
+  ASSERT_TRUE(coordinator_->WaitForLog(1, [](const Log& log) { return log.finished; }));
+  EXPECT_EQ(coordinator_->log(1).data, "one\ntwo\nthree\n");
+}
+
 TEST_F(AgentLogsTest, RejectsTooSmallLimit) {
   AgentOptions options = Options();
   options.rank_log_bytes = kLimitBytes - 1;

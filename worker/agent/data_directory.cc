@@ -49,11 +49,14 @@ absl::StatusOr<std::unique_ptr<DataDirectory>> DataDirectory::Open(const std::st
   if (!absolute.has_filename()) absolute = absolute.parent_path();
   std::string name = absolute.string();
 
-  RETURN_IF_ERROR(MakeDirectories(name));
+  const security::DirectoryMode mode =
+      has_job_users ? security::DirectoryMode::kPassage : security::DirectoryMode::kPrivate;
+  RETURN_IF_ERROR(
+      security::MakePrivateDirectory(name, {.mode = mode, .contents = {"lock", "identity"}}));
   const std::string lock_path = absl::StrCat(name, "/lock");
-  const int lock_fd = open(lock_path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600);
-  if (lock_fd < 0) return ErrnoStatus(errno, absl::StrCat("open ", lock_path));
-  std::unique_ptr<DataDirectory> directory(new DataDirectory(std::move(name), lock_fd));
+  ASSIGN_OR_RETURN(security::OwnedFd lock, security::OpenOwnFile(lock_path, O_RDWR | O_CREAT));
+  const int lock_fd = lock.get();
+  std::unique_ptr<DataDirectory> directory(new DataDirectory(std::move(name), std::move(lock)));
   if (flock(lock_fd, LOCK_EX | LOCK_NB) != 0) {
     if (errno != EWOULDBLOCK) return ErrnoStatus(errno, absl::StrCat("flock ", lock_path));
     char pid[32] = {};
@@ -68,24 +71,15 @@ absl::StatusOr<std::unique_ptr<DataDirectory>> DataDirectory::Open(const std::st
     return ErrnoStatus(errno, absl::StrCat("write ", lock_path));
   }
   RETURN_IF_ERROR(CheckSocketPath(directory->RankSocket()));
+  // Access to the socket or to a rank's token grants the rank's identity. The users of jobs can
+  // reach the socket, which requires a token.
   for (const char* part : {"run", "jobs", "cache"}) {
-    const std::string folder = absl::StrCat(directory->path(), "/", part);
-    RETURN_IF_ERROR(MakeDirectories(folder));
-    // Access to the socket or to a rank's token grants the rank's identity. The users of jobs can
-    // reach the socket, which requires a token.
-    if (chmod(folder.c_str(), has_job_users ? 0711 : 0700) != 0) {
-      return ErrnoStatus(errno, absl::StrCat("chmod ", folder));
-    }
+    RETURN_IF_ERROR(
+        security::MakePrivateDirectory(absl::StrCat(directory->path(), "/", part), {.mode = mode}));
   }
-  struct stat status = {};
-  if (has_job_users && (stat(directory->path().c_str(), &status) != 0 ||
-                        chmod(directory->path().c_str(), (status.st_mode & 07777) | 0111) != 0)) {
-    return ErrnoStatus(errno, absl::StrCat("chmod ", directory->path()));
-  }
+  RETURN_IF_ERROR(security::MakePrivateDirectory(directory->Files()));
   return directory;
 }
-
-DataDirectory::~DataDirectory() { close(lock_fd_); }
 
 std::string DataDirectory::RankSocket() const { return absl::StrCat(path_, "/run/rank.sock"); }
 

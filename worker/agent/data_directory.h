@@ -43,6 +43,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+#include "common/security/private_file.h"
 #include "google/protobuf/message.h"
 #include "proto/muster/v1/cluster.pb.h"
 
@@ -51,14 +52,12 @@ namespace muster::agent {
 // Builds the paths below the directory. Thread-safe.
 class DataDirectory {
  public:
-  // Creates missing directories and takes the lock. FAILED_PRECONDITION if another worker holds it,
-  // INVALID_ARGUMENT if the path is too long for a unix socket below it. `has_job_users`: other
-  // users can pass through to the directories of their jobs.
+  // Makes the directories private and takes the lock. FAILED_PRECONDITION if another worker holds
+  // it, INVALID_ARGUMENT if the path is too long for a unix socket below it; otherwise the errors
+  // of security::MakePrivateDirectory and OpenOwnFile. `has_job_users`: other users can pass
+  // through to the directories of their jobs.
   static absl::StatusOr<std::unique_ptr<DataDirectory>> Open(const std::string& path,
                                                              bool has_job_users = false);
-  ~DataDirectory();
-  DataDirectory(const DataDirectory&) = delete;
-  DataDirectory& operator=(const DataDirectory&) = delete;
 
   const std::string& path() const { return path_; }
   std::string RankSocket() const;
@@ -91,10 +90,11 @@ class DataDirectory {
   std::vector<std::pair<std::string, uint64_t>> Generations() const;
 
  private:
-  DataDirectory(std::string path, int lock_fd) : path_(std::move(path)), lock_fd_(lock_fd) {}
+  DataDirectory(std::string path, security::OwnedFd lock)
+      : path_(std::move(path)), lock_(std::move(lock)) {}
 
   const std::string path_;
-  const int lock_fd_;
+  const security::OwnedFd lock_;
 };
 
 // Validates a job id, which comes from outside and becomes part of a path: INVALID_ARGUMENT unless

@@ -10,16 +10,14 @@
 
 #include "absl/cleanup/cleanup.h"
 #include "absl/strings/str_cat.h"
+#include "common/security/private_file.h"
 #include "common/status.h"
-#include "worker/agent/data_directory.h"
 #include "worker/agent/user_rights.h"
 
 namespace muster::agent {
 
 absl::Status MakePassage(const std::string& path) {
-  RETURN_IF_ERROR(MakeDirectories(path));
-  if (chmod(path.c_str(), 0711) == 0) return absl::OkStatus();
-  return ErrnoStatus(errno, absl::StrCat("chmod ", path));
+  return security::MakePrivateDirectory(path, {.mode = security::DirectoryMode::kPassage});
 }
 
 absl::Status MakeUserDirectory(const std::string& path, const JobUser& user) {

@@ -39,6 +39,11 @@ std::string LinesText(uint64_t lines) {
   return std::to_string(lines) + (lines == 1 ? " line" : " lines");
 }
 
+std::string LostText(const LostOutput& lost) {
+  return LinesText(lost.lines) + " (" + std::to_string(lost.bytes) +
+         " bytes) could not be stored: " + lost.reason;
+}
+
 LostOutput ReadLostOutput(const std::string& log_path) {
   LostOutput lost;
   const std::optional<std::string> text = ReadFile(log_path + kSuffix);

@@ -23,6 +23,9 @@ struct LostOutput {
 // "1 line", "1447 lines"; "part of a line" for 0.
 std::string LinesText(uint64_t lines);
 
+// "1447 lines (70903 bytes) could not be stored: No space left on device".
+std::string LostText(const LostOutput& lost);
+
 // The losses of the log; none if no file records any.
 LostOutput ReadLostOutput(const std::string& log_path);
 

@@ -33,6 +33,7 @@ std::string EncodeInstructions(const Instructions& instructions) {
   fields.emplace_back("checkpoint_dir", instructions.checkpoint_dir);
   fields.emplace_back("stdout", instructions.stdout_path);
   fields.emplace_back("stderr", instructions.stderr_path);
+  fields.emplace_back("joined_output", std::to_string(instructions.joined_output));
   fields.emplace_back("log_max_bytes", std::to_string(instructions.log_max_bytes));
   fields.emplace_back("failure_timeout_ms", std::to_string(instructions.failure_timeout_ms));
   fields.emplace_back("lease_deadline_ms", std::to_string(instructions.lease_deadline_ms));
@@ -62,6 +63,7 @@ std::optional<Instructions> DecodeInstructions(const std::string& text) {
     if (key == "checkpoint_dir") result.checkpoint_dir = value;
     if (key == "stdout") result.stdout_path = value;
     if (key == "stderr") result.stderr_path = value;
+    if (key == "joined_output") ok = ok && Parse(value, result.joined_output);
     if (key == "log_max_bytes") ok = ok && Parse(value, result.log_max_bytes);
     if (key == "failure_timeout_ms") ok = ok && Parse(value, result.failure_timeout_ms);
     if (key == "lease_deadline_ms") ok = ok && Parse(value, result.lease_deadline_ms);

@@ -55,6 +55,7 @@ struct Instructions {
   std::string checkpoint_dir;  // created by the rank and checked; empty: none
   std::string stdout_path;
   std::string stderr_path;
+  bool joined_output = false;  // both streams are one pipe, and go to the log of stdout
   uint64_t log_max_bytes = 0;  // limit of each log; 0: unlimited
   // Maximum time without a worker, if there is no lease deadline; 0: unlimited.
   int64_t failure_timeout_ms = 30'000;
@@ -80,8 +81,8 @@ struct ExitRecord {
   bool lease_expired = false;  // ended at the lease deadline
   int exec_errno = 0;          // not 0: the program never ran; see exec_error
   std::string exec_error;
-  std::string stderr_tail;
-  LostOutput lost_output;  // could not be written to the log files
+  std::string stderr_tail;  // or of the joined output
+  LostOutput lost_output;   // could not be written to the log files
   int64_t time_unix_ms = 0;
 };
 

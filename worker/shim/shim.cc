@@ -160,10 +160,11 @@ void Shim::StartRank() {
   int out[2] = {-1, -1};
   int err[2] = {-1, -1};
   int report[2] = {-1, -1};
-  const bool piped =
-      pipe2(out, O_CLOEXEC) == 0 && pipe2(err, O_CLOEXEC) == 0 && pipe2(report, O_CLOEXEC) == 0;
+  const bool joined = instructions_.joined_output;
+  const bool piped = pipe2(out, O_CLOEXEC) == 0 && (joined || pipe2(err, O_CLOEXEC) == 0) &&
+                     pipe2(report, O_CLOEXEC) == 0;
   if (piped) pid_ = Fork();
-  if (pid_ == 0) BecomeRank(out[1], err[1], report[1]);
+  if (pid_ == 0) BecomeRank(out[1], joined ? out[1] : err[1], report[1]);
   if (pid_ < 0) {
     record_.exec_errno = errno;
     record_.exec_error =
@@ -402,7 +403,7 @@ void Shim::ReadOutput(Output& output, bool all) {
       next_lost_report_ms_ = MonotonicMs() + kLostIntervalMs;
       Broadcast(LostLine());
     }
-    if (&output == &stderr_) stderr_tail_.Append(data);
+    if (instructions_.joined_output == (&output == &stdout_)) stderr_tail_.Append(data);
     Broadcast(hang_watch_.OnOutput(MonotonicMs()));
   }
 }

@@ -41,6 +41,7 @@
 namespace muster::shim {
 namespace {
 
+using ::testing::EndsWith;
 using ::testing::HasSubstr;
 using ::testing::StartsWith;
 using Clock = std::chrono::steady_clock;
@@ -233,6 +234,29 @@ TEST_F(ShimTest, ReportsStartExitCodeAndLogs) {
   EXPECT_GT(record.time_unix_ms, 0);
   EXPECT_EQ(Read("out"), "to-out\n");
   EXPECT_EQ(Read("err"), "to-err\n");
+}
+
+TEST_F(ShimTest, JoinedOutputKeepsTheOrderOfTheWrites) {
+  constexpr int kPairs = 1000;
+  MakeFifo("go");
+  Instructions instructions = Shell(
+      "i=0; while [ $i -lt 1000 ]; do echo $i; echo $i >&2; i=$((i+1)); done; "
+      "cat go; echo end >/dev/stderr; exit 1");
+  instructions.joined_output = true;
+  std::string lines;
+  for (int i = 0; i < kPairs; ++i) {
+    lines += std::to_string(i) + "\n" + std::to_string(i) + "\n";
+  }
+  Start(instructions);
+  ReadStarted();
+  AwaitContents("out", lines);
+  Send("note muster: a note\nping\n");
+  EXPECT_EQ(ReadLine(), "pong");
+  std::ofstream(directory_ + "/go") << "";
+  EXPECT_EQ(ReadLine(), "exited");
+  EXPECT_EQ(Read("out"), lines + "end\n");
+  EXPECT_EQ(Read("err"), "muster: a note\n");
+  EXPECT_THAT(Finished().stderr_tail, EndsWith("\n999\n999\nend\n"));
 }
 
 TEST_F(ShimTest, ReportsSignal) {
@@ -632,7 +656,7 @@ TEST_F(ShimTest, LimitsStderrTail) {
   EXPECT_EQ(ReadLine(), "exited");
   const ExitRecord record = Finished();
   EXPECT_THAT(record.stderr_tail, StartsWith("line-151\n"));
-  EXPECT_THAT(record.stderr_tail, ::testing::EndsWith("line-199\nno-newline"));
+  EXPECT_THAT(record.stderr_tail, EndsWith("line-199\nno-newline"));
 }
 
 TEST_F(ShimTest, KillsItsTreeWhenNoWorkerReturns) {
@@ -922,6 +946,7 @@ TEST(ProtocolTest, RoundTrips) {
   instructions.checkpoint_dir = "/c";
   instructions.stdout_path = "/o";
   instructions.stderr_path = "/e";
+  instructions.joined_output = true;
   instructions.failure_timeout_ms = 5;
   instructions.kill_patience_ms = 8;
   instructions.hang_timeout_ms = 7;
@@ -946,6 +971,7 @@ TEST(ProtocolTest, RoundTrips) {
   EXPECT_EQ(decoded->grace_ms, 6);
   EXPECT_EQ(decoded->checkpoint_dir, "/c");
   EXPECT_EQ(decoded->stderr_path, "/e");
+  EXPECT_TRUE(decoded->joined_output);
   EXPECT_EQ(decoded->mark, 11u);
   EXPECT_EQ(decoded->cgroup, "/g");
   EXPECT_EQ(decoded->cpus, instructions.cpus);

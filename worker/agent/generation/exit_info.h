@@ -17,7 +17,7 @@ namespace muster::agent {
 v1::ExitInfo ToExitInfo(const std::optional<shim::ExitRecord>& record);
 
 // Adds the error that a failed program of the user reported in the file at `error_file`, or else
-// the traceback at the end of its stderr. Does not change exits that succeeded or already have a
+// the traceback at the end of its output. Does not change exits that succeeded or already have a
 // failure.
 void AddProgramError(const std::string& error_file, v1::ExitInfo& exit,
                      std::optional<uid_t> uid = std::nullopt);

@@ -88,6 +88,8 @@ shim::Instructions MakeInstructions(const GenerationContext& context, const v1::
   instructions.environment = RankVariables(context.environment, launch, placement, environment);
   instructions.stdout_path = directory.Log(job, generation, rank, v1::STDOUT);
   instructions.stderr_path = directory.Log(job, generation, rank, v1::STDERR);
+  // Jobs that were stored by an earlier version name no output.
+  instructions.joined_output = spec.output() == "joined";
   instructions.log_max_bytes = context.rank_log_bytes;
   instructions.failure_timeout_ms = absl::ToInt64Milliseconds(FromProto(spec.failure_timeout()));
   instructions.lease_deadline_ms = context.lease_deadline_ms(launch);

@@ -1,5 +1,9 @@
 #include "worker/agent/generation/secrets.h"
 
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
 #include <optional>
 #include <utility>
 
@@ -35,14 +39,14 @@ absl::StatusOr<std::string> ReadSecret(const std::string& path) {
   absl::string_view text = value;
   if (absl::ConsumeSuffix(&text, "\n")) absl::ConsumeSuffix(&text, "\r");
   if (text.size() > limits::kSecretBytes) {
-    return absl::FailedPreconditionError(absl::StrCat(path, " has ", text.size(),
-                                                      " bytes; the limit of a secret is ",
-                                                      limits::kSecretBytes));
+    return absl::FailedPreconditionError(absl::StrCat(
+        path, " has ", text.size(), " bytes; the limit of a secret is ", limits::kSecretBytes));
   }
   if (text.find('\0') != absl::string_view::npos) {
     return absl::FailedPreconditionError(absl::StrCat(
-        path, " contains a zero byte, which no environment variable can hold; encode the value, "
-              "for example as base64"));
+        path,
+        " contains a zero byte, which no environment variable can hold; encode the value, "
+        "for example as base64"));
   }
   return std::string(text);
 }
@@ -59,15 +63,27 @@ absl::StatusOr<std::string> FindSecret(const std::string& variable, const std::s
     if (!absl::IsNotFound(value.status())) return value;
   }
   const std::string of_owner = owner.empty() ? "" : absl::StrCat(" of ", owner);
-  return absl::FailedPreconditionError(absl::StrCat(
-      "secret ", name, " (variable ", variable, ") is missing: the coordinator has no such secret",
-      of_owner, ", and this node ",
-      files.empty() ? "has no folder of secrets (--secrets-dir)"
-                    : absl::StrCat("has no file ", absl::StrJoin(files, " or ")),
-      "; set it with: muster secret set ", name));
+  return absl::FailedPreconditionError(
+      absl::StrCat("secret ", name, " (variable ", variable,
+                   ") is missing: the coordinator has no such secret", of_owner, ", and this node ",
+                   files.empty() ? "has no folder of secrets (--secrets-dir)"
+                                 : absl::StrCat("has no file ", absl::StrJoin(files, " or ")),
+                   "; set it with: muster secret set ", name));
 }
 
 }  // namespace
+
+absl::Status CheckSecretsFolder(const std::string& directory) {
+  struct stat info;
+  if (directory.empty()) return absl::OkStatus();
+  if (stat(directory.c_str(), &info) != 0) {
+    if (errno == ENOENT) return absl::OkStatus();
+    return ErrnoStatus(errno, absl::StrCat("--secrets-dir: open ", directory));
+  }
+  const bool is_roots = info.st_uid == 0 && geteuid() != 0;
+  if (is_roots && (info.st_mode & 022) == 0) return absl::OkStatus();
+  return Annotate(security::MakePrivateDirectory(directory), "--secrets-dir");
+}
 
 SecretValues TakeSecrets(v1::Launch& launch) {
   SecretValues values(launch.secrets().begin(), launch.secrets().end());

@@ -1,5 +1,6 @@
 #include "worker/agent/generation/secrets.h"
 
+#include <stdlib.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -20,8 +21,10 @@ using ::testing::HasSubstr;
 class SecretsTest : public ::testing::Test {
  protected:
   void SetUp() override {
-    directory_ = absl::StrCat(::testing::TempDir(), "/secrets-", getpid());
-    std::filesystem::create_directories(directory_ + "/alice");
+    // Other users can reach it.
+    directory_ = "/tmp/muster-secrets-XXXXXX";
+    ASSERT_NE(mkdtemp(directory_.data()), nullptr);
+    std::filesystem::create_directory(directory_ + "/alice");
     launch_.set_owner("alice");
     (*launch_.mutable_spec()->mutable_secret_env())["TOKEN"] = "hf-token";
   }
@@ -78,6 +81,25 @@ TEST_F(SecretsTest, RefusesFileThatOthersCanRead) {
   const std::string error = ErrorOf(Resolve());
   EXPECT_THAT(error, HasSubstr(absl::StrCat("chmod 600 ", directory_, "/hf-token")));
   EXPECT_EQ(error.find("hunter2"), std::string::npos);
+}
+
+TEST_F(SecretsTest, FolderBecomesPrivateUnlessItIsOfRoot) {
+  EXPECT_TRUE(CheckSecretsFolder("").ok());
+  EXPECT_TRUE(CheckSecretsFolder(directory_ + "/missing").ok());
+  EXPECT_FALSE(std::filesystem::exists(directory_ + "/missing"));
+  ASSERT_EQ(chmod(directory_.c_str(), 0755), 0);
+  ASSERT_TRUE(CheckSecretsFolder(directory_).ok());
+  struct stat info;
+  ASSERT_EQ(stat(directory_.c_str(), &info), 0);
+  EXPECT_EQ(info.st_mode & 0777, 0700u);
+  if (geteuid() != 0) GTEST_SKIP() << "only root can make files of root";
+  for (const auto& [mode, accepted] : {std::pair(0755, true), std::pair(0777, false)}) {
+    ASSERT_EQ(chmod(directory_.c_str(), mode), 0);
+    ASSERT_EQ(seteuid(12345), 0);
+    const absl::Status status = CheckSecretsFolder(directory_);
+    ASSERT_EQ(seteuid(0), 0);
+    EXPECT_EQ(status.ok(), accepted) << status;
+  }
 }
 
 TEST_F(SecretsTest, RefusesNamesAndOwnersThatLeaveTheFolder) {

@@ -73,7 +73,7 @@ class ShimProcess {
   void Stop(absl::Duration grace);
   // Stops with SIGABRT in place of the stop signal.
   void Abort(absl::Duration grace);
-  // Writes a line to the rank's stderr log, between its own lines; truncated at
+  // Writes a line to the log of the rank's stderr, between its own lines; truncated at
   // shim::kMaxNoteBytes.
   void Note(const std::string& line);
   // Replaces the deadline of the rank's lease; see ShimLine.

@@ -70,6 +70,7 @@ class PeerServerImpl final : public PeerServer, public v1::PeerService::Callback
                                      v1::PeerAnswer* answer) override {
     auto* const call = new Call(this, answer);
     absl::Status allowed = Authorize(*context);
+    if (allowed.ok()) listener_->OnAuthenticated(*context);
     // The coordinator would close this worker's session for larger values.
     if (allowed.ok()) allowed = CheckBounds(*question);
     absl::MutexLock lock(&mutex_);

@@ -325,8 +325,7 @@ std::string LogServer::Transfer::Notice(uint64_t dropped_bytes, bool ends) {
   const shim::LostOutput lost = ends ? shim::ReadLostOutput(path_) : shim::LostOutput();
   if (lost.bytes > noticed_bytes_) {
     noticed_bytes_ = lost.bytes;
-    missing.push_back(absl::StrCat(shim::LinesText(lost.lines), " (", lost.bytes,
-                                   " bytes) could not be stored: ", lost.reason));
+    missing.push_back(shim::LostText(lost));
   }
   if (missing.empty()) return "";
   return absl::StrCat("rank ", source_.rank, ", ", stream_ == v1::STDOUT ? "stdout" : "stderr",

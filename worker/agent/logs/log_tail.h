@@ -10,7 +10,8 @@
 namespace muster::agent {
 
 // The last limits::kLogTailBytes of the log, from the start of a line if there is one, with the
-// times of at most limits::kLogTailLines lines. Absent if the log is empty or cannot be read.
+// times of at most limits::kLogTailLines lines, and with a notice of the output that the log lacks.
+// Absent if the log is empty and lacks nothing, or cannot be read.
 std::optional<v1::LogChunk> ReadLogTail(const std::string& path);
 
 }  // namespace muster::agent

@@ -6,6 +6,7 @@
 #include "common/limits.h"
 #include "gtest/gtest.h"
 #include "worker/shim/log_file.h"
+#include "worker/shim/lost_output.h"
 
 namespace muster::agent {
 namespace {
@@ -53,6 +54,18 @@ TEST_F(LogTailTest, LongLineIsCut) {
   ASSERT_TRUE(tail.has_value());
   EXPECT_EQ(tail->data(), std::string(limits::kLogTailBytes - 1, 'x') + "\n");
   EXPECT_EQ(tail->lines_size(), 0);
+}
+
+TEST_F(LogTailTest, HasNoticeOfLostOutput) {
+  shim::LostOutputFile lost;
+  lost.Open(path_);
+  lost.Write({2, 30, 0, "No space left on device"});
+  const std::string notice = "2 lines (30 bytes) could not be stored: No space left on device";
+  ASSERT_TRUE(ReadLogTail(path_).has_value());  // although nothing was stored
+  EXPECT_EQ(ReadLogTail(path_)->notice(), notice);
+  log_.Append("one\n", 10);
+  EXPECT_EQ(ReadLogTail(path_)->notice(), notice);
+  EXPECT_EQ(ReadLogTail(path_)->data(), "one\n");
 }
 
 TEST_F(LogTailTest, EmptyOrMissingLogHasNone) {
