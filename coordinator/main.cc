@@ -15,6 +15,7 @@
 #include "common/exit_code.h"
 #include "common/machine_id.h"
 #include "common/security/local_token.h"
+#include "common/security/private_file.h"
 #include "common/status.h"
 #include "common/systemd.h"
 #include "coordinator/flags.h"
@@ -27,6 +28,8 @@
 namespace muster {
 namespace {
 
+constexpr char kFiles[] = "files";
+
 // The store and the data directory's lock, which keeps other coordinators out. The store is
 // destroyed first.
 struct Storage {
@@ -38,6 +41,7 @@ absl::StatusOr<Storage> OpenStorage(const Flags& flags) {
   Storage storage;
   if (!flags.data_dir.empty()) {
     ASSIGN_OR_RETURN(storage.data_dir, store::DataDir::Acquire(flags.data_dir));
+    RETURN_IF_ERROR(security::MakePrivateDirectory(storage.data_dir->PathTo(kFiles)));
   }
   if (flags.store == "memory") {
     storage.store = std::make_unique<store::MemoryStore>();
@@ -83,7 +87,7 @@ int Run(const Flags& flags) {
   options.listen = flags.listen;
   options.http = flags.http;
   if (storage->data_dir != nullptr) {
-    options.files_dir = storage->data_dir->PathTo("files");
+    options.files_dir = storage->data_dir->PathTo(kFiles);
     options.audit_log = storage->data_dir->PathTo("audit.log");
   }
   // Without an id, moves to another machine go unnoticed.

@@ -25,6 +25,7 @@
 #include "coordinator/core/rendezvous/rendezvous.h"
 #include "coordinator/core/reports.h"
 #include "coordinator/core/requests.h"
+#include "coordinator/core/scheduler/explain.h"
 #include "coordinator/core/scheduler/natural_order.h"
 #include "coordinator/core/scheduler/scheduler.h"
 #include "coordinator/core/sessions.h"
@@ -140,10 +141,11 @@ Effects Core::FinishStep() {
     p.life_cycle.SettleDependencies();
     p.life_cycle.RunQueue();
   } while (p.jobs.HasEnded());
+  p.removals.RemoveEvicted();
   p.fence.Update();
   p.jobs.WriteChanges();
   p.nodes.WriteChanges();
-  p.requests.Reply([&p](const Job& job) { return p.views.Summary(job); });
+  p.requests.Reply([&p](const Job& job) { return p.views.Answer(job); });
   p.jobs.ArmRetention();
   std::vector<store::Mutation>& writes = p.context.effects.writes;
   if (!writes.empty()) {
@@ -266,8 +268,13 @@ v1::Forecast Core::ForecastJob(const v1::JobSpec& spec, const Actor& actor, Time
   return parts_->queue_views.ForecastJob(spec, actor, At(now));
 }
 
-absl::Status Core::CheckSubmit(const v1::JobSpec& spec, const Actor& actor, size_t jobs) const {
-  RETURN_IF_ERROR(parts_->jobs.owners().CheckSubmit(spec, actor, jobs));
+std::string Core::LimitsWarning(const v1::JobSpec& spec) const {
+  return core::LimitsWarning(spec.resources(), parts_->nodes.all());
+}
+
+absl::Status Core::CheckSubmit(const v1::JobSpec& spec, const std::vector<ArrayTask>& tasks,
+                               const Actor& actor) const {
+  RETURN_IF_ERROR(parts_->jobs.CheckSubmit(spec, tasks, actor));
   std::vector<Ended> ended;
   return parts_->jobs.ResolveDependencies(spec.after(), ended).status();
 }
@@ -368,6 +375,11 @@ absl::StatusOr<Core::KeptLog> Core::FindLogTail(const JobId& id, Generation gene
 const StoreIdentity& Core::store() const { return parts_->context.store; }
 
 absl::flat_hash_set<std::string> Core::ListFiles() const { return parts_->jobs.Files(); }
+
+absl::flat_hash_set<std::string> Core::UsableFiles(
+    const Actor& actor, const absl::flat_hash_set<std::string>& digests) const {
+  return parts_->jobs.UsableFiles(actor, digests);
+}
 
 Stats Core::TakeStats() {
   Ledger certain;

@@ -102,9 +102,12 @@ class Core {
   v1::GetQueueResponse GetQueue(uint32_t limit, Time now, const QueuePosition& after = {}) const;
   // What would become of a job that the actor submits now; queues nothing.
   v1::Forecast ForecastJob(const v1::JobSpec& spec, const Actor& actor, Time now) const;
-  // Checks that the actor may submit `jobs` jobs such as this one, as SubmitJob does. Errors: see
-  // OwnerTable::CheckSubmit and JobTable::ResolveDependencies.
-  absl::Status CheckSubmit(const v1::JobSpec& spec, const Actor& actor, size_t jobs = 1) const;
+  // See scheduler/explain.h.
+  std::string LimitsWarning(const v1::JobSpec& spec) const;
+  // Checks that the actor may submit the job or its tasks, as SubmitJob does. Errors: see
+  // JobTable::CheckSubmit and JobTable::ResolveDependencies.
+  absl::Status CheckSubmit(const v1::JobSpec& spec, const std::vector<ArrayTask>& tasks,
+                           const Actor& actor) const;
   // Use of the cluster by owner on the newest `days` days.
   v1::GetReportResponse GetReport(uint32_t days, Time now) const;
   // The owners that have jobs or have used the cluster.
@@ -131,6 +134,9 @@ class Core {
   absl::StatusOr<KeptLog> FindLogTail(const JobId& job, Generation generation, Rank rank) const;
   // Digests of the files of all jobs.
   absl::flat_hash_set<std::string> ListFiles() const;
+  // See JobTable.
+  absl::flat_hash_set<std::string> UsableFiles(
+      const Actor& actor, const absl::flat_hash_set<std::string>& digests) const;
   // Totals, and the samples since the last call.
   Stats TakeStats();
 

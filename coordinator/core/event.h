@@ -72,6 +72,13 @@ struct CheckpointJob {
   JobId job_id;
   Actor actor = {};
 };
+// The actor is an admin.
+struct ShareJob {
+  RequestId request;
+  JobId job_id;
+  bool shared = true;
+  Actor actor = {};
+};
 struct RemoveJob {
   RequestId request;
   JobId job_id;
@@ -145,6 +152,7 @@ struct RemoveNode {
   RequestId request;
   NodeName node;
   Actor actor = {};
+  bool force = false;  // also a node that is connected or has ranks
 };
 
 // Ends the conflicts of nodes; see takeovers.h.
@@ -191,11 +199,11 @@ struct Tick {
   absl::Duration lag;
 };
 
-using Event =
-    std::variant<SubmitJob, CancelJob, CancelArray, HoldJob, ReleaseJob, RequeueJob, CheckpointJob,
-                 RemoveJob, SetSecret, CreateJoinToken, RevokeJoinToken, EnrollNode, RenewNode,
-                 CordonNode, UncordonNode, TestNode, RemoveNode, ConfirmNodeLost, RecoverJobs,
-                 Listening, Closing, SessionOpened, SessionMessage, SessionClosed, Tick>;
+using Event = std::variant<SubmitJob, CancelJob, CancelArray, HoldJob, ReleaseJob, RequeueJob,
+                           CheckpointJob, ShareJob, RemoveJob, SetSecret, CreateJoinToken,
+                           RevokeJoinToken, EnrollNode, RenewNode, CordonNode, UncordonNode,
+                           TestNode, RemoveNode, ConfirmNodeLost, RecoverJobs, Listening, Closing,
+                           SessionOpened, SessionMessage, SessionClosed, Tick>;
 
 // ------------------------------------------------------------------------------------------------
 // Effects.

@@ -2,8 +2,11 @@
 
 #include <map>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "coordinator/core/reasons.h"
 
 namespace muster::core {
 
@@ -54,15 +57,59 @@ void Removals::DeleteFiles(const Job& job) {
 }
 
 void Removals::Handle(const RemoveNode& event) {
-  const absl::Status status = CheckNode(event.node);
+  const absl::Status status = CheckNode(event);
   if (!status.ok()) {
     context_.effects.replies.push_back({event.request, status, false});
     return;
   }
-  if (nodes_.Find(event.node) != nullptr) nodes_.Remove(event.node);
+  const std::string why = DoneBy("removed", event.actor);
+  const Node* const node = nodes_.Find(event.node);
+  if (node != nullptr && event.force) {
+    Evict(*node, why);
+  } else if (node != nullptr) {
+    nodes_.Remove(event.node);
+  }
   identities_.Remove(event.node);
-  context_.Log(DoneBy(absl::StrCat("node ", event.node.value(), " was removed"), event.actor));
+  context_.Log(absl::StrCat("node ", event.node.value(), " was ", why));
   context_.effects.replies.push_back({event.request, v1::Job(), false});
+}
+
+void Removals::Evict(const Node& node, const std::string& why) {
+  const std::string& name = node.record.name();
+  if (node.session.has_value()) {
+    nodes_.Reject(node.name(), absl::PermissionDeniedError(
+                                   absl::StrCat("node ", name, " was ", why,
+                                                "; join again with a token of muster node token")));
+  }
+  identities_.Ban(node.incarnation());
+  evicted_.insert(node.name());
+  std::vector<std::pair<JobId, Generation>> lost;
+  for (const auto& placed : node.PlacedGenerations()) {
+    Job& job = jobs_.at(placed.first);
+    // A train job publishes only under its newest generation.
+    if (job.is_train()) {
+      lost.push_back(placed);
+    } else {
+      jobs_.AddEvent(job, events::kNodeSuspect,
+                     absl::StrCat("node ", name, " was ", why,
+                                  "; the job waits for the end of its ranks there: muster why ",
+                                  job.id().value()));
+    }
+  }
+  life_cycle_.LosePlaced(node, lost, why);
+}
+
+void Removals::RemoveEvicted() {
+  for (auto name = evicted_.begin(); name != evicted_.end();) {
+    const Node* const node = nodes_.Find(*name);
+    const bool gone = node == nullptr || node->session.has_value();  // or has joined again
+    if (!gone && (!node->PlacedGenerations().empty() || jobs_.UsesNode(*name))) {
+      ++name;
+      continue;
+    }
+    if (!gone) nodes_.Remove(*name);
+    name = evicted_.erase(name);
+  }
 }
 
 void Removals::Handle(const ConfirmNodeLost& event) {
@@ -86,15 +133,20 @@ absl::Status Removals::CheckDisconnected(const Node& node) {
       absl::StrCat("node ", node.record.name(), " is connected; stop its worker first"));
 }
 
-absl::Status Removals::CheckNode(const NodeName& name) const {
+absl::Status Removals::CheckNode(const RemoveNode& event) const {
+  const NodeName& name = event.node;
   const Node* const node = nodes_.Find(name);
   if (node == nullptr) {
     // A node that has joined need not have connected.
     if (identities_.Has(name)) return absl::OkStatus();
     return absl::NotFoundError(absl::StrCat("no node ", name.value()));
   }
+  if (event.force) return absl::OkStatus();
   const absl::Status disconnected = CheckDisconnected(*node);
-  if (!disconnected.ok()) return disconnected;
+  if (!disconnected.ok()) {
+    return absl::FailedPreconditionError(absl::StrCat(
+        disconnected.message(), ", or evict it: muster node remove ", name.value(), " --force"));
+  }
   if (!node->busy.empty() || jobs_.UsesNode(name)) {
     return absl::FailedPreconditionError(
         absl::StrCat("node ", name.value(),

@@ -26,14 +26,19 @@ class Removals {
         context_(context) {}
 
   void Handle(const RemoveJob& event);
-  // Also ends the node's identity.
+  // Also ends the node's identity. A node that is removed by force may not connect again. Its ranks
+  // count as those of a silent node: those of train jobs are lost at once, those of command jobs
+  // when they have ended for certain. Until then, the table keeps the node.
   void Handle(const RemoveNode& event);
   void Handle(const ConfirmNodeLost& event);
+  // Removes evicted nodes without ranks from the table. Called at the end of a step.
+  void RemoveEvicted();
 
  private:
   absl::Status CheckJob(const RemoveJob& event) const;
   static absl::Status CheckDisconnected(const Node& node);
-  absl::Status CheckNode(const NodeName& name) const;
+  absl::Status CheckNode(const RemoveNode& event) const;
+  void Evict(const Node& node, const std::string& why);
   // Makes the connected nodes that ran the job delete its files.
   void DeleteFiles(const Job& job);
 
@@ -42,6 +47,9 @@ class Removals {
   IdentityTable& identities_;
   LifeCycle& life_cycle_;
   Context& context_;
+  // Nodes that were removed by force and are still in the table. After a restart of the
+  // coordinator, such a node stays in the table, as LOST, until it is removed again.
+  std::set<NodeName> evicted_;
 };
 
 }  // namespace muster::core

@@ -109,6 +109,17 @@ void Requests::Handle(const CheckpointJob& event) {
   ReplyLater(event.request, event.job_id);
 }
 
+void Requests::Handle(const ShareJob& event) {
+  Job* const job = FindFor(event.request, event.job_id, event.actor);
+  if (job == nullptr) return;
+  if (job->status.shared() != event.shared) {
+    job->status.set_shared(event.shared);
+    jobs_.AddEvent(*job, event.shared ? events::kShared : events::kUnshared,
+                   DoneBy(event.shared ? "shared" : "no longer shared", event.actor));
+  }
+  ReplyLater(event.request, event.job_id);
+}
+
 Job* Requests::FindFor(RequestId request, const JobId& id, const Actor& actor) {
   Job* const job = jobs_.Find(id);
   if (job == nullptr) {

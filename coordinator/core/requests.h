@@ -34,6 +34,7 @@ class Requests {
   void Handle(const ReleaseJob& event);
   void Handle(const RequeueJob& event);
   void Handle(const CheckpointJob& event);
+  void Handle(const ShareJob& event);
 
   // Adds the replies that show a job, in its state after the step, to the step's effects.
   void Reply(const std::function<v1::Job(const Job&)>& view);

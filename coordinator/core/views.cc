@@ -9,6 +9,7 @@
 #include "coordinator/core/jobs/job_record.h"
 #include "coordinator/core/recovery/restart_policy.h"
 #include "coordinator/core/scheduler/explain.h"
+#include "spec/spec.h"
 
 namespace muster::core {
 namespace {
@@ -114,6 +115,16 @@ void AddRanks(const v1::GenerationRecord& record, const GenerationState* living,
   }
 }
 
+uint32_t WorldSizeOf(const Job& job) {
+  const bool waits = job.state() == v1::QUEUED || job.state() == v1::HELD;
+  const v1::GenerationRecord* const record =
+      waits ? nullptr : job.FindRecord(Generation(job.status.generation()));
+  if (record == nullptr) return spec::MaxWorldSize(job.spec());
+  uint32_t ranks = 0;
+  for (const v1::NodePlacement& node : record->nodes()) ranks += node.ranks_size();
+  return ranks;
+}
+
 }  // namespace
 
 v1::Job Views::Summary(const Job& job) const {
@@ -125,6 +136,14 @@ v1::Job Views::Summary(const Job& job) const {
   view.clear_past_failures();
   view.clear_past_failures_omitted();
   view.clear_warnings();
+  view.set_world_size(WorldSizeOf(job));
+  return view;
+}
+
+v1::Job Views::Answer(const Job& job) const {
+  v1::Job view = Summary(job);
+  std::string warning = LimitsWarning(job.spec().resources(), nodes_.all());
+  if (!warning.empty()) view.add_warnings(std::move(warning));
   return view;
 }
 
@@ -155,6 +174,7 @@ v1::Job Views::ListEntry(const Job& job) const {
   if (status.has_hang()) *view.mutable_hang() = status.hang();
   view.set_idempotency_key(status.idempotency_key());
   view.set_owner(status.owner());
+  view.set_shared(status.shared());
   view.set_array_id(status.array_id());
   view.set_array_index(status.array_index());
   view.set_array_count(status.array_count());
@@ -162,6 +182,7 @@ v1::Job Views::ListEntry(const Job& job) const {
   view.set_queue_position(scheduler_.PositionOf(job.id()));
   view.set_unplaceable(scheduler_.queue().UnplaceableReason(job.id()));
   view.set_slowdown(stragglers_.HighestSlowdown(job.id()));
+  view.set_world_size(WorldSizeOf(job));
   return view;
 }
 

@@ -30,6 +30,8 @@ class Views {
 
   // The job without ranks, their inspections, waits and past failures.
   v1::Job Summary(const Job& job) const;
+  // The answer to a request that changes the job: its summary, and warnings about its spec.
+  v1::Job Answer(const Job& job) const;
   // The job as lists show it: of its spec, only what tells jobs apart, and no texts of ranks.
   v1::Job ListEntry(const Job& job) const;
   v1::Job Details(const Job& job, Time now) const;

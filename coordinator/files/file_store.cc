@@ -13,6 +13,7 @@
 
 #include "absl/cleanup/cleanup.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
 #include "common/limits.h"
 #include "common/random_id.h"
 #include "common/status.h"
@@ -65,9 +66,10 @@ absl::StatusOr<std::string> FileReader::Read(size_t max_bytes) {
   return data;
 }
 
-FileStore::Upload::Upload(FileStore& store, std::string digest, uint64_t size_bytes,
-                          std::string path, int fd)
+FileStore::Upload::Upload(FileStore& store, std::string owner, std::string digest,
+                          uint64_t size_bytes, std::string path, int fd)
     : store_(store),
+      owner_(std::move(owner)),
       digest_(std::move(digest)),
       size_bytes_(size_bytes),
       path_(std::move(path)),
@@ -110,6 +112,7 @@ absl::Status FileStore::Upload::Finish(absl::Time now) {
   RETURN_IF_ERROR(MakeDirectory(folder));
   if (fsync(fd_) != 0) return ErrnoStatus(errno, "sync an uploaded file");
   Touch(path_, now);
+  RETURN_IF_ERROR(store_.Prove(digest_, owner_, now));
   if (rename(path_.c_str(), target.c_str()) != 0) {
     return ErrnoStatus(errno, absl::StrCat("rename to ", target));
   }
@@ -143,23 +146,50 @@ std::string FileStore::PathOf(absl::string_view digest) const {
   return absl::StrCat(directory_, "/", digest.substr(0, 2), "/", digest);
 }
 
-std::vector<std::string> FileStore::Missing(absl::Span<const std::string> digests, absl::Time now) {
+std::string FileStore::ProofPath(absl::string_view digest, absl::string_view owner) const {
+  return absl::StrCat(PathOf(digest), ".", Sha256Hex(owner));
+}
+
+absl::Status FileStore::Prove(const std::string& digest, const std::string& owner, absl::Time now) {
+  const std::string path = ProofPath(digest, owner);
+  if (Touch(path, now)) return absl::OkStatus();
+  size_t& count = proofs_[Sha256Hex(owner)];
+  if (count >= kProofsPerOwner) {
+    return absl::ResourceExhaustedError(
+        absl::StrCat(owner, " has uploaded ", kProofsPerOwner, " files in the last ",
+                     absl::FormatDuration(kKeepUnreferenced), ", the limit; try again later"));
+  }
+  const int fd = open(path.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
+  if (fd < 0) return ErrnoStatus(errno, absl::StrCat("create ", path));
+  close(fd);
+  Touch(path, now);
+  ++count;
+  return absl::OkStatus();
+}
+
+bool FileStore::Use(const std::string& digest, const FileUser& user, absl::Time now) {
+  // The file itself is looked at last, so that the time reveals nothing about others' files.
+  const bool proven = Touch(ProofPath(digest, user.owner), now);
+  return (proven || user.of_jobs.contains(digest)) && Touch(PathOf(digest), now);
+}
+
+std::vector<std::string> FileStore::Missing(absl::Span<const std::string> digests,
+                                            const FileUser& user, absl::Time now) {
   std::vector<std::string> missing;
   for (const std::string& digest : digests) {
-    if (!Touch(PathOf(digest), now)) missing.push_back(digest);
+    if (!Use(digest, user, now)) missing.push_back(digest);
   }
   return missing;
 }
 
-absl::Status FileStore::CheckStored(const v1::JobSpec& spec, absl::Time now) {
+absl::Status FileStore::CheckStored(const v1::JobSpec& spec, const FileUser& user, absl::Time now) {
   for (const v1::FileSpec& file : spec.files()) {
-    const std::string path = PathOf(file.sha256());
     struct stat info;
-    if (!Touch(path, now) || stat(path.c_str(), &info) != 0) {
+    if (!Use(file.sha256(), user, now) || stat(PathOf(file.sha256()).c_str(), &info) != 0) {
       return absl::FailedPreconditionError(
-          absl::StrCat("files: ", file.path(),
-                       " has not been uploaded; submit the job with "
-                       "`muster submit` or `muster run`"));
+          absl::StrCat("files: ", file.path(), " has not been uploaded by ",
+                       user.owner.empty() ? "the caller" : user.owner,
+                       "; submit the job with `muster submit` or `muster run`"));
     }
     if (static_cast<uint64_t>(info.st_size) != file.size_bytes()) {
       return absl::InvalidArgumentError(absl::StrCat("files: ", file.path(), " has ", info.st_size,
@@ -182,7 +212,8 @@ absl::Status FileStore::CheckSpace() const {
       "with a directory that all nodes share"));
 }
 
-absl::StatusOr<std::unique_ptr<FileStore::Upload>> FileStore::StartUpload(const std::string& digest,
+absl::StatusOr<std::unique_ptr<FileStore::Upload>> FileStore::StartUpload(const std::string& owner,
+                                                                          const std::string& digest,
                                                                           uint64_t size_bytes) {
   if (uploads_ >= kUploads) {
     return absl::ResourceExhaustedError(
@@ -195,7 +226,7 @@ absl::StatusOr<std::unique_ptr<FileStore::Upload>> FileStore::StartUpload(const 
   std::string path = absl::StrCat(directory_, "/", kUploadFolder, "/", RandomHexId(64));
   const int fd = open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
   if (fd < 0) return ErrnoStatus(errno, absl::StrCat("create ", path));
-  return std::unique_ptr<Upload>(new Upload(*this, digest, size_bytes, std::move(path), fd));
+  return std::unique_ptr<Upload>(new Upload(*this, owner, digest, size_bytes, std::move(path), fd));
 }
 
 absl::StatusOr<std::unique_ptr<FileReader>> FileStore::Read(const std::string& digest) const {
@@ -210,16 +241,23 @@ absl::StatusOr<std::unique_ptr<FileReader>> FileStore::Read(const std::string& d
 size_t FileStore::CollectGarbage(const absl::flat_hash_set<std::string>& referenced,
                                  absl::Time now) {
   size_t removed = 0;
+  proofs_.clear();
   std::error_code error;
   for (const auto& folder : std::filesystem::directory_iterator(directory_, error)) {
     if (folder.path().filename() == kUploadFolder) continue;
     for (const auto& file : std::filesystem::directory_iterator(folder.path(), error)) {
       const std::string name = file.path().filename().string();
+      const std::pair<std::string, std::string> parts =
+          absl::StrSplit(name, absl::MaxSplits('.', 1));
+      const bool is_proof = !parts.second.empty();
       struct stat info;
-      if (!spec::IsSha256(name) || referenced.contains(name)) continue;
+      if (!spec::IsSha256(parts.first) || (!is_proof && referenced.contains(name))) continue;
       if (stat(file.path().c_str(), &info) != 0) continue;
-      if (now - absl::TimeFromTimespec(info.st_mtim) < kKeepUnreferenced) continue;
-      if (unlink(file.path().c_str()) == 0) ++removed;
+      if (now - absl::TimeFromTimespec(info.st_mtim) < kKeepUnreferenced) {
+        if (is_proof) ++proofs_[parts.second];
+      } else if (unlink(file.path().c_str()) == 0 && !is_proof) {
+        ++removed;
+      }
     }
   }
   return removed;

@@ -2,6 +2,10 @@
 //
 // A file is complete and on disk before it has its name, so a stored file survives any crash. Files
 // that no job references are removed by CollectGarbage.
+//
+// A digest gives no right to a file: only those who have uploaded its content may use it. Beside
+// the file, DIGEST.OWNER, an empty file, is the proof of a recent upload; OWNER is the SHA-256 of
+// the owner's name. Proofs expire like files; rights to the files of jobs follow from the jobs.
 #ifndef MUSTER_COORDINATOR_FILES_FILE_STORE_H_
 #define MUSTER_COORDINATOR_FILES_FILE_STORE_H_
 
@@ -11,6 +15,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/container/flat_hash_map.h"
 #include "absl/container/flat_hash_set.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -26,6 +31,8 @@ namespace muster::files {
 inline constexpr absl::Duration kKeepUnreferenced = absl::Hours(1);
 // Uploads beyond this number are refused.
 inline constexpr size_t kUploads = 64;
+// The files that an owner may have uploaded without using them for kKeepUnreferenced.
+inline constexpr size_t kProofsPerOwner = 65536;
 // Free space that uploads leave on the disk, because the coordinator cannot continue without space
 // for its state.
 inline constexpr uint64_t kReservedBytes = 128 << 20;
@@ -45,6 +52,13 @@ class FileReader {
   const int fd_;
 };
 
+// The owner of a call, and the files that it may use whoever uploaded them: see
+// core::JobTable::UsableFiles.
+struct FileUser {
+  std::string owner;
+  absl::flat_hash_set<std::string> of_jobs = {};  // digests
+};
+
 // Must be used on one thread at a time, uploads included.
 class FileStore {
  public:
@@ -57,14 +71,17 @@ class FileStore {
 
     // Errors: INVALID_ARGUMENT beyond the announced size; RESOURCE_EXHAUSTED if the disk is full.
     absl::Status Append(absl::string_view data);
-    // Adds the file to the store. INVALID_ARGUMENT if size or digest differ from those announced.
+    // Adds the file and the owner's right to the store. INVALID_ARGUMENT if size or digest differ
+    // from those announced; RESOURCE_EXHAUSTED beyond kProofsPerOwner.
     absl::Status Finish(absl::Time now);
 
    private:
     friend class FileStore;
-    Upload(FileStore& store, std::string digest, uint64_t size_bytes, std::string path, int fd);
+    Upload(FileStore& store, std::string owner, std::string digest, uint64_t size_bytes,
+           std::string path, int fd);
 
     FileStore& store_;
+    const std::string owner_;
     const std::string digest_;
     const uint64_t size_bytes_;
     const std::string path_;
@@ -81,21 +98,24 @@ class FileStore {
   FileStore(const FileStore&) = delete;
   FileStore& operator=(const FileStore&) = delete;
 
-  // The given digests that are not stored. The others are kept for another kKeepUnreferenced.
-  std::vector<std::string> Missing(absl::Span<const std::string> digests, absl::Time now);
-  // FAILED_PRECONDITION if a file of the spec is not stored, INVALID_ARGUMENT if its size differs;
+  // The given digests that are not stored or that the user may not use; the two are not
+  // distinguished. The others are kept for another kKeepUnreferenced.
+  std::vector<std::string> Missing(absl::Span<const std::string> digests, const FileUser& user,
+                                   absl::Time now);
+  // FAILED_PRECONDITION if a file of the spec is Missing, INVALID_ARGUMENT if its size differs;
   // both name the path. The files are kept for another kKeepUnreferenced.
-  absl::Status CheckStored(const v1::JobSpec& spec, absl::Time now);
+  absl::Status CheckStored(const v1::JobSpec& spec, const FileUser& user, absl::Time now);
 
   // `digest` must be valid (spec::IsSha256) here and below. RESOURCE_EXHAUSTED beyond kUploads or
   // limits::kFilesBytes.
-  absl::StatusOr<std::unique_ptr<Upload>> StartUpload(const std::string& digest,
+  absl::StatusOr<std::unique_ptr<Upload>> StartUpload(const std::string& owner,
+                                                      const std::string& digest,
                                                       uint64_t size_bytes);
   // NOT_FOUND.
   absl::StatusOr<std::unique_ptr<FileReader>> Read(const std::string& digest) const;
 
-  // Removes files that are not in `referenced` and have not been used for kKeepUnreferenced.
-  // Returns their number.
+  // Removes files that are not in `referenced` and have not been used for kKeepUnreferenced, and
+  // proofs of uploads that have not been used for as long. Returns the number of files.
   size_t CollectGarbage(const absl::flat_hash_set<std::string>& referenced, absl::Time now);
 
   const std::string& directory() const { return directory_; }
@@ -104,12 +124,18 @@ class FileStore {
   FileStore(std::string directory, bool temporary, uint64_t reserved_bytes)
       : directory_(std::move(directory)), temporary_(temporary), reserved_bytes_(reserved_bytes) {}
   std::string PathOf(absl::string_view digest) const;
+  std::string ProofPath(absl::string_view digest, absl::string_view owner) const;
+  // Records that the owner has uploaded the content of the digest.
+  absl::Status Prove(const std::string& digest, const std::string& owner, absl::Time now);
+  // Whether the user may use the file and it is stored. If so, it is kept.
+  bool Use(const std::string& digest, const FileUser& user, absl::Time now);
   absl::Status CheckSpace() const;
 
   const std::string directory_;
   const bool temporary_;
   const uint64_t reserved_bytes_;
   size_t uploads_ = 0;
+  absl::flat_hash_map<std::string, size_t> proofs_;  // number by OWNER, as of the last collection
 };
 
 }  // namespace muster::files

@@ -23,6 +23,8 @@ using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
 const absl::Time kNow = absl::FromUnixSeconds(1'700'000'000);
+const FileUser kAlice = {"alice"};
+const FileUser kBob = {"bob"};
 
 class FileStoreTest : public ::testing::Test {
  protected:
@@ -42,14 +44,14 @@ class FileStoreTest : public ::testing::Test {
 
   // Uploads `content` in pieces of three bytes under the digest of `announced`.
   absl::Status Upload(const std::string& content, const std::string& announced,
-                      absl::Time now = kNow) {
-    auto upload = store_->StartUpload(Sha256Hex(announced), announced.size());
+                      const std::string& owner = "alice") {
+    auto upload = store_->StartUpload(owner, Sha256Hex(announced), announced.size());
     if (!upload.ok()) return upload.status();
     for (size_t i = 0; i < content.size(); i += 3) {
       const absl::Status appended = (*upload)->Append(content.substr(i, 3));
       if (!appended.ok()) return appended;
     }
-    return (*upload)->Finish(now);
+    return (*upload)->Finish(kNow);
   }
   absl::Status Upload(const std::string& content) { return Upload(content, content); }
 
@@ -84,7 +86,7 @@ TEST_F(FileStoreTest, ReturnsWhatWasUploaded) {
   EXPECT_EQ(Content(Sha256Hex("print(1)\n")), "print(1)\n");
   EXPECT_EQ(Content(Sha256Hex("")), "");
   EXPECT_TRUE(absl::IsNotFound(store_->Read(Sha256Hex("other")).status()));
-  EXPECT_THAT(store_->Missing({Sha256Hex("print(1)\n"), Sha256Hex("other")}, kNow),
+  EXPECT_THAT(store_->Missing({Sha256Hex("print(1)\n"), Sha256Hex("other")}, kAlice, kNow),
               ElementsAre(Sha256Hex("other")));
 }
 
@@ -103,7 +105,7 @@ TEST_F(FileStoreTest, RejectsContentOfAnotherDigest) {
 }
 
 TEST_F(FileStoreTest, DiscardsIncompleteUploads) {
-  auto upload = store_->StartUpload(Sha256Hex("abc"), 3);
+  auto upload = store_->StartUpload("alice", Sha256Hex("abc"), 3);
   ASSERT_TRUE(upload.ok());
   ASSERT_TRUE((*upload)->Append("ab").ok());
   EXPECT_EQ(FilesOnDisk(), 1);
@@ -119,15 +121,16 @@ TEST_F(FileStoreTest, DiscardsIncompleteUploads) {
 TEST_F(FileStoreTest, LimitsUploads) {
   std::vector<std::unique_ptr<FileStore::Upload>> open;
   for (size_t i = 0; i < kUploads; ++i) {
-    auto upload = store_->StartUpload(Sha256Hex("abc"), 3);
+    auto upload = store_->StartUpload("alice", Sha256Hex("abc"), 3);
     ASSERT_TRUE(upload.ok());
     open.push_back(*std::move(upload));
   }
-  EXPECT_TRUE(absl::IsResourceExhausted(store_->StartUpload(Sha256Hex("abc"), 3).status()));
+  EXPECT_TRUE(
+      absl::IsResourceExhausted(store_->StartUpload("alice", Sha256Hex("abc"), 3).status()));
   open.pop_back();
-  EXPECT_TRUE(store_->StartUpload(Sha256Hex("abc"), 3).ok());
+  EXPECT_TRUE(store_->StartUpload("alice", Sha256Hex("abc"), 3).ok());
   EXPECT_TRUE(absl::IsResourceExhausted(
-      store_->StartUpload(Sha256Hex("abc"), limits::kFilesBytes + 1).status()));
+      store_->StartUpload("alice", Sha256Hex("abc"), limits::kFilesBytes + 1).status()));
 }
 
 TEST_F(FileStoreTest, LeavesReservedSpace) {
@@ -146,11 +149,11 @@ TEST_F(FileStoreTest, ChecksFilesOfSpecs) {
   file.set_path("conf/a.yaml");
   file.set_sha256(Sha256Hex("abc"));
   file.set_size_bytes(3);
-  EXPECT_TRUE(store_->CheckStored(spec, kNow).ok());
+  EXPECT_TRUE(store_->CheckStored(spec, kAlice, kNow).ok());
   file.set_size_bytes(4);
-  EXPECT_TRUE(absl::IsInvalidArgument(store_->CheckStored(spec, kNow)));
+  EXPECT_TRUE(absl::IsInvalidArgument(store_->CheckStored(spec, kAlice, kNow)));
   file.set_sha256(Sha256Hex("abd"));
-  const absl::Status status = store_->CheckStored(spec, kNow);
+  const absl::Status status = store_->CheckStored(spec, kAlice, kNow);
   EXPECT_TRUE(absl::IsFailedPrecondition(status));
   EXPECT_THAT(status.message(), HasSubstr("conf/a.yaml has not been uploaded"));
 }
@@ -164,11 +167,11 @@ TEST_F(FileStoreTest, RemovesUnreferencedFilesAfterAnHour) {
 
   // Clients that are about to submit have asked for these.
   const absl::Time later = kNow + absl::Minutes(59);
-  EXPECT_THAT(store_->Missing({Sha256Hex("asked")}, later), IsEmpty());
+  EXPECT_THAT(store_->Missing({Sha256Hex("asked")}, kAlice, later), IsEmpty());
   v1::JobSpec spec;
   spec.add_files()->set_sha256(Sha256Hex("submitted"));
   spec.mutable_files(0)->set_size_bytes(9);
-  EXPECT_TRUE(store_->CheckStored(spec, later).ok());
+  EXPECT_TRUE(store_->CheckStored(spec, kAlice, later).ok());
 
   EXPECT_EQ(store_->CollectGarbage(referenced, kNow + absl::Minutes(61)), 1);
   EXPECT_FALSE(Has("unused"));
@@ -176,6 +179,64 @@ TEST_F(FileStoreTest, RemovesUnreferencedFilesAfterAnHour) {
   EXPECT_EQ(store_->CollectGarbage(referenced, kNow + absl::Hours(2)), 2);
   EXPECT_TRUE(Has("used"));
   EXPECT_EQ(store_->CollectGarbage({}, kNow + absl::Hours(2)), 1);
+}
+
+TEST_F(FileStoreTest, DigestGivesNoRight) {
+  const std::string digest = Sha256Hex("private");
+  v1::JobSpec spec;
+  spec.add_files()->set_path("a.txt");
+  spec.mutable_files(0)->set_sha256(digest);
+  spec.mutable_files(0)->set_size_bytes(7);
+  const std::vector<std::string> before = store_->Missing({digest}, kBob, kNow);
+  const absl::Status refused_before = store_->CheckStored(spec, kBob, kNow);
+  ASSERT_TRUE(Upload("private").ok());
+  EXPECT_EQ(store_->Missing({digest}, kBob, kNow), before);
+  EXPECT_EQ(store_->CheckStored(spec, kBob, kNow), refused_before);
+  EXPECT_TRUE(absl::IsFailedPrecondition(refused_before));
+  // The owner's right survives a restart, and so does that to files of jobs.
+  Reopen();
+  EXPECT_TRUE(store_->CheckStored(spec, kAlice, kNow).ok());
+  EXPECT_FALSE(store_->CheckStored(spec, kBob, kNow).ok());
+  EXPECT_TRUE(store_->CheckStored(spec, {"bob", {digest}}, kNow).ok());
+  // No name is another one's, whatever its characters.
+  for (const char* name : {"", "alic", "../alice", "alice\n", "*"}) {
+    EXPECT_THAT(store_->Missing({digest}, {name}, kNow), ElementsAre(digest)) << name;
+  }
+}
+
+TEST_F(FileStoreTest, SecondOwnerProvesPossession) {
+  ASSERT_TRUE(Upload("same").ok());
+  EXPECT_TRUE(absl::IsInvalidArgument(Upload("sam", "same", "bob")));
+  EXPECT_THAT(store_->Missing({Sha256Hex("same")}, kBob, kNow), ElementsAre(Sha256Hex("same")));
+  ASSERT_TRUE(Upload("same", "same", "bob").ok());
+  for (const FileUser& user : {kAlice, kBob}) {
+    EXPECT_THAT(store_->Missing({Sha256Hex("same")}, user, kNow), IsEmpty());
+  }
+}
+
+TEST_F(FileStoreTest, ProofsExpireAlsoOfReferencedFiles) {
+  ASSERT_TRUE(Upload("used").ok());
+  ASSERT_TRUE(Upload("used", "used", "bob").ok());
+  const absl::flat_hash_set<std::string> referenced = {Sha256Hex("used")};
+  EXPECT_THAT(store_->Missing({Sha256Hex("used")}, kBob, kNow + absl::Minutes(59)), IsEmpty());
+  EXPECT_EQ(store_->CollectGarbage(referenced, kNow + absl::Minutes(61)), 0);
+  EXPECT_EQ(FilesOnDisk(), 2) << "the file and the proof of bob";
+  EXPECT_THAT(store_->Missing({Sha256Hex("used")}, kAlice, kNow), ElementsAre(Sha256Hex("used")));
+  EXPECT_EQ(store_->CollectGarbage({}, kNow + absl::Hours(3)), 1);
+  EXPECT_EQ(FilesOnDisk(), 0);
+}
+
+TEST_F(FileStoreTest, LimitsProofsPerOwner) {
+  std::filesystem::create_directory(directory_ + "/aa");
+  for (size_t i = 0; i < kProofsPerOwner; ++i) {
+    const std::string rest = Sha256Hex(absl::StrCat(i)).substr(2);
+    std::ofstream(absl::StrCat(directory_, "/aa/aa", rest, ".", Sha256Hex("alice")));
+  }
+  store_->CollectGarbage({}, absl::Now());
+  const absl::Status refused = Upload("more");
+  EXPECT_TRUE(absl::IsResourceExhausted(refused)) << refused;
+  EXPECT_THAT(refused.message(), HasSubstr("alice has uploaded 65536 files"));
+  EXPECT_TRUE(Upload("more", "more", "bob").ok()) << "others are not affected";
 }
 
 TEST_F(FileStoreTest, ReadsRemovedFileToItsEnd) {

@@ -103,10 +103,10 @@ absl::Status AuditLog::Write(absl::string_view line) {
 }
 
 absl::Status AuditLog::Open() {
-  security::OwnedFd file(
-      open(options_.path.c_str(), O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600));
+  ASSIGN_OR_RETURN(security::OwnedFd file,
+                   security::OpenOwnFile(options_.path, O_WRONLY | O_APPEND | O_CREAT));
   struct stat info;
-  if (file.get() < 0 || fstat(file.get(), &info) != 0) {
+  if (fstat(file.get(), &info) != 0) {
     return ErrnoStatus(errno, absl::StrCat("open ", options_.path));
   }
   size_ = info.st_size;

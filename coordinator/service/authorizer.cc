@@ -22,7 +22,7 @@
 namespace muster::service {
 namespace {
 
-constexpr absl::Duration kReloadInterval = absl::Seconds(1);
+constexpr absl::Duration kReloadInterval = absl::Milliseconds(250);
 // Short, hand-picked tokens can be guessed.
 constexpr size_t kMinTokenBytes = 16;
 constexpr size_t kUserDigits = 8;
@@ -122,9 +122,12 @@ void Authorizer::LoadIfChanged() {
   next_reload_ = now + kReloadInterval;
   const Stamp stamp = ReadStamp();
   if (stamp == stamp_) return;
+  // The file may be half written: waits until it has not changed for an interval.
+  if (std::exchange(seen_, stamp) != stamp) return;
   stamp_ = stamp;
   const absl::Status loaded = Load();
   if (loaded.ok()) {
+    ++epoch_;
     LOG(INFO) << "reloaded " << options_.tokens_file << ": " << entries_.size() << " tokens";
   } else {
     LOG(ERROR) << "reload failed; keeping the previous tokens: " << loaded.message();
@@ -171,7 +174,23 @@ absl::StatusOr<Authorizer::Identity> Authorizer::Authenticate(const Caller& call
 
 void Authorizer::RevokeCertificate(const std::string& serial) {
   absl::MutexLock lock(&mutex_);
-  revoked_.insert(serial);
+  if (revoked_.insert(serial).second) ++epoch_;
+}
+
+uint64_t Authorizer::Refresh() {
+  absl::MutexLock lock(&mutex_);
+  LoadIfChanged();
+  return epoch_;
+}
+
+absl::Status Authorizer::CheckNotExpired(const Caller& caller) const {
+  if (!caller.certificate.has_value() || clock_().wall < caller.certificate->not_after) {
+    return absl::OkStatus();
+  }
+  return absl::UnauthenticatedError(absl::StrCat(
+      "the certificate of ", caller.certificate->common_name, " expired at ",
+      absl::FormatTime("%Y-%m-%d %H:%M:%S UTC", caller.certificate->not_after, absl::UTCTimeZone()),
+      "; renew it with muster cert renew, and connect again"));
 }
 
 absl::StatusOr<core::Actor> Authorizer::Identify(const Caller& caller) {
@@ -184,11 +203,12 @@ absl::Status Authorizer::Check(absl::string_view method, const Caller& caller) {
   if (!options_.require_token) return absl::OkStatus();
   const MethodRule* const rule = FindMethod(method);
   if (rule != nullptr && rule->role == Role::kAnyone) return absl::OkStatus();
-  if (options_.require_certificate && !caller.certificate.has_value()) {
+  if (options_.require_certificate && !caller.browser && !caller.certificate.has_value()) {
     return absl::PermissionDeniedError(
         "this coordinator requires a client certificate; pass one signed by its CA with --tls-cert "
         "and --tls-key");
   }
+  RETURN_IF_ERROR(CheckNotExpired(caller));
   ASSIGN_OR_RETURN(const Identity identity, Authenticate(caller));
   if (rule == nullptr) {
     return absl::PermissionDeniedError(absl::StrCat("no role may call ", method));

@@ -49,6 +49,7 @@ class Authorizer {
     std::string newest_protocol_version;
     std::string software_version;
     std::optional<security::CertificateInfo> certificate;  // that TLS has verified
+    bool browser = false;                                  // which needs no certificate
 
     // The node's certificate, if that is what the caller has presented.
     std::optional<security::NodeCertificate> node() const {
@@ -57,11 +58,16 @@ class Authorizer {
   };
 
   // Errors: FAILED_PRECONDITION for a client without a common protocol version, UNAUTHENTICATED
-  // without a valid token, PERMISSION_DENIED when the token's role may not call the method (or it
-  // has no rule), and when a certificate is revoked or missing. Reloads the tokens file when it has
-  // changed, which is checked at most once a second; if the reload fails, the previous tokens stay
-  // valid.
+  // without a valid token or with a certificate that has expired, PERMISSION_DENIED when the
+  // token's role may not call the method (or it has no rule), and when a certificate is revoked or
+  // missing. Reloads the tokens file when it has changed and then stayed the same for a quarter of
+  // a second; if the reload fails, the previous tokens stay valid.
   absl::Status Check(absl::string_view method, const Caller& caller);
+  // The part of Check whose result changes by time alone.
+  absl::Status CheckNotExpired(const Caller& caller) const;
+  // Reloads the tokens file as Check does. Returns a number that changes whenever Check may refuse
+  // a call that it has allowed, apart from CheckNotExpired.
+  uint64_t Refresh();
 
   // The user and role of a token or, for a call without one, of a node's certificate. The user is
   // the token's NAME; `token-` and eight digits of its digest if it has none; `local` for the local
@@ -103,8 +109,10 @@ class Authorizer {
   absl::Mutex mutex_;
   std::vector<Entry> entries_ ABSL_GUARDED_BY(mutex_);
   absl::flat_hash_set<std::string> revoked_ ABSL_GUARDED_BY(mutex_);  // serial numbers
-  Stamp stamp_ ABSL_GUARDED_BY(mutex_);
+  Stamp stamp_ ABSL_GUARDED_BY(mutex_);                               // of the tokens in use
+  Stamp seen_ ABSL_GUARDED_BY(mutex_);                                // of the last look
   SteadyTime next_reload_ ABSL_GUARDED_BY(mutex_);
+  uint64_t epoch_ ABSL_GUARDED_BY(mutex_) = 1;  // see Refresh
 };
 
 }  // namespace muster::service

@@ -192,18 +192,31 @@ TEST_F(AuthorizerTest, ReloadsChangedFile) {
   const auto may = [&](const std::string& token) {
     return Check(**authorizer, "ClusterService/GetJob", token).ok();
   };
+  // Reads the tokens once it has seen the same file twice.
+  const auto look = [&] {
+    now_.steady = now_.steady + absl::Seconds(1);
+    return (*authorizer)->Refresh();
+  };
   EXPECT_TRUE(may("view-token-0123456"));
+  // A file that is being written does not count.
+  const uint64_t epoch = look();
+  WriteTokens("");
+  EXPECT_EQ(look(), epoch);
   WriteTokens("view other-token-012345\n");
-  now_.steady = now_.steady + absl::Seconds(1);
+  EXPECT_EQ(look(), epoch);
+  EXPECT_TRUE(may("view-token-0123456"));
+  EXPECT_NE(look(), epoch);
   EXPECT_TRUE(may("other-token-012345"));
   EXPECT_FALSE(may("view-token-0123456"));
   // A malformed file changes nothing.
   WriteTokens("view other-token-012345\nroot root-token-012345\n");
-  now_.steady = now_.steady + absl::Seconds(1);
+  look();
+  look();
   EXPECT_TRUE(may("other-token-012345"));
   EXPECT_FALSE(may("root-token-012345"));
   WriteTokens("view third-token-012345\n");
-  now_.steady = now_.steady + absl::Seconds(1);
+  look();
+  look();
   EXPECT_TRUE(may("third-token-012345"));
   EXPECT_FALSE(may("other-token-012345"));
 }
@@ -223,7 +236,7 @@ TEST_F(AuthorizerTest, NodeCertificateActsAsWorkerUntilItIsRevoked) {
               HasSubstr("requires a client certificate"));
   caller.token = "Bearer admin-token-0123456";
   EXPECT_TRUE(absl::IsPermissionDenied(check("ClusterService/GetJob")));
-  caller.certificate.emplace();
+  caller.certificate.emplace().not_after = absl::InfiniteFuture();
   EXPECT_TRUE(check("ClusterService/GetJob").ok()) << "a user's certificate";
 
   caller.token.reset();

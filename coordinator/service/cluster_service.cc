@@ -150,12 +150,10 @@ grpc::ServerUnaryReactor* ClusterServiceImpl::SubmitJob(grpc::CallbackServerCont
     return Answer(reactor,
                   [=, spec = std::move(spec), actor = *std::move(actor)](
                       core::Core& core, const Time& now) mutable -> absl::Status {
-                    const size_t count = std::max<size_t>(tasks.size(), 1);
-                    RETURN_IF_ERROR(core.CheckSubmit(spec, actor, count));
-                    for (const core::ArrayTask& task : tasks) {
-                      RETURN_IF_ERROR(core.CheckSubmit(task.spec, actor, count));
-                    }
+                    RETURN_IF_ERROR(core.CheckSubmit(spec, tasks, actor));
                     *response->mutable_forecast() = core.ForecastJob(spec, actor, now);
+                    std::string warning = core.LimitsWarning(spec);
+                    if (!warning.empty()) response->mutable_job()->add_warnings(warning);
                     *response->mutable_job()->mutable_spec() = std::move(spec);
                     return absl::OkStatus();
                   });
@@ -170,15 +168,33 @@ grpc::ServerUnaryReactor* ClusterServiceImpl::SubmitJob(grpc::CallbackServerCont
     Submit(reactor, std::move(event), response, kIdAttempts);
     return reactor;
   }
-  files_.thread.Post([=, this, event = std::move(event)]() mutable {
-    const absl::Status stored = files_.store->CheckStored(event.spec, files_.clock().wall);
-    if (!stored.ok()) {
-      Finish(reactor, stored);
-      return;
-    }
-    Submit(reactor, std::move(event), response, kIdAttempts);
-  });
+  absl::flat_hash_set<std::string> digests;
+  for (const v1::FileSpec& file : event.spec.files()) digests.insert(file.sha256());
+  const core::Actor submitter = event.actor;
+  WithFiles(reactor, submitter, std::move(digests),
+            [=, this, event = std::move(event)](const files::FileUser& user) mutable {
+              const absl::Status stored =
+                  files_.store->CheckStored(event.spec, user, files_.clock().wall);
+              if (!stored.ok()) {
+                Finish(reactor, stored);
+                return;
+              }
+              Submit(reactor, std::move(event), response, kIdAttempts);
+            });
   return reactor;
+}
+
+void ClusterServiceImpl::WithFiles(grpc::ServerUnaryReactor* reactor, const core::Actor& actor,
+                                   absl::flat_hash_set<std::string> digests, UseFiles use) {
+  const bool queued = loop_.PushQuery([this, actor, digests = std::move(digests),
+                                       use = std::move(use)](core::Core& core,
+                                                             const Time&) mutable -> Release {
+    files::FileUser user{actor.name, core.UsableFiles(actor, digests)};
+    return [this, user = std::move(user), use = std::move(use)]() mutable {
+      files_.thread.Post([user = std::move(user), use = std::move(use)]() mutable { use(user); });
+    };
+  });
+  if (!queued) Finish(reactor, ShuttingDown());
 }
 
 void ClusterServiceImpl::Submit(grpc::ServerUnaryReactor* reactor, core::SubmitJob event,
@@ -258,12 +274,16 @@ grpc::ServerUnaryReactor* ClusterServiceImpl::ListEvents(grpc::CallbackServerCon
   grpc::ServerUnaryReactor* const reactor = context->DefaultReactor();
   const absl::Status valid = ValidateJobName(request->job_id());
   if (!valid.ok()) return Finish(reactor, valid);
+  const absl::StatusOr<core::Actor> actor = ActorOf(*context);
+  if (!actor.ok()) return Finish(reactor, actor.status());
   return Answer(reactor, [=](core::Core& core, const Time& /*now*/) -> absl::Status {
     ASSIGN_OR_RETURN(const JobId id, core.ResolveJob(request->job_id()));
     ASSIGN_OR_RETURN(std::vector<v1::JobEvent> events,
                      core.ListEvents(id, request->after_sequence()));
     ASSIGN_OR_RETURN(Page page, Page::Open("events", /*token=*/""));
+    const bool may_see_all = core::MayUse(core.ListEntry(id), *actor);
     for (v1::JobEvent& event : events) {
+      if (!may_see_all) core::RemovePrivate(event);
       // The caller requests the others with after_sequence.
       response->set_more(!page.Add(event, Page::Ascending(event.sequence())));
       if (response->more()) break;
@@ -320,6 +340,16 @@ grpc::ServerUnaryReactor* ClusterServiceImpl::CheckpointJob(grpc::CallbackServer
                 [](RequestId id, const JobId& job, const core::Actor& actor) {
                   return core::CheckpointJob{id, job, actor};
                 });
+}
+
+grpc::ServerUnaryReactor* ClusterServiceImpl::ShareJob(grpc::CallbackServerContext* context,
+                                                       const v1::ShareJobRequest* request,
+                                                       v1::Job* response) {
+  return Change(
+      context, request->job_id(), response,
+      [shared = request->shared()](RequestId id, const JobId& job, const core::Actor& actor) {
+        return core::ShareJob{id, job, shared, actor};
+      });
 }
 
 grpc::ServerWriteReactor<v1::LogChunk>* ClusterServiceImpl::ReadLog(
@@ -410,47 +440,52 @@ grpc::ServerUnaryReactor* ClusterServiceImpl::FindMissingFiles(
   grpc::ServerUnaryReactor* const reactor = context->DefaultReactor();
   const absl::Status valid = ValidateFindMissingFiles(*request);
   if (!valid.ok()) return Finish(reactor, valid);
-  files_.thread.Post([=, this] {
-    const std::vector<std::string> digests(request->sha256().begin(), request->sha256().end());
-    for (std::string& digest : files_.store->Missing(digests, files_.clock().wall)) {
-      *response->add_sha256() = std::move(digest);
-    }
-    Finish(reactor, absl::OkStatus());
-  });
+  const absl::StatusOr<core::Actor> actor = ActorOf(*context);
+  if (!actor.ok()) return Finish(reactor, actor.status());
+  WithFiles(
+      reactor, *actor, {request->sha256().begin(), request->sha256().end()},
+      [=, this](const files::FileUser& user) {
+        const std::vector<std::string> digests(request->sha256().begin(), request->sha256().end());
+        for (std::string& digest : files_.store->Missing(digests, user, files_.clock().wall)) {
+          *response->add_sha256() = std::move(digest);
+        }
+        Finish(reactor, absl::OkStatus());
+      });
   return reactor;
 }
 
 grpc::ServerReadReactor<v1::UploadFileRequest>* ClusterServiceImpl::UploadFile(
-    grpc::CallbackServerContext* /*context*/, v1::UploadFileResponse* /*response*/) {
-  return StartUploadFile(files_);
+    grpc::CallbackServerContext* context, v1::UploadFileResponse* /*response*/) {
+  return StartUploadFile(files_, ActorOf(*context));
 }
 
 template <typename Event>
 grpc::ServerUnaryReactor* ClusterServiceImpl::RunNodeRequest(grpc::CallbackServerContext& context,
-                                                             const std::string& name) {
+                                                             Event event) {
   grpc::ServerUnaryReactor* const reactor = context.DefaultReactor();
-  const absl::Status valid = ValidateNodeName(name);
+  const absl::Status valid = ValidateNodeName(event.node.value());
   if (!valid.ok()) return Finish(reactor, valid);
   const absl::StatusOr<core::Actor> actor = ActorOf(context);
   if (!actor.ok()) return Finish(reactor, actor.status());
   const RequestId id =
       requests_.Add([reactor](core::Reply reply) { Finish(reactor, reply.job.status()); });
-  if (!loop_.Push(Event{id, NodeName(name), *actor})) {
-    requests_.Complete({id, ShuttingDown(), false});
-  }
+  event.request = id;
+  event.actor = *actor;
+  if (!loop_.Push(std::move(event))) requests_.Complete({id, ShuttingDown(), false});
   return reactor;
 }
 
 grpc::ServerUnaryReactor* ClusterServiceImpl::RemoveNode(grpc::CallbackServerContext* context,
                                                          const v1::RemoveNodeRequest* request,
                                                          v1::RemoveNodeResponse* /*response*/) {
-  return RunNodeRequest<core::RemoveNode>(*context, request->name());
+  return RunNodeRequest(
+      *context, core::RemoveNode{.node = NodeName(request->name()), .force = request->force()});
 }
 
 grpc::ServerUnaryReactor* ClusterServiceImpl::ConfirmNodeLost(
     grpc::CallbackServerContext* context, const v1::ConfirmNodeLostRequest* request,
     v1::ConfirmNodeLostResponse* /*response*/) {
-  return RunNodeRequest<core::ConfirmNodeLost>(*context, request->name());
+  return RunNodeRequest(*context, core::ConfirmNodeLost{.node = NodeName(request->name())});
 }
 
 grpc::ServerUnaryReactor* ClusterServiceImpl::RecoverJobs(grpc::CallbackServerContext* context,
@@ -495,6 +530,23 @@ grpc::ServerWriteReactor<v1::ArchiveChunk>* ClusterServiceImpl::ReadFiles(
   const absl::Status valid = ValidateReadFiles(*request);
   if (!valid.ok()) return new RefusedStream<v1::ArchiveChunk>(valid);
   return ReadFilesCall::Start(Admit(*context, copies_), *request, loop_, transfers_.files);
+}
+
+grpc::ServerUnaryReactor* ClusterServiceImpl::CreatePageLogin(
+    grpc::CallbackServerContext* context, const v1::CreatePageLoginRequest* /*request*/,
+    v1::CreatePageLoginResponse* response) {
+  grpc::ServerUnaryReactor* const reactor = context->DefaultReactor();
+  const absl::StatusOr<core::Actor> actor = ActorOf(*context);
+  if (!actor.ok()) return Finish(reactor, actor.status());
+  const absl::Status reachable = page_logins_.CheckReachable(PeerHost(context->peer()));
+  if (!reachable.ok()) return Finish(reactor, reachable);
+  Authorizer::Caller caller = CallerOf(*context);
+  caller.browser = true;
+  response->set_code(page_logins_.codes.Add(actor->name, std::move(caller)));
+  *response->mutable_expire_time() = ToProto(files_.clock().wall + page_logins_.codes.validity());
+  response->set_port(page_logins_.address.port);
+  response->set_tls(page_logins_.tls);
+  return Finish(reactor, absl::OkStatus());
 }
 
 grpc::ServerUnaryReactor* ClusterServiceImpl::GetVersion(grpc::CallbackServerContext* context,

@@ -13,6 +13,7 @@
 #include "coordinator/service/caller_limit.h"
 #include "coordinator/service/core_loop.h"
 #include "coordinator/service/file_calls.h"
+#include "coordinator/service/http/page_logins.h"
 #include "coordinator/service/job_watchers.h"
 #include "coordinator/service/log_relay.h"
 #include "coordinator/service/pending_requests.h"
@@ -26,14 +27,15 @@ class ClusterServiceImpl : public v1::ClusterService::CallbackService {
  public:
   ClusterServiceImpl(CoreLoop& loop, PendingRequests& requests, JobWatchers& watchers,
                      LogRelay& logs, FileAccess& files, Transfers& transfers,
-                     Authorizer& authorizer)
+                     Authorizer& authorizer, PageLogins& page_logins)
       : loop_(loop),
         requests_(requests),
         watchers_(watchers),
         logs_(logs),
         files_(files),
         transfers_(transfers),
-        authorizer_(authorizer) {}
+        authorizer_(authorizer),
+        page_logins_(page_logins) {}
 
   grpc::ServerUnaryReactor* SubmitJob(grpc::CallbackServerContext* context,
                                       const v1::SubmitJobRequest* request,
@@ -62,6 +64,9 @@ class ClusterServiceImpl : public v1::ClusterService::CallbackService {
   grpc::ServerUnaryReactor* CheckpointJob(grpc::CallbackServerContext* context,
                                           const v1::CheckpointJobRequest* request,
                                           v1::Job* response) override;
+  grpc::ServerUnaryReactor* ShareJob(grpc::CallbackServerContext* context,
+                                     const v1::ShareJobRequest* request,
+                                     v1::Job* response) override;
   grpc::ServerWriteReactor<v1::LogChunk>* ReadLog(grpc::CallbackServerContext* context,
                                                   const v1::ReadLogRequest* request) override;
   grpc::ServerUnaryReactor* ListNodes(grpc::CallbackServerContext* context,
@@ -102,6 +107,9 @@ class ClusterServiceImpl : public v1::ClusterService::CallbackService {
   grpc::ServerUnaryReactor* RecoverJobs(grpc::CallbackServerContext* context,
                                         const v1::RecoverJobsRequest* request,
                                         v1::RecoverJobsResponse* response) override;
+  grpc::ServerUnaryReactor* CreatePageLogin(grpc::CallbackServerContext* context,
+                                            const v1::CreatePageLoginRequest* request,
+                                            v1::CreatePageLoginResponse* response) override;
   // history_methods.cc
   grpc::ServerUnaryReactor* GetJobHistory(grpc::CallbackServerContext* context,
                                           const v1::GetJobHistoryRequest* request,
@@ -153,8 +161,12 @@ class ClusterServiceImpl : public v1::ClusterService::CallbackService {
                                        core::Event event, v1::Node* response);
   // Pushes the event for the caller and the node, and finishes the call with the reply's status.
   template <typename Event>
-  grpc::ServerUnaryReactor* RunNodeRequest(grpc::CallbackServerContext& context,
-                                           const std::string& name);
+  grpc::ServerUnaryReactor* RunNodeRequest(grpc::CallbackServerContext& context, Event event);
+  // Calls `use` on the file thread with what the actor may use of these files; finishes the call
+  // when the coordinator is shutting down.
+  using UseFiles = absl::AnyInvocable<void(const files::FileUser&)>;
+  void WithFiles(grpc::ServerUnaryReactor* reactor, const core::Actor& actor,
+                 absl::flat_hash_set<std::string> digests, UseFiles use);
   // Submits the job under a random id, and draws another one while the id is taken.
   void Submit(grpc::ServerUnaryReactor* reactor, core::SubmitJob event,
               v1::SubmitJobResponse* response, int attempts);
@@ -167,6 +179,7 @@ class ClusterServiceImpl : public v1::ClusterService::CallbackService {
   FileAccess& files_;
   Transfers& transfers_;
   Authorizer& authorizer_;
+  PageLogins& page_logins_;
   CallerLimit watches_{"watches of jobs", limits::kWatchersPerCaller};
   CallerLimit log_streams_{"log streams", limits::kLogTransfersPerCaller};
   CallerLimit execs_{"execs", limits::kTransfersPerCaller};

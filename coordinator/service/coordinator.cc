@@ -27,9 +27,11 @@
 #include "coordinator/service/grpc_metrics.h"
 #include "coordinator/service/grpc_server.h"
 #include "coordinator/service/http/discovery.h"
+#include "coordinator/service/http/page_logins.h"
 #include "coordinator/service/http/status_page.h"
 #include "coordinator/service/identity_service.h"
 #include "coordinator/service/job_watchers.h"
+#include "coordinator/service/live_calls.h"
 #include "coordinator/service/log_relay.h"
 #include "coordinator/service/metrics.h"
 #include "coordinator/service/own_certificate.h"
@@ -82,9 +84,12 @@ class Coordinator::Impl : public TurnObserver {
                .observer = this}),
         audit_log_({.path = options.audit_log, .clock = options.clock}, *metrics_.registry()),
         authorizer_(std::move(authorizer)),
+        live_calls_(*authorizer_),
         authority_(std::move(authority)),
-        page_(loop_, logs_, *authorizer_, [this] { return snapshots_.Get(); }),
-        cluster_service_(loop_, requests_, watchers_, logs_, files_, transfers_, *authorizer_),
+        page_logins_(options.clock),
+        page_(loop_, logs_, *authorizer_, page_logins_, [this] { return snapshots_.Get(); }),
+        cluster_service_(loop_, requests_, watchers_, logs_, files_, transfers_, *authorizer_,
+                         page_logins_),
         worker_service_(loop_, sessions_, logs_, files_, transfers_),
         identity_service_(loop_, requests_, *authorizer_, authority_, options.certificate_validity,
                           options.clock) {}
@@ -126,7 +131,9 @@ class Coordinator::Impl : public TurnObserver {
   CoreLoop loop_;
   AuditLog audit_log_;
   const std::unique_ptr<Authorizer> authorizer_;
+  LiveCalls live_calls_;
   const std::optional<security::Authority> authority_;
+  PageLogins page_logins_;
   StatusPage page_;
   ClusterServiceImpl cluster_service_;
   WorkerServiceImpl worker_service_;
@@ -146,7 +153,7 @@ absl::Status Coordinator::Impl::Serve() {
   if (!queued) return absl::InternalError("the core loop is not running");
   loop_.Start();
   RETURN_IF_ERROR(TakeFirstJoinToken(options_.first_join_token, loop_, requests_));
-  ASSIGN_OR_RETURN(http_, http::HttpServer::Start(options_.http, kPageStreams));
+  ASSIGN_OR_RETURN(http_, http::HttpServer::Start(options_.http, kPageStreams, options_.tls));
   HandleHttp();
   std::vector<std::unique_ptr<grpc::experimental::ServerInterceptorFactoryInterface>> interceptors;
   interceptors.push_back(std::make_unique<GrpcMetrics>(*metrics_.registry()));
@@ -156,7 +163,7 @@ absl::Status Coordinator::Impl::Serve() {
                                {{v1::ClusterService::service_full_name(), &cluster_service_},
                                 {v1::WorkerService::service_full_name(), &worker_service_},
                                 {v1::IdentityService::service_full_name(), &identity_service_}},
-                               *authorizer_, options_.tls,
+                               *authorizer_, live_calls_, options_.tls,
                                authority_.has_value() ? security::ClientCertificates::kOptional
                                                       : security::ClientCertificates::kRequired,
                                std::move(interceptors)));
@@ -201,6 +208,8 @@ void Coordinator::Impl::Deliver(core::Effects effects) {
   for (const std::string& serial : effects.revoked_certificates) {
     authorizer_->RevokeCertificate(serial);
   }
+  // Before the launches of later turns are sent.
+  if (!effects.revoked_certificates.empty()) live_calls_.Check();
   for (core::Send& send : effects.sends) sessions_.Send(send.session, std::move(send.message));
   for (core::Reply& reply : effects.replies) requests_.Complete(std::move(reply));
   for (core::CloseSession& close : effects.closes) {

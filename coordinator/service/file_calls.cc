@@ -22,7 +22,10 @@ absl::Status CheckDigest(const std::string& digest) {
 // At any time, either a read is in progress or one task on the file thread.
 class UploadFileCall final : public grpc::ServerReadReactor<v1::UploadFileRequest> {
  public:
-  explicit UploadFileCall(FileAccess& files) : files_(files) { StartRead(&incoming_); }
+  UploadFileCall(FileAccess& files, absl::StatusOr<core::Actor> uploader)
+      : files_(files), uploader_(std::move(uploader)) {
+    StartRead(&incoming_);
+  }
 
   void OnReadDone(bool ok) override {
     files_.thread.Post([this, ok] { ok ? Take() : End(); });
@@ -38,9 +41,10 @@ class UploadFileCall final : public grpc::ServerReadReactor<v1::UploadFileReques
 
   absl::Status Store() {
     if (upload_ == nullptr) {
+      RETURN_IF_ERROR(uploader_.status());
       RETURN_IF_ERROR(CheckDigest(incoming_.sha256()));
-      ASSIGN_OR_RETURN(upload_,
-                       files_.store->StartUpload(incoming_.sha256(), incoming_.size_bytes()));
+      ASSIGN_OR_RETURN(upload_, files_.store->StartUpload(uploader_->name, incoming_.sha256(),
+                                                          incoming_.size_bytes()));
     }
     if (incoming_.data().size() > limits::kLogChunkBytes) {
       return absl::InvalidArgumentError(absl::StrCat("a message has ", incoming_.data().size(),
@@ -63,6 +67,7 @@ class UploadFileCall final : public grpc::ServerReadReactor<v1::UploadFileReques
   }
 
   FileAccess& files_;
+  const absl::StatusOr<core::Actor> uploader_;
   v1::UploadFileRequest incoming_;
   std::unique_ptr<files::FileStore::Upload> upload_;
 };
@@ -107,8 +112,9 @@ class FetchFileCall final : public grpc::ServerWriteReactor<v1::FetchFileRespons
 
 }  // namespace
 
-grpc::ServerReadReactor<v1::UploadFileRequest>* StartUploadFile(FileAccess& files) {
-  return new UploadFileCall(files);
+grpc::ServerReadReactor<v1::UploadFileRequest>* StartUploadFile(
+    FileAccess& files, absl::StatusOr<core::Actor> uploader) {
+  return new UploadFileCall(files, std::move(uploader));
 }
 
 grpc::ServerWriteReactor<v1::FetchFileResponse>* StartFetchFile(

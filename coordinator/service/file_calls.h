@@ -6,7 +6,9 @@
 #include <functional>
 #include <memory>
 
+#include "absl/status/statusor.h"
 #include "common/time.h"
+#include "coordinator/core/actor.h"
 #include "coordinator/files/file_store.h"
 #include "coordinator/files/file_thread.h"
 #include "grpcpp/grpcpp.h"
@@ -23,7 +25,8 @@ struct FileAccess {
 };
 
 // Both calls own themselves until they are done.
-grpc::ServerReadReactor<v1::UploadFileRequest>* StartUploadFile(FileAccess& files);
+grpc::ServerReadReactor<v1::UploadFileRequest>* StartUploadFile(
+    FileAccess& files, absl::StatusOr<core::Actor> uploader);
 grpc::ServerWriteReactor<v1::FetchFileResponse>* StartFetchFile(
     FileAccess& files, const v1::FetchFileRequest& request);
 

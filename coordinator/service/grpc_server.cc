@@ -4,7 +4,6 @@
 #include <grpcpp/ext/proto_server_reflection_plugin.h>
 #include <grpcpp/grpcpp.h>
 #include <grpcpp/health_check_service_interface.h>
-#include <grpcpp/support/server_interceptor.h>
 
 #include <utility>
 
@@ -32,9 +31,8 @@ constexpr int kSecondsBetweenLogLines = 5;
 
 absl::StatusOr<std::unique_ptr<GrpcServer>> GrpcServer::Start(
     const std::string& address, const std::vector<Served>& services, Authorizer& authorizer,
-    const security::TlsFiles& tls, security::ClientCertificates clients,
-    std::vector<std::unique_ptr<grpc::experimental::ServerInterceptorFactoryInterface>>
-        interceptors) {
+    LiveCalls& live_calls, const security::TlsFiles& tls, security::ClientCertificates clients,
+    GrpcListener::Interceptors interceptors) {
   auto server = absl::WrapUnique(new GrpcServer);
   RETURN_IF_ERROR(security::CheckTlsFiles(tls));
   ASSIGN_OR_RETURN(server->address_, ParseAddress(address));
@@ -49,11 +47,12 @@ absl::StatusOr<std::unique_ptr<GrpcServer>> GrpcServer::Start(
   grpc::EnableDefaultHealthCheckService(true);
   grpc::reflection::InitProtoReflectionServerBuilderPlugin();
   grpc::ServerBuilder builder;
-  server->listener_->AddTo(builder, security::ServerCredentials(tls, clients));
+  server->listener_->AddTo(builder, security::ServerCredentials(tls, clients),
+                           std::move(interceptors));
   for (const Served& served : services) {
     server->guarded_.push_back(std::make_unique<GuardedService>(
         *google::protobuf::DescriptorPool::generated_pool()->FindServiceByName(served.name),
-        *served.service, authorizer));
+        *served.service, authorizer, live_calls, *server->listener_));
     builder.RegisterService(server->guarded_.back().get());
   }
   builder.SetMaxReceiveMessageSize(limits::kMessageBytes);
@@ -64,7 +63,6 @@ absl::StatusOr<std::unique_ptr<GrpcServer>> GrpcServer::Start(
   builder.AddChannelArgument(GRPC_ARG_HTTP2_MAX_PINGS_WITHOUT_DATA, 0);
   builder.AddChannelArgument(GRPC_ARG_HTTP2_MIN_RECV_PING_INTERVAL_WITHOUT_DATA_MS,
                              kLeastPingIntervalMs);
-  builder.experimental().SetInterceptorCreators(std::move(interceptors));
   server->server_ = builder.BuildAndStart();
   if (server->server_ == nullptr) {
     return absl::UnavailableError(

@@ -13,13 +13,11 @@
 #include "common/security/server_credentials.h"
 #include "common/security/tls.h"
 #include "coordinator/service/authorizer.h"
+#include "coordinator/service/live_calls.h"
 
 namespace grpc {
 class Server;
 class Service;
-namespace experimental {
-class ServerInterceptorFactoryInterface;
-}
 }  // namespace grpc
 
 namespace muster::service {
@@ -34,14 +32,13 @@ class GrpcServer {
  public:
   // Starts the server. A certificate in `tls` enables TLS; a CA in it makes the server verify
   // client certificates, as `clients` says. The files are checked for changes every ten seconds.
-  // `authorizer` checks every call of `services`; health and reflection are open. `services` and
-  // `authorizer` must outlive the server. Errors: those of CheckTlsFiles, INVALID_ARGUMENT for a
-  // malformed address, ALREADY_EXISTS for one in use, or the system's error.
+  // `authorizer` checks every call of `services`; health and reflection are open. `services`,
+  // `authorizer` and `live_calls` must outlive the server. Errors: those of CheckTlsFiles,
+  // INVALID_ARGUMENT for a malformed address, ALREADY_EXISTS for one in use, or the system's error.
   static absl::StatusOr<std::unique_ptr<GrpcServer>> Start(
       const std::string& address, const std::vector<Served>& services, Authorizer& authorizer,
-      const security::TlsFiles& tls, security::ClientCertificates clients,
-      std::vector<std::unique_ptr<grpc::experimental::ServerInterceptorFactoryInterface>>
-          interceptors);
+      LiveCalls& live_calls, const security::TlsFiles& tls, security::ClientCertificates clients,
+      GrpcListener::Interceptors interceptors);
   ~GrpcServer();
 
   // Accepts no more calls, waits for those in progress, and cancels those that are left after

@@ -2,14 +2,18 @@
 
 #include <glog/logging.h>
 #include <grpc/byte_buffer.h>
+#include <grpc/grpc.h>
 #include <grpcpp/grpcpp.h>
 #include <grpcpp/impl/codegen/server_callback_handlers.h>
 
+#include <functional>
+#include <memory>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "common/grpc_status.h"
 #include "coordinator/service/caller.h"
+#include "coordinator/service/method_table.h"
 
 namespace muster::service {
 namespace {
@@ -36,11 +40,22 @@ void Refuse(const MethodHandler::HandlerParameter& call, const absl::Status& sta
   handler.RunHandler(call);
 }
 
+// Whether the authorizer has checked the credentials of a call that it allowed.
+bool Authenticates(absl::string_view method) {
+  const MethodRule* const rule = FindMethod(method);
+  return rule == nullptr || rule->role != Role::kAnyone;
+}
+
 class GuardedHandler final : public MethodHandler {
  public:
   GuardedHandler(MethodHandler& handler, const MethodDescriptor& method, std::string name,
-                 Authorizer& authorizer)
-      : handler_(handler), method_(method), name_(std::move(name)), authorizer_(authorizer) {}
+                 Authorizer& authorizer, LiveCalls& live_calls, GrpcListener& listener)
+      : handler_(handler),
+        method_(method),
+        name_(std::move(name)),
+        authorizer_(authorizer),
+        live_calls_(live_calls),
+        listener_(listener) {}
 
   // Keeps the raw request; it is parsed after the call has been authorized.
   void* Deserialize(grpc_call* /*call*/, grpc_byte_buffer* request, grpc::Status* /*status*/,
@@ -51,29 +66,57 @@ class GuardedHandler final : public MethodHandler {
   void RunHandler(const HandlerParameter& call) override {
     const auto& context = static_cast<const grpc::CallbackServerContext&>(*call.server_context);
     auto* raw_request = static_cast<grpc_byte_buffer*>(call.request);
-    const absl::Status allowed = authorizer_.Check(name_, CallerOf(context));
+    Authorizer::Caller caller = CallerOf(context);
+    const absl::Status allowed = authorizer_.Check(name_, caller);
     if (!allowed.ok()) {
       if (raw_request != nullptr) grpc_byte_buffer_destroy(raw_request);
-      LOG_EVERY_T(WARNING, kSecondsBetweenLogLines) << "refused " << method_.name() << " from "
-                                                    << context.peer() << ": " << allowed.message();
+      if (!listener_.WasLogged(context)) {
+        LOG_EVERY_T(WARNING, kSecondsBetweenLogLines)
+            << "refused " << method_.name() << " from " << context.peer() << ": "
+            << allowed.message();
+      }
       return Refuse(call, allowed);
     }
+    if (Authenticates(name_)) listener_.OnAuthenticated(context);
     void* request = nullptr;
     void* handler_data = nullptr;
     grpc::Status parsed;
     if (!method_.client_streaming()) {
       request = handler_.Deserialize(call.call->call(), raw_request, &parsed, &handler_data);
     }
+    std::function<void()> on_done = call.call_requester;
+    if (method_.client_streaming() || method_.server_streaming()) {
+      on_done = Watch(*call.call->call(), std::move(caller), std::move(on_done));
+    }
     // The handler answers requests that cannot be parsed with UNIMPLEMENTED, as gRPC always does.
     handler_.RunHandler(HandlerParameter(call.call, call.server_context, request, parsed,
-                                         handler_data, call.call_requester));
+                                         handler_data, std::move(on_done)));
   }
 
  private:
+  // Ends the stream when its caller loses the right to it. Returns what to call when it is done.
+  std::function<void()> Watch(grpc_call& call, Authorizer::Caller caller,
+                              std::function<void()> on_done) {
+    grpc_call_ref(&call);
+    auto end =
+        [call = std::shared_ptr<grpc_call>(&call, grpc_call_unref)](const absl::Status& status) {
+          // The transport of a server sends the status to the client.
+          grpc_call_cancel_with_status(call.get(), static_cast<grpc_status_code>(status.code()),
+                                       std::string(status.message()).c_str(), nullptr);
+        };
+    const uint64_t id = live_calls_.Add(name_, std::move(caller), std::move(end));
+    return [this, id, on_done = std::move(on_done)] {
+      live_calls_.Remove(id);
+      on_done();
+    };
+  }
+
   MethodHandler& handler_;
   const MethodDescriptor& method_;
   const std::string name_;
   Authorizer& authorizer_;
+  LiveCalls& live_calls_;
+  GrpcListener& listener_;
 };
 
 RpcMethod::RpcType TypeOf(const MethodDescriptor& method) {
@@ -93,14 +136,15 @@ struct Handlers : grpc::Service {
 }  // namespace
 
 GuardedService::GuardedService(const google::protobuf::ServiceDescriptor& descriptor,
-                               grpc::Service& service, Authorizer& authorizer) {
+                               grpc::Service& service, Authorizer& authorizer,
+                               LiveCalls& live_calls, GrpcListener& listener) {
   // Generated code numbers methods in the order of the proto file.
   for (int i = 0; i < descriptor.method_count(); ++i) {
     const MethodDescriptor& method = *descriptor.method(i);
     names_.push_back(absl::StrCat("/", descriptor.full_name(), "/", method.name()));
     AddMethod(new RpcServiceMethod(names_.back().c_str(), TypeOf(method), nullptr));
-    MarkMethodCallback(
-        i, new GuardedHandler(Handlers::Of(service, i), method, names_.back(), authorizer));
+    MarkMethodCallback(i, new GuardedHandler(Handlers::Of(service, i), method, names_.back(),
+                                             authorizer, live_calls, listener));
   }
 }
 

@@ -5,7 +5,9 @@
 #include <deque>
 #include <string>
 
+#include "common/grpc_listener.h"
 #include "coordinator/service/authorizer.h"
+#include "coordinator/service/live_calls.h"
 #include "google/protobuf/descriptor.h"
 #include "grpcpp/impl/service_type.h"
 
@@ -19,9 +21,10 @@ namespace muster::service {
 // generated code is: between the server and the method handlers.)
 class GuardedService final : public grpc::Service {
  public:
-  // `service` is a callback service of `descriptor`; it and `authorizer` must outlive this object.
+  // `service` is a callback service of `descriptor`. `listener` learns of the calls that are
+  // allowed, and `live_calls` has the streams in progress. All of them must outlive this object.
   GuardedService(const google::protobuf::ServiceDescriptor& descriptor, grpc::Service& service,
-                 Authorizer& authorizer);
+                 Authorizer& authorizer, LiveCalls& live_calls, GrpcListener& listener);
 
  private:
   std::deque<std::string> names_;  // gRPC keeps pointers into them

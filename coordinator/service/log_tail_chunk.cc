@@ -3,8 +3,10 @@
 #include <algorithm>
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "absl/time/time.h"
 #include "common/limits.h"
 #include "common/proto_time.h"
@@ -53,10 +55,17 @@ v1::LogChunk LogTailChunk(const v1::ReadLogRequest& request, const v1::LogTail& 
               }));
   chunk.set_end(true);
   chunk.set_generation(tail.generation());
+  std::vector<std::string> notices;
   if (!data.empty()) {
-    chunk.set_notice(absl::StrCat(reason, "; the coordinator kept only the last ",
-                                  limits::kLogTailBytes >> 10, "KiB of each log"));
+    notices.push_back(absl::StrCat(reason, "; the coordinator kept only the last ",
+                                   limits::kLogTailBytes >> 10, "KiB of each log"));
   }
+  if (!chunk.notice().empty()) {
+    notices.push_back(
+        absl::StrCat("rank ", tail.rank(), ", ",
+                     request.stream() == v1::STDOUT ? "stdout: " : "stderr: ", chunk.notice()));
+  }
+  chunk.set_notice(absl::StrJoin(notices, "; "));
   return chunk;
 }
 

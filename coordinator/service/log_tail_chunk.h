@@ -9,7 +9,7 @@
 namespace muster::service {
 
 // The only chunk of the answer: what the request selects of the tail, with a notice that contains
-// `reason`, why the log itself is not read.
+// `reason`, why the log itself is not read, and with the tail's own notice.
 v1::LogChunk LogTailChunk(const v1::ReadLogRequest& request, const v1::LogTail& tail,
                           absl::string_view reason);
 

@@ -38,6 +38,16 @@ TEST_F(LogTailChunkTest, ContainsTailAndReason) {
             "node a is not connected; the coordinator kept only the last 16KiB of each log");
 }
 
+TEST_F(LogTailChunkTest, NamesLostOutput) {
+  tail_.set_rank(3);
+  tail_.mutable_stdout_end()->set_notice("2 lines (30 bytes) could not be stored");
+  EXPECT_EQ(Chunk().notice(),
+            "node a is not connected; the coordinator kept only the last 16KiB of each log; "
+            "rank 3, stdout: 2 lines (30 bytes) could not be stored");
+  tail_.mutable_stdout_end()->clear_data();
+  EXPECT_EQ(Chunk().notice(), "rank 3, stdout: 2 lines (30 bytes) could not be stored");
+}
+
 TEST_F(LogTailChunkTest, StartsAtTheOffset) {
   request_.set_offset(103);
   v1::LogChunk chunk = Chunk();

@@ -6,11 +6,19 @@
 #include <fstream>
 #include <memory>
 #include <string>
+#include <utility>
+#include <vector>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "common/grpc_channel.h"
+#include "common/http/http_get.h"
 #include "common/security/client_security.h"
+#include "common/sha256.h"
 #include "common/version.h"
+#include "coordinator/core/jobs/job_record.h"
+#include "coordinator/core/owners/filled_job.h"
+#include "coordinator/core/records.h"
 #include "coordinator/service/coordinator_fixture.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -19,6 +27,7 @@ namespace muster::service {
 namespace {
 
 using ::testing::HasSubstr;
+using ::testing::Not;
 using Stub = v1::ClusterService::Stub;
 
 class OwnersTest : public ::testing::Test {
@@ -30,6 +39,10 @@ class OwnersTest : public ::testing::Test {
                               "view viewer-token-0123456 viewer\n"
                               "worker worker-token-012345 nodes\n";
     chmod(tokens_.c_str(), 0600);
+    StartCoordinator();
+  }
+  void StartCoordinator() {
+    coordinator_.reset();
     CoordinatorOptions options;
     options.listen = options.http = "127.0.0.1:0";
     options.access.local_token = "local-token-of-a-test";
@@ -113,6 +126,42 @@ class OwnersTest : public ::testing::Test {
     v1::SetSecretResponse response;
     return Call(stub, &Stub::SetSecret, request, &response);
   }
+  static grpc::Status Upload(Stub& stub, const std::string& content) {
+    grpc::ClientContext context;
+    context.set_deadline(TestDeadline());
+    v1::UploadFileResponse response;
+    const auto writer = stub.UploadFile(&context, &response);
+    v1::UploadFileRequest request;
+    request.set_sha256(Sha256Hex(content));
+    request.set_size_bytes(content.size());
+    request.set_data(content);
+    writer->Write(request);
+    writer->WritesDone();
+    return writer->Finish();
+  }
+  static bool IsMissing(Stub& stub, const std::string& content) {
+    v1::FindMissingFilesRequest request;
+    request.add_sha256(Sha256Hex(content));
+    v1::FindMissingFilesResponse response;
+    EXPECT_TRUE(Call(stub, &Stub::FindMissingFiles, request, &response).ok());
+    return response.sha256_size() == 1;
+  }
+  static grpc::Status SubmitWith(Stub& stub, const std::string& content,
+                                 v1::SubmitJobResponse* response) {
+    v1::SubmitJobRequest request = SubmitRequest("reads");
+    v1::FileSpec& file = *request.mutable_spec()->add_files();
+    file.set_path("private.txt");
+    file.set_sha256(Sha256Hex(content));
+    file.set_size_bytes(content.size());
+    return Call(stub, &Stub::SubmitJob, request, response);
+  }
+  static grpc::Status Share(Stub& stub, const std::string& job, bool shared) {
+    v1::ShareJobRequest request;
+    request.set_job_id(job);
+    request.set_shared(shared);
+    v1::Job response;
+    return Call(stub, &Stub::ShareJob, request, &response);
+  }
   static v1::ListSecretsResponse ListSecrets(Stub& stub) {
     v1::ListSecretsResponse response;
     EXPECT_TRUE(Call(stub, &Stub::ListSecrets, v1::ListSecretsRequest(), &response).ok());
@@ -131,18 +180,153 @@ TEST_F(OwnersTest, EnvironmentIsHiddenFromOthers) {
   for (Stub* const stub : {alice_.get(), admin_.get()}) {
     for (const v1::Job& seen : {Get(*stub, job), Watch(*stub, job)}) {
       EXPECT_EQ(seen.spec().env().at("KEY"), "hunter2");
-      EXPECT_FALSE(seen.environment_hidden());
+      EXPECT_FALSE(seen.private_hidden());
     }
   }
   for (Stub* const stub : {bob_.get(), viewer_.get()}) {
     for (const v1::Job& seen : {Get(*stub, job), Watch(*stub, job)}) {
-      EXPECT_EQ(seen.spec().env().at("KEY"), "");
-      EXPECT_TRUE(seen.environment_hidden());
+      EXPECT_TRUE(seen.spec().env().empty());
+      EXPECT_TRUE(seen.private_hidden());
       EXPECT_EQ(seen.owner(), "alice");
     }
     EXPECT_TRUE(List(*stub, all)[0].spec().env().empty());
     EXPECT_EQ(List(*stub, all)[0].owner(), "alice");
   }
+}
+
+// A job that has ended, with every text that a job can have, as others see it over gRPC and HTTP.
+TEST_F(OwnersTest, NobodyElseSeesPrivateTexts) {
+  core::Job job;
+  job.status = core::FilledJob("s3cr3t");
+  job.status.set_job_id("run-0");
+  job.status.set_owner("alice");
+  job.status.set_state(v1::SUCCEEDED);
+  job.status.set_reason("RankFailed");
+  job.status.set_array_id("run");
+  job.status.set_array_index(0);
+  job.status.set_shared(false);
+  v1::GenerationRecord generation;
+  generation.set_job_id("run-0");
+  generation.set_generation(job.status.generation());
+  generation.set_over(true);
+  generation.set_world_size(1);
+  generation.set_node_count(1);
+  v1::NodePlacement& placement = *generation.add_nodes();
+  placement.set_node("node-1");
+  v1::RankRecord& rank = *placement.add_ranks();
+  rank.add_slots(0);
+  rank.set_exited(true);
+  *rank.mutable_exit() = core::ToRecord(job.status.first_failure().exit());
+  std::vector<store::Mutation> writes = {core::PutSchema(), core::Put(core::ToRecord(job)),
+                                         core::PutGeneration(generation),
+                                         core::PutPlacement(generation, 0)};
+  for (const char* type : {"FirstFailure", "Warning", "CheckpointFailed", "JobHung", "New"}) {
+    v1::JobEvent event;
+    event.set_job_id("run-0");
+    event.set_sequence(writes.size());
+    event.set_type(type);
+    event.set_message("s3cr3t");
+    writes.push_back(core::Put(core::ToRecord(event)));
+  }
+  coordinator_.reset();
+  ASSERT_TRUE(store_.Commit(writes).ok());
+  StartCoordinator();
+  v1::SubmitJobRequest queued = SubmitRequest("queued");
+  queued.mutable_spec()->add_command("s3cr3t");
+  queued.mutable_spec()->set_workdir("/s3cr3t");
+  (*queued.mutable_spec()->mutable_env())["s3cr3t"] = "x";
+  v1::SubmitJobResponse submitted;
+  ASSERT_TRUE(Call(*alice_, &Stub::SubmitJob, queued, &submitted).ok());
+
+  const auto seen_by = [&](Stub& stub) {
+    std::string seen;
+    const auto see = [&](auto method, const auto& request, auto response) {
+      const grpc::Status status = Call(stub, method, request, &response);
+      EXPECT_TRUE(status.ok()) << status.error_message();
+      seen += response.DebugString();
+    };
+    v1::GetJobRequest get;
+    v1::ListEventsRequest events;
+    v1::GetJobHistoryRequest history;
+    v1::GetArrayRequest array;
+    v1::ListJobsRequest list;
+    list.set_include_finished(true);
+    array.set_array_id("run");
+    for (const std::string& id : {std::string("run-0"), submitted.job().job_id()}) {
+      get.set_job_id(id);
+      events.set_job_id(id);
+      history.set_job_id(id);
+      see(&Stub::GetJob, get, v1::Job());
+      see(&Stub::ListEvents, events, v1::ListEventsResponse());
+      see(&Stub::GetJobHistory, history, v1::JobHistory());
+      seen += Watch(stub, id).DebugString();
+    }
+    see(&Stub::ListJobs, list, v1::ListJobsResponse());
+    see(&Stub::GetQueue, v1::GetQueueRequest(), v1::GetQueueResponse());
+    see(&Stub::GetArray, array, v1::GetArrayResponse());
+    see(&Stub::GetReport, v1::GetReportRequest(), v1::GetReportResponse());
+    return seen;
+  };
+  EXPECT_THAT(seen_by(*alice_), HasSubstr("s3cr3t"));
+  for (Stub* const stub : {bob_.get(), viewer_.get()}) {
+    const std::string seen = seen_by(*stub);
+    EXPECT_THAT(seen, Not(HasSubstr("s3cr3t")));
+    EXPECT_THAT(seen, HasSubstr("RankFailed"));
+  }
+
+  for (const char* target : {"/metrics", "/sd", "/api/session", "/version"}) {
+    const auto result = http::Get(coordinator_->http_address(), target);
+    ASSERT_TRUE(result.ok()) << result.status();
+    EXPECT_THAT(result->body, Not(HasSubstr("s3cr3t"))) << target;
+  }
+  const std::pair<std::string, std::string> streams[] = {
+      {"/api/overview", "event: queue"},
+      {"/api/job?id=run-0", "event: environment"},
+      {absl::StrCat("/api/job?id=", submitted.job().job_id()), "event: environment"},
+      {"/api/comparison?jobs=run-0", "event: comparison"},
+      {"/api/comparison?array=run", "event: comparison"},
+      {"/api/log?job=run-0", "event: problem"},
+  };
+  for (const auto& [target, last] : streams) {
+    std::string seen;
+    const auto deadline = TestDeadline();
+    http::Stream(coordinator_->http_address(), target, [&, end = last](absl::string_view bytes) {
+      absl::StrAppend(&seen, bytes);
+      return !absl::StrContains(seen, end) && std::chrono::system_clock::now() < deadline;
+    }).IgnoreError();
+    EXPECT_THAT(seen, HasSubstr(last)) << target;
+    EXPECT_THAT(seen, Not(HasSubstr("s3cr3t"))) << target;
+  }
+}
+
+TEST_F(OwnersTest, UploadedFilesBelongToTheirOwners) {
+  const std::string content = "private text";
+  v1::SubmitJobResponse response;
+  EXPECT_TRUE(IsMissing(*bob_, content));
+  const grpc::Status before = SubmitWith(*bob_, content, &response);
+  ASSERT_TRUE(Upload(*alice_, content).ok());
+  EXPECT_FALSE(IsMissing(*alice_, content));
+  ASSERT_TRUE(SubmitWith(*alice_, content, &response).ok());
+  const std::string job = response.job().job_id();
+  // The digest alone gives nothing, and does not reveal that somebody has the file.
+  EXPECT_TRUE(IsMissing(*bob_, content));
+  const grpc::Status refused = SubmitWith(*bob_, content, &response);
+  EXPECT_EQ(refused.error_code(), grpc::StatusCode::FAILED_PRECONDITION);
+  EXPECT_EQ(refused.error_message(), before.error_message());
+  EXPECT_TRUE(Get(*bob_, job).spec().files().empty());
+  // An admin acts with the rights of the owner of a job.
+  EXPECT_TRUE(SubmitWith(*admin_, content, &response).ok());
+
+  EXPECT_EQ(Share(*bob_, job, true).error_code(), grpc::StatusCode::PERMISSION_DENIED);
+  EXPECT_EQ(Share(*alice_, job, true).error_code(), grpc::StatusCode::PERMISSION_DENIED);
+  ASSERT_TRUE(Share(*admin_, job, true).ok());
+  EXPECT_EQ(Get(*bob_, job).spec().files(0).sha256(), Sha256Hex(content));
+  EXPECT_FALSE(IsMissing(*bob_, content));
+  ASSERT_TRUE(Share(*admin_, job, false).ok());
+  EXPECT_TRUE(IsMissing(*bob_, content));
+  // Whoever has the content may upload it.
+  ASSERT_TRUE(Upload(*bob_, content).ok());
+  EXPECT_TRUE(SubmitWith(*bob_, content, &response).ok());
 }
 
 TEST_F(OwnersTest, ListsOwnJobs) {

@@ -213,6 +213,7 @@ void CorrectSlots(v1::Hello& hello, Corrections& corrections) {
       [&indices](const v1::Slot& slot) { return !indices.insert(slot.index()).second; },
       corrections);
   for (v1::Slot& slot : *hello.mutable_slots()) {
+    slot.clear_job_id();  // the coordinator sets it for clients
     Truncate("slot.kind", limits::kLabelBytes, *slot.mutable_kind(), corrections);
     Truncate("slot.uuid", limits::kLabelBytes, *slot.mutable_uuid(), corrections);
     Truncate("slot.unavailable", limits::kSlotReasonBytes, *slot.mutable_unavailable(),
@@ -409,6 +410,10 @@ Corrections Quarantine(v1::Hello& hello) {
   Truncate("software_version", limits::kLabelBytes, *hello.mutable_software_version(), corrections);
   Truncate("cluster_id", limits::kLabelBytes, *hello.mutable_cluster_id(), corrections);
   Truncate("machine_id", limits::kLabelBytes, *hello.mutable_machine_id(), corrections);
+  Truncate("coordinator_start", limits::kLabelBytes, *hello.mutable_coordinator_start(),
+           corrections);
+  Truncate("limits_unavailable", limits::kSlotReasonBytes, *hello.mutable_limits_unavailable(),
+           corrections);
   DropLong("advertise_address", *hello.mutable_advertise_address(), corrections);
   DropLong("metrics_address", *hello.mutable_metrics_address(), corrections);
   DropLong("peer_address", *hello.mutable_peer_address(), corrections);

@@ -57,6 +57,12 @@ TEST(QuarantineTest, CorrectsTextsOfHellos) {
   EXPECT_THAT(Corrected([&](v1::Hello& h) { h.set_software_version(word); }, hello),
               ElementsAre("software_version"));
   EXPECT_EQ(hello.software_version().size(), limits::kLabelBytes);
+  EXPECT_THAT(Corrected([&](v1::Hello& h) { h.set_coordinator_start(word); }, hello),
+              ElementsAre("coordinator_start"));
+  EXPECT_THAT(
+      Corrected([](v1::Hello& h) { h.set_limits_unavailable(Beyond(limits::kSlotReasonBytes)); },
+                hello),
+      ElementsAre("limits_unavailable"));
   EXPECT_THAT(Corrected([&](v1::Hello& h) { h.set_advertise_address(word); }, hello),
               ElementsAre("advertise_address"));
   EXPECT_EQ(hello.advertise_address(), "");
@@ -65,6 +71,8 @@ TEST(QuarantineTest, CorrectsTextsOfHellos) {
   const auto corrected_slot = [&](const std::function<void(v1::Slot&)>& change) {
     return Corrected([&](v1::Hello& h) { change(*h.mutable_slots(0)); }, hello);
   };
+  EXPECT_THAT(corrected_slot([&](v1::Slot& slot) { slot.set_job_id(word); }), IsEmpty());
+  EXPECT_EQ(hello.slots(0).job_id(), "");
   EXPECT_THAT(corrected_slot([&](v1::Slot& slot) { slot.set_kind(word); }),
               ElementsAre("slot.kind"));
   EXPECT_THAT(corrected_slot([&](v1::Slot& slot) { slot.set_uuid(word); }),

@@ -2,13 +2,10 @@
 
 #include <fcntl.h>
 #include <sys/file.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include <array>
 #include <cerrno>
-#include <filesystem>
-#include <system_error>
 #include <utility>
 
 #include "absl/memory/memory.h"
@@ -19,15 +16,11 @@
 namespace muster::store {
 
 absl::StatusOr<std::unique_ptr<DataDir>> DataDir::Acquire(const std::string& path) {
-  std::error_code ignored;  // mkdir reports the error
-  std::filesystem::create_directories(std::filesystem::path(path).parent_path(), ignored);
-  if (mkdir(path.c_str(), 0700) != 0 && errno != EEXIST) {
-    return ErrnoStatus(errno, absl::StrCat("create data directory ", path));
-  }
+  RETURN_IF_ERROR(security::MakePrivateDirectory(path, {.contents = {"lock", "identity"}}));
   const std::string lock_path = absl::StrCat(path, "/lock");
-  const int fd = open(lock_path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600);
-  if (fd < 0) return ErrnoStatus(errno, absl::StrCat("open ", lock_path));
-  auto data_dir = absl::WrapUnique(new DataDir(path, fd));
+  ASSIGN_OR_RETURN(security::OwnedFd lock, security::OpenOwnFile(lock_path, O_RDWR | O_CREAT));
+  const int fd = lock.get();
+  auto data_dir = absl::WrapUnique(new DataDir(path, std::move(lock)));
   if (flock(fd, LOCK_EX | LOCK_NB) != 0) {
     if (errno != EWOULDBLOCK) return ErrnoStatus(errno, absl::StrCat("lock ", lock_path));
     std::array<char, 32> pid = {};
@@ -43,7 +36,5 @@ absl::StatusOr<std::unique_ptr<DataDir>> DataDir::Acquire(const std::string& pat
   }
   return data_dir;
 }
-
-DataDir::~DataDir() { close(lock_fd_); }
 
 }  // namespace muster::store

@@ -4,8 +4,10 @@
 
 #include <memory>
 #include <string>
+#include <utility>
 
 #include "absl/status/statusor.h"
+#include "common/security/private_file.h"
 
 namespace muster::store {
 
@@ -13,21 +15,18 @@ namespace muster::store {
 // contains the owner's pid.
 class DataDir {
  public:
-  // Creates the directory (mode 0700) and its parents, and locks it. Errors: FAILED_PRECONDITION
-  // when another coordinator holds it; otherwise the system's error, with the path.
+  // Makes the directory private and locks it. Errors: FAILED_PRECONDITION when another coordinator
+  // holds it; otherwise those of security::MakePrivateDirectory and OpenOwnFile.
   static absl::StatusOr<std::unique_ptr<DataDir>> Acquire(const std::string& path);
-  ~DataDir();
-
-  DataDir(const DataDir&) = delete;
-  DataDir& operator=(const DataDir&) = delete;
 
   std::string PathTo(const std::string& name) const { return path_ + "/" + name; }
 
  private:
-  DataDir(std::string path, int lock_fd) : path_(std::move(path)), lock_fd_(lock_fd) {}
+  DataDir(std::string path, security::OwnedFd lock)
+      : path_(std::move(path)), lock_(std::move(lock)) {}
 
   const std::string path_;
-  const int lock_fd_;
+  const security::OwnedFd lock_;
 };
 
 }  // namespace muster::store

@@ -1,5 +1,6 @@
 #include "coordinator/store/data_dir.h"
 
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "absl/strings/str_cat.h"
@@ -21,6 +22,16 @@ TEST(DataDirTest, RejectsSecondOwner) {
               HasSubstr(absl::StrCat("in use by another coordinator (pid ", getpid(), ")")));
   first->reset();
   EXPECT_TRUE(DataDir::Acquire(path).ok());
+}
+
+TEST(DataDirTest, BecomesPrivate) {
+  const std::string path = absl::StrCat(::testing::TempDir(), "/shared_dir_", getpid());
+  ASSERT_EQ(mkdir(path.c_str(), 0755), 0);
+  ASSERT_EQ(chmod(path.c_str(), 0755), 0);
+  ASSERT_TRUE(DataDir::Acquire(path).ok());
+  struct stat info;
+  ASSERT_EQ(stat(path.c_str(), &info), 0);
+  EXPECT_EQ(info.st_mode & 0777, 0700u);
 }
 
 TEST(DataDirTest, NamesPathThatCannotBeCreated) {

@@ -1,5 +1,6 @@
 #include "coordinator/store/sqlite_store.h"
 
+#include <fcntl.h>
 #include <sqlite3.h>
 
 #include <optional>
@@ -7,6 +8,7 @@
 
 #include "absl/memory/memory.h"
 #include "absl/strings/str_cat.h"
+#include "common/security/private_file.h"
 #include "common/status.h"
 
 namespace muster::store {
@@ -58,6 +60,16 @@ std::string ColumnBlob(sqlite3_stmt* statement, int column) {
   return size == 0 ? std::string() : std::string(static_cast<const char*>(data), size);
 }
 
+// The store has secrets. SQLite gives the files that it adds the mode of the database.
+absl::Status MakePrivate(const std::string& path) {
+  RETURN_IF_ERROR(security::OpenOwnFile(path, O_RDWR | O_CREAT).status());
+  for (const char* suffix : {"-wal", "-shm"}) {
+    const absl::Status status = security::OpenOwnFile(path + suffix, O_RDWR).status();
+    if (!absl::IsNotFound(status)) RETURN_IF_ERROR(status);
+  }
+  return absl::OkStatus();
+}
+
 }  // namespace
 
 void SqliteStore::CloseDatabase::operator()(sqlite3* database) const { sqlite3_close(database); }
@@ -69,6 +81,7 @@ SqliteStore::~SqliteStore() = default;
 
 absl::StatusOr<std::unique_ptr<SqliteStore>> SqliteStore::Open(const std::string& path,
                                                                const SqliteOptions& options) {
+  RETURN_IF_ERROR(MakePrivate(path));
   auto store = absl::WrapUnique(new SqliteStore(path));
   absl::MutexLock write_lock(&store->write_mutex_);
   absl::MutexLock read_lock(&store->read_mutex_);

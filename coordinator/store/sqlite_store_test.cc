@@ -3,6 +3,7 @@
 
 #include <signal.h>
 #include <sqlite3.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -47,6 +48,23 @@ TEST_F(SqliteStoreTest, ReopensWithAllRecords) {
   ASSERT_TRUE(records.ok());
   ASSERT_EQ(records->size(), 2);
   EXPECT_EQ((*records)[1].value, "2");
+}
+
+TEST_F(SqliteStoreTest, IsPrivateWhateverModesTheFilesHad) {
+  for (const char* suffix : {"", "-wal", "-shm"}) {
+    std::ofstream file(path_ + suffix);
+    chmod((path_ + suffix).c_str(), 0644);
+  }
+  for (int round = 0; round < 2; ++round) {  // the second one adds the files
+    const auto store = SqliteStore::Open(path_);
+    ASSERT_TRUE(store.ok()) << store.status();
+    ASSERT_TRUE((*store)->Commit(std::vector<Mutation>{{"a", "1"}}).ok());
+    for (const char* suffix : {"", "-wal", "-shm"}) {
+      struct stat info;
+      ASSERT_EQ(stat((path_ + suffix).c_str(), &info), 0) << suffix;
+      EXPECT_EQ(info.st_mode & 0777, 0600u) << suffix;
+    }
+  }
 }
 
 TEST_F(SqliteStoreTest, RejectsFileThatIsNotADatabase) {

@@ -174,6 +174,12 @@ absl::Status IdentityTable::CheckNotRevoked(const security::NodeCertificate& cer
 absl::Status IdentityTable::Admit(const SessionOpened& event) {
   const std::string& node = event.hello.node_name();
   if (!event.certificate.has_value()) {
+    if (banned_.count(Incarnation(event.hello.incarnation())) != 0) {
+      return absl::PermissionDeniedError(
+          absl::StrCat("node ", node,
+                       " was removed; join again with a token of muster node token, or restart "
+                       "this worker if its token is still to be accepted"));
+    }
     if (!Has(NodeName(node))) return absl::OkStatus();
     return absl::PermissionDeniedError(absl::StrCat(
         "node ", node,

@@ -8,6 +8,7 @@
 #define MUSTER_COORDINATOR_CORE_IDENTITY_IDENTITY_TABLE_H_
 
 #include <map>
+#include <set>
 #include <string>
 
 #include "absl/status/status.h"
@@ -36,6 +37,8 @@ class IdentityTable {
   bool Has(const NodeName& node) const;
   // Revokes the certificates of the node and makes its name free.
   void Remove(const NodeName& node);
+  // Admits this worker only with a certificate, until the coordinator restarts.
+  void Ban(Incarnation worker) { banned_.insert(worker); }
 
   // The tokens that have not expired.
   v1::ListJoinTokensResponse ListTokens(Time now) const;
@@ -60,6 +63,7 @@ class IdentityTable {
   Context& context_;
   std::map<std::string, v1::IdentityRecord> identities_;  // by node
   std::map<std::string, v1::JoinTokenRecord> tokens_;     // by id
+  std::set<Incarnation> banned_;
 };
 
 }  // namespace muster::core

@@ -106,6 +106,7 @@ void CopyStatus(const Other& from, Status& to) {
   to.set_exit_code(from.exit_code());
   to.set_idempotency_key(from.idempotency_key());
   to.set_owner(from.owner());
+  to.set_shared(from.shared());
   if (from.has_first_failure()) CopyFailure(from.first_failure(), *to.mutable_first_failure());
   for (const auto& failure : from.past_failures()) CopyFailure(failure, *to.add_past_failures());
   to.set_past_failures_omitted(from.past_failures_omitted());

@@ -50,6 +50,7 @@ Job MakeJob() {
   status.set_exit_code(137);
   status.set_idempotency_key("key");
   status.set_owner("alice");
+  status.set_shared(true);
   *status.mutable_first_failure() = MakeFailure();
   *status.add_past_failures() = v1::FirstFailure();
   *status.add_past_failures() = MakeFailure();

@@ -9,6 +9,7 @@
 #include "common/limits.h"
 #include "common/proto_time.h"
 #include "common/status.h"
+#include "coordinator/core/jobs/checkpoint_paths.h"
 #include "coordinator/core/jobs/job_table.h"
 #include "coordinator/core/reasons.h"
 
@@ -61,11 +62,7 @@ absl::StatusOr<JobTable::Submitted> JobTable::Submit(const SubmitJob& event) {
   std::vector<Ended> ended;
   ASSIGN_OR_RETURN(After after, ResolveDependencies(event.spec.after(), ended));
   const size_t count = std::max<size_t>(event.tasks.size(), 1);
-  RETURN_IF_ERROR(owners_.CheckSubmit(event.spec, event.actor, count));
-  // The matrix of an array may set what depends on the role of the token.
-  for (const ArrayTask& task : event.tasks) {
-    RETURN_IF_ERROR(owners_.CheckSubmit(task.spec, event.actor, count));
-  }
+  RETURN_IF_ERROR(CheckSubmit(event.spec, event.tasks, event.actor));
   RETURN_IF_ERROR(MakeRoom(count));
   Job* first = nullptr;
   for (size_t i = 0; i < count; ++i) {
@@ -93,6 +90,22 @@ absl::StatusOr<JobTable::Submitted> JobTable::Submit(const SubmitJob& event) {
   }
   std::move(ended.begin(), ended.end(), std::back_inserter(ended_));
   return Submitted{first, false};
+}
+
+absl::Status JobTable::CheckSubmit(const v1::JobSpec& spec, const std::vector<ArrayTask>& tasks,
+                                   const Actor& actor) const {
+  const size_t count = std::max<size_t>(tasks.size(), 1);
+  RETURN_IF_ERROR(owners_.CheckSubmit(spec, actor, count));
+  CheckpointPaths paths;
+  if (tasks.empty()) paths.Add(spec);
+  // The matrix of an array may set what depends on the role of the token, and paths.
+  for (const ArrayTask& task : tasks) {
+    RETURN_IF_ERROR(owners_.CheckSubmit(task.spec, actor, count));
+    paths.Add(task.spec);
+  }
+  if (paths.empty() || actor.is_admin) return absl::OkStatus();
+  for (const auto& [id, job] : jobs_) paths.Meet(job.status, actor);
+  return paths.Check();
 }
 
 absl::Status JobTable::CheckIds(const SubmitJob& event) const {

@@ -118,6 +118,19 @@ absl::flat_hash_set<std::string> JobTable::Files() const {
   return digests;
 }
 
+absl::flat_hash_set<std::string> JobTable::UsableFiles(
+    const Actor& actor, const absl::flat_hash_set<std::string>& digests) const {
+  absl::flat_hash_set<std::string> usable;
+  for (const auto& [id, job] : jobs_) {
+    if (usable.size() == digests.size()) break;
+    if (!job.status.shared() && !MayUse(job.status, actor)) continue;
+    for (const v1::FileSpec& file : job.spec().files()) {
+      if (digests.contains(file.sha256())) usable.insert(file.sha256());
+    }
+  }
+  return usable;
+}
+
 // ------------------------------------------------------------------------------------------------
 // life cycle
 

@@ -73,6 +73,9 @@ class JobTable {
   std::vector<const JobArray*> ListArrays(const v1::ListJobsRequest& request) const;
   // Digests of the files of all jobs.
   absl::flat_hash_set<std::string> Files() const;
+  // Those of the digests that are files of jobs which the actor may use or which are shared.
+  absl::flat_hash_set<std::string> UsableFiles(
+      const Actor& actor, const absl::flat_hash_set<std::string>& digests) const;
   LogTails& log_tails() { return log_tails_; }
   const LogTails& log_tails() const { return log_tails_; }
   Histories& histories() { return histories_; }
@@ -87,9 +90,13 @@ class JobTable {
   };
   // Adds a job, or the tasks of an array, in state QUEUED. Errors: INVALID_ARGUMENT, NOT_FOUND when
   // a job of spec.after is unknown, ABORTED when the id is taken, ALREADY_EXISTS when the owner
-  // used the idempotency key with another spec, those of OwnerTable::CheckSubmit,
-  // RESOURCE_EXHAUSTED.
+  // used the idempotency key with another spec, those of CheckSubmit, RESOURCE_EXHAUSTED.
   absl::StatusOr<Submitted> Submit(const SubmitJob& event);
+  // Whether the actor may submit this job or, if there are tasks, these. Errors: those of
+  // OwnerTable::CheckSubmit; PERMISSION_DENIED if a path is that of checkpoints of another owner's
+  // job, unless an admin has shared that job and the path is only read.
+  absl::Status CheckSubmit(const v1::JobSpec& spec, const std::vector<ArrayTask>& tasks,
+                           const Actor& actor) const;
   void Transition(Job& job, v1::JobState to, absl::string_view reason, std::string message);
   void SetReason(Job& job, absl::string_view reason, std::string message);
   // Keeps this number and all below it from later generations of the job, which may be unknown:

@@ -10,9 +10,12 @@
 namespace muster::core {
 namespace {
 
+constexpr size_t kNoticeBytes = 512;
+
 bool IsWithinLimits(const v1::LogChunk& chunk) {
   return chunk.data().size() <= limits::kLogTailBytes &&
-         chunk.lines_size() <= static_cast<int>(limits::kLogTailLines) && chunk.notice().empty();
+         chunk.lines_size() <= static_cast<int>(limits::kLogTailLines) &&
+         chunk.notice().size() <= kNoticeBytes;
 }
 
 }  // namespace
@@ -24,9 +27,9 @@ absl::Status LogTails::Add(const Job& job, v1::LogTail tail) {
   const Key key{job.queue_sequence, tail.generation(), tail.rank()};
   if (is_old(key.generation) || tails_.count(key) != 0) return absl::OkStatus();
   if (!IsWithinLimits(tail.stdout_end()) || !IsWithinLimits(tail.stderr_end())) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("the end of its log exceeds ", limits::kLogTailBytes, " bytes or ",
-                     limits::kLogTailLines, " lines, or has a notice; dropped"));
+    return absl::InvalidArgumentError(absl::StrCat(
+        "the end of its log exceeds ", limits::kLogTailBytes, " bytes or ", limits::kLogTailLines,
+        " lines, or its notice ", kNoticeBytes, " bytes; dropped"));
   }
   const auto used = generation_bytes_.find({key.job, key.generation});
   const size_t used_bytes = used == generation_bytes_.end() ? 0 : used->second;

@@ -61,6 +61,15 @@ TEST_F(LogTailsTest, StoresEachTailOnce) {
   EXPECT_FALSE(Has(Submit("b"), 3));
 }
 
+TEST_F(LogTailsTest, KeepsNoticeOfLostOutput) {
+  const Job& job = Submit("a");
+  v1::LogTail tail = Tail(job, 1, "x");
+  tail.mutable_stdout_end()->set_notice("2 lines (30 bytes) could not be stored");
+  EXPECT_TRUE(tails_.Add(job, tail).ok());
+  EXPECT_EQ(tails_.Find(job, Generation(1), Rank(1))->stdout_end().notice(),
+            tail.stdout_end().notice());
+}
+
 TEST_F(LogTailsTest, IgnoresTailsBeyondTheLimits) {
   const Job& job = Submit("a");
   EXPECT_TRUE(absl::IsInvalidArgument(
@@ -68,6 +77,9 @@ TEST_F(LogTailsTest, IgnoresTailsBeyondTheLimits) {
   v1::LogTail lines = Tail(job, 1, "x");
   for (size_t i = 0; i <= limits::kLogTailLines; ++i) lines.mutable_stderr_end()->add_lines();
   EXPECT_TRUE(absl::IsInvalidArgument(tails_.Add(job, lines)));
+  v1::LogTail notice = Tail(job, 1, "x");
+  notice.mutable_stdout_end()->set_notice(std::string(513, 'x'));
+  EXPECT_TRUE(absl::IsInvalidArgument(tails_.Add(job, notice)));
   EXPECT_THAT(Writes(), IsEmpty());
 }
 

@@ -243,6 +243,7 @@ v1::Node Node::View(const Time& now) const {
         ToProto(std::max(FromStored(record.cool_down_until()) - now.steady, absl::ZeroDuration()));
   }
   node.set_launch_failure(record.launch_failure());
+  node.set_limits_unavailable(hello.limits_unavailable());
   node.set_cordoned_by_health(record.cordoned_by_health());
   if (record.has_drain_until() && !busy.empty()) {
     *node.mutable_drain_deadline() =

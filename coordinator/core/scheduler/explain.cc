@@ -321,6 +321,29 @@ std::vector<v1::WaitedFor> NodeBlockers(const v1::Resources& resources, const Sc
   return blockers;
 }
 
+std::string LimitsWarning(const v1::Resources& resources, const NodeMap& nodes) {
+  std::vector<absl::string_view> limits;
+  if (resources.memory() != 0) limits.push_back("resources.memory");
+  if (resources.pids() != 0) limits.push_back("resources.pids");
+  if (limits.empty()) return "";
+  const Request request = RequestOf(resources);
+  size_t usable = 0;
+  size_t unlimited = 0;
+  const Node* example = nullptr;
+  for (const auto& [name, node] : nodes) {
+    if (node.state == v1::LOST || !WhyUnsuitable(request, node).empty()) continue;
+    ++usable;
+    if (node.hello.limits_unavailable().empty()) continue;
+    ++unlimited;
+    if (example == nullptr || NaturalLess(name.value(), example->record.name())) example = &node;
+  }
+  if (example == nullptr) return "";
+  return absl::StrCat(absl::StrJoin(limits, " and "), limits.size() == 1 ? " is" : " are",
+                      " not enforced on ", unlimited, " of ", usable,
+                      " nodes that the job could use, e.g. ", example->record.name(), ": ",
+                      example->hello.limits_unavailable());
+}
+
 namespace {
 
 // The slots of the cluster, and when running jobs free theirs.

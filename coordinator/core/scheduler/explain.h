@@ -28,6 +28,10 @@ std::vector<v1::WaitedFor> NodeBlockers(const v1::Resources& resources, const Sc
 // job with these resources would not fit if no other job ran; empty if it would.
 std::string UnplaceableReason(const v1::Resources& resources, const NodeMap& nodes);
 
+// "resources.memory is not enforced on 2 of 3 nodes that the job could use, e.g. n1: no cgroup":
+// limits of the request that nodes do not enforce; empty if all do.
+std::string LimitsWarning(const v1::Resources& resources, const NodeMap& nodes);
+
 // When a queued job may start.
 struct StartEstimate {
   std::optional<absl::Duration> in;  // nullopt: unknown

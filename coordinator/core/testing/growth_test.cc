@@ -64,6 +64,8 @@ class Growth : public ::testing::Test {
     nodes_ = {"a"};
   }
   v1::Job Get() const { return cluster_.Get(job_); }
+  // As `muster list` shows it.
+  v1::Job List() { return cluster_.core().ListEntry(JobId(job_)); }
   v1::JobState State() const { return cluster_.State(job_); }
 
   Harness cluster_;
@@ -101,10 +103,12 @@ TEST_F(Growth, ShrinksAtOnceWhenNodeIsLost) {
   cluster_.ExitAll(job_, Stopped());
   cluster_.BringUp(job_);
   ASSERT_EQ(Get().ranks_size(), 2);
+  ASSERT_EQ(List().world_size(), 2u);
   cluster_.Run(absl::Seconds(11), {"a"});  // b is lost
   cluster_.ReportExit("a", job_, 0, Stopped());
   EXPECT_EQ(State(), v1::STARTING);
   EXPECT_EQ(Get().ranks_size(), 1);
+  EXPECT_EQ(List().world_size(), 1u);
   cluster_.BringUp(job_);
   cluster_.Join("b", 1, /*incarnation=*/2);
   Run(absl::Seconds(11));

@@ -93,6 +93,46 @@ TEST_F(OwnersTest, OnlyOwnerAndAdminsMayChangeQueuedJob) {
   EXPECT_EQ(cluster_.State("job"), v1::CANCELLED);
 }
 
+// Files and checkpoints of jobs belong to their owners until an admin shares the job.
+TEST_F(OwnersTest, SharedJobCanBeRerunAndContinuedByOthers) {
+  v1::JobSpec spec = MakeCommandSpec(1);
+  spec.set_checkpoint_dir("/c/job");
+  spec.add_files()->set_sha256("digest");
+  ASSERT_TRUE(StatusOf(cluster_.Step(SubmitEvent(kAlice, "job", "", spec))).ok());
+  v1::JobSpec continued;
+  continued.mutable_train()->mutable_checkpoint()->set_resume_from("/c/job");
+  const auto usable = [&](const Actor& actor) {
+    return cluster_.core().UsableFiles(actor, {"digest", "other"}).size();
+  };
+  const auto submitted = [&](const Actor& actor) {
+    return cluster_.core().CheckSubmit(continued, {}, actor);
+  };
+  const auto share = [&](bool shared) {
+    ASSERT_TRUE(StatusOf(cluster_.Step(ShareJob{kRequest, JobId("job"), shared, kAdmin})).ok());
+    cluster_.Restart();
+    EXPECT_EQ(cluster_.Get("job").shared(), shared);
+  };
+  EXPECT_EQ(usable(kAlice), 1u);
+  EXPECT_EQ(usable(kAdmin), 1u);
+  EXPECT_EQ(usable(kBob), 0u);
+  EXPECT_TRUE(absl::IsPermissionDenied(submitted(kBob)));
+  EXPECT_TRUE(submitted(kAlice).ok() && submitted(kAdmin).ok());
+  // Also in a task of an array.
+  const std::vector<ArrayTask> tasks = {ArrayTask{continued}};
+  EXPECT_TRUE(absl::IsPermissionDenied(cluster_.core().CheckSubmit({}, tasks, kBob)));
+  share(true);
+  share(true);
+  EXPECT_EQ(usable(kBob), 1u);
+  EXPECT_TRUE(submitted(kBob).ok());
+  share(false);
+  EXPECT_EQ(usable(kBob), 0u);
+  EXPECT_FALSE(submitted(kBob).ok());
+  const std::vector<v1::JobEvent> listed = *cluster_.core().ListEvents(JobId("job"), 1);
+  std::vector<std::string> events;
+  for (const v1::JobEvent& event : listed) events.push_back(event.message());
+  EXPECT_EQ(events, (std::vector<std::string>{"shared by root", "no longer shared by root"}));
+}
+
 TEST_F(OwnersTest, JobWithoutOwnerIsOpenToAll) {
   const std::string job = cluster_.Submit(MakeCommandSpec(1));
   EXPECT_TRUE(StatusOf(cluster_.Step(HoldJob{kRequest, JobId(job), kBob})).ok());
@@ -132,10 +172,10 @@ TEST_F(OwnersTest, IdempotencyKeysBelongToOwners) {
 TEST_F(OwnersTest, PriorityClassIsBoundedByRole) {
   v1::JobSpec spec = MakeCommandSpec(1);
   spec.set_priority_class("high");
-  EXPECT_TRUE(absl::IsPermissionDenied(cluster_.core().CheckSubmit(spec, kAlice)));
+  EXPECT_TRUE(absl::IsPermissionDenied(cluster_.core().CheckSubmit(spec, {}, kAlice)));
   EXPECT_TRUE(
       absl::IsPermissionDenied(StatusOf(cluster_.Step(SubmitEvent(kAlice, "a", "", spec)))));
-  EXPECT_TRUE(cluster_.core().CheckSubmit(spec, kAdmin).ok());
+  EXPECT_TRUE(cluster_.core().CheckSubmit(spec, {}, kAdmin).ok());
   EXPECT_TRUE(StatusOf(cluster_.Step(SubmitEvent(kAdmin, "b", "", spec))).ok());
 }
 

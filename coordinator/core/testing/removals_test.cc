@@ -3,6 +3,7 @@
 
 #include "absl/status/status.h"
 #include "coordinator/core/core.h"
+#include "coordinator/core/reasons.h"
 #include "coordinator/core/testing/harness.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -15,6 +16,7 @@ using testing::FindSent;
 using testing::Harness;
 using ::testing::HasSubstr;
 using testing::MakeCommandSpec;
+using testing::MakeSpec;
 using ::testing::Not;
 using ::testing::StartsWith;
 
@@ -135,7 +137,9 @@ TEST(RemoveNode, RefusesConnectedNodeAndNodeWithRanks) {
   const absl::Status connected =
       StatusOf(owned.cluster_.Step(RemoveNode{kRequest, NodeName("a"), kAdmin}));
   EXPECT_TRUE(absl::IsFailedPrecondition(connected));
-  EXPECT_EQ(connected.message(), "node a is connected; stop its worker first");
+  EXPECT_EQ(
+      connected.message(),
+      "node a is connected; stop its worker first, or evict it: muster node remove a --force");
   owned.cluster_.CloseStream("a");
   const absl::Status with_ranks =
       StatusOf(owned.cluster_.Step(RemoveNode{kRequest, NodeName("a"), kAdmin}));
@@ -143,6 +147,55 @@ TEST(RemoveNode, RefusesConnectedNodeAndNodeWithRanks) {
   EXPECT_THAT(std::string(with_ranks.message()), StartsWith("node a has ranks"));
   EXPECT_TRUE(
       absl::IsNotFound(StatusOf(owned.cluster_.Step(RemoveNode{kRequest, NodeName("b"), kAdmin}))));
+}
+
+// A job on node a of a and b.
+struct EvictedNode {
+  explicit EvictedNode(const v1::JobSpec& spec) {
+    cluster.Join("a", 1);
+    job = cluster.Submit(spec);
+    cluster.BringUp(job);
+    cluster.Join("b", 1);
+    evicted = cluster.Step(RemoveNode{kRequest, NodeName("a"), kAdmin, /*force=*/true});
+  }
+
+  Harness cluster;
+  std::string job;
+  Effects evicted;
+};
+
+TEST(RemoveNode, ForceEndsTheSessionAndLosesTrainRanksAtOnce) {
+  EvictedNode node(MakeSpec(1));
+  EXPECT_TRUE(StatusOf(node.evicted).ok());
+  ASSERT_EQ(node.evicted.closes.size(), 1u);
+  EXPECT_EQ(node.evicted.closes[0].status.code(), absl::StatusCode::kPermissionDenied);
+  EXPECT_EQ(node.cluster.GetNode("a").name(), "");
+  node.cluster.Run(absl::Seconds(5), {"b"});
+  EXPECT_EQ(node.cluster.Get(node.job).generation(), 2u);
+}
+
+TEST(RemoveNode, ForceLosesCommandRanksAfterTheirLease) {
+  EvictedNode node(MakeCommandSpec(1));
+  EXPECT_TRUE(StatusOf(node.evicted).ok());
+  const absl::Duration lease = Harness::DefaultOptions().lease;
+  node.cluster.Run(lease - absl::Seconds(1), {"b"});
+  EXPECT_EQ(node.cluster.Get(node.job).generation(), 1u);
+  EXPECT_EQ(node.cluster.GetNode("a").state(), v1::SUSPECT);
+  EXPECT_THAT(node.cluster.EventTypes(node.job), Contains(events::kNodeSuspect));
+  node.cluster.Run(absl::Seconds(10), {"b"});
+  EXPECT_EQ(node.cluster.Get(node.job).generation(), 2u);
+  EXPECT_EQ(node.cluster.GetNode("a").name(), "");
+}
+
+TEST(RemoveNode, ForceKeepsTheWorkerOutButNotItsSuccessor) {
+  EvictedNode node(MakeSpec(1));
+  const Effects same = node.cluster.Join("a", 1);
+  ASSERT_EQ(same.closes.size(), 1u);
+  EXPECT_EQ(same.closes[0].status.code(), absl::StatusCode::kPermissionDenied);
+  node.cluster.Join("a", 1, /*incarnation=*/2);
+  EXPECT_EQ(node.cluster.GetNode("a").state(), v1::READY);
+  node.cluster.CloseStream("a");
+  EXPECT_EQ(node.cluster.GetNode("a").state(), v1::SUSPECT) << "is not removed again";
 }
 
 TEST(RemoveNode, RemovesDisconnectedNodeForGood) {

@@ -50,6 +50,23 @@ TEST_F(Warnings, AreRecordedOncePerProblem) {
   EXPECT_EQ(CountWarnings(cluster_, job_), 2u);
 }
 
+TEST_F(Warnings, TellAtSubmissionWhichLimitsAreNotEnforced) {
+  v1::JobSpec spec = MakeCommandSpec(1);
+  spec.mutable_resources()->set_memory(1 << 30);
+  EXPECT_THAT(cluster_.TrySubmit(spec)->warnings(), IsEmpty());
+  for (const char* node : {"n10", "n9"}) {
+    v1::Hello hello = cluster_.MakeHello(node, 1);
+    hello.set_limits_unavailable("no control group");
+    (*hello.mutable_labels())["kind"] = "old";
+    cluster_.Open(hello);
+  }
+  EXPECT_THAT(cluster_.TrySubmit(spec)->warnings(),
+              ElementsAre("resources.memory is not enforced on 2 of 4 nodes that the job could "
+                          "use, e.g. n9: no control group"));
+  (*spec.mutable_resources()->mutable_select())["kind"] = "new";
+  EXPECT_THAT(cluster_.TrySubmit(spec)->warnings(), IsEmpty());
+}
+
 TEST_F(Warnings, AreKept) {
   cluster_.Report("a", job_, Warning(0, "odd"));
   cluster_.Restart();

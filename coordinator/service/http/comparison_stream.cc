@@ -1,9 +1,11 @@
+#include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "common/status.h"
+#include "coordinator/core/owners/visibility.h"
 #include "coordinator/service/http/core_query.h"
 #include "coordinator/service/http/job_json.h"
 #include "coordinator/service/http/json_text.h"
@@ -17,7 +19,8 @@ constexpr size_t kPointsPerJob = 128;
 constexpr absl::Duration kComparisonAge = absl::Seconds(2);
 
 // {"job": …, "curve": points}
-std::string ComparedJson(const core::Core& core, const v1::Job& job) {
+std::string ComparedJson(const core::Core& core, const Viewer& viewer, v1::Job job) {
+  if (!viewer.CheckPrivate(job).ok()) core::RemovePrivate(job);
   std::vector<std::string> points;
   const absl::StatusOr<v1::Curves> curves = core.GetCurves(JobId(job.job_id()), kPointsPerJob);
   if (curves.ok()) {
@@ -27,8 +30,9 @@ std::string ComparedJson(const core::Core& core, const v1::Job& job) {
 }
 
 // {"title", "total": number of jobs, "jobs": the first ones of them}
-absl::StatusOr<std::string> ComparisonJson(core::Core& core, const std::string& names,
-                                           const std::string& array, const Time& now) {
+absl::StatusOr<std::string> ComparisonJson(core::Core& core, const Viewer& viewer,
+                                           const std::string& names, const std::string& array,
+                                           const Time& now) {
   std::string title = "Comparison";
   size_t total = 0;
   std::vector<std::string> jobs;
@@ -39,8 +43,8 @@ absl::StatusOr<std::string> ComparisonJson(core::Core& core, const std::string& 
     total = tasks.size();
     for (const JobId& id : tasks) {
       if (jobs.size() == kJobsCompared) break;
-      ASSIGN_OR_RETURN(const v1::Job task, core.GetJob(id, /*detailed=*/false, now));
-      jobs.push_back(ComparedJson(core, task));
+      ASSIGN_OR_RETURN(v1::Job task, core.GetJob(id, /*detailed=*/false, now));
+      jobs.push_back(ComparedJson(core, viewer, std::move(task)));
     }
   } else {
     const std::vector<std::string> ids = absl::StrSplit(names, ',', absl::SkipEmpty());
@@ -48,8 +52,8 @@ absl::StatusOr<std::string> ComparisonJson(core::Core& core, const std::string& 
     for (const std::string& name : ids) {
       if (jobs.size() == kJobsCompared) break;
       ASSIGN_OR_RETURN(const JobId id, core.ResolveJob(name));
-      ASSIGN_OR_RETURN(const v1::Job job, core.GetJob(id, /*detailed=*/false, now));
-      jobs.push_back(ComparedJson(core, job));
+      ASSIGN_OR_RETURN(v1::Job job, core.GetJob(id, /*detailed=*/false, now));
+      jobs.push_back(ComparedJson(core, viewer, std::move(job)));
     }
   }
   return JsonObject()
@@ -61,14 +65,18 @@ absl::StatusOr<std::string> ComparisonJson(core::Core& core, const std::string& 
 
 }  // namespace
 
-void StreamComparison(PageSources& sources, const std::string& jobs, const std::string& array,
-                      EventWriter& out) {
-  const std::string key = absl::StrCat("comparison/", array, "/", jobs);
+void StreamComparison(PageSources& sources, const Viewer& viewer, const std::string& jobs,
+                      const std::string& array, EventWriter& out) {
+  // Names of users have no line breaks.
+  const std::string user = !viewer.actor.has_value() ? ""
+                           : viewer.actor->is_admin  ? "admin"
+                                                     : absl::StrCat("user ", viewer.actor->name);
+  const std::string key = absl::StrCat("comparison/", user, "\n", array, "/", jobs);
   TextCache::Text sent;
   do {
     const auto text = sources.texts.Get(key, kComparisonAge, [&] {
-      return AskCore<std::string>(sources.loop, [jobs, array](core::Core& core, const Time& now) {
-        return ComparisonJson(core, jobs, array, now);
+      return AskCore<std::string>(sources.loop, [=](core::Core& core, const Time& now) {
+        return ComparisonJson(core, viewer, jobs, array, now);
       });
     });
     out.SendIfNew("comparison", text, sent);

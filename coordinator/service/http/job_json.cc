@@ -9,9 +9,9 @@
 #include "common/checkpoint_texts.h"
 #include "common/phase_text.h"
 #include "common/proto_time.h"
+#include "coordinator/core/owners/visibility.h"
 #include "coordinator/service/http/json_text.h"
 #include "google/protobuf/util/json_util.h"
-#include "spec/spec.h"
 
 namespace muster::service {
 namespace {
@@ -64,7 +64,7 @@ void AddState(const v1::Job& job, JsonObject& json) {
       .Add("reason", job.reason())
       .Add("generation", uint64_t{job.generation()})
       .Add("restarts", job.restarts())
-      .Add("world", uint64_t{spec::MaxWorldSize(job.spec())})
+      .Add("world", uint64_t{job.world_size()})
       .Add("position", job.queue_position())
       .Add("array", job.array_id())
       .Add("submitted", Seconds(job.submit_time()), 15);
@@ -179,8 +179,14 @@ std::string RankJson(const v1::RankStatus& rank) {
 std::string JobRowJson(const v1::Job& job) {
   JsonObject json;
   AddState(job, json);
-  AddProgress(job, json);
-  const std::string& note = job.unplaceable().empty() ? job.message() : job.unplaceable();
+  v1::Job texts;  // all viewers share the row
+  texts.set_reason(job.reason());
+  texts.set_message(job.message());
+  *texts.mutable_first_failure() = job.first_failure();
+  *texts.mutable_progress() = job.progress();
+  core::RemovePrivate(texts);
+  AddProgress(texts, json);
+  const std::string& note = job.unplaceable().empty() ? texts.message() : job.unplaceable();
   return json.Add("note", Shortened(note)).Take();
 }
 
@@ -191,6 +197,7 @@ std::string JobJson(const v1::Job& job) {
   std::string checkpoint = NewestCheckpointPath(job.checkpoint());
   if (checkpoint.empty()) checkpoint = job.checkpoint().dir();
   json.Add("message", job.message())
+      .Add("output", job.spec().output())
       .Add("unplaceable", job.unplaceable())
       .Add("checkpoint", checkpoint)
       .Add("checkpoint_failures", CheckpointFailures(job.checkpoint()))
@@ -204,11 +211,7 @@ std::string JobJson(const v1::Job& job) {
                        [](const v1::Straggler& one) { return StringJson(one.message()); }))
       .AddRaw("warnings", JsonList(job.warnings(), StringJson))
       .AddRaw("values", JsonList(job.array_values(), [](const v1::ArrayValue& value) {
-                const bool is_private = value.field().rfind("env", 0) == 0;
-                return JsonObject()
-                    .Add("field", value.field())
-                    .Add("value", is_private ? "(hidden)" : value.value())
-                    .Take();
+                return JsonObject().Add("field", value.field()).Add("value", value.value()).Take();
               }));
   if (job.has_estimated_start_time()) {
     json.Add("estimate", Seconds(job.estimated_start_time()), 15);
@@ -262,13 +265,8 @@ std::string EventJson(const v1::JobEvent& event) {
       .Take();
 }
 
-std::string SpecJson(const v1::JobSpec& spec, bool private_too) {
+std::string SpecJson(const v1::JobSpec& spec) {
   v1::JobSpec shown = spec;
-  if (!private_too) {
-    shown.clear_command();
-    shown.clear_env();
-    shown.clear_array();
-  }
   shown.clear_files();
   google::protobuf::util::JsonPrintOptions options;
   options.preserve_proto_field_names = true;

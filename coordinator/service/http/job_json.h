@@ -1,6 +1,6 @@
 // JSON of jobs for the status page. Fields whose value is empty or 0 are left out; times are
-// seconds since 1970. Nothing here contains a job's command, environment or output, so that the
-// texts can be shared by all viewers.
+// seconds since 1970. They contain what the messages do: callers remove what is private first (see
+// core/owners/visibility.h).
 #ifndef MUSTER_COORDINATOR_SERVICE_HTTP_JOB_JSON_H_
 #define MUSTER_COORDINATOR_SERVICE_HTTP_JOB_JSON_H_
 
@@ -10,7 +10,7 @@
 
 namespace muster::service {
 
-// The row of a list.
+// The row of a list, without what is private.
 std::string JobRowJson(const v1::Job& job);
 // All that the page of a job shows, except for ranks, events and curves.
 std::string JobJson(const v1::Job& job);
@@ -21,8 +21,8 @@ std::string RanksJson(const v1::Job& job);
 // reported.
 std::string CurvePointJson(const v1::CurvePoint& point);
 std::string EventJson(const v1::JobEvent& event);
-// The spec with `private_too`, its command and environment.
-std::string SpecJson(const v1::JobSpec& spec, bool private_too);
+// The spec without its files.
+std::string SpecJson(const v1::JobSpec& spec);
 // The software and hardware that ran the newest generation.
 std::string EnvironmentJson(const v1::JobHistory& history);
 

@@ -5,6 +5,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "common/proto_time.h"
+#include "coordinator/core/owners/visibility.h"
 #include "coordinator/service/http/core_query.h"
 #include "coordinator/service/http/json_text.h"
 #include "coordinator/service/http/streams.h"
@@ -103,6 +104,7 @@ absl::StatusOr<std::string> QueueJson(CoreLoop& loop) {
     for (const v1::QueuedJob& queued : queue.jobs()) {
       absl::StatusOr<v1::Job> head = absl::NotFoundError("");
       if (jobs.empty()) head = core.GetJob(JobId(queued.job().job_id()), /*detailed=*/true, now);
+      if (head.ok()) core::RemovePrivate(*head);
       jobs.push_back(QueuedJobJson(queued, head.ok() ? &*head : nullptr));
     }
     return absl::StrCat("{\"total\":", queue.total(), ",\"jobs\":[", absl::StrJoin(jobs, ","),

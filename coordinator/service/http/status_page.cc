@@ -30,8 +30,15 @@ std::string TextOf(const http::Request& request, const std::string& name) {
 }
 
 http::Response Refusal(const absl::Status& status) {
-  const int code = absl::IsUnauthenticated(status) ? 401 : 403;
+  const int code = absl::IsUnauthenticated(status)     ? 401
+                   : absl::IsResourceExhausted(status) ? 429
+                                                       : 403;
   return {code, http::kJson, JsonObject().Add("message", status.message()).Take() + "\n"};
+}
+
+http::Response SetCookie(const absl::StatusOr<std::string>& cookie) {
+  if (!cookie.ok()) return Refusal(cookie.status());
+  return {200, http::kJson, "{}\n", {{"Set-Cookie", *cookie}}};
 }
 
 JobIndex::Query WindowOf(const http::Request& request) {
@@ -51,15 +58,39 @@ v1::ReadLogRequest LogOf(const http::Request& request) {
   return log;
 }
 
+// A stream that also ends when its viewer is no longer the one for whom it was opened.
+class ViewedStream final : public http::BodyStream {
+ public:
+  ViewedStream(http::BodyStream& body, std::function<bool()> valid)
+      : body_(body), valid_(std::move(valid)) {}
+  bool Write(absl::string_view bytes) override { return body_.Write(bytes) && IsOpen(); }
+  bool IsOpen() const override { return body_.IsOpen() && valid_(); }
+
+ private:
+  http::BodyStream& body_;
+  const std::function<bool()> valid_;
+};
+
 }  // namespace
 
 void StatusPage::Register(http::HttpServer& server) {
-  viewers_ = std::make_unique<ViewerCheck>(server.address(), authorizer_);
+  logins_.address = server.address();
+  logins_.tls = server.serves_tls();
+  viewers_ = std::make_unique<ViewerCheck>(authorizer_, logins_);
   for (const PageFile& file : PageFiles()) {
-    server.Handle(PathOf(file),
-                  [&file](const http::Request& request) { return ServeFile(file, request); });
+    server.Handle(PathOf(file), [this, &file](const http::Request& request) {
+      if (!viewers_->NeedsTls(request)) return ServeFile(file, request);
+      const std::string address = absl::StrCat("https://", request.Header("host"), "/");
+      return http::Response{308, http::kPlainText, "", {{"Location", address}}};
+    });
   }
   server.Handle("/api/session", [this](const http::Request& request) { return Session(request); });
+  server.HandlePost("/api/login", [this](const http::Request& request) {
+    return SetCookie(viewers_->SignIn(request));
+  });
+  server.HandlePost("/api/logout", [this](const http::Request& request) {
+    return SetCookie(viewers_->SignOut(request));
+  });
   HandleStream(server, "/api/overview",
                [this](const http::Request& request, const Viewer&, EventWriter& out) {
                  StreamOverview(sources_, WindowOf(request), out);
@@ -73,8 +104,9 @@ void StatusPage::Register(http::HttpServer& server) {
                  StreamNode(sources_, TextOf(request, "name"), out);
                });
   HandleStream(server, "/api/comparison",
-               [this](const http::Request& request, const Viewer&, EventWriter& out) {
-                 StreamComparison(sources_, TextOf(request, "jobs"), TextOf(request, "array"), out);
+               [this](const http::Request& request, const Viewer& viewer, EventWriter& out) {
+                 StreamComparison(sources_, viewer, TextOf(request, "jobs"),
+                                  TextOf(request, "array"), out);
                });
   HandleStream(server, "/api/log",
                [this](const http::Request& request, const Viewer& viewer, EventWriter& out) {
@@ -87,15 +119,19 @@ void StatusPage::HandleStream(http::HttpServer& server, const std::string& path,
     const absl::StatusOr<Viewer> viewer = viewers_->Check(request);
     if (!viewer.ok()) return Refusal(viewer.status());
     http::Response response{200, http::kEventStream, ""};
-    response.stream = [stream, request, viewer = *viewer](http::BodyStream& body) {
-      EventWriter out(body);
+    response.stream = [this, stream, request, viewer = *viewer](http::BodyStream& body) {
+      ViewedStream viewed(body, [&] {
+        const absl::StatusOr<Viewer> now = viewers_->Check(request);
+        return now.ok() && *now == viewer;
+      });
+      EventWriter out(viewed);
       stream(request, viewer, out);
     };
     return response;
   });
 }
 
-// {"needs_token", "user", "admin", "version", "cluster"}. Users check their tokens with it.
+// {"needs_token", "user", "admin", "version", "cluster"}.
 http::Response StatusPage::Session(const http::Request& request) {
   const absl::StatusOr<Viewer> viewer = viewers_->Check(request);
   if (!viewer.ok()) return Refusal(viewer.status());

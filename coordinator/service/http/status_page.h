@@ -9,6 +9,7 @@
 #include "common/http/http_server.h"
 #include "coordinator/service/authorizer.h"
 #include "coordinator/service/http/event_writer.h"
+#include "coordinator/service/http/page_logins.h"
 #include "coordinator/service/http/page_sources.h"
 #include "coordinator/service/http/viewer.h"
 
@@ -20,9 +21,9 @@ inline constexpr int kPageStreams = 48;
 // Thread-safe. Must outlive the server.
 class StatusPage {
  public:
-  StatusPage(CoreLoop& loop, LogRelay& logs, Authorizer& authorizer,
+  StatusPage(CoreLoop& loop, LogRelay& logs, Authorizer& authorizer, PageLogins& logins,
              std::function<std::shared_ptr<const Snapshot>()> snapshot)
-      : sources_{loop, logs, std::move(snapshot)}, authorizer_(authorizer) {}
+      : sources_{loop, logs, std::move(snapshot)}, authorizer_(authorizer), logins_(logins) {}
 
   // The jobs of the list; the core thread keeps them up to date.
   JobIndex& jobs() { return sources_.jobs; }
@@ -39,6 +40,7 @@ class StatusPage {
 
   PageSources sources_;
   Authorizer& authorizer_;
+  PageLogins& logins_;
   std::unique_ptr<ViewerCheck> viewers_;
 };
 

@@ -21,8 +21,8 @@ void StreamJob(PageSources& sources, const Viewer& viewer, const std::string& jo
 // Event "node".
 void StreamNode(PageSources& sources, const std::string& node, EventWriter& out);
 // Event "comparison". `jobs`: ids, separated by commas; `array`: instead, the tasks of an array.
-void StreamComparison(PageSources& sources, const std::string& jobs, const std::string& array,
-                      EventWriter& out);
+void StreamComparison(PageSources& sources, const Viewer& viewer, const std::string& jobs,
+                      const std::string& array, EventWriter& out);
 // Events "log" and, when the rank has exited and its log is complete, "end".
 void StreamLog(PageSources& sources, const Viewer& viewer, v1::ReadLogRequest request,
                EventWriter& out);

@@ -1,7 +1,13 @@
 #include "coordinator/service/http/viewer.h"
 
+#include <utility>
+
+#include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
+#include "common/http/address.h"
+#include "common/random_id.h"
 #include "common/status.h"
 
 namespace muster::service {
@@ -9,6 +15,8 @@ namespace {
 
 // Whoever may call this method may view the page.
 constexpr char kMethod[] = "/muster.v1.ClusterService/GetJob";
+// Precedes a code in the header Authorization.
+constexpr char kLogin[] = "Login ";
 
 // The name in a Host header, without port and brackets.
 absl::string_view HostName(absl::string_view host) {
@@ -34,21 +42,105 @@ absl::Status CheckOrigin(const http::Request& request, bool on_loopback) {
   return absl::OkStatus();
 }
 
+bool Viewer::operator==(const Viewer& other) const {
+  if (!actor.has_value() || !other.actor.has_value()) {
+    return actor.has_value() == other.actor.has_value();
+  }
+  return actor->name == other.actor->name && actor->is_admin == other.actor->is_admin;
+}
+
 absl::Status Viewer::CheckPrivate(const v1::Job& job) const {
   if (actor.has_value()) return core::CheckOwner(job, *actor);
   return absl::UnauthenticatedError(absl::StrCat(
       "this part of job ", job.job_id(), " requires the token of its owner or of an admin"));
 }
 
-absl::StatusOr<Viewer> ViewerCheck::Check(const http::Request& request) {
+ViewerCheck::ViewerCheck(Authorizer& authorizer, PageLogins& logins)
+    : needs_token_(!IsLoopback(logins.address.host)),
+      cookie_name_(absl::StrCat("muster-", RandomHexId(32))),
+      authorizer_(authorizer),
+      logins_(logins) {}
+
+absl::Status ViewerCheck::CheckRequest(const http::Request& request) const {
   RETURN_IF_ERROR(CheckOrigin(request, !needs_token_));
-  const absl::string_view token = request.Header("authorization");
-  if (token.empty() && !needs_token_) return Viewer();
-  Authorizer::Caller caller;
-  if (!token.empty()) caller.token = std::string(token);
+  if (!NeedsTls(request)) return absl::OkStatus();
+  return absl::PermissionDeniedError("the status page is served over TLS; open its address https:");
+}
+
+absl::StatusOr<Viewer> ViewerCheck::CheckCaller(const Authorizer::Caller& caller) {
   RETURN_IF_ERROR(authorizer_.Check(kMethod, caller));
   ASSIGN_OR_RETURN(core::Actor actor, authorizer_.Identify(caller));
   return Viewer{std::move(actor)};
+}
+
+absl::StatusOr<Authorizer::Caller> ViewerCheck::TakeCode(const http::Request& request,
+                                                         absl::string_view code) {
+  std::optional<Authorizer::Caller> caller = logins_.codes.Take(code);
+  if (caller.has_value()) return *std::move(caller);
+  // Checked last: no code can be guessed, so that a valid one is accepted from any address.
+  RETURN_IF_ERROR(logins_.failures.Check(request.peer));
+  logins_.failures.Add(request.peer);
+  return absl::UnauthenticatedError(
+      "this login was used or has expired; run `muster page` for another one");
+}
+
+absl::StatusOr<Authorizer::Caller> ViewerCheck::CheckToken(const http::Request& request) {
+  RETURN_IF_ERROR(logins_.failures.Check(request.peer));
+  Authorizer::Caller caller = {.token = std::string(request.Header("authorization")),
+                               .browser = true};
+  const absl::StatusOr<Authorizer::Identity> identity = authorizer_.Authenticate(caller);
+  if (absl::IsUnauthenticated(identity.status())) logins_.failures.Add(request.peer);
+  RETURN_IF_ERROR(identity.status());
+  return caller;
+}
+
+absl::StatusOr<Viewer> ViewerCheck::Check(const http::Request& request) {
+  RETURN_IF_ERROR(CheckRequest(request));
+  if (!request.Header("authorization").empty()) {
+    ASSIGN_OR_RETURN(const Authorizer::Caller caller, CheckToken(request));
+    return CheckCaller(caller);
+  }
+  const std::string session = SessionOf(request);
+  if (const auto caller = logins_.sessions.Find(session); caller.has_value()) {
+    absl::StatusOr<Viewer> viewer = CheckCaller(*caller);
+    if (viewer.ok()) return viewer;
+    logins_.sessions.Take(session);
+  }
+  if (!needs_token_) return Viewer();
+  return absl::UnauthenticatedError("sign in with a token, or run `muster page`");
+}
+
+absl::StatusOr<std::string> ViewerCheck::SignIn(const http::Request& request) {
+  RETURN_IF_ERROR(CheckRequest(request));
+  absl::string_view credentials = request.Header("authorization");
+  ASSIGN_OR_RETURN(const Authorizer::Caller caller, absl::ConsumePrefix(&credentials, kLogin)
+                                                        ? TakeCode(request, credentials)
+                                                        : CheckToken(request));
+  ASSIGN_OR_RETURN(const Viewer viewer, CheckCaller(caller));
+  return Cookie(request, logins_.sessions.Add(viewer.actor->name, caller),
+                logins_.sessions.validity());
+}
+
+absl::StatusOr<std::string> ViewerCheck::SignOut(const http::Request& request) {
+  RETURN_IF_ERROR(CheckRequest(request));
+  logins_.sessions.Take(SessionOf(request));
+  return Cookie(request, "", absl::ZeroDuration());
+}
+
+std::string ViewerCheck::SessionOf(const http::Request& request) const {
+  for (absl::string_view cookie : absl::StrSplit(request.Header("cookie"), ';')) {
+    cookie = absl::StripLeadingAsciiWhitespace(cookie);
+    if (absl::ConsumePrefix(&cookie, cookie_name_) && absl::ConsumePrefix(&cookie, "=")) {
+      return std::string(cookie);
+    }
+  }
+  return "";
+}
+
+std::string ViewerCheck::Cookie(const http::Request& request, absl::string_view secret,
+                                absl::Duration validity) const {
+  return absl::StrCat(cookie_name_, "=", secret, "; Path=/api; HttpOnly; SameSite=Strict; Max-Age=",
+                      absl::ToInt64Seconds(validity), request.tls ? "; Secure" : "");
 }
 
 }  // namespace muster::service

@@ -5,7 +5,7 @@ import { el, replace } from "./dom.js";
 import { showJob } from "./job.js";
 import { showNode } from "./node.js";
 import { showOverview } from "./overview.js";
-import { request, setToken, token } from "./stream.js";
+import { post, request, setUser, signedIn } from "./stream.js";
 
 const view = document.getElementById("view");
 const live = document.getElementById("live");
@@ -45,39 +45,58 @@ function askForToken(reason = "") {
   loginDialog.showModal();
 }
 
+async function signIn(authorization) {
+  try {
+    const response = await post("/api/login", authorization);
+    if (!response.ok) askForToken((await response.json()).message);
+  } catch {
+    askForToken("The coordinator does not answer.");
+  }
+}
+
+// Uses the login of `muster page` in the address, #/login/CODE or #/login/CODE/JOB, and removes it from there.
+async function useLogin() {
+  const [, code, job] = /^#\/login\/(\w+)\/?(.*)$/.exec(location.hash) ?? [];
+  if (!code) return;
+  history.replaceState(null, "", job ? `#/job/${job}` : "#/");
+  await signIn(`Login ${code}`);
+}
+
 async function showSession() {
   const login = document.getElementById("login");
   try {
     const response = await request("/api/session");
     const session = await response.json();
+    setUser(session.user ?? "");
+    login.textContent = signedIn() ? "Sign out" : "Sign in";
     if (!response.ok) {
       setStatus("denied", session.message);
       return;
     }
     document.getElementById("cluster").textContent =
       `version ${session.version}, cluster ${session.cluster.slice(0, 8)}${session.user ? `, signed in as ${session.user}` : ""}`;
-    login.textContent = session.user ? "Sign out" : "Sign in";
   } catch {
-    login.textContent = token() ? "Sign out" : "Sign in";  // the streams report the lost connection
+    // The streams report the lost connection.
   }
 }
 
-document.getElementById("login").addEventListener("click", () => {
-  if (!token()) { askForToken(); return; }
-  setToken("");
+document.getElementById("login").addEventListener("click", async () => {
+  if (!signedIn()) { askForToken(); return; }
+  await post("/api/logout").catch(() => {});  // the streams report the lost connection
   restart();
 });
 
-loginDialog.addEventListener("close", () => {
+loginDialog.addEventListener("close", async () => {
   const value = document.getElementById("token").value.trim();
   document.getElementById("token").value = "";
   if (loginDialog.returnValue !== "sign-in" || !value) return;
-  setToken(value);
+  await signIn(`Bearer ${value}`);
   restart();
 });
 
-function restart() {
-  showSession();
+async function restart() {
+  await useLogin();
+  await showSession();
   route();
 }
 
@@ -104,6 +123,7 @@ document.querySelector(".skip").addEventListener("click", (event) => {
 });
 
 window.addEventListener("hashchange", () => {
+  if (location.hash.startsWith("#/login/")) { restart(); return; }
   route();
   view.focus();
 });

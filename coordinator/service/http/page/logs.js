@@ -1,7 +1,7 @@
 // The log of a rank, following.
 
 import { el, replace } from "./dom.js";
-import { EventStream, token } from "./stream.js";
+import { EventStream, signedIn } from "./stream.js";
 
 const LONGEST = 400_000;  // characters kept
 
@@ -28,6 +28,7 @@ export class LogPanel {
 
   // A new generation has a log of its own.
   setJob(job, ranks) {
+    if (this.generation === undefined && job.output === "joined") this.source.value = "stdout";
     this.rank.max = Math.max(0, ranks - 1);
     const restarted = this.generation !== undefined && job.generation > this.generation;
     this.generation = job.generation;
@@ -36,7 +37,7 @@ export class LogPanel {
 
   open() {
     this.close();
-    if (!token()) {
+    if (!signedIn()) {
       this.state.textContent = "requires the token of the job's owner or of an admin";
       this.askForToken(`The logs of ${this.id} require the token of its owner or of an admin.`);
       return;

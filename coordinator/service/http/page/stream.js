@@ -1,21 +1,24 @@
-// Server-sent events over fetch, so that a token can be sent with the request.
+// Requests to the coordinator, which a cookie signs in, and server-sent events over fetch, whose errors a page can read.
 
-const KEY = "muster-token";
 const FIRST_DELAY_MS = 500;
 const LONGEST_DELAY_MS = 8000;
 
-export function token() {
-  return sessionStorage.getItem(KEY) ?? "";
+let user = "";
+
+export function signedIn() {
+  return user !== "";
 }
 
-export function setToken(value) {
-  if (value) sessionStorage.setItem(KEY, value);
-  else sessionStorage.removeItem(KEY);
+export function setUser(name) {
+  user = name;
 }
 
 export function request(path, signal) {
-  const headers = token() ? { Authorization: `Bearer ${token()}` } : {};
-  return fetch(path, { headers, signal, cache: "no-store" });
+  return fetch(path, { signal, cache: "no-store" });
+}
+
+export function post(path, authorization = "") {
+  return fetch(path, { method: "POST", headers: authorization ? { Authorization: authorization } : {} });
 }
 
 // Calls handlers[event](data) for each event, and handlers.open() for each connection, whose first events have the
