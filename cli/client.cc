@@ -30,6 +30,8 @@ constexpr absl::Duration kLongestPause = absl::Milliseconds(500);
 constexpr absl::Duration kKeepalive = absl::Minutes(5);
 // Submissions are retried longer: after giving up, the user does not know whether the job exists.
 constexpr absl::Duration kSubmitPatience = absl::Seconds(15);
+// The coordinator closes connections that send much before a call on them was authenticated.
+constexpr size_t kMaxFirstRequestBytes = 32 << 10;
 
 // The cause in an error of gRPC such as "failed to connect to all addresses; last error: UNKNOWN:
 // ipv4:127.0.0.1:7070: Failed to connect to remote host: Connection refused".
@@ -198,7 +200,7 @@ absl::StatusOr<v1::SubmitJobResponse> ClusterClient::SubmitJob(v1::SubmitJobRequ
   request.set_protocol_version(kOldestProtocolVersion);
   if (request.idempotency_key().empty()) request.set_idempotency_key(NewIdempotencyKey());
   // If there is no connection, nothing was submitted: fail early.
-  if (!impl_->Connect(kFirstPause)) {
+  if (!impl_->Connect(kFirstPause) || request.ByteSizeLong() > kMaxFirstRequestBytes) {
     const absl::StatusOr<v1::GetVersionResponse> version = GetVersion();
     if (!version.ok()) return version.status();
   }
@@ -263,6 +265,13 @@ absl::StatusOr<v1::Job> ClusterClient::CheckpointJob(const std::string& job_id) 
   v1::CheckpointJobRequest request;
   request.set_job_id(job_id);
   return impl_->Call(&v1::ClusterService::Stub::CheckpointJob, request, impl_->options().patience);
+}
+
+absl::StatusOr<v1::Job> ClusterClient::ShareJob(const std::string& job_id, bool shared) {
+  v1::ShareJobRequest request;
+  request.set_job_id(job_id);
+  request.set_shared(shared);
+  return impl_->Call(&v1::ClusterService::Stub::ShareJob, request, impl_->options().patience);
 }
 
 absl::Status ClusterClient::RemoveJob(const std::string& job_id) {
@@ -366,9 +375,10 @@ absl::StatusOr<v1::Node> ClusterClient::TestNode(const std::string& name) {
   return impl_->Call(&v1::ClusterService::Stub::TestNode, request, impl_->options().patience);
 }
 
-absl::Status ClusterClient::RemoveNode(const std::string& name) {
+absl::Status ClusterClient::RemoveNode(const std::string& name, bool force) {
   v1::RemoveNodeRequest request;
   request.set_name(name);
+  request.set_force(force);
   return impl_->Call(&v1::ClusterService::Stub::RemoveNode, request, impl_->options().patience)
       .status();
 }
@@ -394,6 +404,11 @@ absl::StatusOr<v1::ListNodesResponse> ClusterClient::ListNodes() {
 
 absl::StatusOr<v1::GetVersionResponse> ClusterClient::GetVersion() {
   return impl_->Call(&v1::ClusterService::Stub::GetVersion, v1::GetVersionRequest(),
+                     impl_->options().patience);
+}
+
+absl::StatusOr<v1::CreatePageLoginResponse> ClusterClient::CreatePageLogin() {
+  return impl_->Call(&v1::ClusterService::Stub::CreatePageLogin, v1::CreatePageLoginRequest(),
                      impl_->options().patience);
 }
 

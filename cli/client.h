@@ -66,6 +66,7 @@ class ClusterClient {
   absl::StatusOr<v1::Job> ReleaseJob(const std::string& job_id);
   absl::StatusOr<v1::Job> RequeueJob(const std::string& job_id);
   absl::StatusOr<v1::Job> CheckpointJob(const std::string& job_id);
+  absl::StatusOr<v1::Job> ShareJob(const std::string& job_id, bool shared);
   absl::Status RemoveJob(const std::string& job_id);
   // An array by its id, name or unique prefix.
   absl::StatusOr<v1::GetArrayResponse> GetArray(const std::string& array_id);
@@ -85,10 +86,11 @@ class ClusterClient {
   absl::StatusOr<v1::Node> DrainNode(const std::string& name, const std::string& reason);
   absl::StatusOr<v1::Node> DrainNode(const v1::DrainNodeRequest& request);
   absl::StatusOr<v1::Node> TestNode(const std::string& name);
-  absl::Status RemoveNode(const std::string& name);
+  absl::Status RemoveNode(const std::string& name, bool force);
   absl::Status ConfirmNodeLost(const std::string& name);
   absl::StatusOr<v1::RecoverJobsResponse> RecoverJobs(const v1::RecoverJobsRequest& request);
   absl::StatusOr<v1::GetVersionResponse> GetVersion();
+  absl::StatusOr<v1::CreatePageLoginResponse> CreatePageLogin();
   absl::StatusOr<v1::FindMissingFilesResponse> FindMissingFiles(
       const v1::FindMissingFilesRequest& request);
   // Calls `read` until it returns an empty string or an error, and uploads what it returned, each

@@ -60,6 +60,7 @@ void AddWhyVerb(CLI::App& app, Context& context);
 void AddQueueVerb(CLI::App& app, Context& context);
 void AddTopVerb(CLI::App& app, Context& context);
 void AddReportVerb(CLI::App& app, Context& context);
+void AddPageVerb(CLI::App& app, Context& context);
 void AddCompareVerb(CLI::App& app, Context& context);
 void AddTraceVerb(CLI::App& app, Context& context);
 void AddWaitVerb(CLI::App& app, Context& context);

@@ -23,7 +23,8 @@ namespace muster::cli {
 namespace {
 
 absl::Status Parse(CLI::App& program, const std::vector<std::string>& given) {
-  return flags::Parse(program, given, flags::UserConfigPath());
+  return flags::Parse(program, given, flags::UserConfigPath(),
+                      {"token-file", "tls-ca", "tls-cert", "tls-key"});
 }
 
 // The innermost verb that was recognised, or the program itself if none was.

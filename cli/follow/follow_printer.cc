@@ -149,7 +149,7 @@ void NoteFailure(const v1::Job& job, bool output_shown, Console& console) {
   if (failure.message().empty() || !absl::StrContains(job.message(), failure.message())) {
     console.Note(absl::StrCat("  ", Printable(FailureText(failure))));
   }
-  const std::string detail = FailureDetailText(failure, /*with_stderr=*/!output_shown);
+  const std::string detail = FailureDetailText(failure, /*with_output=*/!output_shown);
   if (!detail.empty()) console.Note(absl::StripSuffix(detail, "\n"));
 }
 

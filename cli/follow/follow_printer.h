@@ -50,7 +50,7 @@ class FollowPrinter : public FollowObserver {
 };
 
 // Prints the first failure of a job that finished without success to stderr. `output_shown`:
-// whether the output of the ranks was printed, so that the end of their stderr is not repeated.
+// whether the output of the ranks was printed, so that the end of it is not repeated.
 void NoteFailure(const v1::Job& job, bool output_shown, Console& console);
 
 // Prints how a finished job ended: its state on stderr, with the first failure unless it succeeded;

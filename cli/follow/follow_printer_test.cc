@@ -242,7 +242,7 @@ TEST_F(FollowPrinterTest, PrintsStderrWithAFailure) {
   EXPECT_EQ(Taken(),
             "failed: RankFailed\n"
             "  RankFailed: rank 3 exited with code 7\n"
-            "  last lines of its stderr:\n"
+            "  last lines of its output:\n"
             "    boom\n");
   // Output that was printed while the job ran is not repeated.
   PrintResult(job, /*quiet_out=*/false, /*output_shown=*/true, console_);

@@ -47,10 +47,15 @@ absl::Status AddSettings(const ClusterInit& options, const std::string& data_dir
 absl::Status AddAdminSettings(const std::string& folder, const std::string& address,
                               SettingsFile& settings) {
   RETURN_IF_ERROR(settings.Add("coordinator", address));
-  RETURN_IF_ERROR(settings.Add("token-file", folder + "/admin.token"));
-  RETURN_IF_ERROR(settings.Add("tls-ca", folder + "/ca.pem"));
-  RETURN_IF_ERROR(settings.Add("tls-cert", folder + "/admin.pem"));
-  return settings.Add("tls-key", folder + "/admin.key");
+  for (const auto& [name, file] : {std::pair("token-file", "admin.token"),
+                                   {"tls-ca", "ca.pem"},
+                                   {"tls-cert", "admin.pem"},
+                                   {"tls-key", "admin.key"}}) {
+    // Older versions wrote absolute paths.
+    if (settings.Get(name) == absl::StrCat(folder, "/", file)) continue;
+    RETURN_IF_ERROR(settings.Add(name, file));
+  }
+  return absl::OkStatus();
 }
 
 // Writes a token for the coordinator to take at its start, as only its digest; returns the token.
@@ -120,12 +125,13 @@ absl::StatusOr<ClusterInitResult> InitCluster(const ClusterInit& options, absl::
   result.lines.push_back(Says(certificate, absl::StrCat(identity, "/coordinator.pem for ",
                                                         absl::StrJoin(options.names, ", "))));
   ASSIGN_OR_RETURN(const std::string token, MakeToken(identity + "/tokens", "admin", kAdmin));
+  RETURN_IF_ERROR(MakeOwnedFolder(options.admin_dir));
   ASSIGN_OR_RETURN(
       const Made admin_certificate,
       MakeCertificate(options.admin_dir, kAdmin, made.authority, {.common_name = kAdmin}, now));
   RETURN_IF_ERROR(
       WriteOwnedFile(options.admin_dir + "/admin.token", token + "\n", FileMode::kPrivate));
-  RETURN_IF_ERROR(admin.Write());
+  RETURN_IF_ERROR(admin.Write(FileMode::kPrivate));
   result.lines.push_back(Says(admin_certificate, admin_config + ", for the administrator"));
   if (made.made == Made::kCreated) {
     ASSIGN_OR_RETURN(result.join_token, WriteFirstToken(identity + "/join-token", now));

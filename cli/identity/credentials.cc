@@ -18,6 +18,7 @@ namespace muster::cli {
 absl::StatusOr<MadeAuthority> MakeAuthority(const std::string& folder, absl::Time now) {
   const std::string key = folder + "/ca.key";
   const std::string certificate = folder + "/ca.pem";
+  RETURN_IF_ERROR(MakeOwnedFolder(folder));
   if (std::filesystem::exists(key) || std::filesystem::exists(certificate)) {
     ASSIGN_OR_RETURN(security::Authority authority, security::Authority::Load(certificate, key));
     return MadeAuthority{std::move(authority), Made::kKept};
@@ -60,8 +61,10 @@ absl::StatusOr<Made> MakeCertificate(const std::string& folder, const std::strin
   ASSIGN_OR_RETURN(const std::string chain,
                    authority.Issue(public_key, subject, security::NewSerial(),
                                    security::ValidFor(kCertificateValidity, now)));
-  RETURN_IF_ERROR(WriteOwnedFile(path, chain, FileMode::kPublic));
-  RETURN_IF_ERROR(WriteOwnedFile(folder + "/ca.pem", authority.certificate(), FileMode::kPublic));
+  const FileMode mode =
+      subject.usage == security::Usage::kClient ? FileMode::kPrivate : FileMode::kPublic;
+  RETURN_IF_ERROR(WriteOwnedFile(path, chain, mode));
+  RETURN_IF_ERROR(WriteOwnedFile(folder + "/ca.pem", authority.certificate(), mode));
   return Made::kCreated;
 }
 

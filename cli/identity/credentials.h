@@ -29,8 +29,9 @@ absl::StatusOr<MadeAuthority> MakeAuthority(const std::string& folder, absl::Tim
 // Keeps FOLDER/NAME.key or makes it. Returns the private key.
 absl::StatusOr<std::string> MakeKey(const std::string& folder, const std::string& name);
 
-// Makes FOLDER/NAME.key, FOLDER/NAME.pem and FOLDER/ca.pem. Keeps a certificate that names all
-// hosts of `subject`. Errors: ALREADY_EXISTS if it is of another authority.
+// Makes FOLDER/NAME.key, FOLDER/NAME.pem and FOLDER/ca.pem, all private for a client. Keeps a
+// certificate that names all hosts of `subject`. Errors: ALREADY_EXISTS if it is of another
+// authority.
 absl::StatusOr<Made> MakeCertificate(const std::string& folder, const std::string& name,
                                      const security::Authority& authority,
                                      const security::CertificateSubject& subject, absl::Time now);

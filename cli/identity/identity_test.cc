@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "cli/identity/cluster_init.h"
 #include "cli/identity/node_join.h"
@@ -94,19 +95,51 @@ TEST_F(IdentityFilesTest, InitMakesAClusterAndKeepsIt) {
               ElementsAre("head", "10.0.0.1", "head.example.org"));
 }
 
+TEST_F(IdentityFilesTest, FoldersOfSecretsBecomePrivate) {
+  const std::vector<std::string> folders = {"data/identity", "admin", "ca"};
+  for (const std::string& folder : folders) {
+    std::filesystem::create_directories(directory_ + "/" + folder);
+    ASSERT_EQ(chmod((directory_ + "/" + folder).c_str(), 0755), 0);
+  }
+  ASSERT_TRUE(InitCluster(init_, now_).ok());
+  ASSERT_TRUE(InitOffline(directory_ + "/ca", now_).ok());
+  for (const std::string& folder : folders) EXPECT_EQ(Mode(folder), 0700u) << folder;
+}
+
 TEST_F(IdentityFilesTest, UsersOfACoordinatorWithItsOwnAuthorityGetTokensThere) {
   ASSERT_TRUE(InitCluster(init_, now_).ok());
   OfflineIssue alice;
   alice.folder = directory_ + "/data/identity";
   alice.kind = "user";
   alice.name = "alice";
-  alice.coordinator = "head:7070";
   ASSERT_TRUE(IssueOffline(alice, now_).ok());
+  EXPECT_EQ(Read("data/identity/users/alice/config"),
+            "coordinator=head:7070\ntoken-file=token\ntls-ca=ca.pem\ntls-cert=user.pem\n"
+            "tls-key=user.key\n");
   std::string token = Read("data/identity/users/alice/token");
   ASSERT_FALSE(token.empty());
   token.pop_back();
   EXPECT_THAT(Read("data/identity/tokens"), HasSubstr("submit " + token + " alice\n"));
   EXPECT_FALSE(std::filesystem::exists(alice.folder + "/coordinator"));
+  for (const char* folder : {"admin", "data/identity/users/alice"}) {
+    for (const auto& file : std::filesystem::directory_iterator(directory_ + "/" + folder)) {
+      EXPECT_EQ(file.status().permissions(), std::filesystem::perms(0600)) << file.path();
+    }
+  }
+}
+
+TEST_F(IdentityFilesTest, InitKeepsAnAdministratorsFolderWithAbsolutePaths) {
+  ASSERT_TRUE(InitCluster(init_, now_).ok());
+  std::string config = "coordinator=head:7070\n";
+  for (const auto& [name, file] : {std::pair("token-file", "admin.token"),
+                                   {"tls-ca", "ca.pem"},
+                                   {"tls-cert", "admin.pem"},
+                                   {"tls-key", "admin.key"}}) {
+    config += absl::StrCat(name, "=", init_.admin_dir, "/", file, "\n");
+  }
+  std::ofstream(init_.admin_dir + "/config") << config;
+  EXPECT_TRUE(InitCluster(init_, now_).ok());
+  EXPECT_EQ(Read("admin/config"), config);
 }
 
 TEST_F(IdentityFilesTest, InitKeepsSettingsAndChangesNoOtherCluster) {

@@ -7,6 +7,7 @@
 #include "cli/identity/credentials.h"
 #include "cli/identity/owned_files.h"
 #include "cli/identity/settings_file.h"
+#include "common/http/address.h"
 #include "common/security/certificate.h"
 #include "common/security/text_file.h"
 #include "common/status.h"
@@ -18,14 +19,27 @@ using Settings = std::vector<std::pair<std::string, std::string>>;
 
 // The folder in which the files lie on the machine that they are for.
 constexpr char kInstalled[] = "/etc/muster/";
+// On which a coordinator listens unless it is configured otherwise.
+constexpr uint16_t kPort = 7070;
 
-absl::Status AddSettings(const std::string& path, const Settings& added) {
+absl::Status AddSettings(const std::string& path, const Settings& added,
+                         FileMode mode = FileMode::kPublic) {
   ASSIGN_OR_RETURN(SettingsFile settings, SettingsFile::Read(path));
   for (const auto& [name, value] : added) {
     // An operator's changes stay.
     if (settings.Get(name).empty()) RETURN_IF_ERROR(settings.Add(name, value));
   }
-  return settings.Write();
+  return settings.Write(mode);
+}
+
+// The address by which other machines call the coordinator whose certificate is in `folder`.
+std::string CoordinatorAddress(const std::string& folder) {
+  for (const char* const file : {"/coordinator.pem", "/coordinator/coordinator.pem"}) {
+    const absl::StatusOr<security::CertificateInfo> info =
+        security::ReadCertificate(security::ReadTextFile(folder + file).value_or(""));
+    if (info.ok() && !info->hosts.empty()) return Address{info->hosts.front(), kPort}.ToString();
+  }
+  return Address{"127.0.0.1", kPort}.ToString();
 }
 
 absl::Status IssueCoordinator(const OfflineIssue& issue, const security::Authority& authority,
@@ -73,12 +87,13 @@ absl::Status IssueUser(const OfflineIssue& issue, const security::Authority& aut
   RETURN_IF_ERROR(
       MakeCertificate(out, "user", authority, {.common_name = issue.name}, now).status());
   RETURN_IF_ERROR(WriteOwnedFile(out + "/token", token + "\n", FileMode::kPrivate));
-  const std::string here = std::filesystem::absolute(out);
-  return AddSettings(out + "/config", {{"coordinator", issue.coordinator},
-                                       {"token-file", here + "/token"},
-                                       {"tls-ca", here + "/ca.pem"},
-                                       {"tls-cert", here + "/user.pem"},
-                                       {"tls-key", here + "/user.key"}});
+  return AddSettings(out + "/config",
+                     {{"coordinator", issue.coordinator},
+                      {"token-file", "token"},
+                      {"tls-ca", "ca.pem"},
+                      {"tls-cert", "user.pem"},
+                      {"tls-key", "user.key"}},
+                     FileMode::kPrivate);
 }
 
 }  // namespace
@@ -88,7 +103,8 @@ absl::StatusOr<std::vector<std::string>> InitOffline(const std::string& folder, 
   return std::vector<std::string>{folder + "/ca.key", folder + "/ca.pem"};
 }
 
-absl::StatusOr<std::vector<std::string>> IssueOffline(const OfflineIssue& issue, absl::Time now) {
+absl::StatusOr<std::vector<std::string>> IssueOffline(OfflineIssue issue, absl::Time now) {
+  if (issue.coordinator.empty()) issue.coordinator = CoordinatorAddress(issue.folder);
   ASSIGN_OR_RETURN(const security::Authority authority,
                    security::Authority::Load(issue.folder + "/ca.pem", issue.folder + "/ca.key"));
   std::string out = issue.folder + "/coordinator";
@@ -122,7 +138,9 @@ absl::StatusOr<std::vector<std::string>> RenewOffline(const std::string& folder,
             info.public_key,
             {info.common_name, info.hosts, info.uris.empty() ? "" : info.uris.front(), info.usage},
             security::NewSerial(), security::ValidFor(kCertificateValidity, now)));
-    RETURN_IF_ERROR(WriteOwnedFile(file, renewed, FileMode::kPublic));
+    RETURN_IF_ERROR(WriteOwnedFile(
+        file, renewed,
+        info.usage == security::Usage::kClient ? FileMode::kPrivate : FileMode::kPublic));
   }
   return files;
 }

@@ -22,11 +22,13 @@ struct OfflineIssue {
   std::vector<std::string> hosts;  // of a coordinator; empty: its name
   std::string machine_id;          // of a node; empty: any
   std::string role = "submit";     // of a user
-  std::string coordinator;         // HOST:PORT, for nodes and users
+  // HOST:PORT, for nodes and users; empty: the first name in the coordinator's certificate, and the
+  // default port.
+  std::string coordinator;
 };
 
 // Makes the folder of a coordinator, node or user, with its settings.
-absl::StatusOr<std::vector<std::string>> IssueOffline(const OfflineIssue& issue, absl::Time now);
+absl::StatusOr<std::vector<std::string>> IssueOffline(OfflineIssue issue, absl::Time now);
 
 // Replaces the certificates by ones for the same keys and names.
 absl::StatusOr<std::vector<std::string>> RenewOffline(const std::string& folder,

@@ -18,9 +18,16 @@ std::string ParentOf(const std::string& path) {
   return parent.empty() ? "." : parent;
 }
 
-// Gives the file to the owner of `model`.
-absl::Status GiveTo(const struct stat& model, const std::string& path) {
-  if (geteuid() != 0 || chown(path.c_str(), model.st_uid, model.st_gid) == 0) {
+// Creates the folder if it is missing.
+absl::Status MakeFolder(const std::string& path) {
+  struct stat info;
+  if (stat(path.c_str(), &info) == 0) return absl::OkStatus();
+  const std::string parent = ParentOf(path);
+  RETURN_IF_ERROR(MakeFolder(parent));
+  if (stat(parent.c_str(), &info) != 0 || mkdir(path.c_str(), 0700) != 0) {
+    return ErrnoStatus(errno, absl::StrCat("create ", path));
+  }
+  if (geteuid() != 0 || lchown(path.c_str(), info.st_uid, info.st_gid) == 0) {
     return absl::OkStatus();
   }
   return ErrnoStatus(errno, absl::StrCat("change the owner of ", path));
@@ -29,28 +36,28 @@ absl::Status GiveTo(const struct stat& model, const std::string& path) {
 }  // namespace
 
 absl::Status MakeOwnedFolder(const std::string& path) {
+  RETURN_IF_ERROR(MakeFolder(path));
   struct stat info;
-  if (stat(path.c_str(), &info) == 0) return absl::OkStatus();
-  const std::string parent = ParentOf(path);
-  RETURN_IF_ERROR(MakeOwnedFolder(parent));
-  if (stat(parent.c_str(), &info) != 0 || mkdir(path.c_str(), 0700) != 0) {
-    return ErrnoStatus(errno, absl::StrCat("create ", path));
-  }
-  return GiveTo(info, path);
+  if (lstat(path.c_str(), &info) != 0) return ErrnoStatus(errno, absl::StrCat("open ", path));
+  return security::MakePrivateDirectory(path, {.owner = geteuid() == 0 ? info.st_uid : geteuid(),
+                                               .contents = {"ca.key", "node.key", "config"}});
 }
 
 absl::Status WriteOwnedFile(const std::string& path, absl::string_view text, FileMode mode) {
   const std::string folder = ParentOf(path);
-  RETURN_IF_ERROR(MakeOwnedFolder(folder));
+  RETURN_IF_ERROR(MakeFolder(folder));
   struct stat model;
-  if (stat(path.c_str(), &model) != 0 && stat(folder.c_str(), &model) != 0) {
+  if (lstat(path.c_str(), &model) != 0 && stat(folder.c_str(), &model) != 0) {
     return ErrnoStatus(errno, absl::StrCat("write ", path));
   }
-  RETURN_IF_ERROR(security::WritePrivateFile(path, text, /*lock=*/false).status());
-  if (chmod(path.c_str(), static_cast<mode_t>(mode)) != 0) {
-    return ErrnoStatus(errno, absl::StrCat("change the mode of ", path));
+  ASSIGN_OR_RETURN(const security::OwnedFd file,
+                   security::WritePrivateFile(path, text, /*lock=*/false));
+  // By descriptor: the folder's owner could replace the file by a link.
+  if (fchmod(file.get(), static_cast<mode_t>(mode)) != 0 ||
+      (geteuid() == 0 && fchown(file.get(), model.st_uid, model.st_gid) != 0)) {
+    return ErrnoStatus(errno, absl::StrCat("change the owner and mode of ", path));
   }
-  return GiveTo(model, path);
+  return absl::OkStatus();
 }
 
 }  // namespace muster::cli

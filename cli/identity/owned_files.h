@@ -11,8 +11,9 @@ namespace muster::cli {
 
 enum class FileMode { kPrivate = 0600, kPublic = 0644 };
 
-// Creates the folder (mode 0700) and its parents. A folder that root creates belongs to the owner
-// of the folder in which it lies.
+// Creates the folder (mode 0700) and its parents, or takes access away from other users if it
+// exists. A folder that root creates belongs to the owner of the folder in which it lies. Errors:
+// those of security::MakePrivateDirectory.
 absl::Status MakeOwnedFolder(const std::string& path);
 
 // Replaces the file atomically. A file that root writes belongs to the owner of the file that it

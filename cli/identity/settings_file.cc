@@ -5,7 +5,6 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
-#include "cli/identity/owned_files.h"
 #include "common/security/text_file.h"
 #include "common/status.h"
 
@@ -64,9 +63,9 @@ void SettingsFile::Replace(const std::string& name, const std::string& value) {
   (void)Add(name, value);
 }
 
-absl::Status SettingsFile::Write() const {
+absl::Status SettingsFile::Write(FileMode mode) const {
   if (!changed_) return absl::OkStatus();
-  return WriteOwnedFile(path_, text_, FileMode::kPublic);
+  return WriteOwnedFile(path_, text_, mode);
 }
 
 }  // namespace muster::cli

@@ -9,6 +9,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+#include "cli/identity/owned_files.h"
 
 namespace muster::cli {
 
@@ -26,7 +27,7 @@ class SettingsFile {
   void Replace(const std::string& name, const std::string& value);
   // Writes the file if settings were added, with everything else that was in it. Creates its
   // folder.
-  absl::Status Write() const;
+  absl::Status Write(FileMode mode = FileMode::kPublic) const;
   bool changed() const { return changed_; }
 
  private:

@@ -208,7 +208,11 @@ absl::StatusOr<std::vector<uint32_t>> RanksOf(const v1::Job& job, const LogOptio
   return ranks;
 }
 
-// The selected streams of each rank.
+// The ranks' stderr is in the log of their stdout.
+bool IsJoined(const v1::Job& job) { return job.spec().output() == "joined"; }
+
+// The selected streams of each rank. A worker of an earlier version also has two logs of a job with
+// joined output.
 std::vector<LogSource> SourcesOf(const v1::Job& job, const LogOptions& options, uint64_t generation,
                                  const std::vector<uint32_t>& ranks) {
   const std::vector<std::string> nodes = NodesOf(job, generation);
@@ -244,6 +248,7 @@ absl::Status PrintGeneration(ClusterClient& client, const LogOptions& options, c
   const std::vector<LogSource> sources = SourcesOf(job, options, generation, ranks);
   if (options.names_only) {
     for (const LogSource& source : sources) {
+      if (source.is_stderr && IsJoined(job)) continue;
       const std::string task =
           source.task.has_value() ? absl::StrFormat("task-%04d/", *source.task) : "";
       console.Out(absl::StrFormat("%sgeneration-%d/rank-%04d.%s\n", task, generation, source.rank,
@@ -326,6 +331,11 @@ absl::Status PrintLogs(ClusterClient& client, const LogOptions& given, Stopper& 
   options.style.live = options.follow;
   ASSIGN_OR_RETURN(v1::Job job, client.GetJob(options.job_id, &stopper));
   options.job_id = job.job_id();  // a prefix could become ambiguous
+  if (options.stream == "stderr" && IsJoined(job)) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "--stream stderr: the stdout and stderr of ", job.job_id(),
+        " are joined in one log; omit --stream, or set output: separate in the job's spec"));
+  }
   if (options.generation > job.generation()) {
     return absl::InvalidArgumentError(absl::StrCat("generation ", options.generation, ": ",
                                                    job.job_id(), "'s newest generation is ",

@@ -42,9 +42,9 @@ struct LogOptions {
 // come in the order in which the ranks began them; beyond 256 ranks, in this order within each
 // group of 256 ranks. When following, lines that exist at the start come in this order, later ones
 // as they arrive; returns when the job has finished and all logs are read. Errors: NOT_FOUND for an
-// unknown job or log, INVALID_ARGUMENT for a rank, node or generation that the job does not have,
-// UNAVAILABLE if a log's node stayed unreachable (the rest was printed), CANCELLED once `stopper`
-// is stopped.
+// unknown job or log, INVALID_ARGUMENT for a rank, node, generation or stream that the job does not
+// have, UNAVAILABLE if a log's node stayed unreachable (the rest was printed), CANCELLED once
+// `stopper` is stopped.
 absl::Status PrintLogs(ClusterClient& client, const LogOptions& options, Stopper& stopper,
                        Console& console);
 

@@ -569,5 +569,21 @@ TEST_F(LogReaderTest, SelectsRanksOfANodeAndPrintsNames) {
                           "generation-1/rank-0001.stdout", "generation-1/rank-0001.stderr"));
 }
 
+TEST_F(LogReaderTest, JoinedOutputHasNoStderrLog) {
+  {
+    absl::MutexLock lock(&mutex_);
+    job_.mutable_spec()->set_output("joined");
+  }
+  cluster_.Start();
+  options_.stream = "stderr";
+  EXPECT_EQ(Print(), absl::InvalidArgumentError(
+                         "--stream stderr: the stdout and stderr of a-1 are joined in one log; "
+                         "omit --stream, or set output: separate in the job's spec"));
+  options_.stream = "";
+  options_.names_only = true;
+  EXPECT_TRUE(Print().ok());
+  EXPECT_THAT(Lines(), ElementsAre("generation-1/rank-0000.stdout"));
+}
+
 }  // namespace
 }  // namespace muster::cli

@@ -225,10 +225,8 @@ void AppendState(const v1::Job& job, absl::Time now, std::string& out) {
 // An elastic job may have fewer ranks than it could use.
 std::string RanksText(const v1::Job& job) {
   const uint64_t most = spec::MaxWorldSize(job.spec());
-  const auto now = static_cast<uint64_t>(job.ranks_size());
-  const bool active = job.state() == v1::STARTING || job.state() == v1::RUNNING;
-  return active && now > 0 && now < most ? absl::StrCat(now, " of at most ", most)
-                                         : absl::StrCat(most);
+  const uint64_t now = WorldSize(job);
+  return now < most ? absl::StrCat(now, " of at most ", most) : absl::StrCat(most);
 }
 
 void AppendSpec(const v1::Job& job, std::string& out) {

@@ -79,9 +79,9 @@ TEST(DescriptionTest, ShowsSizeOfElasticJob) {
   job.mutable_spec()->mutable_resources()->mutable_nodes()->set_min(1);
   job.mutable_spec()->mutable_resources()->mutable_nodes()->set_max(4);
   job.mutable_spec()->mutable_resources()->set_ranks_per_node(2);
-  for (int rank = 0; rank < 6; ++rank) job.add_ranks()->set_rank(rank);
+  job.set_world_size(6);
   EXPECT_THAT(Description(job, kNow), HasSubstr("Ranks:         6 of at most 8\n"));
-  for (int rank = 6; rank < 8; ++rank) job.add_ranks()->set_rank(rank);
+  job.set_world_size(8);
   EXPECT_THAT(Description(job, kNow), HasSubstr("Ranks:         8\n"));
 }
 

@@ -198,7 +198,7 @@ std::string JobTable(absl::Span<const v1::Job> jobs, absl::Span<const v1::JobArr
     std::vector<std::string> row = {job.job_id(),
                                     StateCell(job),
                                     NodesText(job.spec().resources().nodes()),
-                                    absl::StrCat(spec::MaxWorldSize(job.spec())),
+                                    absl::StrCat(WorldSize(job)),
                                     ProgressCell(job),
                                     absl::StrCat(job.restarts()),
                                     DurationText(job, now),
@@ -277,6 +277,10 @@ std::string ConsequencesText(const v1::Job& job) {
   return text.empty() ? "" : text + ".";
 }
 
+uint32_t WorldSize(const v1::Job& job) {
+  return job.world_size() > 0 ? job.world_size() : spec::MaxWorldSize(job.spec());
+}
+
 std::string DurationText(const v1::Job& job, absl::Time now) {
   if (!job.has_start_time()) return "";
   const absl::Time end = job.has_finish_time() ? FromProto(job.finish_time()) : now;
@@ -330,7 +334,7 @@ std::string FailureText(const v1::FirstFailure& failure) {
   return absl::StrCat(failure.reason(), ": ", absl::StrJoin(parts, " "));
 }
 
-std::string FailureDetailText(const v1::FirstFailure& failure, bool with_stderr) {
+std::string FailureDetailText(const v1::FirstFailure& failure, bool with_output) {
   std::string out;
   const v1::ExitInfo& exit = failure.exit();
   // Usually the failure's message contains it already.
@@ -340,7 +344,7 @@ std::string FailureDetailText(const v1::FirstFailure& failure, bool with_stderr)
     absl::StrAppend(&out, ": ", Printable(exit.failure().message()), "\n");
   }
   const absl::string_view tail = absl::StripSuffix(exit.stderr_tail(), "\n");
-  if (!with_stderr || tail.empty()) return out;
+  if (!with_output || tail.empty()) return out;
   // The last line that the trainer logs, "E20260105 …", is the error that it reports.
   const absl::string_view last = tail.substr(tail.rfind('\n') + 1);
   const bool logged = last.size() > 1 && last[0] == 'E' && absl::ascii_isdigit(last[1]);
@@ -348,7 +352,7 @@ std::string FailureDetailText(const v1::FirstFailure& failure, bool with_stderr)
       absl::StrContains(last, exit.failure().message())) {
     return out;
   }
-  absl::StrAppend(&out, "  last lines of its stderr:\n");
+  absl::StrAppend(&out, "  last lines of its output:\n");
   for (const absl::string_view line : absl::StrSplit(tail, '\n')) {
     absl::StrAppend(&out, "    ", Printable(line), "\n");
   }

@@ -2,6 +2,7 @@
 #ifndef MUSTER_CLI_TEXT_JOB_TEXT_H_
 #define MUSTER_CLI_TEXT_JOB_TEXT_H_
 
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -29,6 +30,9 @@ std::string RankTable(const v1::Job& job, bool wide = false);
 // "4", or "1-4" for an elastic job.
 std::string NodesText(const v1::NodeCount& nodes);
 
+// Job.world_size, or the most that it can be if the coordinator is too old to report it.
+uint32_t WorldSize(const v1::Job& job);
+
 // Time from the job's first start until it finished, or until now; empty if it has not started.
 std::string DurationText(const v1::Job& job, absl::Time now);
 
@@ -38,10 +42,10 @@ std::string ProgressText(const v1::Job& job);
 // "RankFailed: rank 1 on node-2 exited with code 7".
 std::string FailureText(const v1::FirstFailure& failure);
 
-// The error that the rank reported and the last lines of its stderr, indented, each ending with a
-// newline; empty if there is neither. Leaves out a stderr that only repeats the error.
-// `with_stderr`: false if the reader has seen the stderr.
-std::string FailureDetailText(const v1::FirstFailure& failure, bool with_stderr = true);
+// The error that the rank reported and the last lines of its output, indented, each ending with a
+// newline; empty if there is neither. Leaves out output that only repeats the error.
+// `with_output`: false if the reader has seen the output.
+std::string FailureDetailText(const v1::FirstFailure& failure, bool with_output = true);
 
 // "12 more failures, between these, are no longer kept"; empty if none was omitted.
 std::string OmittedFailuresText(const v1::Job& job);

@@ -87,7 +87,7 @@ TEST(FailureTextTest, NamesRankNodeAndExit) {
   v1::FirstFailure failure = Failure();
   EXPECT_EQ(FailureText(failure), "RankFailed: rank 0 on node-2 exited with code 7");
   EXPECT_EQ(FailureDetailText(failure),
-            "  last lines of its stderr:\n"
+            "  last lines of its output:\n"
             "    Traceback\n"
             "    \\x1b[31mboom\n");
   failure.mutable_exit()->set_signal(9);
@@ -121,7 +121,7 @@ TEST(FailureTextTest, LeavesOutStderrThatOnlyRepeatsTheError) {
   failure.mutable_exit()->set_stderr_tail("in open\nOSError: /no/such/data: no such directory\n");
   EXPECT_EQ(
       FailureDetailText(failure),
-      "  last lines of its stderr:\n    in open\n    OSError: /no/such/data: no such directory\n");
+      "  last lines of its output:\n    in open\n    OSError: /no/such/data: no such directory\n");
 }
 
 TEST(WaitsTextTest, NamesMissingRanksAndNodes) {

@@ -185,6 +185,11 @@ std::string NodeDescription(const v1::Node& node) {
   AppendField("Labels", LabelsText(node), out);
   AppendField("CPUs", absl::StrCat(node.cpu_count()), out);
   AppendField("Memory", Bytes(node.memory_bytes()), out);
+  AppendField("Not limited",
+              node.limits_unavailable().empty()
+                  ? ""
+                  : absl::StrCat("memory and processes of ranks: ", node.limits_unavailable()),
+              out);
   AppendField("Version", node.software_version(), out);
   AppendField("Machine", node.machine_id(), out);
   AppendField("Incarnation", HexId(node.incarnation()), out);

@@ -10,7 +10,6 @@
 #include "cli/output/words.h"
 #include "cli/text/job_text.h"
 #include "common/proto_time.h"
-#include "spec/spec.h"
 
 namespace muster::cli {
 namespace {
@@ -67,7 +66,7 @@ std::string QueueTable(const v1::GetQueueResponse& queue, bool wide, size_t widt
         StartCell(queued, now)};
     if (wide) {
       row.push_back(absl::StrCat(job.spec().priority()));
-      row.push_back(absl::StrCat(spec::MaxWorldSize(job.spec())));
+      row.push_back(absl::StrCat(WorldSize(job)));
       row.push_back(AgeSince(job.submit_time(), now));
       row.push_back(KeptCell(queued, now));
       row.push_back(job.estimate_basis());

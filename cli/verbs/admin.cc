@@ -46,12 +46,49 @@ int Recover(Context& context, const v1::RecoverJobsRequest& request) {
   return response->problems().empty() ? kExitSuccess : kExitFailure;
 }
 
+int Share(Context& context, const std::string& job_id, bool shared) {
+  ClusterClient client(context.client_options());
+  const absl::StatusOr<v1::Job> job = client.ShareJob(job_id, shared);
+  if (!job.ok()) return context.Fail(job.status());
+  if (context.structured()) {
+    context.Print(JobToJson(*job));
+  } else {
+    const char* const suffix = context.output == Output::kName ? ""
+                               : shared                        ? " shared"
+                                                               : " no longer shared";
+    context.console.Out(absl::StrCat(job->job_id(), suffix, "\n"));
+  }
+  return kExitSuccess;
+}
+
+void AddShare(Verb& group, Context& context) {
+  Verb& share = AddVerb(
+      group, "share", kNodeVerbs,
+      {.summary = "Let others rerun a job and continue from its checkpoints",
+       .usage = "JOB [OPTIONS]",
+       .paragraphs = {"Every submitter may then run the job's spec again, with the files that its "
+                      "owner uploaded, and name its checkpoints in resume_from and init_from. "
+                      "Its environment, logs and secrets stay private, and only the owner may "
+                      "change the job or write to its checkpoint directory."},
+       .examples = {{"muster admin share train-x7k2", "share a job"},
+                    {"muster admin share train-x7k2 --undo", "take that back"}}});
+  auto job_id = std::make_shared<std::string>();
+  auto undo = std::make_shared<bool>(false);
+  share.add_option("JOB", *job_id, "Job id or name, or a unique prefix of one")->required();
+  share.add_flag("--undo", *undo, "Do not share the job any longer");
+  share.callback([&context, job_id, undo] {
+    context.action = [&context, job_id, undo] { return Share(context, *job_id, !*undo); };
+  });
+}
+
 }  // namespace
 
 void AddAdminVerbs(CLI::App& app, Context& context) {
-  Verb& group = AddVerb(app, "admin", kNodeVerbs,
-                        {.summary = "Repair the cluster: recover", .usage = "VERB [OPTIONS]"});
+  Verb& group = AddVerb(
+      app, "admin", kNodeVerbs,
+      {.summary = "Repair the cluster and share jobs: recover, share", .usage = "VERB [OPTIONS]"});
   group.require_subcommand(1);
+  AddShare(group, context);
   Verb& recover = AddVerb(
       group, "recover", kNodeVerbs,
       {.summary = "Recover jobs that the coordinator's store has lost",

@@ -53,8 +53,9 @@ void AddIssue(CLI::App& group, Context& context) {
            {"KIND is coordinator, node or user. Writes a folder with a key, its certificate, "
             "ca.pem "
             "and settings: DIR/coordinator and DIR/nodes/NAME, whose files belong into /etc/muster "
-            "on their machines, and DIR/users/NAME, which a user may keep anywhere. Nodes and "
-            "users call the coordinator by --coordinator.",
+            "on their machines, and DIR/users/NAME, which works wherever the user copies it. Nodes "
+            "and users call the coordinator by --coordinator (default: the first name in its "
+            "certificate, port 7070).",
             "A user also gets a token, which is added to DIR/coordinator/tokens or, in the folder "
             "`identity` of a coordinator's data directory, to its file `tokens`. Keeps what is "
             "there."},
@@ -81,10 +82,11 @@ void AddIssue(CLI::App& group, Context& context) {
       ->check(OneOf({"view", "submit", "admin"}))
       ->type_name("ROLE")
       ->capture_default_str();
-  verb.callback([&context, issue, hosts] {
+  const CLI::Option* const coordinator = group.get_parent()->get_option("--coordinator");
+  verb.callback([&context, issue, hosts, coordinator] {
     issue->hosts = absl::StrSplit(*hosts, ',', absl::SkipEmpty());
-    context.action = [&context, issue] {
-      issue->coordinator = context.coordinator;
+    context.action = [&context, issue, coordinator] {
+      if (coordinator->count() > 0) issue->coordinator = context.coordinator;
       return Report(context, IssueOffline(*issue, absl::Now()));
     };
   });

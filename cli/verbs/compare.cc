@@ -48,9 +48,9 @@ int CompareJobs(Context& context, const std::vector<std::string>& job_ids) {
     context.console.Out(ComparisonText(comparison, wide, TextWidth()));
   }
   for (const v1::Job& job : comparison.jobs) {
-    if (job.environment_hidden()) {
+    if (job.private_hidden()) {
       context.console.Note(absl::StrCat(
-          job.job_id(), " belongs to another owner: its environment variables are not compared"));
+          job.job_id(), " belongs to another owner: what is private of it is not compared"));
     }
   }
   return kExitSuccess;

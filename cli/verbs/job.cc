@@ -250,7 +250,7 @@ void AddJobVerbs(CLI::App& app, Context& context) {
        .paragraphs =
            {"Prints the job's state and reason, what it waits for, its command, the names of its "
             "environment variables, its checkpoint, progress and result, and for a failed job the "
-            "rank that failed first with the end of its stderr. -o json also has the variables' "
+            "rank that failed first with the end of its output. -o json also has the variables' "
             "values.",
             "For an array: how many tasks are in each state, and a table of the tasks with their "
             "values, loss, accuracy and duration."},

@@ -53,7 +53,7 @@ void AddLogsVerb(CLI::App& app, Context& context) {
            {"Prints stdout and stderr of all ranks, or of the selected ones, merged in the order "
             "in "
             "which the ranks began the lines; with several ranks, each line is prefixed with its "
-            "rank. "
+            "rank. Each rank has one log of both, or two if the job's spec says output: separate. "
             "More than 256 ranks are merged in groups of 256.",
             "-f prints what exists in the same order and then new lines as they arrive. It "
             "continues "
@@ -99,7 +99,8 @@ void AddLogsVerb(CLI::App& app, Context& context) {
         return std::string(ParseRankSet(text).status().message());
       });
   verb.add_option("--node", options->node, "Print only ranks on this node")->type_name("NODE");
-  verb.add_option("--stream", options->stream, "Print only this stream: stdout or stderr")
+  verb.add_option("--stream", options->stream,
+                  "Print only this stream of a job with output: separate: stdout or stderr")
       ->type_name("STREAM")
       ->check(OneOf({"stdout", "stderr"}));
   verb.add_option("--generation", options->generation, "Generation to print (default: the newest)")

@@ -228,27 +228,47 @@ void AddChangingVerbs(CLI::App& group, Context& context) {
                [](ClusterClient& client, const std::string& node, const std::string&) {
                  return client.UncordonNode(node);
                });
-  AddNodesVerb(
-      group, context, "remove",
-      {.summary = "Remove disconnected nodes and revoke their certificates",
+}
+
+void AddRemove(CLI::App& group, Context& context) {
+  struct Flags {
+    std::vector<std::string> names;
+    bool force = false;
+  };
+  Verb& verb = AddVerb(
+      group, "remove", kNodeVerbs,
+      {.summary = "Remove nodes and revoke their certificates",
        .usage = "NODE... [OPTIONS]",
-       .paragraphs = {"A node that is connected or has ranks cannot be removed: stop its worker "
-                      "first. The certificates of a removed node are refused from now on; its "
-                      "machine joins again with a token of `muster node token`. A node without an "
-                      "identity is added again when its worker connects. A cordon is forgotten."},
-       .examples = {{"muster node remove gpu-03", "after the machine was decommissioned"}}},
-      /*with_reason=*/false,
-      [](ClusterClient& client, const std::string& name,
-         const std::string&) -> absl::StatusOr<v1::Node> {
+       .paragraphs = {"A node that is connected or has ranks is removed only with `--force`. The "
+                      "certificates of a removed node are refused from now on; its machine joins "
+                      "again with a token of `muster node token`. A node without an identity is "
+                      "added again when a worker with its name starts: remove the token from the "
+                      "coordinator's tokens file, too. A cordon is forgotten.",
+                      "With `--force`, the session of the node ends at once, and nothing more is "
+                      "started there. Its train jobs start again elsewhere at once, its command "
+                      "jobs when their ranks have ended for certain, as on a node that is silent. "
+                      "Until then, the node stays in the list."},
+       .examples = {{"muster node remove gpu-03", "after the machine was decommissioned"},
+                    {"muster node remove gpu-03 --force", "its key was stolen"}}});
+  auto flags = std::make_shared<Flags>();
+  verb.add_option("NODE", flags->names, "Names of nodes")->required();
+  verb.add_flag("--force", flags->force, "Also remove nodes that are connected or have ranks");
+  verb.callback([&context, flags] {
+    context.action = [&context, flags] {
+      const auto remove = [flags](ClusterClient& client,
+                                  const std::string& name) -> absl::StatusOr<v1::Node> {
         // A node that has joined but never connected is not in the list.
         absl::StatusOr<v1::Node> node = client.GetNode(name);
-        RETURN_IF_ERROR(client.RemoveNode(name));
+        RETURN_IF_ERROR(client.RemoveNode(name, flags->force));
         if (node.ok()) return node;
         v1::Node joined;
         joined.set_name(name);
         return joined;
-      },
-      [](const v1::Node& node) { return absl::StrCat(node.name(), " removed"); });
+      };
+      return ForEach(context, flags->names, remove,
+                     [](const v1::Node& node) { return absl::StrCat(node.name(), " removed"); });
+    };
+  });
 }
 
 void AddLost(CLI::App& group, Context& context) {
@@ -314,6 +334,7 @@ void AddNodeVerbs(CLI::App& app, Context& context) {
   });
   AddTest(group, context);
   AddChangingVerbs(group, context);
+  AddRemove(group, context);
   AddLost(group, context);
   AddNodeTokenVerb(group, context);
 }

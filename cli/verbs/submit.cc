@@ -42,6 +42,12 @@ void PrintSpec(Context& context, const v1::JobSpec& spec) {
   }
 }
 
+void PrintWarnings(Context& context, const v1::Job& job) {
+  for (const std::string& warning : job.warnings()) {
+    context.console.Note(absl::StrCat("warning: ", warning));
+  }
+}
+
 void PrintSubmitted(Context& context, const v1::SubmitJobResponse& response, bool follow) {
   const bool is_array = response.has_array();
   const std::string& id = is_array ? response.array().array_id() : response.job().job_id();
@@ -111,6 +117,7 @@ int SubmitSpec(Context& context, const SubmitFlags& flags, v1::JobSpec spec,
   }
   const absl::StatusOr<v1::SubmitJobResponse> response = client.SubmitJob(request);
   if (!response.ok()) return FailSubmission(context, response.status());
+  PrintWarnings(context, response->job());
   if (flags.dry_run) {
     PrintSpec(context, response->job().spec());
     if (response->has_forecast() && context.output != Output::kName) {
@@ -146,11 +153,18 @@ void ContinueFrom(const v1::Job& job, v1::JobSpec& spec) {
 }
 
 // The spec of an earlier job, with overrides.
-absl::StatusOr<v1::JobSpec> SpecOf(const v1::Job& job, const JobOptions& options) {
-  if (job.environment_hidden()) {
+absl::StatusOr<v1::JobSpec> SpecOf(Context& context, const v1::Job& job,
+                                   const JobOptions& options) {
+  if (job.private_hidden() && !job.shared()) {
     return absl::PermissionDeniedError(
         absl::StrCat("job ", job.job_id(), " belongs to ", job.owner(),
-                     ", and its environment is hidden from others; submit a spec of your own"));
+                     ", and is not shared; ask an administrator to share it (muster admin share ",
+                     job.job_id(), "), or submit a spec of your own"));
+  }
+  if (job.private_hidden()) {
+    context.console.Note(absl::StrCat(job.job_id(), " belongs to ", job.owner(),
+                                      " and is shared without environment variables; set those "
+                                      "that it needs with --set env.NAME=VALUE"));
   }
   for (const std::string& text : options.overrides) {
     if (absl::StartsWith(text, "files")) {
@@ -172,11 +186,11 @@ absl::StatusOr<v1::JobSpec> SpecOf(const v1::Job& job, const JobOptions& options
 }
 
 // Submits the spec of a task again, as a job of its own.
-absl::StatusOr<v1::Job> RerunTask(ClusterClient& client, const std::string& task_id,
-                                  const JobOptions& options) {
+absl::StatusOr<v1::Job> RerunTask(Context& context, ClusterClient& client,
+                                  const std::string& task_id, const JobOptions& options) {
   ASSIGN_OR_RETURN(const v1::Job task, client.GetJob(task_id));
   v1::SubmitJobRequest request;
-  ASSIGN_OR_RETURN(*request.mutable_spec(), SpecOf(task, options));
+  ASSIGN_OR_RETURN(*request.mutable_spec(), SpecOf(context, task, options));
   ASSIGN_OR_RETURN(v1::SubmitJobResponse response, client.SubmitJob(std::move(request)));
   return std::move(*response.mutable_job());
 }
@@ -191,7 +205,7 @@ int RerunFailed(Context& context, const std::string& array_id, const JobOptions&
   absl::Status status;
   for (const v1::Job& task : array->tasks()) {
     if (!IsOver(task.state()) || task.state() == v1::SUCCEEDED) continue;
-    const absl::StatusOr<v1::Job> job = RerunTask(client, task.job_id(), options);
+    const absl::StatusOr<v1::Job> job = RerunTask(context, client, task.job_id(), options);
     status = job.status();
     if (!status.ok()) break;
     ++count;
@@ -219,7 +233,7 @@ int Rerun(Context& context, const std::string& job_id, const SubmitFlags& flags)
         absl::StrCat(id, " is an array; to run one task again: muster rerun ", id,
                      "-0; those that did not succeed: muster rerun ", id, " --failed")));
   }
-  absl::StatusOr<v1::JobSpec> spec = SpecOf(*job, flags.job);
+  absl::StatusOr<v1::JobSpec> spec = SpecOf(context, *job, flags.job);
   if (!spec.ok()) return FailSubmission(context, spec.status());
   return SubmitSpec(context, flags, *std::move(spec), /*files=*/{});
 }
