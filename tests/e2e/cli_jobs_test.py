@@ -19,11 +19,18 @@ class CliJobsTest(unittest.TestCase):
         cls.cluster = cls.enterClassContext(Cluster(nodes=1, slots=2))
 
     def test_runs_command_without_spec_file(self):
-        result = self.cluster.muster("run", "--name", "greet", "--ranks-per-node", "2", "--",
-                                     "/bin/sh", "-c", "echo hello $RANK; echo careful >&2")
-        self.assertEqual(sorted(result.stdout.splitlines()), ["0| hello 0", "1| hello 1"])
-        self.assertIn("careful", result.stderr)
+        def run(*args):
+            return self.cluster.muster("run", "--name", "greet", "--ranks-per-node", "2", *args, "--",
+                                       "/bin/sh", "-c", "echo hello $RANK; echo careful >&2; echo end")
+        result = run()
+        for rank in range(2):
+            self.assertEqual([line for line in result.stdout.splitlines() if line.startswith(f"{rank}| ")],
+                             [f"{rank}| hello {rank}", f"{rank}| careful", f"{rank}| end"])
+        self.assertNotIn("careful", result.stderr)
         self.assertIn("succeeded", result.stderr)
+        result = run("--set", "output=separate")
+        self.assertEqual(sorted(result.stdout.splitlines()), ["0| end", "0| hello 0", "1| end", "1| hello 1"])
+        self.assertIn("0| careful", result.stderr)
 
     def test_secret_that_is_typed_is_not_shown(self):
         terminal = Terminal(self.cluster.command("secret", "set", "wandb"), self.cluster.client_env())
@@ -114,7 +121,11 @@ class CliJobsTest(unittest.TestCase):
         self.assertRegex(text, rf"node-1: 0 of 2 slots free.*{runs}")
         answer = json.loads(self.cluster.muster("why", behind, "-o", "json").stdout)
         self.assertEqual((answer["queue_position"], answer["ahead"]), (2, [queued]))
-        answer = json.loads(self.cluster.muster("why", runs, "-o", "json").stdout)
+
+        def slowest_of_reported():
+            answer = json.loads(self.cluster.muster("why", runs, "-o", "json").stdout)
+            return answer if "slowest" in answer else None
+        answer = wait_until(slowest_of_reported, 20, "the ranks' first report")
         self.assertEqual(answer["slowest"]["judged_by"], "silence")
         self.assertIn("Oldest report: rank", answer["answer"])
         self.cluster.muster("cancel", behind, queued, runs, "--force")
@@ -251,7 +262,7 @@ class CliJobsTest(unittest.TestCase):
         def assert_once():
             text = self.cluster.muster("describe", job, "--events").stdout
             self.assertEqual(text.count("exited with code 5"), 1, text)
-            self.assertEqual(text.split("AGE")[0].count("unlucky-mark"), 2, text)  # in the command and the stderr
+            self.assertEqual(text.split("AGE")[0].count("unlucky-mark"), 2, text)  # in the command and the output
         assert_once()
         self.cluster.coordinator.stop()
         self.cluster.start_coordinator()

@@ -64,8 +64,8 @@ class LocalTest(unittest.TestCase):
 
     def test_output_and_exit_status_match_run(self):
         result = self.muster("local", self.write_spec(shell_spec("fails", "echo out; echo err >&2; exit 5")))
-        self.assertEqual((result.returncode, result.stdout), (5, "out\n"))
-        for text in ("running: generation 1", "err\n", "RankFailed", "exited with code 5"):
+        self.assertEqual((result.returncode, result.stdout), (5, "out\nerr\n"))
+        for text in ("running: generation 1", "RankFailed", "exited with code 5"):
             self.assertIn(text, result.stderr)
         self.assertEqual(self.muster("local", "--", "/bin/true").returncode, 0)
 
@@ -118,8 +118,8 @@ class LocalTest(unittest.TestCase):
         for i, run in enumerate(runs, 1):
             out, err = run.communicate(timeout=120)
             self.assertEqual(run.returncode, i, err)
-            lines = set(out.splitlines())
             # The rank that fails second may be stopped before it prints.
+            lines = set(out.splitlines())
             self.assertTrue(lines and lines <= {f"0| {i}", f"1| {i}"}, out + err)
 
     def test_signal_cancels_job(self):

@@ -146,6 +146,7 @@ class FormatsTest(unittest.TestCase):
                 ("why",): ([queued], queued),
                 ("top",): ([], runs),
                 ("queue",): ([], rf"{queued}\n{held}"),
+                ("page",): ([runs], rf"http://127\.0\.0\.1:\d+/#/login/[0-9a-f]{{64}}/{runs}"),
                 ("report",): ([], r"[\w.-]+(\n[\w.-]+)*"),
                 ("compare",): ([over, runs], rf"{over}\n{runs}"),
                 ("secret", "set"): (["wandb", "--file", secret], "wandb"),
@@ -153,7 +154,7 @@ class FormatsTest(unittest.TestCase):
                 ("secret", "rm"): (["wandb"], "wandb"),
                 ("hold",): ([held], held),
                 ("release",): ([held], held),
-                ("logs",): ([over], r"generation-1/rank-0000\.stdout\ngeneration-1/rank-0000\.stderr"),
+                ("logs",): ([over], r"generation-1/rank-0000\.stdout"),
                 ("node", "list"): ([], "node-1"),
                 ("node", "describe"): (["node-1"], "node-1"),
                 ("node", "test"): (["node-1"], "node-1"),
@@ -180,10 +181,11 @@ class FormatsTest(unittest.TestCase):
             self.check(cluster, ["local", spec], r"quick-\w+")
             self.check(cluster, ["rerun", over], r"over-\w+")
             # checkpoint needs a training: see checkpoint_test. exec, cp and trace have no formats; rm and node remove change
-            # what they print: see cp_rm_test. node lost needs a silent node: see cut_off_test. admin recover needs a lost store: see store_test. Certificates need a cluster
-            # that issues them: see identity_test. `help` prints the same page in every format.
+            # what they print: see cp_rm_test. node lost needs a silent node: see cut_off_test. admin recover needs a lost store: see
+            # store_test. admin share: see owners_test. Certificates need a cluster that issues them: see identity_test. `help` prints
+            # the same page in every format.
             others = {("wait",), ("run",), ("local",), ("rerun",), ("checkpoint",), ("exec",), ("cp",), ("trace",), ("rm",),
-                      ("node", "remove"), ("node", "lost"), ("admin", "recover"), ("help",), ("node", "token"), ("cluster", "init"), ("cluster", "join"),
+                      ("node", "remove"), ("node", "lost"), ("admin", "recover"), ("admin", "share"), ("help",), ("node", "token"), ("cluster", "init"), ("cluster", "join"),
                       ("cert", "init"), ("cert", "issue"), ("cert", "renew")}
             self.assertEqual(set(walks) | others, set(all_verbs()))
 

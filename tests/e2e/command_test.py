@@ -331,7 +331,8 @@ class LeavingTest(unittest.TestCase):
     def test_stopping_worker_stops_its_ranks(self):
         with Cluster(nodes=1) as cluster:
             job = cluster.submit(shell_spec("leave", "trap 'echo bye; exit 0' TERM; echo ready; "
-                                                     "while :; do sleep 0.05; done", grace_period="10s"))
+                                                     "while :; do sleep 0.05; done", grace_period="10s",
+                                                     output="separate"))
             cluster.wait_for_state(job, "RUNNING")
             wait_until(lambda: "ready" in cluster.muster("logs", job).stdout, 10, "ready")
             self.assertEqual(cluster.workers["node-1"].stop(), 0)

@@ -100,6 +100,13 @@ class IdentityTest(unittest.TestCase):
         path = other.directory / "coordinator/audit.log"
         self.assertFalse(path.exists() and path.read_text())
 
+    def test_folders_of_people_work_where_they_are_moved(self):
+        cluster = self.enterContext(JoinedCluster())
+        for made in (cluster.issue_user("alice"), cluster.directory / "admin"):
+            folder = cluster.directory / f"moved-{made.name}"
+            made.rename(folder)
+            cluster.local("list", "--config", folder / "config")
+
     def test_certificate_of_another_authority_does_not_connect(self):
         cluster = self.enterContext(JoinedCluster())
         other = self.enterContext(JoinedCluster())
@@ -198,6 +205,28 @@ class IdentityTest(unittest.TestCase):
         cluster.join("node-1", cluster.token())
         cluster.start_worker("node-1")
         cluster.wait_for_nodes(1)
+
+    def test_evicted_node_loses_its_job_and_stays_out(self):
+        cluster = self.enterContext(JoinedCluster(nodes=2, coordinator_flags=["--lease=3s", "--job-lease=3s"]))
+        job = cluster.submit(shell_spec("steady", "sleep 600"))
+        cluster.wait_for_state(job, "RUNNING")
+        [evicted] = [rank["node"] for rank in cluster.describe(job)["ranks"]]
+        [other] = {"node-1", "node-2"} - {evicted}
+        refused = cluster.muster("node", "remove", evicted, check=False)
+        self.assertNotEqual(refused.returncode, 0)
+        self.assertIn(f"muster node remove {evicted} --force", refused.stderr)
+        self.assertEqual(cluster.muster("node", "remove", evicted, "--force").stdout, f"{evicted} removed\n")
+        wait_until(lambda: "was revoked" in cluster.workers[evicted].log(), 20, "the worker is refused")
+        wait_until(lambda: [rank["node"] for rank in cluster.describe(job)["ranks"]] == [other], 60,
+                   "the job starts again on the other node")
+        self.assertEqual([node["name"] for node in cluster.nodes()], [other])
+        cluster.muster("cancel", job, "--force")
+
+        cluster.workers.pop(evicted).stop()
+        (cluster.directory / evicted / "identity").rename(cluster.directory / "old")
+        cluster.join(evicted, cluster.token())
+        cluster.start_worker(evicted)
+        cluster.wait_for_nodes(2)
 
     def test_certificate_is_renewed_while_a_job_runs(self):
         cluster = self.enterContext(JoinedCluster(nodes=1, coordinator_flags=["--certificate-validity=20s"]))

@@ -26,7 +26,7 @@ class KeptEndTest(unittest.TestCase):
             written = cluster.directory / "written"
             job = cluster.submit(shell_spec(
                 "writes", f"seq 20000; if [ $RANK = 0 ]; then touch {written}; else until [ -e {written} ]; do sleep 0.05; "
-                "done; fi; echo failed on $RANK >&2; exit $RANK", nodes=2))
+                "done; fi; echo failed on $RANK >&2; exit $RANK", nodes=2, output="separate"))
             self.assertEqual(cluster.wait(job, check=False)["state"], "FAILED")
             logs = ("logs", job, "--rank", "1")
             self.assertEqual(cluster.muster(*logs, "--stream", "stdout").stdout.count("\n"), 20000)

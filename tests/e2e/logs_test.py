@@ -77,7 +77,7 @@ class Following(unittest.TestCase):
             script = cluster.directory / "writer.py"
             script.write_text(WRITER)
             job = cluster.submit(command_spec(
-                "chatty", "/usr/bin/python3", str(script), nodes=NODES, ranks=RANKS_PER_NODE,
+                "chatty", "/usr/bin/python3", str(script), nodes=NODES, ranks=RANKS_PER_NODE, output="separate",
                 env={"LINES": str(lines_per_rank), "SECONDS": str(seconds)}))
             out = cluster.directory / "followed"
             follower = self.follow_to_file(cluster, job, out)
@@ -155,7 +155,7 @@ class LogOrderTest(unittest.TestCase):
         turns = cls.cluster.directory / "turns"
         turns.mkdir()
         cls.job = cls.cluster.submit(command_spec("in-turn", "/usr/bin/python3", str(script), nodes=2,
-                                                  env={"TURNS": str(turns)}))
+                                                  output="separate", env={"TURNS": str(turns)}))
         cls.finished = cls.cluster.wait(cls.job)
 
     def logs(self, *args):

@@ -69,13 +69,33 @@ class OwnersTest(unittest.TestCase):
             shown = json.loads(self.allowed(cluster, "get", job, "-o", "json"))
             self.assertEqual(shown["spec"]["env"]["KEY"], VALUE)
             hidden = json.loads(self.allowed(cluster, "get", job, "-o", "json", user="bob"))
-            self.assertEqual(hidden["spec"]["env"]["KEY"], "")
-            self.assertTrue(hidden["environment_hidden"])
+            self.assertNotIn("env", hidden["spec"])
+            self.assertNotIn("command", hidden["spec"])
+            self.assertTrue(hidden["private_hidden"])
             self.assertEqual(hidden["first_failure"]["exit"]["exit_code"], 3)
+            self.assertEqual(hidden["message"], "rank 0 on node-1 exited with code 3")
             self.assertIn("private-42", self.allowed(cluster, "describe", job))
             rerun = cluster.as_user("bob", "rerun", job)
             self.assertEqual(rerun.returncode, NOT_ALLOWED, rerun.stderr)
-            self.assertIn(f"job {job} belongs to alice, and its environment is hidden", rerun.stderr)
+            self.assertIn(f"job {job} belongs to alice, and is not shared", rerun.stderr)
+
+    def test_shared_job_is_rerun_with_its_files(self):
+        with UsersCluster(nodes=1, slots=1) as cluster:
+            (cluster.directory / "private.txt").write_text("text of alice")
+            spec = dict(shell_spec("reads", "cat private.txt; echo $KEY"), files=["private.txt"], env={"KEY": VALUE})
+            job = self.submit(cluster, "alice", spec)
+            cluster.wait(job)
+            rerun = ("rerun", job, "-o", "name")
+            self.assertEqual(cluster.as_user("bob", *rerun).returncode, NOT_ALLOWED)
+            self.assertEqual(cluster.as_user("bob", "admin", "share", job).returncode, NOT_ALLOWED)
+            cluster.muster("admin", "share", job)
+            again = self.allowed(cluster, *rerun, user="bob").strip()
+            cluster.wait(again)
+            # What bob's job prints is bob's, without the environment of alice.
+            self.assertEqual(self.allowed(cluster, "logs", again, user="bob").strip(), "text of alice")
+            self.assertEqual(cluster.as_user("bob", "logs", job).returncode, NOT_ALLOWED)
+            cluster.muster("admin", "share", job, "--undo")
+            self.assertEqual(cluster.as_user("bob", *rerun).returncode, NOT_ALLOWED)
 
     def test_priority_class_is_bounded_by_role(self):
         with UsersCluster() as cluster:

@@ -1,14 +1,19 @@
 """The status page in a headless Chromium, with a real cluster and jobs that train."""
 
+import http.client
 import json
 import os
 import pathlib
+import re
+import ssl
+import subprocess
 import unittest
 import urllib.error
 import urllib.request
 
 from tests.support.browser import CHROMIUM, REASON, Browser
-from tests.support.cluster import Cluster, shell_spec, training_spec, wait_until
+from tests.support.cluster import Cluster, binary, shell_spec, training_spec, wait_until
+from tests.support.joined_cluster import JoinedCluster
 
 # Where test_pictures writes the screenshots of the documentation; not set: nowhere.
 PICTURES = os.environ.get("MUSTER_PICTURES", "")
@@ -53,6 +58,121 @@ class StreamsTest(unittest.TestCase):
             wait_until(lambda: freed.extend(open_streams(cluster)) or len(freed) == len(streams), 6, "free streams")
             for stream in freed:
                 stream.close()
+
+
+class OpenTest(unittest.TestCase):
+    def test_opens_the_browser_where_there_is_a_display(self):
+        with Cluster(nodes=0) as cluster:
+            opened = cluster.directory / "opened"
+            program = cluster.directory / "xdg-open"
+            program.write_text(f'#!/bin/sh\necho "$1" > {opened}.new && mv {opened}.new {opened}\n')
+            program.chmod(0o755)
+            page = rf"http://{cluster.http}/#/login/(\w+)\n"
+
+            def muster_page(**env):
+                env = {**cluster.client_env(), "DISPLAY": "", "WAYLAND_DISPLAY": "", **env}
+                return subprocess.run([binary("cli/muster"), "page"], env=env, text=True, timeout=60, check=True,
+                                      capture_output=True).stdout
+
+            self.assertRegex(muster_page(), page)
+            self.assertRegex(muster_page(DISPLAY=":0", PATH="/nonexistent"), page)
+            self.assertEqual(muster_page(DISPLAY=":0", PATH=f"{program.parent}:/bin"), "")
+            wait_until(opened.exists, 10, "the browser is opened")
+            code = re.fullmatch(page, opened.read_text())[1]
+            request = urllib.request.Request(f"http://{cluster.http}/api/login", method="POST",
+                                             headers={"Authorization": f"Login {code}"})
+            with urllib.request.urlopen(request, timeout=30) as answer:
+                self.assertNotIn("Secure", answer.headers["Set-Cookie"])
+
+
+class SecuredTest(unittest.TestCase):
+    """The page of a cluster of `muster cluster init`, read with Python as the browser."""
+
+    def start(self, **options):
+        self.cluster = self.enterContext(JoinedCluster(**options))
+        self.address = self.cluster.http.replace("0.0.0.0", "127.0.0.1")
+
+    def request(self, path, method="GET", cookie="", authorization="", until=None):
+        """(status, headers, body up to `until` or its end)"""
+        context = ssl.create_default_context(cafile=self.cluster.directory / "admin/ca.pem")
+        connection = http.client.HTTPSConnection(self.address, context=context, timeout=30)
+        headers = {"Cookie": cookie, "Authorization": authorization, "Sec-Fetch-Site": "same-origin"}
+        connection.request(method, path, headers={name: value for name, value in headers.items() if value})
+        answer = connection.getresponse()
+        body = b""
+        while (until is None or until.encode() not in body) and (part := answer.read1()):
+            body += part
+        connection.close()
+        return answer.status, answer.headers, body.decode()
+
+    def sign_in(self, authorization):
+        status, headers, body = self.request("/api/login", "POST", authorization=authorization)
+        return headers["Set-Cookie"].split(";")[0] if status == 200 else (status, body)
+
+    def login_of(self, folder, *words):
+        """The page's address that the user of the folder gets, and the code in it."""
+        url = json.loads(self.cluster.local("page", *words, "-o", "json", "--config", folder / "config").stdout)["url"]
+        begin, login = url.split("#/login/")
+        self.assertEqual(begin, f"https://{self.address}/")
+        return login
+
+    def test_logins_of_users_show_their_own_logs(self):
+        self.start(nodes=1, slots=2)
+        alice, bob = self.cluster.issue_user("alice"), self.cluster.issue_user("bob")
+        job = self.cluster.local("submit", "--config", alice / "config", "-o", "name", "--", "/bin/echo",
+                                 "hello of alice").stdout.strip()
+        self.cluster.wait(job)
+        self.assertIn("<title>Muster</title>", self.request("/")[2])
+        login = self.login_of(alice, job[:-1])
+        code, name = login.split("/")
+        self.assertEqual(name, job)
+        cookie = self.sign_in(f"Login {code}")
+        self.assertRegex(self.request("/api/session", cookie=cookie)[2], '"user":"alice"}\\n$')
+        log = f"/api/log?job={job}&rank=0&stream=stdout"
+        self.assertIn("hello of alice", self.request(log, cookie=cookie, until="event: end")[2])
+        self.assertIn('"private":true', self.request(f"/api/job?id={job}", cookie=cookie, until="\n\n")[2])
+        self.assertEqual(self.sign_in(f"Login {code}")[0], 401, "the second use")
+
+        cookie = self.sign_in(f"Login {self.login_of(bob)}")
+        self.assertIn("belongs to alice", self.request(log, cookie=cookie)[2])
+        self.assertIn('"private":false', self.request(f"/api/job?id={job}", cookie=cookie, until="\n\n")[2])
+        # A session ends with the token of its user.
+        tokens = self.cluster.directory / "coordinator/identity/tokens"
+        tokens.write_text("".join(line for line in tokens.read_text().splitlines(True) if not line.endswith(" bob\n")))
+        wait_until(lambda: "user" not in json.loads(self.request("/api/session", cookie=cookie)[2]), 10,
+                   "bob is signed out")
+        entries = [entry for entry in self.cluster.audit() if entry["method"] == "CreatePageLogin"]
+        self.assertEqual([entry["user"] for entry in entries], ["alice", "bob"])
+        self.assertNotIn(code, json.dumps(entries))
+
+    def test_beyond_loopback_nothing_is_shown_without_tls_and_a_sign_in(self):
+        self.start(coordinator_flags=["--http=0.0.0.0:0"])
+        for path in ("/api/session", "/api/overview"):
+            self.assertEqual(self.request(path)[0], 401, path)
+        cookie = self.sign_in(f"Login {self.login_of(self.cluster.directory / 'admin')}")
+        self.assertIn("event: jobs", self.request("/api/overview", cookie=cookie, until="\n\n")[2])
+        for path, status in (("/", 308), ("/api/session", 403), ("/livez", 200)):
+            plain = http.client.HTTPConnection(self.address, timeout=30)
+            plain.request("GET", path, headers={"Cookie": cookie})
+            answer = plain.getresponse()
+            self.assertEqual(answer.status, status, path)
+            self.assertEqual(answer.getheader("Location"), f"https://{self.address}/" if status == 308 else None)
+            plain.close()
+
+    def test_token_signs_in_without_a_certificate(self):
+        self.start()
+        token = (self.cluster.directory / "admin/admin.token").read_text().strip()
+        self.assertEqual(self.request("/api/session", authorization=f"Bearer {token}")[0], 200)
+        status, headers, _ = self.request("/api/login", "POST", authorization=f"Bearer {token}")
+        self.assertEqual(status, 200)
+        for attribute in ("HttpOnly", "Secure", "SameSite=Strict", "Max-Age=43200"):
+            self.assertIn(attribute, headers["Set-Cookie"])
+        cookie = headers["Set-Cookie"].split(";")[0]
+        self.assertIn('"admin":true', self.request("/api/session", cookie=cookie)[2])
+        self.assertEqual(self.request("/api/logout", "POST", cookie=cookie)[0], 200)
+        self.assertNotIn("user", self.request("/api/session", cookie=cookie)[2])
+        answers = {self.sign_in(f"Bearer {number:032}")[0] for number in range(11)}
+        self.assertEqual(answers, {401, 429})
 
 
 @unittest.skipUnless(CHROMIUM, REASON)
@@ -124,16 +244,40 @@ class StatusPageTest(unittest.TestCase):
             browser.wait("!document.getElementById('login-dialog').open")
             sign_in(browser, token_of(cluster))
             browser.wait("document.querySelector('main').innerText.includes('sesame')")
-            browser.evaluate("document.getElementById('log-stream').value = 'stdout'")
             browser.press("l")
-            browser.wait("document.querySelector('pre.log').textContent.includes('line 1\\n')")
+            browser.wait("document.querySelector('pre.log').textContent.includes('line 1\\nother\\n')")
             lines = "document.querySelector('pre.log').textContent.split('\\n').length"
             before = browser.evaluate(lines)
             browser.wait(f"{lines} > {before} + 3")
-            self.assertNotIn("other", browser.text("pre.log"))
             self.check_page(browser, "logs")
             cluster.muster("cancel", job)
             browser.wait("document.querySelector('main').innerText.includes('complete')", 30)
+
+    def test_login_of_a_secured_cluster(self):
+        with JoinedCluster(nodes=1) as cluster, Browser(*WIDE, flags=["--ignore-certificate-errors"]) as browser:
+            job = cluster.submit(shell_spec("talks", "echo of the owner"))
+            cluster.wait(job)
+            url = cluster.muster("page", job, "-o", "name").stdout.strip()
+            browser.open(url)
+            browser.wait("document.getElementById('login').textContent === 'Sign out'")
+            self.assertEqual(browser.evaluate("location.href"), f"https://{cluster.http}/#/job/{job}")
+            self.assertIn("signed in as admin", browser.text("#cluster"))
+            browser.evaluate("document.getElementById('log-stream').value = 'stdout'")
+            browser.press("l")
+            browser.wait("document.querySelector('pre.log').textContent.includes('of the owner')")
+            self.check_page(browser, "job")
+            self.assertEqual(browser.evaluate("document.cookie"), "")
+            browser.click("#login")
+            browser.wait("document.getElementById('login').textContent === 'Sign in'")
+            # The login was used: the page asks for another one.
+            browser.open(url)
+            browser.wait("document.getElementById('login-dialog').open")
+            self.assertIn("was used or has expired", browser.text("#login-reason"))
+            sign_in_again = (cluster.directory / "admin/admin.token").read_text().strip()
+            browser.evaluate("document.getElementById('token').focus()")
+            browser.type(sign_in_again)
+            browser.click("#login-submit")
+            browser.wait("document.getElementById('login').textContent === 'Sign out'")
 
     def test_failed_job_shows_rank_and_reason(self):
         with Cluster(nodes=1) as cluster, Browser(*WIDE) as browser:

@@ -29,7 +29,7 @@ class DiskTest(unittest.TestCase):
         """Mount a small disk under the daemon's data directory, visible only to processes of the mount namespace."""
         folder = cluster.directory / name
         folder.mkdir()
-        mounts = cluster.resources.enter_context(namespaces.Mounts(f"mount -t tmpfs -o size={size} tmpfs {folder}"))
+        mounts = cluster.resources.enter_context(namespaces.Mounts(f"mount -t tmpfs -o size={size},mode=700 tmpfs {folder}"))
         return mounts, mounts.path(folder)
 
     def test_coordinator_keeps_acknowledged_jobs_on_full_disk(self):

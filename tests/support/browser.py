@@ -20,7 +20,7 @@ REASON = "chromium is not installed: deploy/install_dependencies.sh --with-tests
 class Browser:
     """One page. A context manager. `problems` are errors of scripts, of the console, and of the content policy."""
 
-    def __init__(self, width=1280, height=900, dark=False):
+    def __init__(self, width=1280, height=900, dark=False, flags=()):
         self.directory = tempfile.mkdtemp(prefix="muster-browser.")
         to_browser, self._out = os.pipe()
         self._in, from_browser = os.pipe()
@@ -29,7 +29,7 @@ class Browser:
         self._process = subprocess.Popen(
             ["/bin/bash", "-c", script, CHROMIUM, "--headless=new", "--no-sandbox", "--disable-gpu",
              "--disable-dev-shm-usage", "--no-first-run", "--disable-extensions", "--disable-background-networking",
-             "--hide-scrollbars", "--remote-debugging-pipe", f"--user-data-dir={self.directory}", "about:blank"],
+             "--hide-scrollbars", "--remote-debugging-pipe", f"--user-data-dir={self.directory}", *flags, "about:blank"],
             pass_fds=(to_browser, from_browser), stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL, start_new_session=True)
         os.close(to_browser)

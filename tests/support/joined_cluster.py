@@ -2,11 +2,12 @@
 
 import json
 import os
+import pathlib
 import shlex
 import socket
 import subprocess
 
-from tests.support.cluster import Cluster, Daemon, binary
+from tests.support.cluster import Cluster, Daemon, binary, wait_until
 
 __all__ = ["JoinedCluster"]
 
@@ -48,6 +49,14 @@ class JoinedCluster(Cluster):
         if check and result.returncode != 0:
             raise AssertionError(f"muster {args} exited {result.returncode}\n{result.stdout}\n{result.stderr}")
         return result
+
+    def issue_user(self, name, *flags):
+        """Makes the folder of a user, whom the coordinator knows when this returns."""
+        folder = pathlib.Path(self.local("cert", "issue", "user", name, f"--coordinator=127.0.0.1:{self.port}",
+                                         f"--dir={self.directory}/coordinator/identity", *flags).stdout.strip())
+        wait_until(lambda: self.local("list", "--config", folder / "config", check=False).returncode == 0, 10,
+                   f"the coordinator has reloaded its tokens with that of {name}")
+        return folder
 
     def token(self, *flags):
         """The line that `muster node token` prints."""
