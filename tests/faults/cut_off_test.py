@@ -22,6 +22,8 @@ JOB_LEASE = 5
 FLAGS = ["--lease=2s", f"--job-lease={JOB_LEASE}s", "--heartbeat-interval=300ms"]
 NODES = 4
 JOBS = 3
+# A job that loses its node over and over again is started again after longer and longer delays.
+LOSSES_OF_A_JOB = 5
 
 BEATS = """
     trap '' TERM
@@ -39,11 +41,17 @@ class CutOff(unittest.TestCase):
         self.folder = pathlib.Path(self.enterContext(
             tempfile.TemporaryDirectory(dir="/var/tmp", prefix="muster-cut-off.")))
         self.cluster = self.enterContext(ApartCluster(NODES, slots=1, coordinator_flags=FLAGS))
+        self.submit_jobs()
+
+    def tearDown(self):
+        self.cancel_jobs()
+
+    def submit_jobs(self):
         self.jobs = [self.cluster.submit(shell_spec(f"job-{i}", BEATS.format(folder=self.folder),
                                                     failure_timeout=f"{JOB_LEASE}s")) for i in range(JOBS)]
         self.wait_until_all_run()
 
-    def tearDown(self):
+    def cancel_jobs(self):
         for job in self.jobs:
             self.cluster.muster("cancel", job, "--grace", "0s", check=False)
 
@@ -89,6 +97,9 @@ class CutOff(unittest.TestCase):
 
     def cut_and_heal(self, pick_side, ways=lambda: (True, True), count=1):
         for number in range(count):
+            if number > 0 and number % LOSSES_OF_A_JOB == 0:
+                self.cancel_jobs()
+                self.submit_jobs()
             before = {job: self.generation(job) for job in self.jobs}
             side = pick_side()
             with self.cut(side, ways()):
