@@ -9,9 +9,7 @@
 #include "absl/algorithm/container.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_split.h"
 #include "absl/strings/string_view.h"
-#include "absl/strings/strip.h"
 #include "absl/types/span.h"
 #include "coordinator/core/reasons.h"
 #include "google/protobuf/descriptor.h"
@@ -225,18 +223,6 @@ constexpr const char* kPublicEvents[] = {
     events::kPreempted,
     events::kDeviceUnhealthy,
 };
-// Beginnings of the same messages, where an event or reason has others, too.
-constexpr const char* kPublicStarts[] = {
-    "cancelled by ",     "requeued by ", "preempted by job ", "growing from ", "the time limit ",
-    reasons::kAllExited, "after.",
-};
-// What follows "rank 1 on node-2 " in failures; then ": " and a private text.
-constexpr const char* kRankEnds[] = {
-    "exited with code ",     "was killed by signal ",
-    "ran out of memory",     "failed",
-    "could not be started",  "was stopped by its worker",
-    "stopped participating", "was ended because its lease expired",
-};
 constexpr const char* kPublicWaits[] = {"rendezvous", "communicators", "resources", "delay",
                                         "stop",       "dependency",    "array"};
 // Waits whose reasons the coordinator makes of names and numbers alone.
@@ -252,32 +238,17 @@ bool Contains(const List& list, absl::string_view text) {
   return absl::c_linear_search(list, text);
 }
 
-template <typename List>
-bool StartsWithAny(absl::string_view text, const List& starts) {
-  return absl::c_any_of(starts,
-                        [text](const char* start) { return absl::StartsWith(text, start); });
-}
-
-// The part of a message about a failure or the end of a job that everybody may see; may be empty.
-std::string PublicPart(absl::string_view message) {
-  std::string state;
-  const size_t colon = message.find(": ");
-  v1::JobState parsed;
-  if (colon != message.npos && v1::JobState_Parse(std::string(message.substr(0, colon)), &parsed)) {
-    state = absl::StrCat(message.substr(0, colon), ": ");
-    message.remove_prefix(state.size());
-  }
-  if (StartsWithAny(message, kPublicStarts)) return absl::StrCat(state, message);
-  const std::vector<absl::string_view> words = absl::StrSplit(message, absl::MaxSplits(' ', 4));
-  // "node-2 was lost: …", "is being drained".
-  if (words.size() == 5 && words[0] == "node" && (words[2] == "was" || words[2] == "is")) {
-    return absl::StrCat(state, message);
-  }
-  if (words.size() == 5 && words[0] == "rank" && words[2] == "on" &&
-      StartsWithAny(words[4], kRankEnds)) {
-    return absl::StrCat(state, message.substr(0, message.find_first_of(":;")));
-  }
-  return std::string(absl::StripSuffix(state, ": "));
+// "rank 1 on node-2 exited with code 1", without the text that the program left; empty if neither
+// rank nor node is known.
+std::string PublicMessage(const v1::FirstFailure& failure) {
+  const v1::ExitInfo& exit = failure.exit();
+  std::string who = failure.node().empty() ? "" : absl::StrCat("node ", failure.node());
+  if (failure.has_rank()) who = absl::StrCat("rank ", failure.rank(), " on ", failure.node());
+  if (who.empty()) return "";
+  if (exit.out_of_memory()) return who + " ran out of memory";
+  if (exit.signal() != 0) return absl::StrCat(who, " was killed by signal ", exit.signal());
+  if (exit.exit_code() != 0) return absl::StrCat(who, " exited with code ", exit.exit_code());
+  return who + " failed";
 }
 
 void Show(std::string part, std::string& text, bool& hidden) {
@@ -286,13 +257,7 @@ void Show(std::string part, std::string& text, bool& hidden) {
 }
 
 void ShowPublicPart(v1::FirstFailure& failure, bool& hidden) {
-  std::string part = PublicPart(failure.message());
-  if (part.empty() && failure.has_rank()) {
-    part = absl::StrCat("rank ", failure.rank(), " on ", failure.node(), " failed");
-  } else if (part.empty() && !failure.node().empty()) {
-    part = absl::StrCat("node ", failure.node(), " failed");
-  }
-  Show(std::move(part), *failure.mutable_message(), hidden);
+  Show(PublicMessage(failure), *failure.mutable_message(), hidden);
 }
 
 void ShowPublicPart(v1::Progress& progress, bool& hidden) {
@@ -305,9 +270,7 @@ bool ShowPublicParts(v1::Job& job) {
   if (job.has_first_failure()) ShowPublicPart(*job.mutable_first_failure(), hidden);
   for (v1::FirstFailure& failure : *job.mutable_past_failures()) ShowPublicPart(failure, hidden);
   if (!Contains(kPublicReasons, job.reason())) {
-    std::string part = PublicPart(job.message());
-    if (part.empty()) part = job.first_failure().message();
-    Show(std::move(part), *job.mutable_message(), hidden);
+    Show(job.first_failure().message(), *job.mutable_message(), hidden);
   }
   for (v1::Wait& wait : *job.mutable_waits()) {
     const std::string what = wait.what();
@@ -338,7 +301,7 @@ void RemovePrivate(v1::Job& job) {
 }
 
 void RemovePrivate(v1::JobEvent& event) {
-  if (!Contains(kPublicEvents, event.type())) event.set_message(PublicPart(event.message()));
+  if (!Contains(kPublicEvents, event.type())) event.clear_message();
 }
 
 void HidePrivate(const Actor& actor, v1::Job& job) {

@@ -57,6 +57,8 @@ TEST(JobJson, RowsHaveNoPrivateParts) {
   v1::Job job = MakeJob();
   job.set_reason("RankFailed");
   job.set_message("rank 0 on node-1 exited with code 1: sesame");
+  job.mutable_first_failure()->set_node("node-1");
+  job.mutable_first_failure()->mutable_exit()->set_exit_code(1);
   job.mutable_progress()->set_phase("sesame");
   EXPECT_THAT(JobRowJson(job), Not(HasSubstr("sesame")));
   EXPECT_EQ(json::parse(JobRowJson(job))["note"], "rank 0 on node-1 exited with code 1");
