@@ -51,7 +51,7 @@ class RandomFaults(unittest.TestCase):
         folder = self.cluster.directory / "small"
         folder.mkdir()
         mounts = self.cluster.resources.enter_context(
-            namespaces.Mounts(f"mount -t tmpfs -o size=64m tmpfs {folder}"))
+            namespaces.Mounts(f"mount -t tmpfs -o size=64m,mode=700 tmpfs {folder}"))
         self.site = {"data_dir": folder, "prefix": mounts.prefix()}
         self.disk = mounts.path(folder)
         self.start_coordinator()
