@@ -9,7 +9,7 @@ import time
 import unittest
 
 from tests.faults import attacks
-from tests.support.cluster import Cluster, lasting_port, wait_until
+from tests.support.cluster import Cluster, lasting_ports, wait_until
 from tests.support.joined_cluster import JoinedCluster
 
 STRANGER = "127.0.0.2"
@@ -79,7 +79,7 @@ class Attacks(unittest.TestCase):
 
     def attack(self, kind, source):
         """Attacks both daemons."""
-        self.peer = f"127.0.0.1:{lasting_port()}"
+        self.peer = f"127.0.0.1:{lasting_ports(1).pop()}"
         with Cluster(nodes=1, worker_flags=[f"--peer-listen={self.peer}"]) as cluster:
             for daemon in (cluster.coordinator, cluster.workers["node-1"]):
                 self.survive(cluster, daemon, kind, source)

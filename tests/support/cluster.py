@@ -30,13 +30,15 @@ class Site:
     env: dict = None
 
 
-def lasting_port():
-    """A free port of loopback below those that Linux chooses from, so that it is still free when a daemon starts again."""
-    while True:
+def lasting_ports(count):
+    """Free ports of loopback below those that Linux chooses from, so that they are still free when a daemon starts again."""
+    ports = set()
+    while len(ports) < count:
         port = random.randrange(10_000, 20_000)
         with socket.socket() as attempt, contextlib.suppress(OSError):
             attempt.bind(("127.0.0.1", port))
-            return port
+            ports.add(port)
+    return ports
 
 
 class Cluster:
@@ -94,7 +96,7 @@ class Cluster:
         """Starts it on free ports the first time, and on the same ports after a kill, as an operator would."""
         site = dataclasses.replace(self.site("coordinator"), **site)
         if self.coordinator is None:
-            grpc, http = (f"{site.host}:{0 if site.prefix else lasting_port()}" for _ in range(2))
+            grpc, http = (f"{site.host}:{port}" for port in ((0, 0) if site.prefix else lasting_ports(2)))
         else:
             grpc, http = (self.coordinator.addresses[k] for k in ("grpc", "http"))
         self.coordinator = self._start(
