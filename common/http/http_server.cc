@@ -274,7 +274,8 @@ class ConnectionStream final : public BodyStream {
   bool broken_ = false;
 };
 
-// Of the address with the most clients.
+// Returns the oldest matching client of the address that has the most clients; the end if none
+// matches.
 template <typename Clients, typename Predicate>
 auto OldestOfBusiest(Clients& clients, Predicate matches) {
   std::map<absl::string_view, int> of_address;

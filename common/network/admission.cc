@@ -31,8 +31,8 @@ constexpr absl::Duration kSweepInterval = absl::Seconds(1);
 constexpr double kTimeoutPoints = 32;
 constexpr double kBytesPerPoint = 1 << 10;
 constexpr absl::Duration kMaxWait = absl::Seconds(20);  // as long as clients of gRPC wait
-// What a stranger may send before the server reads it, so that an address cannot exceed its budget
-// many times between two updates.
+// Limit of the bytes that a stranger may send before the server reads them, so that an address
+// cannot exceed its budget many times between two updates.
 constexpr int kStrangerWindowBytes = 8 << 10;
 constexpr int kWindowBytes = 1 << 30;  // the kernel uses what its limits allow
 

@@ -74,7 +74,7 @@ class Admission {
     int connection;
     SteadyTime since;
   };
-  // What the strangers of an address have used.
+  // The use of the server by the strangers of an address.
   struct Account {
     double points = 0;
     SteadyTime at;  // of `points`

@@ -10,7 +10,7 @@
 namespace muster {
 namespace {
 
-// What is read must be written and read again as the same.
+// A record that was read must be the same after it was written and read again.
 template <typename Decode, typename Encode>
 void CheckRoundTrip(const std::string& text, Decode decode, Encode encode) {
   const auto first = decode(text);

@@ -1,4 +1,4 @@
-// What must hold for every spec.
+// Properties that every spec must have.
 #ifndef MUSTER_TESTS_FUZZ_SPEC_ROUND_TRIP_H_
 #define MUSTER_TESTS_FUZZ_SPEC_ROUND_TRIP_H_
 

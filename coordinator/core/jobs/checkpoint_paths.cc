@@ -30,7 +30,7 @@ std::string DirectoryOf(absl::string_view path) {
   return absl::StrCat("/", absl::StrJoin(folders, "/"));
 }
 
-// `{node}` in one of them stands for the name of any node.
+// Whether both name the same directory; `{node}` in one of them matches the name of any node.
 bool IsSame(absl::string_view a, absl::string_view b) {
   if (a == b) return true;
   if (!absl::StrContains(a, kNode)) std::swap(a, b);
@@ -50,7 +50,7 @@ void CheckpointPaths::AddPath(const char* field, const std::string& path, bool w
 }
 
 void CheckpointPaths::Add(const v1::JobSpec& spec) {
-  // Those that are written come first: a path may be given twice.
+  // The first use of a path counts, so that paths that are written come first.
   AddPath("checkpoint_dir", spec.checkpoint_dir(), /*writes=*/true);
   AddPath("train.checkpoint.dir", spec.train().checkpoint().dir(), /*writes=*/true);
   AddPath("train.checkpoint.resume_from", spec.train().checkpoint().resume_from(),

@@ -73,7 +73,7 @@ class JobTable {
   std::vector<const JobArray*> ListArrays(const v1::ListJobsRequest& request) const;
   // Digests of the files of all jobs.
   absl::flat_hash_set<std::string> Files() const;
-  // Those of the digests that are files of jobs which the actor may use or which are shared.
+  // Returns the digests of files of jobs that the actor may use or that are shared.
   absl::flat_hash_set<std::string> UsableFiles(
       const Actor& actor, const absl::flat_hash_set<std::string>& digests) const;
   LogTails& log_tails() { return log_tails_; }

@@ -94,12 +94,12 @@ constexpr const char* kPublicTexts[] = {
     "WaitedFor.node",
     "WaitedFor.remedy",
 };
-// Those of which a part is public; see ShowPublicParts.
+// These fields have a public part; see ShowPublicParts.
 constexpr const char* kPartlyPublic[] = {"FirstFailure.message", "Job.message", "Progress.phase",
                                          "Wait.what", "WaitedFor.reason"};
 // Messages of which nothing is public, not even their number.
 constexpr const char* kPrivateMessages[] = {"Job.array_values", "JobSpec.array", "JobSpec.files"};
-// What a shared job shows in addition; of its spec, everything but kNeverShared.
+// A shared job also shows these fields, and all of its spec but kNeverShared.
 constexpr const char* kShared[] = {"CheckpointStatus.dir", "CheckpointStatus.name",
                                    "CheckpointStatus.best_name"};
 constexpr const char* kNeverShared[] = {"JobSpec.env", "JobSpec.secret_env", "JobSpec.array"};

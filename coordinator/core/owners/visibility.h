@@ -1,7 +1,7 @@
 // Removes from jobs and events what only a job's owner and admins may see.
 //
-// Of a job, others see its state and reason, which ranks and nodes failed and how, its resources,
-// progress and results. Every other text is private, also one of a field that is added later:
+// Others see a job's state and reason, which ranks and nodes failed and how, its resources,
+// progress and results. Every other text is private, also that of a field that is added later:
 // commands, paths, environments and what programs print or report.
 #ifndef MUSTER_COORDINATOR_CORE_OWNERS_VISIBILITY_H_
 #define MUSTER_COORDINATOR_CORE_OWNERS_VISIBILITY_H_

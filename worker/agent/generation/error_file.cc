@@ -16,7 +16,7 @@ using nlohmann::json;
 
 // PyTorch writes the message twice, and messages may contain whole tensors.
 constexpr size_t kMaxFileBytes = 64 << 20;
-// Values besides the few that are read. A parsed file of values takes up to 80 times its size, so a
+// Limit of the JSON values in a file. Parsed, they take up to 80 times the size of the file, so a
 // job could otherwise exhaust the memory of its worker.
 constexpr size_t kMaxValues = 10'000;
 constexpr auto kLargestStatusCode = static_cast<uint32_t>(absl::StatusCode::kUnauthenticated);
