@@ -30,11 +30,6 @@ constexpr size_t kUserDigits = 8;
 // Roles of tokens.
 constexpr Role kRoles[] = {Role::kView, Role::kSubmit, Role::kAdmin, Role::kWorker};
 
-bool Suffices(Role has, Role needed) {
-  if (has == Role::kAdmin || has == needed) return true;
-  return has == Role::kSubmit && needed == Role::kView;
-}
-
 // The user of a token without a NAME; the digest reveals nothing about the token.
 std::string UnnamedUser(absl::string_view digest) {
   return absl::StrCat("token-", digest.substr(0, kUserDigits));

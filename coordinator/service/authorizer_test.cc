@@ -6,7 +6,11 @@
 #include <filesystem>
 #include <fstream>
 
+#include "absl/strings/ascii.h"
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "absl/strings/strip.h"
 #include "common/grpc_channel.h"
 #include "common/sha256.h"
 #include "common/version.h"
@@ -21,8 +25,11 @@ using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
 constexpr char kLocalToken[] = "local-token-of-a-test";
+constexpr char kViewToken[] = "view-token-0123456";
+constexpr char kSubmitToken[] = "submit-token-01234";
+constexpr char kWorkerToken[] = "worker-token-01234";
 
-std::vector<const google::protobuf::MethodDescriptor*> AllMethods() {
+std::vector<const google::protobuf::MethodDescriptor*> DeclaredMethods() {
   std::vector<const google::protobuf::MethodDescriptor*> methods;
   const auto& pool = *google::protobuf::DescriptorPool::generated_pool();
   for (const char* name :
@@ -65,7 +72,7 @@ class AuthorizerTest : public ::testing::Test {
 };
 
 TEST_F(AuthorizerTest, EveryMethodHasARole) {
-  for (const auto* method : AllMethods()) {
+  for (const auto* method : DeclaredMethods()) {
     EXPECT_NE(FindMethod(FullName(*method)), nullptr)
         << FullName(*method)
         << " is missing from the table in method_table.cc, so no role may call it";
@@ -261,6 +268,10 @@ class GuardTest : public ::testing::Test {
     CoordinatorOptions options;
     options.listen = options.http = "127.0.0.1:0";
     options.access.local_token = kLocalToken;
+    options.access.tokens_file = ::testing::TempDir() + "/roles." + std::to_string(getpid());
+    std::ofstream(options.access.tokens_file)
+        << "view " << kViewToken << "\nsubmit " << kSubmitToken << "\nworker " << kWorkerToken;
+    ASSERT_EQ(chmod(options.access.tokens_file.c_str(), 0600), 0);
     auto coordinator = Coordinator::Start(options, store_);
     ASSERT_TRUE(coordinator.ok()) << coordinator.status();
     coordinator_ = *std::move(coordinator);
@@ -303,21 +314,41 @@ class GuardTest : public ::testing::Test {
   std::unique_ptr<grpc::GenericStub> stub_;
 };
 
-TEST_F(GuardTest, OnlyEnrollmentIsOpen) {
-  for (const auto* method : AllMethods()) {
-    const std::string name = FullName(*method);
-    if (name == "/muster.v1.IdentityService/EnrollNode") {
-      // This coordinator has no authority; with one, the join token is checked.
-      EXPECT_EQ(Call(name, "").error_code(), grpc::StatusCode::FAILED_PRECONDITION);
-      continue;
+// The rows of a table in Markdown with the given first head, as texts of their cells.
+std::vector<std::vector<std::string>> ReadTable(const std::string& path, const std::string& head) {
+  std::ifstream file(path);
+  std::vector<std::vector<std::string>> rows;
+  std::string line;
+  while (std::getline(file, line) && !absl::StartsWith(line, "| " + head)) {
+  }
+  for (std::getline(file, line); std::getline(file, line) && absl::StartsWith(line, "|");) {
+    std::vector<std::string> cells = absl::StrSplit(line, '|');
+    for (std::string& cell : cells) absl::StripAsciiWhitespace(&cell);
+    rows.emplace_back(cells.begin() + 1, cells.end() - 1);
+  }
+  return rows;
+}
+
+TEST_F(GuardTest, CallersMayCallWhatTheReferenceSays) {
+  const std::string tokens[] = {"", kViewToken, kSubmitToken, kWorkerToken, kLocalToken};
+  const auto rows = ReadTable("docs/reference/methods.md", "method");
+  EXPECT_EQ(rows.size(), AllMethods().size());
+  for (const std::vector<std::string>& row : rows) {
+    ASSERT_EQ(row.size(), 1 + std::size(tokens) + 1);
+    const std::string method(absl::StripSuffix(absl::StripPrefix(row[0], "`"), "`"));
+    for (size_t i = 0; i < std::size(tokens); ++i) {
+      const grpc::StatusCode code = Call(method, tokens[i]).error_code();
+      const bool refused =
+          code == grpc::StatusCode::UNAUTHENTICATED || code == grpc::StatusCode::PERMISSION_DENIED;
+      EXPECT_EQ(refused, row[i + 1] != "yes") << method << " as '" << tokens[i] << "': " << code;
+      EXPECT_TRUE(!refused || (code == grpc::StatusCode::UNAUTHENTICATED) == tokens[i].empty())
+          << method << " as '" << tokens[i] << "': " << code;
     }
-    EXPECT_EQ(Call(name, "").error_code(), grpc::StatusCode::UNAUTHENTICATED) << name;
-    EXPECT_EQ(Call(name, "wrong").error_code(), grpc::StatusCode::UNAUTHENTICATED) << name;
-    EXPECT_EQ(Call(name, kLocalToken, "77").error_code(), grpc::StatusCode::FAILED_PRECONDITION)
-        << name;
-    const grpc::Status passed = Call(name, kLocalToken);
-    EXPECT_NE(passed.error_code(), grpc::StatusCode::UNAUTHENTICATED) << name;
-    EXPECT_NE(passed.error_code(), grpc::StatusCode::PERMISSION_DENIED) << name;
+    const bool open = row[1] == "yes";
+    EXPECT_EQ(Call(method, "wrong").error_code() == grpc::StatusCode::UNAUTHENTICATED, !open)
+        << method;
+    EXPECT_EQ(Call(method, kLocalToken, "77").error_code(), grpc::StatusCode::FAILED_PRECONDITION)
+        << method;
   }
 }
 

@@ -6,7 +6,6 @@ namespace {
 using enum Role;
 using enum Audited;
 
-// Every method of proto/muster/v1 that the coordinator serves.
 constexpr MethodRule kMethods[] = {
     {"/muster.v1.ClusterService/GetJob", kView},
     {"/muster.v1.ClusterService/ListJobs", kView},
@@ -71,6 +70,13 @@ absl::string_view RoleName(Role role) {
       break;
   }
   return "";
+}
+
+absl::Span<const MethodRule> AllMethods() { return kMethods; }
+
+bool Suffices(Role has, Role needed) {
+  if (has == kAdmin || has == needed || needed == kAnyone) return true;
+  return has == kSubmit && needed == kView;
 }
 
 const MethodRule* FindMethod(absl::string_view method) {

@@ -3,6 +3,7 @@
 #define MUSTER_COORDINATOR_SERVICE_METHOD_TABLE_H_
 
 #include "absl/strings/string_view.h"
+#include "absl/types/span.h"
 
 namespace muster::service {
 
@@ -30,6 +31,12 @@ struct MethodRule {
   // The field of the response that names it better, once it is known.
   absl::string_view response_field = "";
 };
+
+// Every method of proto/muster/v1 that the coordinator serves.
+absl::Span<const MethodRule> AllMethods();
+
+// Whether a caller with the role `has` may call a method that requires `needed`.
+bool Suffices(Role has, Role needed);
 
 // The rule of "/package.Service/Method", or null if no role may call it.
 const MethodRule* FindMethod(absl::string_view method);

@@ -11,6 +11,7 @@ namespace muster::reference {
 std::string CliPage();
 std::string EnvironmentPage();
 std::string ExitCodesPage();
+std::string MethodsPage();
 std::string MetricsPage();
 
 struct Page {
@@ -22,6 +23,7 @@ inline constexpr Page kPages[] = {
     {"docs/reference/cli.md", CliPage},
     {"docs/reference/environment.md", EnvironmentPage},
     {"docs/reference/exit_codes.md", ExitCodesPage},
+    {"docs/reference/methods.md", MethodsPage},
     {"docs/reference/metrics.md", MetricsPage},
 };
 
