@@ -128,7 +128,7 @@ inline constexpr metrics::Family kWorkerFamilies[] = {
      "Bytes that the rank sent into collectives in this generation."},
 };
 
-// Metrics of the worker's GPUs; see worker/gpu/gpu_metrics.h.
+// Metrics of the worker's GPUs; see worker/gpu/monitor.h.
 inline constexpr metrics::Family kGpuFamilies[] = {
     {"muster_gpu_info",
      MetricType::Gauge,

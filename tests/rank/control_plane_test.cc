@@ -24,7 +24,7 @@
 #include "gtest/gtest.h"
 #include "proto/muster/v1/rank.grpc.pb.h"
 #include "worker/agent/agent.h"
-#include "worker/agent/scripted_coordinator.h"
+#include "worker/agent/testing/scripted_coordinator.h"
 #include "worker/shim/fields.h"
 #include "worker/shim/process_tree.h"
 #include "worker/shim/protocol.h"

@@ -22,9 +22,8 @@
 #include "tests/simulation/coordinator.h"
 #include "tests/simulation/world.h"
 #include "worker/agent/lease/lease_keeper.h"
-#include "worker/agent/lease/lease_witness.h"
 #include "worker/agent/lease/promises.h"
-#include "worker/agent/membership.h"
+#include "worker/agent/session/membership.h"
 
 namespace muster::simulation {
 

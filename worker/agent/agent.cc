@@ -9,10 +9,11 @@
 #include <utility>
 #include <vector>
 
+#include "absl/strings/ascii.h"
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "common/file_clock.h"
-#include "common/http/endpoints.h"
-#include "common/http/http_server.h"
+#include "absl/strings/str_join.h"
+#include "common/http/address.h"
 #include "common/limits.h"
 #include "common/machine_id.h"
 #include "common/network/network.h"
@@ -22,7 +23,7 @@
 #include "common/time.h"
 #include "common/version.h"
 #include "glog/logging.h"
-#include "worker/agent/data_directory.h"
+#include "spec/units.h"
 #include "worker/agent/event_loop.h"
 #include "worker/agent/exec/transfer_server.h"
 #include "worker/agent/files/file_placer.h"
@@ -30,30 +31,29 @@
 #include "worker/agent/generation/environment.h"
 #include "worker/agent/generation/generation_table.h"
 #include "worker/agent/generation/secrets.h"
-#include "worker/agent/host_resources.h"
 #include "worker/agent/job_user.h"
 #include "worker/agent/lease/lease_lines.h"
 #include "worker/agent/lease/leases.h"
 #include "worker/agent/logs/log_server.h"
-#include "worker/agent/membership.h"
-#include "worker/agent/memory_directory.h"
 #include "worker/agent/metrics.h"
 #include "worker/agent/rank/progress_board.h"
 #include "worker/agent/rank/rank_service.h"
-#include "worker/agent/retention.h"
 #include "worker/agent/self_test.h"
-#include "worker/agent/session.h"
+#include "worker/agent/session/membership.h"
+#include "worker/agent/session/session.h"
+#include "worker/agent/storage/data_directory.h"
+#include "worker/agent/storage/memory_directory.h"
+#include "worker/agent/storage/sweeper.h"
 #include "worker/agent/user_files.h"
 #include "worker/shim/cgroup.h"
+#include "worker/shim/log/log_file.h"
 
 namespace muster::agent {
 namespace {
 
 constexpr absl::Duration kTick = absl::Milliseconds(500);
-constexpr absl::Duration kLongestSweepInterval = absl::Minutes(10);
 // Time for the coordinator to stop ranks after this worker has reported that it is leaving.
 constexpr absl::Duration kLeavePatience = absl::Seconds(2);
-constexpr absl::Duration kStuckAfter = absl::Seconds(10);
 
 class AgentImpl final : public Agent {
  public:
@@ -70,7 +70,7 @@ class AgentImpl final : public Agent {
       RETURN_IF_ERROR(CheckReachable(directory_->Cache(), job_users_.example()));
       LOG(INFO) << "ranks run as the Unix user " << options_.job_user;
     }
-    OpenMemoryDirectory();
+    sweeper_ = std::make_unique<Sweeper>(*directory_, OpenMemoryDirectory(), options_.keep_logs);
     machine_id_ = options_.machine_id;
     if (machine_id_.empty()) {
       ASSIGN_OR_RETURN(machine_id_, FindMachineId(MachineIdFiles(), directory_->MachineId()));
@@ -85,7 +85,6 @@ class AgentImpl final : public Agent {
     ASSIGN_OR_RETURN(files_, FilePlacer::Open(options_.coordinator, options_.security,
                                               directory_->Files(), options_.file_cache_bytes));
     table_ = std::make_unique<GenerationTable>(MakeContext());
-    sweeper_ = std::make_unique<EventLoop>("sweeper");
     self_tester_ = std::make_unique<SelfTester>(
         *loop_, [folder = directory_->path()] { return CheckHost(folder); });
     loop_->RunAndWait([this] {
@@ -140,7 +139,7 @@ class AgentImpl final : public Agent {
       logs_on_loop_ = nullptr;
       transfers_on_loop_ = nullptr;
     });
-    if (sweeper_ != nullptr) sweeper_->RunAndWait([] {});  // it may be restoring the ranks' socket
+    sweeper_->Drain();  // it may be restoring the ranks' socket
     // Before what its Hello describes: a session that the coordinator refuses or breaks reopens by
     // itself.
     session_.reset();
@@ -149,14 +148,10 @@ class AgentImpl final : public Agent {
     leases_.reset();
     log_server_.reset();
     transfer_server_.reset();
-    sweeper_.reset();
-    gpu_metrics_.reset();
+    sweeper_->Stop();
     loop_->RunAndWait([this] {
       membership_->Flush(Now().steady);
-      if (memory_directory_ != nullptr) {
-        memory_directory_->Sweep(table_->Held(), hands_over_ ? file_clock_.At(Now()) - kKeepState
-                                                             : absl::InfiniteFuture());
-      }
+      if (table_ != nullptr) sweeper_->SweepMemory(table_->Held(), hands_over_);
       self_tester_.reset();
       table_.reset();
       devices_.reset();
@@ -179,15 +174,17 @@ class AgentImpl final : public Agent {
   const Address& http_address() const override { return http_->address(); }
 
  private:
-  void OpenMemoryDirectory() {
-    if (options_.memory_dir.empty()) return;
+  // Null if ranks leave no state in memory.
+  std::unique_ptr<MemoryDirectory> OpenMemoryDirectory() const {
+    if (options_.memory_dir.empty()) return nullptr;
     auto opened =
         MemoryDirectory::Open(options_.memory_dir, directory_->path(), job_users_.enabled());
-    LOG_IF(WARNING, !opened.ok())
+    if (opened.ok()) return *std::move(opened);
+    LOG(WARNING)
         << "ranks that lose a peer cannot keep their state in memory, so that their jobs continue "
            "from the last checkpoint: --memory-dir: "
         << opened.status().message();
-    if (opened.ok()) memory_directory_ = *std::move(opened);
+    return nullptr;
   }
 
   GenerationContext MakeContext() {
@@ -200,7 +197,7 @@ class AgentImpl final : public Agent {
     context.environment.node_name = options_.name;
     context.environment.worker_socket = absl::StrCat("unix:", directory_->RankSocket());
     context.environment.cache_dir = directory_->Cache();
-    if (memory_directory_ != nullptr) context.environment.memory_dir = memory_directory_->path();
+    context.environment.memory_dir = sweeper_->memory_path();
     context.environment.slots = devices_->slots();
     context.devices = devices_.get();
     context.network = NetworkIdentity();
@@ -266,29 +263,21 @@ class AgentImpl final : public Agent {
   }
 
   absl::Status StartHttp() {
-    ASSIGN_OR_RETURN(http_, http::HttpServer::Start(options_.http));
     std::map<std::string, uint32_t> slots;
     for (const v1::Slot& slot : devices_->slots()) ++slots[slot.kind()];
-    metrics_ = std::make_shared<Metrics>(board_, status_, std::move(slots),
-                                         [table = table_.get()] { return table->SlotsInUse(); });
-    gpu_metrics_ = devices_->Metrics();
-    http::HandleMetrics(*http_, {metrics_, gpu_metrics_});
-    const http::HealthCheck loop = {"event-loop", [this] {
-                                      const absl::Duration stuck =
-                                          Now().steady.since_start() -
-                                          absl::Milliseconds(status_.loop_tick_ms.load());
-                                      if (stuck < kStuckAfter) return absl::OkStatus();
-                                      return absl::UnavailableError(absl::StrCat(
-                                          "event loop stuck for ", absl::FormatDuration(stuck)));
-                                    }};
-    const http::HealthCheck session = {
-        "session", [this] {
-          if (status_.session_up.load()) return absl::OkStatus();
-          return absl::UnavailableError(absl::StrCat("no coordinator at ", options_.coordinator));
-        }};
-    const http::HealthCheck cluster = {"cluster", [this] { return membership_->Check(); }};
-    http::HandleHealth(*http_, {loop}, {loop, session, cluster});
-    http::HandleVersion(*http_);
+    ASSIGN_OR_RETURN(
+        http_, StatusServer::Start(options_.http, status_,
+                                   std::make_shared<Metrics>(
+                                       board_, status_, std::move(slots),
+                                       [table = table_.get()] { return table->SlotsInUse(); }),
+                                   devices_->Metrics(),
+                                   {"session",
+                                    [this] {
+                                      if (status_.session_up.load()) return absl::OkStatus();
+                                      return absl::UnavailableError(
+                                          absl::StrCat("no coordinator at ", options_.coordinator));
+                                    }},
+                                   {"cluster", [this] { return membership_->Check(); }}));
     return absl::OkStatus();
   }
 
@@ -413,27 +402,25 @@ class AgentImpl final : public Agent {
     switch (message.kind_case()) {
       case v1::CoordinatorMessage::kLaunch:
         if (membership_->IsOutdated(message.launch().term())) return;
-        return table_->OnLaunch(message.launch());
-      case v1::CoordinatorMessage::kWorld:
-        return table_->OnWorld(message.world());
+        return table_->OnMessage(message);
       case v1::CoordinatorMessage::kStop:
-        table_->OnStop(message.stop());
+        table_->OnMessage(message);
         return lease_lines_.Release(message.stop().job_id(), message.stop().generation());
-      case v1::CoordinatorMessage::kKeyValue:
-        return table_->OnKeyValue(message.key_value());
-      case v1::CoordinatorMessage::kReleaseBarrier:
-        return table_->OnReleaseBarrier(message.release_barrier());
       case v1::CoordinatorMessage::kForget:
-        table_->OnForget(message.forget());
+        table_->OnMessage(message);
         if (message.forget().delete_files()) DeleteFiles(message.forget().job_id());
-        if (message.forget().job_ended()) DiscardMemory(message.forget().job_id());
+        if (message.forget().job_ended() &&
+            table_->NewestGeneration(message.forget().job_id()) == 0) {
+          sweeper_->DiscardMemory(message.forget().job_id());
+        }
         return;
+      case v1::CoordinatorMessage::kWorld:
+      case v1::CoordinatorMessage::kKeyValue:
+      case v1::CoordinatorMessage::kReleaseBarrier:
       case v1::CoordinatorMessage::kWaitNotice:
-        return table_->OnWaitNotice(message.wait_notice());
       case v1::CoordinatorMessage::kInspect:
-        return table_->OnInspect(message.inspect());
       case v1::CoordinatorMessage::kCheckpoint:
-        return table_->OnCheckpoint(message.checkpoint());
+        return table_->OnMessage(message);
       case v1::CoordinatorMessage::kOpenLog:
         return OpenLog(message.open_log());
       case v1::CoordinatorMessage::kCloseLog:
@@ -499,17 +486,7 @@ class AgentImpl final : public Agent {
                    << (valid.ok() ? "it has ranks on this node" : valid.message());
       return;
     }
-    sweeper_->Post([path = directory_->Job(job_id)] {
-      std::error_code error;
-      std::filesystem::remove_all(path, error);
-      LOG_IF(WARNING, error) << "cannot delete " << path << ": " << error.message();
-    });
-  }
-
-  // Deletes what the ranks of a job that has ended have left in memory.
-  void DiscardMemory(const std::string& job_id) {
-    if (memory_directory_ == nullptr || table_->NewestGeneration(job_id) != 0) return;
-    sweeper_->Post([memory = memory_directory_.get(), job_id] { memory->Discard(job_id); });
+    sweeper_->DeleteFiles(job_id);
   }
 
   // Reports that a transfer cannot be opened.
@@ -538,37 +515,20 @@ class AgentImpl final : public Agent {
       session_on_loop_->Reconnect();
     }
     if (session_on_loop_ != nullptr) {
-      if (now >= next_sweep_) SweepLogs(now);
+      sweeper_->SweepIfDue(now, [this] { return table_->Held(); });
       if (!checks_socket_.exchange(true)) sweeper_->Post([this] { KeepRankSocket(); });
     }
     loop_->RunAfter(kTick, [this, due = now + kTick] { Tick(due); });
   }
 
-  void SweepLogs(SteadyTime now) {
-    next_sweep_ = now + std::min(kLongestSweepInterval, options_.keep_logs.age / 10);
-    sweeper_->Post([jobs = directory_->Jobs(), memory = memory_directory_.get(),
-                    keep = options_.keep_logs, held = table_->Held(), now = file_clock_.At(Now())] {
-      if (memory != nullptr) {
-        memory->Sweep(held, now - kKeepState);
-        memory->SweepAbandoned(now - kKeepState);
-      }
-      const SweepResult swept = Sweep(jobs, keep, held, now);
-      LOG_IF(INFO, swept.generations + swept.jobs > 0)
-          << "deleted the logs of " << swept.generations << " finished generations ("
-          << swept.log_bytes << " bytes) and all files of " << swept.jobs
-          << " jobs; retention: " << keep.Text();
-    });
-  }
-
   const AgentOptions options_;
   const std::function<void(const absl::Status&)> on_failure_;
   const uint64_t incarnation_;
-  const FileClock file_clock_{Now()};
   WorkerStatus status_;
   ProgressBoard board_;
   JobUsers job_users_;
   std::unique_ptr<DataDirectory> directory_;
-  std::unique_ptr<MemoryDirectory> memory_directory_;  // null: ranks leave no state
+  std::unique_ptr<Sweeper> sweeper_;
   bool hands_over_ = true;  // a later worker continues where this one ends
   std::string machine_id_;
   std::string limits_unavailable_;  // see Hello
@@ -581,13 +541,10 @@ class AgentImpl final : public Agent {
   std::unique_ptr<Devices> devices_;
   std::unique_ptr<GenerationTable> table_;
   std::unique_ptr<SelfTester> self_tester_;
-  std::unique_ptr<EventLoop> sweeper_;
   std::unique_ptr<FilePlacer> files_;
   std::unique_ptr<RankServer> rank_server_;  // used on the sweeper's loop while that runs
   std::atomic<bool> checks_socket_ = false;
-  std::shared_ptr<Metrics> metrics_;
-  std::shared_ptr<prometheus::Collectable> gpu_metrics_;  // null without GPUs
-  std::unique_ptr<http::HttpServer> http_;
+  std::unique_ptr<StatusServer> http_;
   std::unique_ptr<LogServer> log_server_;
   std::unique_ptr<TransferServer> transfer_server_;
   std::unique_ptr<Leases> leases_;
@@ -596,7 +553,6 @@ class AgentImpl final : public Agent {
   bool leaving_ = false;
   std::string address_;
   std::string interface_;
-  SteadyTime next_sweep_;
   // The same objects for use on the loop; null before they exist and during shutdown.
   LogServer* logs_on_loop_ = nullptr;
   TransferServer* transfers_on_loop_ = nullptr;
@@ -605,6 +561,47 @@ class AgentImpl final : public Agent {
 };
 
 }  // namespace
+
+absl::Status CheckOptions(const AgentOptions& options) {
+  std::vector<std::string> errors;
+  if (!ParseAddress(options.coordinator).ok()) {
+    errors.push_back(absl::StrCat("--coordinator: '", options.coordinator, "' is not HOST:PORT"));
+  }
+  bool plain = !options.name.empty() && options.name.size() <= limits::kNameLength;
+  for (const char c : options.name) {
+    plain = plain && (absl::ascii_isalnum(static_cast<unsigned char>(c)) ||
+                      absl::StrContains("-_.", absl::string_view(&c, 1)));
+  }
+  if (!plain) {
+    errors.push_back(absl::StrCat("--name: '", options.name, "' is not a valid name; use 1 to ",
+                                  limits::kNameLength, " letters, digits, '-', '_' and '.'"));
+  }
+  const std::string peers = CheckPeerListen(options.peer_listen, options.security.tls);
+  if (!peers.empty()) errors.push_back(peers);
+  if (options.data_dir.empty()) errors.push_back("--data-dir: must not be empty");
+  if (options.rank_log_bytes > 0 && options.rank_log_bytes < shim::LogFile::kMinLimitBytes) {
+    errors.push_back(absl::StrCat("--rank-log-bytes: ", spec::SizeText(options.rank_log_bytes),
+                                  " is too small; set at least ",
+                                  spec::SizeText(shim::LogFile::kMinLimitBytes),
+                                  ", or 0 for no limit"));
+  }
+  const uint32_t slots = options.devices.slots.value_or(1);
+  if (slots == 0 || slots > limits::kSlotsPerNode) {
+    errors.push_back(absl::StrCat("--slots: must be from 1 to ", limits::kSlotsPerNode));
+  }
+  if (options.labels.size() > limits::kLabels) {
+    errors.push_back(absl::StrCat("--labels: more than ", limits::kLabels, " labels"));
+  }
+  for (const auto& [key, value] : options.labels) {
+    if (key.empty() || key.size() + value.size() > limits::kLabelBytes) {
+      errors.push_back(absl::StrCat("--labels: '", key, "=", value,
+                                    "' is not KEY=VALUE with at most ", limits::kLabelBytes,
+                                    " bytes"));
+    }
+  }
+  if (errors.empty()) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrJoin(errors, "\n"));
+}
 
 absl::StatusOr<std::unique_ptr<Agent>> Agent::Start(
     const AgentOptions& options, std::function<void(const absl::Status&)> on_failure) {

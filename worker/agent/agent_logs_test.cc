@@ -10,8 +10,8 @@
 #include <vector>
 
 #include "gmock/gmock.h"
-#include "worker/agent/agent_fixture.h"
-#include "worker/agent/scripted_coordinator.h"
+#include "worker/agent/testing/agent_fixture.h"
+#include "worker/agent/testing/scripted_coordinator.h"
 
 namespace muster::agent {
 namespace {

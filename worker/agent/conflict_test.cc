@@ -6,7 +6,7 @@
 #include "common/version.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "worker/agent/agent_fixture.h"
+#include "worker/agent/testing/agent_fixture.h"
 
 namespace muster::agent {
 namespace {

@@ -14,8 +14,8 @@
 #include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "worker/agent/agent_fixture.h"
-#include "worker/agent/network/master_endpoint.h"
+#include "worker/agent/generation/store/master_endpoint.h"
+#include "worker/agent/testing/agent_fixture.h"
 
 namespace muster::agent {
 namespace {

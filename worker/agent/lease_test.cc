@@ -14,8 +14,8 @@
 #include "grpcpp/create_channel.h"
 #include "gtest/gtest.h"
 #include "proto/muster/v1/worker.grpc.pb.h"
-#include "worker/agent/agent_fixture.h"
-#include "worker/agent/scripted_coordinator.h"
+#include "worker/agent/testing/agent_fixture.h"
+#include "worker/agent/testing/scripted_coordinator.h"
 #include "worker/shim/clock.h"
 #include "worker/shim/protocol.h"
 

@@ -3,13 +3,18 @@
 #include <map>
 #include <utility>
 
+#include "absl/memory/memory.h"
 #include "absl/strings/str_cat.h"
+#include "absl/time/time.h"
 #include "common/now.h"
+#include "common/status.h"
 #include "common/version.h"
 #include "worker/metric_families.h"
 
 namespace muster::agent {
 namespace {
+
+constexpr absl::Duration kStuckAfter = absl::Seconds(10);
 
 void AddRank(const std::string& job_id, const std::string& rank, const v1::Progress& progress,
              metrics::Collection& out) {
@@ -99,6 +104,28 @@ std::vector<prometheus::MetricFamily> Metrics::Collect() const {
   out.Add(WorkerFamily("muster_worker_conflict"), {}, status_.in_conflict.load() ? 1 : 0);
   out.Add(WorkerFamily("muster_event_loop_lag_seconds"), {}, status_.loop_lag_seconds.load());
   return out.Take();
+}
+
+absl::StatusOr<std::unique_ptr<StatusServer>> StatusServer::Start(
+    const std::string& listen, const WorkerStatus& status, std::shared_ptr<Metrics> metrics,
+    std::shared_ptr<prometheus::Collectable> gpus, http::HealthCheck session,
+    http::HealthCheck cluster) {
+  auto server = absl::WrapUnique(new StatusServer());
+  ASSIGN_OR_RETURN(server->http_, http::HttpServer::Start(listen));
+  server->metrics_ = std::move(metrics);
+  server->gpus_ = std::move(gpus);
+  http::HandleMetrics(*server->http_, {server->metrics_, server->gpus_});
+  const http::HealthCheck loop = {"event-loop", [&status] {
+                                    const absl::Duration stuck =
+                                        Now().steady.since_start() -
+                                        absl::Milliseconds(status.loop_tick_ms.load());
+                                    if (stuck < kStuckAfter) return absl::OkStatus();
+                                    return absl::UnavailableError(absl::StrCat(
+                                        "event loop stuck for ", absl::FormatDuration(stuck)));
+                                  }};
+  http::HandleHealth(*server->http_, {loop}, {loop, std::move(session), std::move(cluster)});
+  http::HandleVersion(*server->http_);
+  return server;
 }
 
 }  // namespace muster::agent

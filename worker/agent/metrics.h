@@ -1,4 +1,4 @@
-// Prometheus metrics of a worker and of the ranks on it.
+// The HTTP server of a worker: its health, and Prometheus metrics of it and of the ranks on it.
 #ifndef MUSTER_WORKER_AGENT_METRICS_H_
 #define MUSTER_WORKER_AGENT_METRICS_H_
 
@@ -6,9 +6,14 @@
 #include <cstdint>
 #include <functional>
 #include <map>
+#include <memory>
 #include <string>
 #include <vector>
 
+#include "absl/status/statusor.h"
+#include "common/http/address.h"
+#include "common/http/endpoints.h"
+#include "common/http/http_server.h"
 #include "prometheus/collectable.h"
 #include "worker/agent/rank/progress_board.h"
 
@@ -38,6 +43,27 @@ class Metrics : public prometheus::Collectable {
   const WorkerStatus& status_;
   const Slots slots_;
   const std::function<Slots()> slots_in_use_;
+};
+
+// Thread-safe.
+class StatusServer {
+ public:
+  // Listens at the address HOST:PORT. `gpus`: null without GPUs. The worker is alive while its
+  // event loop runs, and ready while `session` and `cluster` are healthy, too. Errors: those of
+  // HttpServer::Start.
+  static absl::StatusOr<std::unique_ptr<StatusServer>> Start(
+      const std::string& listen, const WorkerStatus& status, std::shared_ptr<Metrics> metrics,
+      std::shared_ptr<prometheus::Collectable> gpus, http::HealthCheck session,
+      http::HealthCheck cluster);
+
+  const Address& address() const { return http_->address(); }
+
+ private:
+  StatusServer() = default;
+
+  std::shared_ptr<Metrics> metrics_;
+  std::shared_ptr<prometheus::Collectable> gpus_;
+  std::unique_ptr<http::HttpServer> http_;
 };
 
 }  // namespace muster::agent

@@ -6,8 +6,8 @@
 #include "common/report_bounds.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "worker/agent/agent_fixture.h"
-#include "worker/agent/data_directory.h"
+#include "worker/agent/storage/data_directory.h"
+#include "worker/agent/testing/agent_fixture.h"
 
 namespace muster::agent {
 namespace {

@@ -7,7 +7,7 @@
 #include "common/sha256.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "worker/agent/agent_fixture.h"
+#include "worker/agent/testing/agent_fixture.h"
 #include "worker/shim/process_tree.h"
 
 namespace muster::agent {

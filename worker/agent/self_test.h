@@ -1,4 +1,5 @@
-// The worker's self-test: whether ranks can be expected to start on this node.
+// CPUs and memory of the machine, and the self-test: whether ranks can be expected to start on this
+// node.
 #ifndef MUSTER_WORKER_AGENT_SELF_TEST_H_
 #define MUSTER_WORKER_AGENT_SELF_TEST_H_
 
@@ -11,6 +12,7 @@
 
 #include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
 #include "common/time.h"
@@ -19,6 +21,15 @@
 #include "worker/agent/event_loop.h"
 
 namespace muster::agent {
+
+// Number of CPUs that this process may use.
+uint32_t CpuCount();
+
+// Size of the physical memory.
+uint64_t MemoryBytes();
+
+// Memory that new processes can use without swapping, as in `meminfo`. Errors: NOT_FOUND.
+absl::StatusOr<uint64_t> AvailableMemoryBytes(const std::string& meminfo = "/proc/meminfo");
 
 // Writes a file of 1 MiB in the folder, reads it back and removes it. The file system must then
 // have 64 MiB free, or an eighth of its size if that is less. Errors: of the system, DATA_LOSS for

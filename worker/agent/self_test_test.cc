@@ -11,7 +11,7 @@
 #include "absl/synchronization/notification.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "worker/agent/agent_fixture.h"
+#include "worker/agent/testing/agent_fixture.h"
 
 namespace muster::agent {
 namespace {

@@ -6,7 +6,7 @@
 
 #include "absl/synchronization/notification.h"
 #include "gtest/gtest.h"
-#include "worker/agent/agent_fixture.h"
+#include "worker/agent/testing/agent_fixture.h"
 
 namespace muster::agent {
 namespace {

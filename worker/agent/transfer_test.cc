@@ -9,8 +9,8 @@
 #include "absl/strings/str_cat.h"
 #include "common/limits.h"
 #include "gmock/gmock.h"
-#include "worker/agent/agent_fixture.h"
-#include "worker/agent/scripted_coordinator.h"
+#include "worker/agent/testing/agent_fixture.h"
+#include "worker/agent/testing/scripted_coordinator.h"
 
 namespace muster::agent {
 namespace {

@@ -13,7 +13,6 @@
 #include "absl/status/status.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "worker/agent/user_rights.h"
 
 namespace muster::agent {
 namespace {

@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "worker/c10d_store/local_peers.h"
-#include "worker/c10d_store/request_decoder.h"
+#include "worker/c10d_store/protocol.h"
 #include "worker/c10d_store/roster.h"
 #include "worker/c10d_store/status_file.h"
 #include "worker/c10d_store/store.h"

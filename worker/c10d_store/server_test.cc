@@ -13,7 +13,7 @@
 #include "common/http/address.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "worker/c10d_store/worker_link.h"
+#include "worker/c10d_store/protocol.h"
 #include "worker/shim/fields.h"
 
 namespace muster::c10d_store {

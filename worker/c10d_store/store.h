@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "worker/c10d_store/key_store.h"
-#include "worker/c10d_store/request.h"
+#include "worker/c10d_store/protocol.h"
 
 namespace muster::c10d_store {
 

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -47,6 +48,18 @@ absl::StatusOr<std::vector<Gpu>> Visible(absl::string_view variable, const std::
 
 // Parses CPU lists such as 0-3,8 as in /sys; ignores invalid parts.
 std::vector<int> ParseCpuList(absl::string_view text);
+
+// Versions are those of the CUDA runtime: 13000 is 13.0. 0: none.
+
+// Parses --required-cuda: auto (the version that libmuster-cuda.so of this build is linked with),
+// none, or a version such as 12.8. INVALID_ARGUMENT.
+absl::StatusOr<int> ParseRequiredCuda(absl::string_view text);
+
+// Why the driver cannot run programs that need CUDA version `required`; empty if it can, or if
+// `supported`, the latest version that the driver supports, is not known. A driver also supports
+// later versions of the same major version.
+std::string DriverProblem(int required, std::optional<int> supported,
+                          absl::string_view driver_version);
 
 }  // namespace muster::gpu
 

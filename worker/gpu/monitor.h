@@ -1,4 +1,5 @@
-// Monitors a worker's GPUs on its own threads, because NVML calls can block.
+// Monitors a worker's GPUs on its own threads, because NVML calls can block, and exports their
+// readings.
 #ifndef MUSTER_WORKER_GPU_MONITOR_H_
 #define MUSTER_WORKER_GPU_MONITOR_H_
 
@@ -16,6 +17,7 @@
 #include "absl/synchronization/mutex.h"
 #include "common/steady_cond_var.h"
 #include "common/time.h"
+#include "prometheus/collectable.h"
 #include "worker/gpu/discovery.h"
 #include "worker/gpu/health.h"
 #include "worker/gpu/nvml.h"
@@ -82,6 +84,17 @@ class Monitor {
   bool ending_ ABSL_GUARDED_BY(mutex_) = false;
   std::thread poll_thread_;
   std::thread listener_;
+};
+
+// Exports the monitor's last readings; a scrape does not call NVML. Thread-safe.
+class GpuMetrics : public prometheus::Collectable {
+ public:
+  // `monitor` must outlive this object.
+  explicit GpuMetrics(const Monitor& monitor) : monitor_(monitor) {}
+  std::vector<prometheus::MetricFamily> Collect() const override;
+
+ private:
+  const Monitor& monitor_;
 };
 
 }  // namespace muster::gpu

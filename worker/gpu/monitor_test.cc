@@ -8,7 +8,6 @@
 #include "gtest/gtest.h"
 #include "prometheus/text_serializer.h"
 #include "worker/gpu/fake_machine.h"
-#include "worker/gpu/gpu_metrics.h"
 #include "worker/metric_families.h"
 
 namespace muster::gpu {

@@ -16,7 +16,6 @@
 #include "common/exit_code.h"
 #include "worker/shim/cgroup.h"
 #include "worker/shim/credentials.h"
-#include "worker/shim/mark.h"
 #include "worker/shim/process_tree.h"
 #include "worker/shim/program.h"
 

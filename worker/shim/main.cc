@@ -19,7 +19,7 @@
 #include "worker/shim/fields.h"
 #include "worker/shim/program.h"
 #include "worker/shim/protocol.h"
-#include "worker/shim/shim.h"
+#include "worker/shim/rank/shim.h"
 
 namespace muster::shim {
 namespace {

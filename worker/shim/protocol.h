@@ -30,7 +30,7 @@
 
 #include "worker/shim/cgroup.h"
 #include "worker/shim/credentials.h"
-#include "worker/shim/lost_output.h"
+#include "worker/shim/log/lost_output.h"
 
 namespace muster::shim {
 
@@ -59,13 +59,13 @@ struct Instructions {
   uint64_t log_max_bytes = 0;  // limit of each log; 0: unlimited
   // Maximum time without a worker, if there is no lease deadline; 0: unlimited.
   int64_t failure_timeout_ms = 30'000;
-  int64_t lease_deadline_ms = 0;  // see fence.h; 0: none
+  int64_t lease_deadline_ms = 0;  // see clock.h; 0: none
   int stop_signal = SIGTERM;
   int64_t grace_ms = 30'000;          // used when the shim stops its tree by itself
   int64_t kill_patience_ms = 15'000;  // time after SIGKILL until the rank counts as unkillable
   int64_t hang_timeout_ms = 0;        // 0: the rank's silence is not measured
   int64_t memory_interval_ms = 0;     // between samples of the rank's memory; 0: none
-  uint64_t mark = 0;                  // see mark.h; 0: none, as from an earlier version
+  uint64_t mark = 0;                  // see process_tree.h; 0: none, as from an earlier version
   std::string cgroup;                 // created for the rank and removed after it; empty: none
   CgroupLimits limits;                // limits of that group; the rank does not start without them
   std::vector<int> cpus;              // CPUs for the rank; empty: those of the shim
@@ -92,6 +92,20 @@ std::optional<Instructions> DecodeInstructions(const std::string& text);
 
 std::string EncodeExitRecord(const ExitRecord& record);
 std::optional<ExitRecord> DecodeExitRecord(const std::string& text);
+
+// The findings of a shim about its silent rank, and the file in which its worker reads them.
+struct Inspection {
+  std::string state = "gone";  // running, sleeping, disk, stopped, zombie, gone
+  double cpu_ratio = 0;        // CPU seconds per second of the rank's processes
+  // Kind of the main thread's wait: futex, sleep, socket, poll, pipe, file; empty: not known.
+  std::string waits_in;
+  // A header line per thread ("main thread…", "thread…"), then its frames, indented and innermost
+  // first. Printable ASCII; empty if stacks cannot be read.
+  std::string stack;
+};
+
+std::string EncodeInspection(const Inspection& inspection);
+std::optional<Inspection> DecodeInspection(const std::string& text);
 
 }  // namespace muster::shim
 

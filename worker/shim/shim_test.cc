@@ -1,5 +1,5 @@
 // Tests of the real muster-shim with real processes.
-#include "worker/shim/shim.h"
+#include "worker/shim/rank/shim.h"
 
 #include <fcntl.h>
 #include <poll.h>
@@ -33,8 +33,7 @@
 #include "worker/shim/cgroup.h"
 #include "worker/shim/clock.h"
 #include "worker/shim/fields.h"
-#include "worker/shim/inspection.h"
-#include "worker/shim/line_times.h"
+#include "worker/shim/log/line_times.h"
 #include "worker/shim/process_tree.h"
 #include "worker/shim/protocol.h"
 

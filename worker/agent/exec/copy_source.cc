@@ -12,7 +12,7 @@
 #include "absl/strings/str_replace.h"
 #include "common/status.h"
 #include "proto/muster/v1/worker.pb.h"
-#include "worker/agent/user_rights.h"
+#include "worker/agent/user_files.h"
 
 namespace muster::agent {
 namespace {

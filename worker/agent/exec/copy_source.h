@@ -8,8 +8,8 @@
 
 #include "absl/status/statusor.h"
 #include "proto/muster/v1/cluster.pb.h"
-#include "worker/agent/data_directory.h"
 #include "worker/agent/job_user.h"
+#include "worker/agent/storage/data_directory.h"
 
 namespace muster::agent {
 

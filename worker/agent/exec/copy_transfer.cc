@@ -11,11 +11,10 @@
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
-#include "common/grpc_status.h"
 #include "common/limits.h"
 #include "common/status.h"
-#include "worker/agent/child_process.h"
 #include "worker/agent/exec/copy_source.h"
+#include "worker/agent/exec/exec_process.h"
 #include "worker/shim/credentials.h"
 
 namespace muster::agent {
@@ -30,7 +29,7 @@ constexpr int kTarChanged = 1;
 CopyTransfer::CopyTransfer(TransferHost host, const v1::OpenFiles& open,
                            const DataDirectory& directory, std::string node_name,
                            const JobUsers& users, std::string shim_binary)
-    : host_(std::move(host)),
+    : StreamTransfer(std::move(host)),
       open_(open),
       directory_(directory),
       node_name_(std::move(node_name)),
@@ -45,20 +44,13 @@ CopyTransfer::~CopyTransfer() {
 }
 
 void CopyTransfer::Start() {
-  const absl::Status opened = Open();
-  if (!opened.ok()) {
-    finished_ = true;
-    host_.fail(opened);
-    return host_.done(absl::OkStatus());
-  }
+  const absl::Status started = StartTar();
+  if (!started.ok()) return FailToStart(started);
   host_.stub->async()->SendFiles(&context_, &response_, this);
-  // Required because operations start outside of reactions.
-  AddHold();
-  StartCall();
-  Advance();
+  Open();
 }
 
-absl::Status CopyTransfer::Open() {
+absl::Status CopyTransfer::StartTar() {
   ASSIGN_OR_RETURN(const CopySource source,
                    ResolveCopySource(open_.request(), directory_, node_name_, users_));
   path_ = absl::StrCat(source.parent == "/" ? "" : source.parent, "/", source.name);
@@ -97,22 +89,6 @@ absl::Status CopyTransfer::Open() {
   });
   return absl::OkStatus();
 }
-
-void CopyTransfer::Cancel() {
-  context_.TryCancel();
-  broken_ = true;
-  Advance();
-}
-
-void CopyTransfer::OnWriteDone(bool ok) {
-  host_.loop.Post([this, ok] {
-    writing_ = false;
-    broken_ = broken_ || !ok;
-    Advance();
-  });
-}
-
-void CopyTransfer::OnDone(const grpc::Status& status) { host_.done(FromGrpcStatus(status)); }
 
 void CopyTransfer::OnExit(int exit_code) {
   tar_ = -1;
@@ -158,17 +134,9 @@ void CopyTransfer::Advance() {
 }
 
 void CopyTransfer::Send(std::string data) {
-  outgoing_.Clear();
-  if (!std::exchange(named_, true)) outgoing_.set_transfer(open_.transfer());
-  if (!data.empty()) outgoing_.mutable_chunk()->set_data(std::move(data));
-  writing_ = true;
-  StartWrite(&outgoing_);
-}
-
-void CopyTransfer::Finish() {
-  finished_ = true;
-  if (!broken_) StartWritesDone();
-  RemoveHold();
+  v1::SendFilesRequest& message = NextMessage();
+  if (!data.empty()) message.mutable_chunk()->set_data(std::move(data));
+  Write();
 }
 
 void CopyTransfer::Close(int& fd) {

@@ -11,13 +11,14 @@
 #include "absl/status/status.h"
 #include "grpcpp/grpcpp.h"
 #include "proto/muster/v1/worker.pb.h"
-#include "worker/agent/data_directory.h"
-#include "worker/agent/exec/transfer.h"
 #include "worker/agent/job_user.h"
+#include "worker/agent/session/transfers.h"
+#include "worker/agent/storage/data_directory.h"
 
 namespace muster::agent {
 
-class CopyTransfer final : public Transfer, public grpc::ClientWriteReactor<v1::SendFilesRequest> {
+class CopyTransfer final
+    : public StreamTransfer<grpc::ClientWriteReactor<v1::SendFilesRequest>, v1::SendFilesRequest> {
  public:
   // `shim_binary` starts tar as the job's user.
   CopyTransfer(TransferHost host, const v1::OpenFiles& open, const DataDirectory& directory,
@@ -25,23 +26,15 @@ class CopyTransfer final : public Transfer, public grpc::ClientWriteReactor<v1::
   ~CopyTransfer() override;
 
   void Start() override;
-  void Cancel() override;
-
-  void OnWriteDone(bool ok) override;
-  void OnDone(const grpc::Status& status) override;
 
  private:
-  // Starts tar.
-  absl::Status Open();
+  absl::Status StartTar();
   void OnExit(int exit_code);
   void OnErrorText();
-  // Sends the next chunk unless a write is in progress; waits for more, or finishes.
-  void Advance();
+  void Advance() override;
   void Send(std::string data);
-  void Finish();
   void Close(int& fd);
 
-  TransferHost host_;
   const v1::OpenFiles open_;
   const DataDirectory& directory_;
   const std::string node_name_;
@@ -53,14 +46,8 @@ class CopyTransfer final : public Transfer, public grpc::ClientWriteReactor<v1::
   int err_ = -1;
   std::string error_text_;
   std::optional<int> exit_code_;
-  bool named_ = false;  // the first message, which names the transfer, has been sent
-  bool writing_ = false;
-  bool broken_ = false;
-  bool finished_ = false;
   // For the exit callback, which may outlive this object.
   const std::shared_ptr<CopyTransfer*> self_;
-  grpc::ClientContext context_;
-  v1::SendFilesRequest outgoing_;
   v1::SendFilesResponse response_;
 };
 

@@ -1,11 +1,15 @@
-// A command that runs beside a rank, in a companion process of the shim (worker/shim/companion.h).
+// Helper processes of the worker, and the command that runs beside a rank in a companion process of
+// the shim (worker/shim/companion.h).
 #ifndef MUSTER_WORKER_AGENT_EXEC_EXEC_PROCESS_H_
 #define MUSTER_WORKER_AGENT_EXEC_EXEC_PROCESS_H_
+
+#include <sys/types.h>
 
 #include <functional>
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
@@ -13,6 +17,20 @@
 #include "worker/agent/event_loop.h"
 
 namespace muster::agent {
+
+// Starts and reaps the worker's helper processes.
+struct ChildProgram {
+  std::vector<std::string> command;  // searched for in the worker's PATH
+  std::vector<std::string> environment;
+  std::vector<int> descriptors;  // become 0, 1, 2, … of the child; all others must close on exec
+};
+
+// Starts the program in a session of its own, with default signal handlers.
+absl::StatusOr<pid_t> StartChild(const ChildProgram& program);
+
+// Reaps the child when it exits and passes its exit code on; 128+n for signal n. Must be called on
+// the loop.
+void ReapOnExit(EventLoop& loop, pid_t child, std::function<void(int exit_code)> on_exit);
 
 // Must be used on the loop's thread. The destructor kills the command and its children.
 class ExecProcess {

@@ -1,12 +1,12 @@
 #include "worker/agent/exec/exec_transfer.h"
 
-#include "common/grpc_status.h"
+#include <utility>
 
 namespace muster::agent {
 
 ExecTransfer::ExecTransfer(TransferHost host, const v1::OpenExec& open, std::string shim_binary,
                            std::string rank_directory)
-    : host_(std::move(host)),
+    : StreamTransfer(std::move(host)),
       open_(open),
       shim_binary_(std::move(shim_binary)),
       rank_directory_(std::move(rank_directory)),
@@ -17,24 +17,11 @@ void ExecTransfer::Start() {
                                     [self = std::weak_ptr<ExecTransfer*>(self_)](int exit_code) {
                                       if (const auto raw = self.lock()) (*raw)->OnExit(exit_code);
                                     });
-  if (!process.ok()) {
-    finished_ = true;
-    host_.fail(process.status());
-    return host_.done(absl::OkStatus());
-  }
+  if (!process.ok()) return FailToStart(process.status());
   process_ = *std::move(process);
   host_.stub->async()->ServeExec(&context_, this);
-  // Required because operations start outside of reactions.
-  AddHold();
-  StartCall();
+  Open();
   ReadNext();
-  Advance();
-}
-
-void ExecTransfer::Cancel() {
-  context_.TryCancel();
-  broken_ = true;
-  Advance();
 }
 
 void ExecTransfer::OnRankExited(const std::string& job_id, uint64_t generation, uint32_t rank) {
@@ -45,16 +32,6 @@ void ExecTransfer::OnRankExited(const std::string& job_id, uint64_t generation, 
 void ExecTransfer::OnReadDone(bool ok) {
   host_.loop.Post([this, ok] { OnRead(ok); });
 }
-
-void ExecTransfer::OnWriteDone(bool ok) {
-  host_.loop.Post([this, ok] {
-    writing_ = false;
-    broken_ = broken_ || !ok;
-    Advance();
-  });
-}
-
-void ExecTransfer::OnDone(const grpc::Status& status) { host_.done(FromGrpcStatus(status)); }
 
 void ExecTransfer::OnExit(int exit_code) {
   exit_code_ = exit_code;
@@ -95,7 +72,10 @@ void ExecTransfer::Receive() {
 
 void ExecTransfer::Advance() {
   if (finished_ || writing_) return;
-  if (broken_ || sent_exit_code_) return Finish();
+  if (broken_ || sent_exit_code_) {
+    process_.reset();
+    return Finish();
+  }
   if (!named_) return Send({});
   process_->UnwatchOutput();
   if (std::optional<v1::ExecOutput> output = NextOutput()) return Send(*std::move(output));
@@ -131,24 +111,11 @@ std::optional<v1::ExecOutput> ExecTransfer::NextOutput() {
 }
 
 void ExecTransfer::Send(v1::ExecOutput output) {
-  outgoing_.Clear();
-  if (!std::exchange(named_, true)) outgoing_.set_transfer(open_.transfer());
+  v1::ServeExecRequest& message = NextMessage();
   if (output.kind_case() != v1::ExecOutput::KIND_NOT_SET) {
-    *outgoing_.mutable_output() = std::move(output);
+    *message.mutable_output() = std::move(output);
   }
-  writing_ = true;
-  StartWrite(&outgoing_);
-}
-
-void ExecTransfer::Finish() {
-  finished_ = true;
-  process_.reset();
-  if (broken_) {
-    context_.TryCancel();
-  } else {
-    StartWritesDone();
-  }
-  RemoveHold();
+  Write();
 }
 
 }  // namespace muster::agent

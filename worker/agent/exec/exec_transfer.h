@@ -10,39 +10,34 @@
 #include "grpcpp/grpcpp.h"
 #include "proto/muster/v1/worker.pb.h"
 #include "worker/agent/exec/exec_process.h"
-#include "worker/agent/exec/transfer.h"
+#include "worker/agent/session/transfers.h"
 
 namespace muster::agent {
 
 // One message is in flight in each direction: output is read from the command after the previous
 // one has been sent, and input from the stream after the command has accepted the previous one.
-class ExecTransfer final : public Transfer,
-                           public grpc::ClientBidiReactor<v1::ServeExecRequest, v1::ExecInput> {
+class ExecTransfer final
+    : public StreamTransfer<grpc::ClientBidiReactor<v1::ServeExecRequest, v1::ExecInput>,
+                            v1::ServeExecRequest> {
  public:
   ExecTransfer(TransferHost host, const v1::OpenExec& open, std::string shim_binary,
                std::string rank_directory);
 
   void Start() override;
-  void Cancel() override;
   void OnRankExited(const std::string& job_id, uint64_t generation, uint32_t rank) override;
 
   void OnReadDone(bool ok) override;
-  void OnWriteDone(bool ok) override;
-  void OnDone(const grpc::Status& status) override;
 
  private:
   void OnRead(bool ok);
   void OnExit(int exit_code);
   void Receive();
   void ReadNext();
-  // Sends the next output unless a write is in progress; waits for more, or finishes.
-  void Advance();
+  void Advance() override;
   // The next output of the command; nothing if there is none at present.
   std::optional<v1::ExecOutput> NextOutput();
   void Send(v1::ExecOutput output);
-  void Finish();
 
-  TransferHost host_;
   const v1::OpenExec open_;
   const std::string shim_binary_;
   const std::string rank_directory_;
@@ -50,15 +45,9 @@ class ExecTransfer final : public Transfer,
   std::optional<int> exit_code_;
   bool out_ended_ = false;
   bool err_ended_ = false;
-  bool named_ = false;  // the first message, which names the transfer, has been sent
-  bool writing_ = false;
   bool sent_exit_code_ = false;
-  bool broken_ = false;
-  bool finished_ = false;
   // For the exit callback, which may outlive this object.
   const std::shared_ptr<ExecTransfer*> self_;
-  grpc::ClientContext context_;
-  v1::ServeExecRequest outgoing_;
   v1::ExecInput incoming_;
 };
 

@@ -4,18 +4,17 @@
 
 #include <cstdint>
 #include <functional>
-#include <memory>
 #include <string>
 
 #include "absl/status/status.h"
 #include "common/security/client_security.h"
 #include "proto/muster/v1/worker.pb.h"
-#include "worker/agent/data_directory.h"
 #include "worker/agent/job_user.h"
+#include "worker/agent/session/transfers.h"
+#include "worker/agent/storage/data_directory.h"
 
 namespace muster::agent {
 
-// Uses its own thread and connection, so that a slow client or disk does not delay anything else.
 // Thread-safe.
 class TransferServer {
  public:
@@ -29,9 +28,8 @@ class TransferServer {
     std::function<void(uint64_t transfer, const absl::Status& status)> refuse;
   };
 
+  // The directory must outlive the server.
   TransferServer(Options options, const DataDirectory& directory);
-  // Cancels all transfers.
-  ~TransferServer();
   TransferServer(const TransferServer&) = delete;
   TransferServer& operator=(const TransferServer&) = delete;
 
@@ -45,8 +43,9 @@ class TransferServer {
   void OnRankExited(const std::string& job_id, uint64_t generation, uint32_t rank);
 
  private:
-  class Impl;
-  const std::unique_ptr<Impl> impl_;
+  const Options options_;
+  const DataDirectory& directory_;
+  Transfers transfers_;
 };
 
 }  // namespace muster::agent

@@ -18,8 +18,8 @@
 #include "absl/time/time.h"
 #include "common/sha256.h"
 #include "common/status.h"
-#include "worker/agent/data_directory.h"
-#include "worker/agent/user_rights.h"
+#include "worker/agent/storage/data_directory.h"
+#include "worker/agent/user_files.h"
 
 namespace muster::agent {
 namespace {

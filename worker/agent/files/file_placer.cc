@@ -17,9 +17,9 @@
 #include "common/steady_cond_var.h"
 #include "common/time.h"
 #include "proto/muster/v1/worker.grpc.pb.h"
-#include "worker/agent/coordinator_channel.h"
 #include "worker/agent/event_loop.h"
 #include "worker/agent/files/file_cache.h"
+#include "worker/agent/session/coordinator_channel.h"
 
 namespace muster::agent {
 namespace {

@@ -14,9 +14,8 @@
 #include "common/status.h"
 #include "common/utf8.h"
 #include "glog/logging.h"
-#include "worker/gpu/cuda_requirement.h"
 #include "worker/gpu/discovery.h"
-#include "worker/gpu/gpu_metrics.h"
+#include "worker/gpu/monitor.h"
 #include "worker/gpu/xid.h"
 
 namespace muster::agent {

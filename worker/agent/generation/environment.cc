@@ -12,7 +12,7 @@
 #include "absl/time/time.h"
 #include "common/proto_time.h"
 #include "common/stop_signal.h"
-#include "worker/agent/memory_directory.h"
+#include "worker/agent/storage/memory_directory.h"
 
 namespace muster::agent {
 namespace {

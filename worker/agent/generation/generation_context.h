@@ -11,13 +11,13 @@
 #include "absl/status/status.h"
 #include "absl/time/time.h"
 #include "proto/muster/v1/worker.pb.h"
-#include "worker/agent/data_directory.h"
 #include "worker/agent/event_loop.h"
 #include "worker/agent/generation/devices.h"
 #include "worker/agent/generation/environment.h"
 #include "worker/agent/job_user.h"
 #include "worker/agent/lease/lease_lines.h"
 #include "worker/agent/rank/progress_board.h"
+#include "worker/agent/storage/data_directory.h"
 
 namespace muster::agent {
 

@@ -11,7 +11,7 @@
 #include "common/status.h"
 #include "glog/logging.h"
 #include "spec/files.h"
-#include "worker/agent/generation/exit_info.h"
+#include "worker/agent/generation/ranks/exit_info.h"
 
 namespace muster::agent {
 namespace {
@@ -61,6 +61,7 @@ absl::Status CheckLaunch(const v1::Launch& launch) {
 GenerationTable::GenerationTable(GenerationContext context) : context_(std::move(context)) {}
 
 GenerationTable::~GenerationTable() {
+  *self_ = nullptr;
   for (const EventLoop::TimerId timer : away_timers_) context_.loop->Cancel(timer);
   if (patience_timer_.has_value()) context_.loop->Cancel(*patience_timer_);
 }
@@ -90,6 +91,49 @@ void GenerationTable::Recover() {
     Add(launch).Adopt();
   }
   CountSlots();
+}
+
+void GenerationTable::OnMessage(const v1::CoordinatorMessage& message) {
+  // The generation of a message for ranks.
+  const auto find = [this](const auto& m) { return Find(m.job_id(), m.generation()); };
+  const auto find_or_report = [this](const auto& m) {
+    return FindOrReport(m.job_id(), m.generation());
+  };
+  Generation* generation = nullptr;
+  switch (message.kind_case()) {
+    case v1::CoordinatorMessage::kLaunch:
+      return OnLaunch(message.launch());
+    case v1::CoordinatorMessage::kStop:
+      return OnStop(message.stop());
+    case v1::CoordinatorMessage::kForget:
+      return OnForget(message.forget());
+    case v1::CoordinatorMessage::kWorld:
+      generation = find_or_report(message.world());
+      if (generation != nullptr) generation->OnWorld(message.world());
+      return;
+    case v1::CoordinatorMessage::kInspect:
+      generation = find_or_report(message.inspect());
+      if (generation != nullptr) generation->Inspect();
+      return;
+    case v1::CoordinatorMessage::kCheckpoint:
+      generation = find_or_report(message.checkpoint());
+      if (generation != nullptr) generation->directives().RequestCheckpoint();
+      return;
+    case v1::CoordinatorMessage::kKeyValue:
+      generation = find(message.key_value());
+      if (generation != nullptr) generation->rendezvous().OnKeyValue(message.key_value());
+      return;
+    case v1::CoordinatorMessage::kReleaseBarrier:
+      generation = find(message.release_barrier());
+      if (generation == nullptr) return;
+      return generation->rendezvous().OnReleaseBarrier(message.release_barrier());
+    case v1::CoordinatorMessage::kWaitNotice:
+      generation = find(message.wait_notice());
+      if (generation != nullptr) generation->OnWaitNotice(message.wait_notice());
+      return;
+    default:
+      return;
+  }
 }
 
 void GenerationTable::OnLaunch(const v1::Launch& launch) {
@@ -146,11 +190,17 @@ void GenerationTable::StartIfFree(const std::string& job_id) {
 
 void GenerationTable::OnSettled(const std::string& job_id) {
   // Deferred, because the caller is inside a method of the generation.
-  context_.loop->Post([this, job_id] {
+  Post([this, job_id] {
     for (const v1::ForgetGeneration& message : std::exchange(forgotten_, {})) OnForget(message);
     CountSlots();
     StartIfFree(job_id);
     CheckAllStopped();
+  });
+}
+
+void GenerationTable::Post(std::function<void()> f) {
+  context_.loop->Post([self = self_, f = std::move(f)] {
+    if (*self != nullptr) f();
   });
 }
 
@@ -181,15 +231,9 @@ std::map<std::string, uint32_t> GenerationTable::SlotsInUse() const {
   return slots_in_use_;
 }
 
-void GenerationTable::OnWorld(const v1::World& world) {
-  Generation* const generation = Find(world.job_id(), world.generation());
-  if (generation == nullptr) return ReportUnknown(world.job_id(), world.generation());
-  generation->OnWorld(world);
-}
-
 void GenerationTable::OnStop(const v1::StopGeneration& stop) {
-  Generation* const generation = Find(stop.job_id(), stop.generation());
-  if (generation == nullptr) return ReportUnknown(stop.job_id(), stop.generation());
+  Generation* const generation = FindOrReport(stop.job_id(), stop.generation());
+  if (generation == nullptr) return;
   LOG(INFO) << "stopping " << stop.job_id() << " generation " << stop.generation() << ": "
             << stop.reason() << ": " << stop.message();
   v1::StopGeneration complete = stop;
@@ -199,21 +243,14 @@ void GenerationTable::OnStop(const v1::StopGeneration& stop) {
   generation->Stop(complete);
 }
 
-void GenerationTable::ReportUnknown(const std::string& job_id, uint64_t generation) {
+Generation* GenerationTable::FindOrReport(const std::string& job_id, uint64_t generation) {
+  Generation* const found = Find(job_id, generation);
+  if (found != nullptr) return found;
   v1::WorkerMessage message;
   message.mutable_unknown_generation()->set_job_id(job_id);
   message.mutable_unknown_generation()->set_generation(generation);
   context_.send(std::move(message));
-}
-
-void GenerationTable::OnKeyValue(const v1::KeyValue& message) {
-  Generation* const generation = Find(message.job_id(), message.generation());
-  if (generation != nullptr) generation->rendezvous().OnKeyValue(message);
-}
-
-void GenerationTable::OnReleaseBarrier(const v1::ReleaseBarrier& message) {
-  Generation* const generation = Find(message.job_id(), message.generation());
-  if (generation != nullptr) generation->rendezvous().OnReleaseBarrier(message);
+  return nullptr;
 }
 
 void GenerationTable::OnForget(const v1::ForgetGeneration& message) {
@@ -237,23 +274,6 @@ void GenerationTable::OnForget(const v1::ForgetGeneration& message) {
   std::filesystem::remove_all(
       context_.directory->Generation(message.job_id(), message.generation()), error);
   LOG_IF(WARNING, error) << "cannot remove " << message.job_id() << ": " << error.message();
-}
-
-void GenerationTable::OnWaitNotice(const v1::WaitNotice& message) {
-  Generation* const generation = Find(message.job_id(), message.generation());
-  if (generation != nullptr) generation->OnWaitNotice(message);
-}
-
-void GenerationTable::OnInspect(const v1::InspectRanks& message) {
-  Generation* const generation = Find(message.job_id(), message.generation());
-  if (generation == nullptr) return ReportUnknown(message.job_id(), message.generation());
-  generation->Inspect();
-}
-
-void GenerationTable::OnCheckpoint(const v1::CheckpointGeneration& message) {
-  Generation* const generation = Find(message.job_id(), message.generation());
-  if (generation == nullptr) return ReportUnknown(message.job_id(), message.generation());
-  generation->RequestCheckpoint();
 }
 
 std::vector<v1::GenerationReport> GenerationTable::Inventory() {
@@ -319,8 +339,7 @@ void GenerationTable::OnCoordinatorConnected(const std::string& address,
 
 void GenerationTable::Tick() {
   for (const auto& [key, generation] : generations_) {
-    generation->ReadProgress();
-    generation->TickStore();
+    generation->Tick();
   }
 }
 
@@ -331,7 +350,7 @@ void GenerationTable::AwaitEnd(absl::Duration patience, std::function<void()> do
     patience_timer_.reset();
     if (on_all_stopped_) StopAll(std::nullopt, std::move(on_all_stopped_));
   });
-  context_.loop->Post([this] { CheckAllStopped(); });
+  Post([this] { CheckAllStopped(); });
 }
 
 void GenerationTable::StopAll(std::optional<absl::Duration> grace, std::function<void()> done) {
@@ -342,7 +361,7 @@ void GenerationTable::StopAll(std::optional<absl::Duration> grace, std::function
     if (grace.has_value()) *stop.mutable_grace_period() = ToProto(*grace);
     generation->StopByWorker(stop);
   }
-  context_.loop->Post([this] { CheckAllStopped(); });
+  Post([this] { CheckAllStopped(); });
 }
 
 std::vector<Generation*> GenerationTable::Live() {
@@ -366,7 +385,8 @@ void GenerationTable::End(const std::string& job_id, uint64_t generation, absl::
 absl::StatusOr<Generation*> GenerationTable::Authenticate(const v1::RankIdentity& identity) {
   Generation* const generation = Find(identity.job_id(), identity.generation());
   if (generation == nullptr) return absl::AbortedError("the generation is over");
-  if (generation->TokenMatches(identity.rank(), identity.token())) return generation;
+  const Rank* const rank = generation->FindRank(identity.rank());
+  if (rank != nullptr && rank->TokenMatches(identity.token())) return generation;
   return absl::UnauthenticatedError("the token does not match the rank");
 }
 

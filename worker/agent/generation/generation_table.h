@@ -35,16 +35,9 @@ class GenerationTable {
   // Recovers the state of an earlier worker from disk: running, finished and lost ranks.
   void Recover();
 
-  // ---- The coordinator's words. What is malformed, stale or unknown is logged and dropped.
-  void OnLaunch(const v1::Launch& launch);
-  void OnWorld(const v1::World& world);
-  void OnStop(const v1::StopGeneration& stop);
-  void OnKeyValue(const v1::KeyValue& message);
-  void OnReleaseBarrier(const v1::ReleaseBarrier& message);
-  void OnForget(const v1::ForgetGeneration& message);
-  void OnWaitNotice(const v1::WaitNotice& message);
-  void OnInspect(const v1::InspectRanks& message);
-  void OnCheckpoint(const v1::CheckpointGeneration& message);
+  // A message about a generation: to launch, stop or forget it, or for its ranks. Malformed, stale
+  // and unknown ones are logged and dropped; other messages are ignored.
+  void OnMessage(const v1::CoordinatorMessage& message);
 
   std::vector<v1::GenerationReport> Inventory();
   // Whether a rank runs or is about to be started.
@@ -91,13 +84,18 @@ class GenerationTable {
   using Key = std::pair<std::string, uint64_t>;
 
   Generation& Add(const v1::Launch& launch);
+  void OnLaunch(const v1::Launch& launch);
+  void OnStop(const v1::StopGeneration& stop);
+  void OnForget(const v1::ForgetGeneration& message);
   // Reports the ranks of a launch that comes too late as failed.
   void RefuseLaunch(const v1::Launch& launch);
   void StartIfFree(const std::string& job_id);
   void OnSettled(const std::string& job_id);
-  // Answers a message about a generation that the worker does not hold.
-  void ReportUnknown(const std::string& job_id, uint64_t generation);
+  // The generation; null if the worker does not hold it, which is reported.
+  Generation* FindOrReport(const std::string& job_id, uint64_t generation);
   void CheckAllStopped();
+  // Calls `f` later on the loop, unless this object is gone by then.
+  void Post(std::function<void()> f);
   void CountSlots();
 
   GenerationContext context_;
@@ -112,6 +110,8 @@ class GenerationTable {
   std::function<void()> on_all_stopped_;
   mutable absl::Mutex counts_mutex_;
   std::map<std::string, uint32_t> slots_in_use_ ABSL_GUARDED_BY(counts_mutex_);
+  // For closures that outlive this object.
+  const std::shared_ptr<GenerationTable*> self_ = std::make_shared<GenerationTable*>(this);
 };
 
 // Validates a launch; INVALID_ARGUMENT.

@@ -8,7 +8,7 @@
 #include "absl/strings/str_split.h"
 #include "absl/strings/string_view.h"
 #include "common/environment_value.h"
-#include "worker/agent/memory_directory.h"
+#include "worker/agent/storage/memory_directory.h"
 
 namespace muster::agent {
 namespace {

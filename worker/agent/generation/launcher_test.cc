@@ -10,7 +10,7 @@
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "worker/agent/data_directory.h"
+#include "worker/agent/storage/data_directory.h"
 
 namespace muster::agent {
 namespace {

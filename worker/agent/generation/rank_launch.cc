@@ -5,6 +5,8 @@
 #include <utility>
 #include <vector>
 
+#include "absl/algorithm/container.h"
+#include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
@@ -14,11 +16,11 @@
 #include "common/environment_value.h"
 #include "common/proto_time.h"
 #include "common/stop_signal.h"
+#include "spec/cut_off.h"
 #include "spec/spec.h"
 #include "worker/agent/generation/launcher.h"
-#include "worker/agent/generation/placeholders.h"
 #include "worker/shim/cgroup.h"
-#include "worker/shim/mark.h"
+#include "worker/shim/process_tree.h"
 
 namespace muster::agent {
 namespace {
@@ -45,6 +47,33 @@ std::vector<int> CpusOf(const GenerationContext& context, const v1::Launch& laun
 }
 
 }  // namespace
+
+std::string ReplacePlaceholders(absl::string_view argument, const Placeholders& values) {
+  if (absl::c_any_of(argument, absl::ascii_isspace)) return std::string(argument);
+  std::vector<std::pair<absl::string_view, std::string>> replacements = {
+      {"{rank}", absl::StrCat(values.rank)},
+      {"{local_rank}", absl::StrCat(values.local_rank)},
+      {"{node_rank}", absl::StrCat(values.node_rank)},
+      {"{node}", values.node}};
+  if (values.array_index.has_value()) {
+    replacements.emplace_back("{array_index}", absl::StrCat(*values.array_index));
+  }
+  std::string text;
+  while (!argument.empty()) {
+    const bool may_begin = argument[0] == '{' && !absl::EndsWith(text, "$");
+    const auto found = absl::c_find_if(replacements, [&](const auto& replacement) {
+      return may_begin && absl::StartsWith(argument, replacement.first);
+    });
+    if (found != replacements.end()) {
+      text += found->second;
+      argument.remove_prefix(found->first.size());
+    } else {
+      text += argument[0];
+      argument.remove_prefix(1);
+    }
+  }
+  return text;
+}
 
 shim::Instructions MakeInstructions(const GenerationContext& context, const v1::Launch& launch,
                                     const v1::RankPlacement& placement, const std::string& token,
@@ -141,6 +170,13 @@ absl::Status CheckTracked(const GenerationContext& context,
       "cannot track the processes of a rank on ", context.environment.node_name,
       ": the worker has no control group, and its hard limit of file locks (ulimit -Hx) is too low "
       "or cannot be changed; set the limit to unlimited, or delegate cgroup v2 to the worker"));
+}
+
+void KeepLease(const GenerationContext& context, const v1::Launch& launch,
+               const std::shared_ptr<ShimLine>& line) {
+  if (!launch.has_job_lease() || spec::ContinuesWhenCutOff(launch.spec())) return;
+  context.lease_lines->Add(launch.job_id(), launch.generation(), FromProto(launch.job_lease()),
+                           line);
 }
 
 std::string UnenforcedLimits(const GenerationContext& context, const v1::Resources& resources) {

@@ -1,12 +1,40 @@
 #include "worker/agent/generation/rank_launch.h"
 
 #include <string>
+#include <utility>
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
 namespace muster::agent {
 namespace {
+
+TEST(PlaceholdersTest, ReplacesPlaceholders) {
+  const Placeholders values = {.rank = 5, .local_rank = 1, .node_rank = 2, .node = "node-c"};
+  const std::pair<const char*, const char*> cases[] = {
+      {"--local_rank={local_rank}", "--local_rank=1"},
+      {"{rank}", "5"},
+      {"/data/{node}/{node_rank}-{rank}.bin", "/data/node-c/2-5.bin"},
+      {"{{rank}}", "{5}"},
+      {"{ranks}{rank", "{ranks}{rank"},
+      {"${rank}", "${rank}"},
+      {"print(f'{rank} of {world}')", "print(f'{rank} of {world}')"},
+      {"", ""},
+  };
+  for (const auto& [argument, expected] : cases) {
+    EXPECT_EQ(ReplacePlaceholders(argument, values), expected) << argument;
+  }
+}
+
+TEST(PlaceholdersTest, ReplacesTheIndexOfATask) {
+  EXPECT_EQ(ReplacePlaceholders("--seed={array_index}", {.rank = 5, .array_index = 11}),
+            "--seed=11");
+  EXPECT_EQ(ReplacePlaceholders("--seed={array_index}", {.rank = 5}), "--seed={array_index}");
+}
+
+TEST(PlaceholdersTest, DoesNotReplaceInValues) {
+  EXPECT_EQ(ReplacePlaceholders("{node}", {.rank = 5, .node = "{rank}"}), "{rank}");
+}
 
 v1::Resources Limited(uint64_t memory, uint32_t pids) {
   v1::Resources resources;
@@ -46,4 +74,5 @@ TEST(CheckTrackedTest, NeedsMarkOrControlGroup) {
 }
 
 }  // namespace
+
 }  // namespace muster::agent

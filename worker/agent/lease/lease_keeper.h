@@ -29,7 +29,7 @@
 
 namespace muster::agent {
 
-// All times are on CLOCK_BOOTTIME; see worker/shim/fence.h. Not thread-safe.
+// All times are on CLOCK_BOOTTIME; see worker/shim/clock.h. Not thread-safe.
 class LeaseKeeper {
  public:
   struct Lease {

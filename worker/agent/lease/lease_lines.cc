@@ -2,7 +2,6 @@
 
 #include <algorithm>
 
-#include "worker/agent/lease/boot_time.h"
 #include "worker/agent/lease/lease_keeper.h"
 
 namespace muster::agent {

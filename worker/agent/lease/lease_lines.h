@@ -3,6 +3,7 @@
 #ifndef MUSTER_WORKER_AGENT_LEASE_LEASE_LINES_H_
 #define MUSTER_WORKER_AGENT_LEASE_LEASE_LINES_H_
 
+#include <algorithm>
 #include <cstdint>
 #include <memory>
 #include <set>
@@ -14,9 +15,19 @@
 #include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
 #include "common/time.h"
-#include "worker/agent/generation/shim_line.h"
+#include "worker/agent/generation/ranks/shim_line.h"
+#include "worker/shim/clock.h"
 
 namespace muster::agent {
+
+// The time on CLOCK_BOOTTIME, which advances while the machine is suspended; see
+// worker/shim/clock.h. Not comparable with the times of common/now.h. Thread-safe.
+inline SteadyTime BootNow() { return SteadyTime(absl::Milliseconds(shim::BootMs())); }
+
+// The deadline as shims receive it.
+inline int64_t ToBootMs(SteadyTime deadline) {
+  return std::max<int64_t>(1, absl::ToInt64Milliseconds(deadline.since_start()));
+}
 
 // The agent's loop may be blocked: by a name service without answer, or a stalled disk. LeaseKeeper
 // on the loop handles all other evidence. Never blocks. Thread-safe.

@@ -9,7 +9,7 @@
 #include "absl/time/time.h"
 #include "common/time.h"
 #include "gtest/gtest.h"
-#include "worker/agent/generation/shim_line.h"
+#include "worker/agent/generation/ranks/shim_line.h"
 
 namespace muster::agent {
 namespace {

@@ -17,8 +17,8 @@
 #include "common/status.h"
 #include "glog/logging.h"
 #include "spec/cut_off.h"
-#include "worker/agent/data_directory.h"
-#include "worker/agent/lease/boot_time.h"
+#include "worker/agent/lease/lease_lines.h"
+#include "worker/agent/storage/data_directory.h"
 #include "worker/shim/fields.h"
 
 namespace muster::agent {
@@ -110,7 +110,7 @@ LeaseKeeper::Outside Leases::MakeOutside() {
     for (const Generation* generation : table_.Live()) {
       const v1::Launch& launch = generation->launch();
       if (!launch.has_job_lease()) continue;
-      held.push_back({generation->job_id(), generation->number(), generation->job_lease(),
+      held.push_back({generation->job_id(), generation->number(), FromProto(launch.job_lease()),
                       !spec::ContinuesWhenCutOff(launch.spec())});
     }
     return held;

@@ -19,12 +19,10 @@
 #include "worker/agent/generation/generation_table.h"
 #include "worker/agent/lease/lease_keeper.h"
 #include "worker/agent/lease/lease_lines.h"
-#include "worker/agent/lease/lease_witness.h"
-#include "worker/agent/lease/peer_client.h"
-#include "worker/agent/lease/peer_server.h"
+#include "worker/agent/lease/peers.h"
 #include "worker/agent/lease/promises.h"
 #include "worker/agent/lease/refusal_probe.h"
-#include "worker/agent/membership.h"
+#include "worker/agent/session/membership.h"
 
 namespace muster::agent {
 

@@ -9,15 +9,98 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "common/limits.h"
 #include "common/status.h"
-#include "worker/shim/dropped_part.h"
+#include "worker/shim/log/line_times.h"
+#include "worker/shim/log/lost_output.h"
 
 namespace muster::agent {
 namespace {
 
+constexpr size_t kBlockRecords = 256;
+
 constexpr uint64_t kBlockBytes = 64 << 10;
 
 }  // namespace
+
+LineTimesReader::~LineTimesReader() {
+  if (fd_ >= 0) close(fd_);
+}
+
+uint64_t LineTimesReader::Count() {
+  if (fd_ < 0) fd_ = open(path_.c_str(), O_RDONLY | O_CLOEXEC);
+  struct stat info = {};
+  if (fd_ < 0 || fstat(fd_, &info) != 0) return 0;
+  return static_cast<uint64_t>(info.st_size) / shim::kLineTimeBytes;
+}
+
+std::vector<shim::LineTime> LineTimesReader::Read(uint64_t index, size_t max) const {
+  std::string bytes(max * shim::kLineTimeBytes, '\0');
+  ssize_t n = 0;
+  do {
+    n = pread(fd_, bytes.data(), bytes.size(), static_cast<off_t>(index * shim::kLineTimeBytes));
+  } while (n < 0 && errno == EINTR);
+  std::vector<shim::LineTime> records;
+  for (ssize_t at = 0; at + static_cast<ssize_t>(shim::kLineTimeBytes) <= n;
+       at += shim::kLineTimeBytes) {
+    records.push_back(shim::DecodeLineTime(bytes.data() + at));
+  }
+  return records;
+}
+
+template <typename Before>
+uint64_t LineTimesReader::Partition(Before before) {
+  uint64_t low = 0;
+  uint64_t high = Count();
+  while (low < high) {
+    const uint64_t middle = low + (high - low) / 2;
+    const std::vector<shim::LineTime> record = Read(middle, 1);
+    if (!record.empty() && before(record.front())) {
+      low = middle + 1;
+    } else {
+      high = middle;
+    }
+  }
+  return low;
+}
+
+std::vector<shim::LineTime> LineTimesReader::TimesOf(const std::vector<uint64_t>& starts) {
+  std::vector<shim::LineTime> lines;
+  if (starts.empty() || empty()) return lines;
+  std::vector<shim::LineTime> block = Read(last_used_, kBlockRecords);
+  if (block.empty() || block.front().offset > starts.front()) {
+    const uint64_t after =
+        Partition([&](const shim::LineTime& record) { return record.offset <= starts.front(); });
+    last_used_ = after > 0 ? after - 1 : 0;
+    block = Read(last_used_, kBlockRecords);
+  }
+  size_t used = 0;  // in the block
+  for (const uint64_t start : starts) {
+    while (true) {
+      if (used + 1 == block.size() && block.size() > 1) {
+        last_used_ += used;
+        used = 0;
+        block = Read(last_used_, kBlockRecords);
+      }
+      if (used + 1 >= block.size() || block[used + 1].offset > start) break;
+      ++used;
+    }
+    if (block.empty()) break;
+    const bool known = block[used].unix_micros > 0;  // zero in a dropped part
+    if (known && block[used].offset <= start) lines.push_back({start, block[used].unix_micros});
+  }
+  last_used_ += used;
+  return lines;
+}
+
+std::optional<uint64_t> LineTimesReader::OffsetSince(int64_t unix_micros) {
+  const uint64_t index =
+      Partition([&](const shim::LineTime& record) { return record.unix_micros < unix_micros; });
+  const std::vector<shim::LineTime> record =
+      fd_ < 0 ? std::vector<shim::LineTime>() : Read(index, 1);
+  if (record.empty()) return std::nullopt;
+  return record.front().offset;
+}
 
 LogFileReader::LogFileReader(int fd, const std::string& path)
     : fd_(fd), times_(path + std::string(shim::kLineTimesSuffix)) {}
@@ -127,6 +210,32 @@ absl::Status LogFileReader::SeekSince(int64_t unix_micros) {
   offset_ = start;
   skip_unfinished_ = true;
   return absl::OkStatus();
+}
+
+std::optional<v1::LogChunk> ReadLogTail(const std::string& path) {
+  const auto reader = LogFileReader::Open(path, /*create=*/false);
+  if (!reader.ok() || !(*reader)->SeekLastBytes(limits::kLogTailBytes).ok()) return std::nullopt;
+  const bool whole = (*reader)->offset() == 0;
+  absl::StatusOr<LogPiece> piece = (*reader)->Read(limits::kLogTailBytes);
+  if (!piece.ok()) return std::nullopt;
+  const shim::LostOutput lost = shim::ReadLostOutput(path);
+  if (piece->data.empty() && lost.bytes == 0) return std::nullopt;
+  // Starts at a line, unless that would leave nothing.
+  const size_t newline = whole ? std::string::npos : piece->data.find('\n');
+  const size_t start = newline >= piece->data.size() - 1 ? 0 : newline + 1;
+  v1::LogChunk chunk;
+  chunk.set_offset(piece->offset + start);
+  chunk.set_data(piece->data.substr(start));
+  chunk.set_end(true);
+  if (lost.bytes > 0) chunk.set_notice(shim::LostText(lost));
+  const size_t known = std::min(piece->lines.size(), limits::kLogTailLines);
+  for (auto line = piece->lines.end() - known; line != piece->lines.end(); ++line) {
+    if (line->offset < chunk.offset()) continue;
+    v1::LineTime& time = *chunk.add_lines();
+    time.set_offset(line->offset);
+    time.set_unix_micros(line->unix_micros);
+  }
+  return chunk;
 }
 
 }  // namespace muster::agent

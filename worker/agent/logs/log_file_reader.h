@@ -1,17 +1,48 @@
-// Reads a log file by offset while its shim still writes it.
+// Reads a log file, and the times of its lines, while its shim still writes it.
 #ifndef MUSTER_WORKER_AGENT_LOGS_LOG_FILE_READER_H_
 #define MUSTER_WORKER_AGENT_LOGS_LOG_FILE_READER_H_
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "worker/agent/logs/line_times_reader.h"
+#include "proto/muster/v1/cluster.pb.h"
+#include "worker/shim/log/line_times.h"
 
 namespace muster::agent {
+
+// An index that does not exist (yet), or cannot be read, has no records. Not thread-safe.
+class LineTimesReader {
+ public:
+  // `path` of the index.
+  explicit LineTimesReader(std::string path) : path_(std::move(path)) {}
+  ~LineTimesReader();
+  LineTimesReader(const LineTimesReader&) = delete;
+  LineTimesReader& operator=(const LineTimesReader&) = delete;
+
+  bool empty() { return Count() == 0; }
+  // Returns the lines that start at these offsets, which are ascending, with their times; lines
+  // whose time is not known are left out.
+  std::vector<shim::LineTime> TimesOf(const std::vector<uint64_t>& starts);
+  // Offset in the log of the first output from this time on; absent if there is none.
+  std::optional<uint64_t> OffsetSince(int64_t unix_micros);
+
+ private:
+  uint64_t Count();
+  // Up to `max` records from record `index` on.
+  std::vector<shim::LineTime> Read(uint64_t index, size_t max) const;
+  // Number of leading records for which `before` is true; it is true for the first ones only.
+  template <typename Before>
+  uint64_t Partition(Before before);
+
+  const std::string path_;
+  int fd_ = -1;
+  uint64_t last_used_ = 0;  // record that TimesOf used last: usually it continues there
+};
 
 struct LogPiece {
   uint64_t offset = 0;
@@ -56,6 +87,11 @@ class LogFileReader {
   uint64_t offset_ = 0;
   bool skip_unfinished_ = false;  // the rest of a line that starts before the offset is skipped
 };
+
+// The last limits::kLogTailBytes of the log, from the start of a line if there is one, with the
+// times of at most limits::kLogTailLines lines, and with a notice of the output that the log lacks.
+// Absent if the log is empty and lacks nothing, or cannot be read.
+std::optional<v1::LogChunk> ReadLogTail(const std::string& path);
 
 }  // namespace muster::agent
 

@@ -1,15 +1,108 @@
 #include "worker/agent/logs/log_file_reader.h"
 
+#include <unistd.h>
+
+#include <cstdio>
 #include <fstream>
 #include <string>
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
+#include "common/limits.h"
 #include "gtest/gtest.h"
-#include "worker/shim/log_file.h"
+#include "worker/shim/log/log_file.h"
+#include "worker/shim/log/lost_output.h"
 
 namespace muster::agent {
 namespace {
+
+// An index of 1000 lines of 10 bytes; line i was begun at time 100 + i.
+class LineTimesReaderTest : public ::testing::Test {
+ protected:
+  static constexpr uint64_t kLines = 1000;
+
+  LineTimesReaderTest() : path_(::testing::TempDir() + "log_file_reader_test.times") {
+    std::remove(path_.c_str());
+  }
+  void WriteIndex() {
+    shim::LineTimesWriter writer;
+    ASSERT_TRUE(writer.Open(path_));
+    for (uint64_t i = 0; i < kLines; ++i) writer.Add({10 * i, static_cast<int64_t>(100 + i)});
+  }
+  // The time of the only line; 0 if it is not known.
+  static int64_t TimeOf(LineTimesReader& reader, uint64_t offset) {
+    const auto lines = reader.TimesOf({offset});
+    return lines.empty() ? 0 : lines.front().unix_micros;
+  }
+
+  const std::string path_;
+};
+
+TEST_F(LineTimesReaderTest, FindsTimesInAnyOrder) {
+  WriteIndex();
+  LineTimesReader reader(path_);
+  for (const uint64_t line : {0, 1, 255, 256, 257, 600, 999, 30, 999, 0}) {
+    EXPECT_EQ(TimeOf(reader, 10 * line), static_cast<int64_t>(100 + line)) << line;
+  }
+  EXPECT_EQ(TimeOf(reader, 1'000'000), 1099);
+  std::vector<uint64_t> all;
+  for (uint64_t i = 0; i < kLines; ++i) all.push_back(10 * i);
+  const auto lines = reader.TimesOf(all);
+  ASSERT_EQ(lines.size(), kLines);
+  for (uint64_t i = 0; i < kLines; ++i) {
+    EXPECT_EQ(lines[i].offset, 10 * i);
+    EXPECT_EQ(lines[i].unix_micros, static_cast<int64_t>(100 + i));
+  }
+}
+
+TEST_F(LineTimesReaderTest, SeeksByTime) {
+  WriteIndex();
+  LineTimesReader reader(path_);
+  EXPECT_EQ(reader.OffsetSince(0), 0u);
+  EXPECT_EQ(reader.OffsetSince(100), 0u);
+  EXPECT_EQ(reader.OffsetSince(500), 4000u);
+  EXPECT_EQ(reader.OffsetSince(1099), 9990u);
+  EXPECT_EQ(reader.OffsetSince(1100), std::nullopt);
+}
+
+TEST_F(LineTimesReaderTest, IgnoresTruncatedRecord) {
+  WriteIndex();
+  ASSERT_EQ(truncate(path_.c_str(), 2 * shim::kLineTimeBytes + 5), 0);
+  LineTimesReader reader(path_);
+  EXPECT_EQ(TimeOf(reader, 5000), 101);
+  EXPECT_EQ(reader.OffsetSince(102), std::nullopt);
+}
+
+TEST_F(LineTimesReaderTest, LinesBeforeTheFirstRecordHaveNoTime) {
+  shim::LineTimesWriter writer;
+  ASSERT_TRUE(writer.Open(path_));
+  writer.Add({100, 7});
+  LineTimesReader reader(path_);
+  EXPECT_EQ(TimeOf(reader, 99), 0);
+  const auto lines = reader.TimesOf({0, 100});
+  ASSERT_EQ(lines.size(), 1u);
+  EXPECT_EQ(lines.front().offset, 100u);
+}
+
+// A piece of output that was lost (disk full) leaves two records at one offset.
+TEST_F(LineTimesReaderTest, LastRecordAtAnOffsetCounts) {
+  shim::LineTimesWriter writer;
+  ASSERT_TRUE(writer.Open(path_));
+  writer.Add({0, 1});
+  writer.Add({0, 2});
+  LineTimesReader reader(path_);
+  EXPECT_EQ(TimeOf(reader, 0), 2);
+}
+
+TEST_F(LineTimesReaderTest, FindsAnIndexThatAppearsLater) {
+  LineTimesReader reader(path_);
+  EXPECT_TRUE(reader.empty());
+  EXPECT_EQ(TimeOf(reader, 0), 0);
+  EXPECT_EQ(reader.OffsetSince(0), std::nullopt);
+  WriteIndex();
+  EXPECT_FALSE(reader.empty());
+  EXPECT_EQ(TimeOf(reader, 10), 101);
+}
 
 class LogFileReaderTest : public ::testing::Test {
  protected:
@@ -205,5 +298,68 @@ TEST_F(LogFileReaderTest, SeeksToLinesLongerThanABlock) {
   EXPECT_EQ(Tail(line + line + line, 2), line + line);
 }
 
+class LogTailTest : public ::testing::Test {
+ protected:
+  LogTailTest() : path_(::testing::TempDir() + "log_tail_test.log") {
+    std::remove(path_.c_str());
+    std::remove((path_ + ".times").c_str());
+    EXPECT_TRUE(log_.Open(path_));
+  }
+
+  const std::string path_;
+  shim::LogFile log_;
+};
+
+TEST_F(LogTailTest, SmallLogIsWhole) {
+  log_.Append("one\n", 10);
+  log_.Append("two", 20);
+  const auto tail = ReadLogTail(path_);
+  ASSERT_TRUE(tail.has_value());
+  EXPECT_EQ(tail->offset(), 0u);
+  EXPECT_EQ(tail->data(), "one\ntwo");
+  EXPECT_TRUE(tail->end());
+  ASSERT_EQ(tail->lines_size(), 2);
+  EXPECT_EQ(tail->lines(1).offset(), 4u);
+  EXPECT_EQ(tail->lines(1).unix_micros(), 20);
+}
+
+TEST_F(LogTailTest, LargeLogIsCutAtALine) {
+  for (int i = 0; i < 10'000; ++i) log_.Append("1234567\n9\n", 10 + i);
+  const auto tail = ReadLogTail(path_);
+  ASSERT_TRUE(tail.has_value());
+  EXPECT_LE(tail->data().size(), limits::kLogTailBytes);
+  EXPECT_GT(tail->data().size(), limits::kLogTailBytes - 10);
+  EXPECT_EQ(tail->offset() + tail->data().size(), 100'000u);
+  EXPECT_EQ(tail->offset() % 10, tail->data()[0] == '1' ? 0u : 8u);
+  EXPECT_EQ(tail->lines_size(), static_cast<int>(limits::kLogTailLines));
+  EXPECT_EQ(tail->lines().rbegin()->offset(), 99'998u);
+}
+
+TEST_F(LogTailTest, LongLineIsCut) {
+  log_.Append(std::string(100'000, 'x') + "\n", 10);
+  const auto tail = ReadLogTail(path_);
+  ASSERT_TRUE(tail.has_value());
+  EXPECT_EQ(tail->data(), std::string(limits::kLogTailBytes - 1, 'x') + "\n");
+  EXPECT_EQ(tail->lines_size(), 0);
+}
+
+TEST_F(LogTailTest, HasNoticeOfLostOutput) {
+  shim::LostOutputFile lost;
+  lost.Open(path_);
+  lost.Write({2, 30, 0, "No space left on device"});
+  const std::string notice = "2 lines (30 bytes) could not be stored: No space left on device";
+  ASSERT_TRUE(ReadLogTail(path_).has_value());  // although nothing was stored
+  EXPECT_EQ(ReadLogTail(path_)->notice(), notice);
+  log_.Append("one\n", 10);
+  EXPECT_EQ(ReadLogTail(path_)->notice(), notice);
+  EXPECT_EQ(ReadLogTail(path_)->data(), "one\n");
+}
+
+TEST_F(LogTailTest, EmptyOrMissingLogHasNone) {
+  EXPECT_FALSE(ReadLogTail(path_).has_value());
+  EXPECT_FALSE(ReadLogTail(path_ + ".none").has_value());
+}
+
 }  // namespace
+
 }  // namespace muster::agent

@@ -6,18 +6,18 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <set>
 #include <string>
-#include <tuple>
 
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "common/security/client_security.h"
 #include "proto/muster/v1/worker.pb.h"
-#include "worker/agent/data_directory.h"
-#include "worker/agent/event_loop.h"
+#include "worker/agent/session/transfers.h"
+#include "worker/agent/storage/data_directory.h"
 
 namespace muster::agent {
 
-// Uses its own thread and connection, so that a slow reader or disk does not delay anything else.
 // Thread-safe.
 class LogServer {
  public:
@@ -30,8 +30,8 @@ class LogServer {
     std::function<void(uint64_t transfer, const absl::Status& status)> refuse;
   };
 
+  // The directory must outlive the server.
   LogServer(Options options, const DataDirectory& directory);
-  // Cancels all transfers.
   ~LogServer();
   LogServer(const LogServer&) = delete;
   LogServer& operator=(const LogServer&) = delete;
@@ -39,16 +39,26 @@ class LogServer {
   // `live`: the rank has not exited, so its log may still grow.
   void Open(const v1::OpenLog& open, bool live);
   void Close(uint64_t transfer);
-  // Closes all transfers and the connection when the session is lost: a stream without data to send
-  // would not notice that its reader has disconnected.
+  // Closes all transfers when the session is lost. Readers reconnect through the next one.
   void CloseAll();
   // The logs of this rank are complete.
   void OnRankExited(const std::string& job_id, uint64_t generation, uint32_t rank);
 
  private:
-  class Transfer;
-  class Impl;
-  const std::unique_ptr<Impl> impl_;
+  class LogTransfer;
+
+  absl::StatusOr<std::unique_ptr<Transfer>> Make(const v1::OpenLog& open, bool live,
+                                                 TransferHost host);
+  // Calls Advance of the transfer when the log grows.
+  absl::Status Watch(const std::string& path, LogTransfer* transfer);
+  void Unwatch(LogTransfer* transfer);
+  void OnFilesChanged();
+
+  const Options options_;
+  const DataDirectory& directory_;
+  const int inotify_;
+  std::map<int, std::set<LogTransfer*>> watches_;  // by inotify watch descriptor; used on the loop
+  std::unique_ptr<Transfers> transfers_;
 };
 
 }  // namespace muster::agent

@@ -1,4 +1,4 @@
-// Reads the progress that a command reports, as lines appended to the file at MUSTER_PROGRESS.
+// The progress that a command reports, as lines appended to the file at MUSTER_PROGRESS.
 #ifndef MUSTER_WORKER_AGENT_RANK_PROGRESS_FILE_H_
 #define MUSTER_WORKER_AGENT_RANK_PROGRESS_FILE_H_
 
@@ -14,6 +14,18 @@
 #include "proto/muster/v1/job.pb.h"
 
 namespace muster::agent {
+
+// Parses a line of MUSTER_PROGRESS.
+struct ProgressLine {
+  bool applied = false;  // at least one value was taken
+  std::string problem;   // predicate of "line 3", with the remedy; empty: the line is understood
+};
+
+// Applies a line of words of the form KEY=VALUE, or a JSON object, with the keys step, total_steps,
+// samples, epoch, loss, learning_rate, images_per_second, test_accuracy and phase. Other keys are
+// ignored if the line has one of these; so are other words and JSON nulls. A blank line is
+// understood. `line` may contain any bytes: the user's program writes it.
+ProgressLine ApplyProgressLine(absl::string_view line, v1::Progress& progress);
 
 // Follows a progress file by polling. Not thread-safe.
 class ProgressFile {

@@ -81,7 +81,7 @@ class UnaryCall final : public grpc::ServerUnaryReactor {
     timer_ = route_.loop.RunAfter(std::max(left - kAnswerAhead, left / 2), [this] {
       timer_.reset();
       const auto generation = route_.table.Authenticate(route_.identity);
-      if (generation.ok()) (*generation)->ExpireCall(route_.id);
+      if (generation.ok()) (*generation)->rendezvous().Expire(route_.id);
     });
   }
 
@@ -103,10 +103,10 @@ class WatchCall final : public grpc::ServerWriteReactor<v1::Directive> {
       const auto generation = route_.table.Authenticate(route_.identity);
       if (!generation.ok()) return End(generation.status());
       (*generation)
-          ->Watch(
-              route_.identity.rank(), route_.id,
-              [this](const v1::Directive& directive) { Push(directive); },
-              [this](const absl::Status& status) { End(status); });
+          ->directives()
+          .Watch(route_.id, {route_.identity.rank(),
+                             [this](const v1::Directive& directive) { Push(directive); },
+                             [this](const absl::Status& status) { End(status); }});
     });
   }
 
@@ -219,10 +219,11 @@ class Service final : public v1::RankService::CallbackService {
 
   grpc::ServerUnaryReactor* Report(grpc::CallbackServerContext* context,
                                    const v1::ReportRequest* request, v1::ReportResponse*) override {
-    return new UnaryCall(loop_, table_, context, request->identity(), false,
-                         [request](Generation& generation, CallId, Done finish) {
-                           finish(generation.Report(*request));
-                         });
+    return new UnaryCall(
+        loop_, table_, context, request->identity(), false,
+        [request](Generation& generation, CallId, Done finish) {
+          finish(generation.FindRank(request->identity().rank())->Report(*request));
+        });
   }
 
   grpc::ServerWriteReactor<v1::Directive>* Watch(grpc::CallbackServerContext*,
