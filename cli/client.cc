@@ -6,8 +6,6 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/synchronization/mutex.h"
-#include "absl/time/clock.h"
-#include "cli/pages.h"
 #include "common/grpc_channel.h"
 #include "common/grpc_deadline.h"
 #include "common/grpc_status.h"
@@ -22,6 +20,8 @@
 
 namespace muster::cli {
 namespace {
+
+using Stub = v1::ClusterService::Stub;
 
 constexpr absl::Duration kFirstPause = absl::Milliseconds(50);
 constexpr absl::Duration kLongestPause = absl::Milliseconds(500);
@@ -74,16 +74,16 @@ class ClusterClient::Impl {
 
   v1::ClusterService::Stub& stub() { return *stub_; }
 
-  // Retries while UNAVAILABLE. `method` is one of the stub's unary calls, all of which are
-  // idempotent.
+  // Retries while UNAVAILABLE, for `patience` if it is longer than that of the options. `method` is
+  // one of the stub's unary calls, all of which are idempotent.
   template <typename Request, typename Response>
-  absl::StatusOr<Response> Call(grpc::Status (v1::ClusterService::Stub::*method)(
-                                    grpc::ClientContext*, const Request&, Response*),
-                                const Request& request, absl::Duration patience,
-                                Stopper* stopper = nullptr) {
+  absl::StatusOr<Response> Call(grpc::Status (Stub::*method)(grpc::ClientContext*, const Request&,
+                                                             Response*),
+                                const Request& request, Stopper* stopper = nullptr,
+                                absl::Duration patience = absl::ZeroDuration()) {
     Stopper never;
     Stopper& stop = stopper == nullptr ? never : *stopper;
-    const SteadyTime give_up = Now().steady + patience;
+    const SteadyTime give_up = Now().steady + std::max(patience, options_.patience);
     absl::Duration pause = kFirstPause;
     bool refused = false;
     while (true) {
@@ -114,14 +114,31 @@ class ClusterClient::Impl {
     }
   }
 
+  template <typename Request, typename Response>
+  absl::StatusOr<Response> CallForJob(grpc::Status (Stub::*method)(grpc::ClientContext*,
+                                                                   const Request&, Response*),
+                                      const std::string& job_id, Stopper* stopper = nullptr) {
+    Request request;
+    request.set_job_id(job_id);
+    return Call(method, request, stopper);
+  }
+
+  template <typename Request, typename Response>
+  absl::StatusOr<Response> CallForNode(grpc::Status (Stub::*method)(grpc::ClientContext*,
+                                                                    const Request&, Response*),
+                                       const std::string& name) {
+    Request request;
+    request.set_name(name);
+    return Call(method, request);
+  }
+
   // Calls `method` for each page of a list; see ReadPages.
   template <typename Request, typename Response, typename... PageFunctions>
-  absl::StatusOr<Response> CallPages(grpc::Status (v1::ClusterService::Stub::*method)(
-                                         grpc::ClientContext*, const Request&, Response*),
+  absl::StatusOr<Response> CallPages(grpc::Status (Stub::*method)(grpc::ClientContext*,
+                                                                  const Request&, Response*),
                                      const Request& request, PageFunctions... functions) {
     return ReadPages(
-        request, [&](const Request& page) { return Call(method, page, options_.patience); },
-        functions...);
+        request, [&](const Request& page) { return Call(method, page); }, functions...);
   }
 
   // Returns whether there is a connection, after at most `patience`.
@@ -178,8 +195,6 @@ class ClusterClient::Impl {
     return security::Explain(FromGrpcStatus(status), options_.security, options_.address);
   }
 
-  const Options& options() const { return options_; }
-
  private:
   const Options options_;
   const std::shared_ptr<grpc::Channel> channel_;
@@ -204,20 +219,16 @@ absl::StatusOr<v1::SubmitJobResponse> ClusterClient::SubmitJob(v1::SubmitJobRequ
     const absl::StatusOr<v1::GetVersionResponse> version = GetVersion();
     if (!version.ok()) return version.status();
   }
-  return impl_->Call(&v1::ClusterService::Stub::SubmitJob, request,
-                     std::max(kSubmitPatience, impl_->options().patience));
+  return impl_->Call(&Stub::SubmitJob, request, /*stopper=*/nullptr, kSubmitPatience);
 }
 
 absl::StatusOr<v1::Job> ClusterClient::GetJob(const std::string& job_id, Stopper* stopper) {
-  v1::GetJobRequest request;
-  request.set_job_id(job_id);
-  return impl_->Call(&v1::ClusterService::Stub::GetJob, request, impl_->options().patience,
-                     stopper);
+  return impl_->CallForJob(&Stub::GetJob, job_id, stopper);
 }
 
 absl::StatusOr<v1::ListJobsResponse> ClusterClient::ListJobs(const v1::ListJobsRequest& request) {
   return impl_->CallPages(
-      &v1::ClusterService::Stub::ListJobs, request,
+      &Stub::ListJobs, request,
       [](const v1::ListJobsResponse& page, v1::ListJobsResponse& all) {
         all.mutable_jobs()->MergeFrom(page.jobs());
         all.mutable_arrays()->MergeFrom(page.arrays());
@@ -230,8 +241,7 @@ absl::StatusOr<v1::ListJobsResponse> ClusterClient::ListJobs(const v1::ListJobsR
 absl::StatusOr<v1::ListEventsResponse> ClusterClient::ListEvents(v1::ListEventsRequest request) {
   v1::ListEventsResponse all;
   do {
-    ASSIGN_OR_RETURN(v1::ListEventsResponse page, impl_->Call(&v1::ClusterService::Stub::ListEvents,
-                                                              request, impl_->options().patience));
+    ASSIGN_OR_RETURN(v1::ListEventsResponse page, impl_->Call(&Stub::ListEvents, request));
     all.mutable_events()->MergeFrom(page.events());
     all.set_more(page.more() && !page.events().empty());
     if (all.more()) request.set_after_sequence(page.events().rbegin()->sequence());
@@ -240,107 +250,86 @@ absl::StatusOr<v1::ListEventsResponse> ClusterClient::ListEvents(v1::ListEventsR
 }
 
 absl::StatusOr<v1::Job> ClusterClient::CancelJob(const v1::CancelJobRequest& request) {
-  return impl_->Call(&v1::ClusterService::Stub::CancelJob, request, impl_->options().patience);
+  return impl_->Call(&Stub::CancelJob, request);
 }
 
 absl::StatusOr<v1::Job> ClusterClient::HoldJob(const std::string& job_id) {
-  v1::HoldJobRequest request;
-  request.set_job_id(job_id);
-  return impl_->Call(&v1::ClusterService::Stub::HoldJob, request, impl_->options().patience);
+  return impl_->CallForJob(&Stub::HoldJob, job_id);
 }
 
 absl::StatusOr<v1::Job> ClusterClient::ReleaseJob(const std::string& job_id) {
-  v1::ReleaseJobRequest request;
-  request.set_job_id(job_id);
-  return impl_->Call(&v1::ClusterService::Stub::ReleaseJob, request, impl_->options().patience);
+  return impl_->CallForJob(&Stub::ReleaseJob, job_id);
 }
 
 absl::StatusOr<v1::Job> ClusterClient::RequeueJob(const std::string& job_id) {
-  v1::RequeueJobRequest request;
-  request.set_job_id(job_id);
-  return impl_->Call(&v1::ClusterService::Stub::RequeueJob, request, impl_->options().patience);
+  return impl_->CallForJob(&Stub::RequeueJob, job_id);
 }
 
 absl::StatusOr<v1::Job> ClusterClient::CheckpointJob(const std::string& job_id) {
-  v1::CheckpointJobRequest request;
-  request.set_job_id(job_id);
-  return impl_->Call(&v1::ClusterService::Stub::CheckpointJob, request, impl_->options().patience);
+  return impl_->CallForJob(&Stub::CheckpointJob, job_id);
 }
 
 absl::StatusOr<v1::Job> ClusterClient::ShareJob(const std::string& job_id, bool shared) {
   v1::ShareJobRequest request;
   request.set_job_id(job_id);
   request.set_shared(shared);
-  return impl_->Call(&v1::ClusterService::Stub::ShareJob, request, impl_->options().patience);
+  return impl_->Call(&Stub::ShareJob, request);
 }
 
 absl::Status ClusterClient::RemoveJob(const std::string& job_id) {
-  v1::RemoveJobRequest request;
-  request.set_job_id(job_id);
-  return impl_->Call(&v1::ClusterService::Stub::RemoveJob, request, impl_->options().patience)
-      .status();
+  return impl_->CallForJob(&Stub::RemoveJob, job_id).status();
 }
 
 absl::StatusOr<v1::GetArrayResponse> ClusterClient::GetArray(const std::string& array_id) {
   v1::GetArrayRequest request;
   request.set_array_id(array_id);
-  return impl_->CallPages(&v1::ClusterService::Stub::GetArray, request,
-                          [](const v1::GetArrayResponse& page, v1::GetArrayResponse& all) {
-                            all.mutable_tasks()->MergeFrom(page.tasks());
-                          });
+  return impl_->CallPages(&Stub::GetArray, request, [](auto& page, auto& all) {
+    all.mutable_tasks()->MergeFrom(page.tasks());
+  });
 }
 
 absl::StatusOr<v1::JobArray> ClusterClient::CancelArray(const v1::CancelArrayRequest& request) {
-  return impl_->Call(&v1::ClusterService::Stub::CancelArray, request, impl_->options().patience);
+  return impl_->Call(&Stub::CancelArray, request);
 }
 
 absl::StatusOr<v1::GetQueueResponse> ClusterClient::GetQueue(uint32_t limit) {
   v1::GetQueueRequest request;
   request.set_limit(limit);
   return impl_->CallPages(
-      &v1::ClusterService::Stub::GetQueue, request,
-      [](const v1::GetQueueResponse& page, v1::GetQueueResponse& all) {
-        all.mutable_jobs()->MergeFrom(page.jobs());
-      },
+      &Stub::GetQueue, request,
+      [](auto& page, auto& all) { all.mutable_jobs()->MergeFrom(page.jobs()); },
       [limit](const v1::GetQueueResponse& all, v1::GetQueueRequest& next) {
         return LimitPage(limit, all.jobs_size(), next);
       });
 }
 
 absl::StatusOr<v1::JobHistory> ClusterClient::GetJobHistory(const std::string& job_id) {
-  v1::GetJobHistoryRequest request;
-  request.set_job_id(job_id);
-  return impl_->Call(&v1::ClusterService::Stub::GetJobHistory, request, impl_->options().patience);
+  return impl_->CallForJob(&Stub::GetJobHistory, job_id);
 }
 
 absl::StatusOr<v1::GetReportResponse> ClusterClient::GetReport(uint32_t days) {
   v1::GetReportRequest request;
   request.set_days(days);
-  return impl_->CallPages(&v1::ClusterService::Stub::GetReport, request,
-                          [](const v1::GetReportResponse& page, v1::GetReportResponse& all) {
-                            all.mutable_owners()->MergeFrom(page.owners());
-                          });
+  return impl_->CallPages(&Stub::GetReport, request, [](auto& page, auto& all) {
+    all.mutable_owners()->MergeFrom(page.owners());
+  });
 }
 
 absl::Status ClusterClient::SetSecret(const std::string& name, const std::string& value) {
   v1::SetSecretRequest request;
   request.set_name(name);
   request.set_value(value);
-  return impl_->Call(&v1::ClusterService::Stub::SetSecret, request, impl_->options().patience)
-      .status();
+  return impl_->Call(&Stub::SetSecret, request).status();
 }
 
 absl::StatusOr<v1::ListSecretsResponse> ClusterClient::ListSecrets() {
-  return impl_->CallPages(&v1::ClusterService::Stub::ListSecrets, v1::ListSecretsRequest(),
-                          [](const v1::ListSecretsResponse& page, v1::ListSecretsResponse& all) {
-                            all.mutable_secrets()->MergeFrom(page.secrets());
-                          });
+  return impl_->CallPages(&Stub::ListSecrets, v1::ListSecretsRequest(), [](auto& page, auto& all) {
+    all.mutable_secrets()->MergeFrom(page.secrets());
+  });
 }
 
 absl::StatusOr<v1::Node> ClusterClient::GetNode(const std::string& name) {
-  v1::GetNodeRequest request;
-  request.set_name(name);
-  return impl_->Call(&v1::ClusterService::Stub::GetNode, request, impl_->options().patience);
+  return impl_->CallForNode(&Stub::GetNode, name);
 }
 
 absl::StatusOr<v1::Node> ClusterClient::CordonNode(const std::string& name,
@@ -348,74 +337,54 @@ absl::StatusOr<v1::Node> ClusterClient::CordonNode(const std::string& name,
   v1::CordonNodeRequest request;
   request.set_name(name);
   request.set_reason(reason);
-  return impl_->Call(&v1::ClusterService::Stub::CordonNode, request, impl_->options().patience);
+  return impl_->Call(&Stub::CordonNode, request);
 }
 
 absl::StatusOr<v1::Node> ClusterClient::UncordonNode(const std::string& name) {
-  v1::UncordonNodeRequest request;
-  request.set_name(name);
-  return impl_->Call(&v1::ClusterService::Stub::UncordonNode, request, impl_->options().patience);
-}
-
-absl::StatusOr<v1::Node> ClusterClient::DrainNode(const std::string& name,
-                                                  const std::string& reason) {
-  v1::DrainNodeRequest request;
-  request.set_name(name);
-  request.set_reason(reason);
-  return DrainNode(request);
+  return impl_->CallForNode(&Stub::UncordonNode, name);
 }
 
 absl::StatusOr<v1::Node> ClusterClient::DrainNode(const v1::DrainNodeRequest& request) {
-  return impl_->Call(&v1::ClusterService::Stub::DrainNode, request, impl_->options().patience);
+  return impl_->Call(&Stub::DrainNode, request);
 }
 
 absl::StatusOr<v1::Node> ClusterClient::TestNode(const std::string& name) {
-  v1::TestNodeRequest request;
-  request.set_name(name);
-  return impl_->Call(&v1::ClusterService::Stub::TestNode, request, impl_->options().patience);
+  return impl_->CallForNode(&Stub::TestNode, name);
 }
 
 absl::Status ClusterClient::RemoveNode(const std::string& name, bool force) {
   v1::RemoveNodeRequest request;
   request.set_name(name);
   request.set_force(force);
-  return impl_->Call(&v1::ClusterService::Stub::RemoveNode, request, impl_->options().patience)
-      .status();
+  return impl_->Call(&Stub::RemoveNode, request).status();
 }
 
 absl::Status ClusterClient::ConfirmNodeLost(const std::string& name) {
-  v1::ConfirmNodeLostRequest request;
-  request.set_name(name);
-  return impl_->Call(&v1::ClusterService::Stub::ConfirmNodeLost, request, impl_->options().patience)
-      .status();
+  return impl_->CallForNode(&Stub::ConfirmNodeLost, name).status();
 }
 
 absl::StatusOr<v1::RecoverJobsResponse> ClusterClient::RecoverJobs(
     const v1::RecoverJobsRequest& request) {
-  return impl_->Call(&v1::ClusterService::Stub::RecoverJobs, request, impl_->options().patience);
+  return impl_->Call(&Stub::RecoverJobs, request);
 }
 
 absl::StatusOr<v1::ListNodesResponse> ClusterClient::ListNodes() {
-  return impl_->CallPages(&v1::ClusterService::Stub::ListNodes, v1::ListNodesRequest(),
-                          [](const v1::ListNodesResponse& page, v1::ListNodesResponse& all) {
-                            all.mutable_nodes()->MergeFrom(page.nodes());
-                          });
+  return impl_->CallPages(&Stub::ListNodes, v1::ListNodesRequest(), [](auto& page, auto& all) {
+    all.mutable_nodes()->MergeFrom(page.nodes());
+  });
 }
 
 absl::StatusOr<v1::GetVersionResponse> ClusterClient::GetVersion() {
-  return impl_->Call(&v1::ClusterService::Stub::GetVersion, v1::GetVersionRequest(),
-                     impl_->options().patience);
+  return impl_->Call(&Stub::GetVersion, v1::GetVersionRequest());
 }
 
 absl::StatusOr<v1::CreatePageLoginResponse> ClusterClient::CreatePageLogin() {
-  return impl_->Call(&v1::ClusterService::Stub::CreatePageLogin, v1::CreatePageLoginRequest(),
-                     impl_->options().patience);
+  return impl_->Call(&Stub::CreatePageLogin, v1::CreatePageLoginRequest());
 }
 
 absl::StatusOr<v1::FindMissingFilesResponse> ClusterClient::FindMissingFiles(
     const v1::FindMissingFilesRequest& request) {
-  return impl_->Call(&v1::ClusterService::Stub::FindMissingFiles, request,
-                     impl_->options().patience);
+  return impl_->Call(&Stub::FindMissingFiles, request);
 }
 
 absl::Status ClusterClient::UploadFile(const std::string& sha256, uint64_t size_bytes,
@@ -536,5 +505,19 @@ std::unique_ptr<ExecStream> ClusterClient::Exec() {
 }
 
 std::string NewIdempotencyKey() { return RandomHexId(128); }
+
+bool MayBeArray(const absl::Status& status) {
+  return absl::IsNotFound(status) || absl::IsInvalidArgument(status);
+}
+
+absl::StatusOr<JobOrArray> FindJobOrArray(ClusterClient& client, const std::string& name,
+                                          Stopper* stopper) {
+  absl::StatusOr<v1::Job> job = client.GetJob(name, stopper);
+  if (job.ok()) return JobOrArray(*std::move(job));
+  if (!MayBeArray(job.status())) return job.status();
+  absl::StatusOr<v1::GetArrayResponse> array = client.GetArray(name);
+  if (array.ok()) return JobOrArray(*std::move(array));
+  return job.status();
+}
 
 }  // namespace muster::cli

@@ -5,12 +5,13 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <variant>
 
 #include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
-#include "cli/follow/stopper.h"
+#include "cli/follow/signals.h"
 #include "common/security/client_security.h"
 #include "proto/muster/v1/cluster.pb.h"
 
@@ -83,7 +84,6 @@ class ClusterClient {
   absl::StatusOr<v1::Node> GetNode(const std::string& name);
   absl::StatusOr<v1::Node> CordonNode(const std::string& name, const std::string& reason);
   absl::StatusOr<v1::Node> UncordonNode(const std::string& name);
-  absl::StatusOr<v1::Node> DrainNode(const std::string& name, const std::string& reason);
   absl::StatusOr<v1::Node> DrainNode(const v1::DrainNodeRequest& request);
   absl::StatusOr<v1::Node> TestNode(const std::string& name);
   absl::Status RemoveNode(const std::string& name, bool force);
@@ -126,8 +126,38 @@ class ClusterClient {
   std::unique_ptr<Impl> impl_;
 };
 
+// The first page with the items of all others, for each of which `append(page, all)` is called.
+// `call` returns the page of a request. `prepare(all, request)`, if given, is called before each
+// further page and may end the list; next_page_token is then not empty.
+template <typename Request, typename Call, typename Append, typename Prepare>
+auto ReadPages(Request request, Call call, Append append, Prepare prepare) {
+  auto all = call(request);
+  while (all.ok() && !all->next_page_token().empty() && prepare(*all, request)) {
+    request.set_page_token(all->next_page_token());
+    auto page = call(request);
+    if (!page.ok()) return page;
+    append(*page, *all);
+    all->set_next_page_token(page->next_page_token());
+  }
+  return all;
+}
+
+template <typename Request, typename Call, typename Append>
+auto ReadPages(Request request, Call call, Append append) {
+  return ReadPages(request, call, append, [](const auto&, auto&) { return true; });
+}
+
 // 128 random bits as hexadecimal digits.
 std::string NewIdempotencyKey();
+
+// Whether the error of a call for a job does not rule out that the name is that of an array: there
+// is no such job, or several match, such as the tasks of the array.
+bool MayBeArray(const absl::Status& status);
+
+using JobOrArray = std::variant<v1::Job, v1::GetArrayResponse>;
+// If there is neither, returns the error for the job.
+absl::StatusOr<JobOrArray> FindJobOrArray(ClusterClient& client, const std::string& name,
+                                          Stopper* stopper = nullptr);
 
 }  // namespace muster::cli
 

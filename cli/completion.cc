@@ -1,7 +1,6 @@
 #include "cli/completion.h"
 
 #include <algorithm>
-#include <exception>
 #include <utility>
 
 #include "absl/strings/ascii.h"

@@ -76,8 +76,8 @@ int UsageError(const CLI::App& program, const CLI::ParseError& error, Console& c
     const bool group = !verb.get_subcommands([](const CLI::App*) { return true; }).empty();
     text = group && error.get_name() == "RequiredError" ? "a verb is missing" : error.what();
   }
-  console.Note(absl::StrCat(FullName(verb), ": ", text));
-  console.Note(absl::StrCat("see `", FullName(verb), " --help`"));
+  console.Note(FullName(verb), ": ", text);
+  console.Note("see `", FullName(verb), " --help`");
   return kExitUsage;
 }
 

@@ -85,10 +85,9 @@ std::unique_ptr<Verb> MusterProgram(Context& context, std::string& config) {
        .paragraphs =
            {"A job trains a model on the cluster's nodes, or runs any program there, "
             "once per rank. `muster VERB --help` describes a verb.",
-            "Options may appear anywhere. Each global option can also be set in the "
-            "environment, as in MUSTER_COORDINATOR, or in the configuration file. A flag "
-            "overrides the environment, which overrides the file. Paths in the file are relative "
-            "to its folder.",
+            "Options may appear anywhere. Each global option can also be set in the environment, "
+            "as in MUSTER_COORDINATOR, or in the configuration file. A flag overrides the "
+            "environment, which overrides the file. Paths in the file are relative to its folder.",
             "-o json and -o yaml use the field names of proto/muster/v1, times in RFC 3339 "
             "UTC and durations in seconds. Integers are numbers; those beyond 2^53 are "
             "strings, because JSON readers round them, and random ids such as a node's "

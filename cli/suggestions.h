@@ -5,7 +5,6 @@
 #include <string>
 
 #include "CLI/CLI.hpp"
-#include "absl/strings/string_view.h"
 
 namespace muster::cli {
 

@@ -8,7 +8,6 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "cli/output/words.h"
-#include "cli/output/wrap.h"
 #include "common/exit_code.h"
 
 namespace muster::cli {
@@ -200,11 +199,6 @@ std::unique_ptr<Verb> MakeProgram(Manual manual) {
   // The last value wins: flags over the environment, the environment over the configuration file.
   program->option_defaults()->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);
   return program;
-}
-
-bool IsCommonOption(const CLI::App& program, const CLI::Option& option) {
-  return !option.get_positional() && &option != program.get_help_ptr() &&
-         &option != program.get_version_ptr();
 }
 
 CLI::Option* Repeatable(CLI::Option* option) {

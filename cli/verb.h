@@ -9,6 +9,8 @@
 #include <vector>
 
 #include "CLI/CLI.hpp"
+#include "cli/context.h"
+#include "spec/units.h"
 
 namespace muster::cli {
 
@@ -42,12 +44,17 @@ class Verb : public CLI::App {
 // Adds a verb, owned by `parent`: the program, or a verb that has verbs of its own.
 Verb& AddVerb(CLI::App& parent, const std::string& name, const std::string& group, Manual manual);
 
+// Lets a command line that names `verb` call `action(context, *flags)`, which returns the exit
+// code. `flags` are the values of the verb's options.
+template <typename Flags, typename Action>
+void SetAction(CLI::App& verb, Context& context, std::shared_ptr<Flags> flags, Action action) {
+  verb.callback([&context, flags, action] {
+    context.action = [&context, flags, action] { return action(context, *flags); };
+  });
+}
+
 // Creates the program, without its options; every verb is added below it.
 std::unique_ptr<Verb> MakeProgram(Manual manual);
-
-// Whether `option` belongs to the program and not to one verb: such options are shown with every
-// verb, and are read from the environment and the configuration file.
-bool IsCommonOption(const CLI::App& program, const CLI::Option& option);
 
 // Lets `option` be repeated, with one value each time: what follows the value is not part of it.
 CLI::Option* Repeatable(CLI::Option* option);
@@ -56,6 +63,21 @@ CLI::Option* Repeatable(CLI::Option* option);
 // numbers above 0.
 std::function<std::string(const std::string&)> OneOf(std::vector<std::string> words);
 std::string AboveZero(const std::string& text);
+
+// Adds an option that accepts durations such as 90s, 10m or 1.5h; other values are usage errors.
+// `value`, an absl::Duration or an optional one, must outlive parsing.
+template <typename Value>
+CLI::Option* AddDurationOption(CLI::App& app, const std::string& name, Value& value,
+                               const std::string& description) {
+  return app
+      .add_option_function<std::string>(
+          name, [&value](const std::string& text) { value = *spec::ParseDuration(text); },
+          description)
+      ->type_name("DURATION")
+      ->check([](const std::string& text) {
+        return std::string(spec::ParseDuration(text).status().message());
+      });
+}
 
 }  // namespace muster::cli
 

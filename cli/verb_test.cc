@@ -111,4 +111,5 @@ TEST(VerbTest, LastValueOfAGlobalOptionWins) {
 }
 
 }  // namespace
+
 }  // namespace muster::cli

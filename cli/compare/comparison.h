@@ -1,4 +1,4 @@
-// Compares jobs: what differs between their specs and environments, and what came of them.
+// Compares jobs: differences of their specs and environments, and their results.
 #ifndef MUSTER_CLI_COMPARE_COMPARISON_H_
 #define MUSTER_CLI_COMPARE_COMPARISON_H_
 

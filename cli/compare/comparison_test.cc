@@ -5,7 +5,6 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
-#include "cli/compare/columns.h"
 #include "cli/compare/comparison_text.h"
 #include "cli/output/words.h"
 #include "common/proto_time.h"

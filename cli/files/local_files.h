@@ -1,4 +1,4 @@
-// The files on this machine that a job takes along.
+// The files on this machine that a job needs: those of its spec and the script of its command.
 #ifndef MUSTER_CLI_FILES_LOCAL_FILES_H_
 #define MUSTER_CLI_FILES_LOCAL_FILES_H_
 
@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "proto/muster/v1/job.pb.h"
 
 namespace muster::cli {
@@ -42,6 +43,24 @@ class LocalFiles {
   size_t found_ = 0;  // files, including those that had been added before
   uint64_t bytes_ = 0;
 };
+
+// Where a job runs.
+enum class Place {
+  kCluster,      // a script in the current folder is uploaded
+  kThisMachine,  // commands run in the current folder unless the spec has a workdir or files
+};
+
+// NOT_FOUND if the current folder has been removed.
+absl::StatusOr<std::string> CurrentFolder();
+
+// Adds to `files` what must be uploaded before `spec` is submitted, and replaces spec.files by it:
+// the spec's files, relative to the folder of `spec_path` (`-` or empty: the current folder); those
+// of `more`, relative to the current folder; and the command's script. Files of the spec that have
+// a digest were uploaded before and are kept. Sets the workdir of a command that runs in the
+// current folder. Errors: those of LocalFiles::Add; INVALID_ARGUMENT if the script cannot be
+// uploaded from here.
+absl::Status AddJobFiles(const std::string& spec_path, const std::vector<std::string>& more,
+                         Place place, v1::JobSpec& spec, LocalFiles& files);
 
 }  // namespace muster::cli
 

@@ -131,4 +131,5 @@ TEST_F(LocalFilesTest, LimitsNumberAndSize) {
 }
 
 }  // namespace
+
 }  // namespace muster::cli

@@ -45,7 +45,7 @@ std::string NounFor(const std::map<std::string, LocalFile>& files, size_t count,
 absl::Status UploadFiles(const LocalFiles& files, ClusterClient& client, Console& console) {
   if (files.files().empty()) return absl::OkStatus();
   for (const std::string& skipped : files.skipped()) {
-    console.Note(absl::StrCat("not uploading ", Printable(skipped)));
+    console.Note("not uploading ", Printable(skipped));
   }
   v1::FindMissingFilesRequest request;
   uint64_t bytes = 0;
@@ -56,9 +56,8 @@ absl::Status UploadFiles(const LocalFiles& files, ClusterClient& client, Console
   ASSIGN_OR_RETURN(const v1::FindMissingFilesResponse response, client.FindMissingFiles(request));
   std::set<std::string> missing(response.sha256().begin(), response.sha256().end());
   if (missing.empty()) {
-    console.Note(absl::StrCat(NounFor(files.files(), 0, bytes),
-                              files.files().size() == 1 ? " is" : " are",
-                              " unchanged since the last upload"));
+    console.Note(NounFor(files.files(), 0, bytes), files.files().size() == 1 ? " is" : " are",
+                 " unchanged since the last upload");
     return absl::OkStatus();
   }
   size_t count = 0;
@@ -68,7 +67,7 @@ absl::Status UploadFiles(const LocalFiles& files, ClusterClient& client, Console
     ++count;
     bytes += file.spec.size_bytes();
   }
-  console.Note(absl::StrCat("uploading ", NounFor(files.files(), count, bytes)));
+  console.Note("uploading ", NounFor(files.files(), count, bytes));
   for (const auto& [place, file] : files.files()) {
     // Files with the same content are sent once.
     if (missing.erase(file.spec.sha256()) > 0) RETURN_IF_ERROR(Upload(file, client));

@@ -1,11 +1,15 @@
 #include "cli/follow/follow.h"
 
 #include <algorithm>
-#include <memory>
+#include <cstdint>
 #include <thread>
 
+#include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "cli/exit_code.h"
+#include "cli/text/job_text.h"
+#include "common/now.h"
+#include "common/status.h"
 
 namespace muster::cli {
 namespace {
@@ -93,6 +97,45 @@ absl::StatusOr<v1::Job> FollowJob(ClusterClient& client, const std::string& job_
     }
     pause = std::min(2 * pause, kLongestPause);
   }
+}
+
+absl::StatusOr<ArrayResult> WaitForArray(ClusterClient& client, const v1::GetArrayResponse& array,
+                                         const FollowOptions& options, Stopper& stopper,
+                                         FollowObserver& observer,
+                                         const std::function<void(const v1::Job&)>& on_task) {
+  const SteadyTime begin = Now().steady;
+  ArrayResult result;
+  for (const v1::Job& task : array.tasks()) {
+    FollowOptions left = options;
+    left.timeout = std::max(options.timeout - (Now().steady - begin), absl::ZeroDuration());
+    ASSIGN_OR_RETURN(const v1::Job job, FollowJob(client, task.job_id(), left, stopper, observer));
+    if (IsOver(job.state()) && result.exit_code == kExitSuccess) result.exit_code = ExitCodeOf(job);
+    on_task(job);
+  }
+  ASSIGN_OR_RETURN(result.array, client.GetArray(array.array().array_id()));
+  return result;
+}
+
+absl::StatusOr<bool> IsCheckpointWritten(const v1::Job& requested, const v1::Job& now) {
+  const v1::CheckpointStatus& status = now.checkpoint();
+  // Without a step, the newest checkpoint is one that the training has yet to write.
+  const uint64_t wanted = std::max<uint64_t>(requested.progress().step(), 1);
+  if (status.step() >= wanted) return true;
+  if (IsOver(now.state())) {
+    return absl::AbortedError(absl::StrCat("job ", now.job_id(), " ", StateWord(now.state()),
+                                           " without a checkpoint of step ", wanted, " or later"));
+  }
+  if (now.generation() != requested.generation()) {
+    return absl::AbortedError(absl::StrCat("job ", now.job_id(),
+                                           " stopped without a checkpoint of step ", wanted,
+                                           " or later, and started again"));
+  }
+  if (status.failures() > requested.checkpoint().failures()) {
+    return absl::AbortedError(absl::StrCat("the checkpoint of step ", status.failed_step(),
+                                           " cannot be written to ", status.dir(), ": ",
+                                           status.failure()));
+  }
+  return false;
 }
 
 }  // namespace muster::cli

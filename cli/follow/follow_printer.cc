@@ -8,12 +8,16 @@
 #include "absl/strings/strip.h"
 #include "cli/exit_code.h"
 #include "cli/output/words.h"
-#include "cli/text/checkpoint_text.h"
 #include "cli/text/job_text.h"
+#include "common/checkpoint_texts.h"
 #include "common/proto_time.h"
 
 namespace muster::cli {
 namespace {
+
+std::string OnNode(const v1::CheckpointStatus& status) {
+  return status.node().empty() ? "" : absl::StrCat(" on ", status.node());
+}
 
 constexpr absl::Duration kProgressInterval = absl::Seconds(2);
 
@@ -44,6 +48,64 @@ std::string StateLine(const v1::Job& job) {
 
 }  // namespace
 
+std::string CheckpointText(const v1::Job& job) {
+  const v1::CheckpointStatus& status = job.checkpoint();
+  if (job.state() == v1::SUCCEEDED && !job.summary().checkpoint().empty()) {
+    return Printable(absl::StrCat("checkpoint: ", job.summary().checkpoint(), OnNode(status)));
+  }
+  const std::string path = NewestCheckpointPath(status);
+  if (path.empty()) return "";
+  return Printable(
+      absl::StrCat("newest checkpoint: step ", status.step(), ", ", path, OnNode(status)));
+}
+
+std::string BestCheckpointText(const v1::Job& job) {
+  const v1::CheckpointStatus& status = job.checkpoint();
+  const std::string path = BestCheckpointPath(status);
+  if (path.empty()) return "";
+  return Printable(absl::StrCat("best checkpoint by ", job.spec().train().checkpoint().keep_best(),
+                                ": step ", status.best_step(), ", ", path, OnNode(status)));
+}
+
+std::string CheckpointFailureText(const v1::Job& job) {
+  const std::string failures = CheckpointFailures(job.checkpoint());
+  return failures.empty() ? "" : Printable(absl::StrCat("warning: checkpoints: ", failures));
+}
+
+std::string ResumeText(const v1::Job& job) {
+  const v1::CheckpointStatus& status = job.checkpoint();
+  if (status.resumed_from().empty()) {
+    const bool restarted =
+        job.spec().has_train() && job.generation() > 1 && job.state() == v1::RUNNING;
+    return restarted
+               ? "begins at step 0: there is no checkpoint; set a shorter train.checkpoint.every"
+               : "";
+  }
+  std::string text = absl::StrCat("resumes from step ", status.resumed_step());
+  if (status.resumed_job_id() != job.job_id()) {
+    absl::StrAppend(&text, " of job ", status.resumed_job_id(), ", ", status.resumed_from());
+  }
+  return Printable(text);
+}
+
+std::string ContinuedText(const v1::Job& job) {
+  const v1::CheckpointStatus& status = job.checkpoint();
+  if (status.continued_from().empty()) return "";
+  return Printable(
+      absl::StrCat("continued job ", status.continued_job_id(), " from ", status.continued_from()));
+}
+
+std::string CheckpointWarning(const v1::Job& job) {
+  const v1::CheckpointStatus& status = job.checkpoint();
+  const bool on_one_of_several = job.spec().has_train() && !status.dir().empty() &&
+                                 !status.shared() && job.spec().resources().nodes().max() > 1;
+  if (!on_one_of_several) return "";
+  return Printable(absl::StrCat(
+      "warning: checkpoints are only on ", status.node(),
+      "; without it a restart begins at step 0; set train.checkpoint.dir to a directory that all "
+      "nodes share, or the coordinator's --checkpoint-dir"));
+}
+
 void FollowPrinter::OnJob(const v1::Job& job) {
   PrintState(job);
   if (IsOver(job.state())) return;
@@ -59,8 +121,8 @@ void FollowPrinter::PrintState(const v1::Job& job) {
   const bool restarts = job.state() == v1::QUEUED || job.generation() > failed;
   if (failed > last_failure_ && restarts && !IsOver(job.state())) {
     last_failure_ = failed;
-    console_.Note(absl::StrCat(console_.Paint("failure", Color::kRed), " of generation ",
-                               last_failure_, ": ", Printable(FailureText(job.first_failure()))));
+    console_.Note(console_.Paint("failure", Color::kRed), " of generation ", last_failure_, ": ",
+                  Printable(FailureText(job.first_failure())));
   }
   // What a queued job waits for changes often; only a new position or reason is printed.
   const std::string state = absl::StrCat(job.state(), " ", job.generation(), " ", job.reason(), " ",
@@ -147,7 +209,7 @@ void NoteFailure(const v1::Job& job, bool output_shown, Console& console) {
   const v1::FirstFailure& failure = job.first_failure();
   // Usually the job's message contains it already.
   if (failure.message().empty() || !absl::StrContains(job.message(), failure.message())) {
-    console.Note(absl::StrCat("  ", Printable(FailureText(failure))));
+    console.Note("  ", Printable(FailureText(failure)));
   }
   const std::string detail = FailureDetailText(failure, /*with_output=*/!output_shown);
   if (!detail.empty()) console.Note(absl::StripSuffix(detail, "\n"));
@@ -157,8 +219,9 @@ void PrintResult(const v1::Job& job, bool quiet_out, bool output_shown, Console&
   console.ClearStatus();
   std::string line = StateWord(job.state());
   // "cancelled by alice".
-  const bool says_state = job.state() == v1::CANCELLED && absl::StartsWith(job.message(), line);
-  if (says_state) line = Printable(job.message());
+  const bool message_has_state =
+      job.state() == v1::CANCELLED && absl::StartsWith(job.message(), line);
+  if (message_has_state) line = Printable(job.message());
   if (job.has_submit_time() && job.has_finish_time()) {
     absl::StrAppend(&line, " after ",
                     Elapsed(FromProto(job.finish_time()) - FromProto(job.submit_time())));
@@ -166,7 +229,7 @@ void PrintResult(const v1::Job& job, bool quiet_out, bool output_shown, Console&
   if (job.restarts() > 0) {
     absl::StrAppend(&line, ", ", job.restarts(), job.restarts() == 1 ? " restart" : " restarts");
   }
-  if (job.state() != v1::SUCCEEDED && !job.reason().empty() && !says_state) {
+  if (job.state() != v1::SUCCEEDED && !job.reason().empty() && !message_has_state) {
     absl::StrAppend(&line, ": ", job.reason());
     if (!job.message().empty()) absl::StrAppend(&line, ": ", Printable(job.message()));
   }

@@ -1,7 +1,11 @@
 #include "cli/follow/follow.h"
 
+#include <iostream>
+#include <string>
 #include <thread>
+#include <vector>
 
+#include "absl/status/status.h"
 #include "absl/synchronization/mutex.h"
 #include "absl/synchronization/notification.h"
 #include "cli/exit_code.h"
@@ -14,6 +18,7 @@ namespace {
 
 using ::testing::AnyOf;
 using ::testing::ElementsAre;
+using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
 v1::Job JobIn(v1::JobState state) {
@@ -175,5 +180,103 @@ TEST_F(FollowTest, ReturnsNotFoundForUnknownJob) {
   EXPECT_EQ(Follow().status(), absl::NotFoundError("no such job"));
 }
 
+// Tasks 1 and 2 fail.
+v1::Job Task(const std::string& id) {
+  v1::Job job;
+  job.set_job_id(id);
+  const int index = id.back() - '0';
+  job.set_array_index(index);
+  job.set_state(index == 0 ? v1::SUCCEEDED : v1::FAILED);
+  job.set_exit_code(index == 0 ? 0 : 6 + index);
+  return job;
+}
+
+TEST(ArrayWaitTest, WaitsForAllTasksAndReturnsTheFirstFailure) {
+  FakeCluster cluster;
+  cluster.on_get = [](const v1::GetJobRequest& request, v1::Job* job) {
+    *job = Task(request.job_id());
+    return grpc::Status::OK;
+  };
+  cluster.on_watch = [](const v1::WatchJobRequest& request, grpc::ServerContext&,
+                        const FakeCluster::Writer<v1::Job>& write) {
+    write(Task(request.job_id()));
+    return grpc::Status::OK;
+  };
+  v1::GetArrayResponse array;
+  array.mutable_array()->set_array_id("sweep");
+  for (const char* id : {"sweep-0", "sweep-1", "sweep-2"}) *array.add_tasks() = Task(id);
+  cluster.on_get_array = [&](const v1::GetArrayRequest&, v1::GetArrayResponse* response) {
+    *response = array;
+    response->mutable_array()->set_state(v1::FAILED);
+    return grpc::Status::OK;
+  };
+  cluster.Start();
+  ClusterClient::Options options;
+  options.address = cluster.address();
+  ClusterClient client(options);
+  Console console(std::cout, std::cerr, {});
+  QuietObserver observer(console);
+  Stopper stopper;
+  std::vector<std::string> ended;
+  const absl::StatusOr<ArrayResult> result =
+      WaitForArray(client, array, {}, stopper, observer,
+                   [&](const v1::Job& job) { ended.push_back(job.job_id()); });
+  ASSERT_TRUE(result.ok()) << result.status();
+  EXPECT_EQ(result->exit_code, 7);
+  EXPECT_EQ(result->array.array().state(), v1::FAILED);
+  EXPECT_THAT(ended, ElementsAre("sweep-0", "sweep-1", "sweep-2"));
+}
+
+v1::Job Running(uint64_t step, uint64_t checkpoint) {
+  v1::Job job;
+  job.set_job_id("job-1");
+  job.set_state(v1::RUNNING);
+  job.set_generation(2);
+  job.mutable_progress()->set_step(step);
+  job.mutable_checkpoint()->set_dir("/c");
+  job.mutable_checkpoint()->set_step(checkpoint);
+  return job;
+}
+
+TEST(CheckpointWaitTest, WaitsForTheStepAtTheTimeOfTheRequest) {
+  const v1::Job requested = Running(40, 20);
+  EXPECT_FALSE(*IsCheckpointWritten(requested, Running(60, 30)));
+  EXPECT_TRUE(*IsCheckpointWritten(requested, Running(60, 40)));
+  EXPECT_TRUE(*IsCheckpointWritten(requested, Running(60, 41)));
+  EXPECT_TRUE(*IsCheckpointWritten(Running(40, 40), Running(40, 40)));
+  // Before the first step.
+  EXPECT_FALSE(*IsCheckpointWritten(Running(0, 0), Running(0, 0)));
+  EXPECT_TRUE(*IsCheckpointWritten(Running(0, 0), Running(3, 2)));
+}
+
+TEST(CheckpointWaitTest, FailsWithTheCheckpoint) {
+  v1::Job requested = Running(40, 20);
+  requested.mutable_checkpoint()->set_failures(1);
+  v1::Job now = requested;
+  EXPECT_FALSE(*IsCheckpointWritten(requested, now));
+  now.mutable_checkpoint()->set_failures(2);
+  now.mutable_checkpoint()->set_failed_step(41);
+  now.mutable_checkpoint()->set_failure("no space left on device");
+  const absl::Status failed = IsCheckpointWritten(requested, now).status();
+  EXPECT_EQ(failed,
+            absl::AbortedError("the checkpoint of step 41 cannot be written to /c: no space "
+                               "left on device"));
+}
+
+TEST(CheckpointWaitTest, FailsIfTheTrainingEndsOrRestartsBefore) {
+  v1::Job now = Running(40, 20);
+  now.set_state(v1::CANCELLED);
+  EXPECT_THAT(std::string(IsCheckpointWritten(Running(40, 20), now).status().message()),
+              HasSubstr("job job-1 cancelled without a checkpoint of step 40 or later"));
+  now = Running(5, 20);
+  now.set_generation(3);
+  EXPECT_THAT(std::string(IsCheckpointWritten(Running(40, 20), now).status().message()),
+              HasSubstr("and started again"));
+  // A checkpoint that is written on the way out counts.
+  now.mutable_checkpoint()->set_step(44);
+  EXPECT_TRUE(*IsCheckpointWritten(Running(40, 20), now));
+}
+
 }  // namespace
+
 }  // namespace muster::cli

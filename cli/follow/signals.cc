@@ -26,6 +26,40 @@ void OnSignal(int signal) {
 
 }  // namespace
 
+void Stopper::Stop() {
+  absl::MutexLock lock(&mutex_);
+  if (stopped_) return;
+  stopped_ = true;
+  changed_.SignalAll();
+  for (const auto& callback : callbacks_) callback.second();
+}
+
+bool Stopper::stopped() const {
+  absl::MutexLock lock(&mutex_);
+  return stopped_;
+}
+
+bool Stopper::SleepFor(absl::Duration duration) {
+  absl::MutexLock lock(&mutex_);
+  return !changed_.WaitFor(&mutex_, duration, [this] {
+    mutex_.AssertHeld();
+    return stopped_;
+  });
+}
+
+Stopper::Registration::Registration(Stopper& stopper, std::function<void()> on_stop)
+    : stopper_(stopper) {
+  absl::MutexLock lock(&stopper.mutex_);
+  if (stopper.stopped_) on_stop();
+  id_ = stopper.next_id_++;
+  stopper.callbacks_.emplace(id_, std::move(on_stop));
+}
+
+Stopper::Registration::~Registration() {
+  absl::MutexLock lock(&stopper_.mutex_);
+  stopper_.callbacks_.erase(id_);
+}
+
 SignalWatcher::SignalWatcher(std::function<void(int)> on_signal)
     : on_signal_(std::move(on_signal)) {
   if (pipe2(pipe_, O_CLOEXEC) != 0) return;  // signals then keep their handlers

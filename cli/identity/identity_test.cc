@@ -10,10 +10,9 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
-#include "cli/identity/cluster_init.h"
+#include "cli/identity/authority.h"
+#include "cli/identity/identity_files.h"
 #include "cli/identity/node_join.h"
-#include "cli/identity/offline_authority.h"
-#include "cli/identity/settings_file.h"
 #include "common/security/authority.h"
 #include "common/security/certificate.h"
 #include "common/security/text_file.h"

@@ -6,7 +6,6 @@
 #include <sys/types.h>
 
 #include <string>
-#include <vector>
 
 namespace muster::cli {
 

@@ -9,12 +9,16 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <system_error>
+#include <thread>
 #include <utility>
 
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
+#include "cli/exit_code.h"
 #include "cli/local/guardian.h"
 #include "common/find_program.h"
 #include "common/status.h"
@@ -121,6 +125,26 @@ std::string LocalCluster::ReadLine(int timeout_ms) {
     if (c == '\n') return line;
     line += c;
   }
+}
+
+void FitToJob(const v1::JobSpec& defaulted, LocalClusterOptions& options) {
+  uint32_t devices = 1;  // also for "all": a rank then uses the devices that exist
+  if (!absl::SimpleAtoi(defaulted.resources().devices_per_rank(), &devices)) devices = 1;
+  options.nodes = std::max(options.nodes, defaulted.resources().nodes().max());
+  options.slots = std::max(options.slots, defaulted.resources().ranks_per_node() * devices);
+}
+
+void NoteSharedCores(const LocalClusterOptions& options, Console& console) {
+  const uint64_t slots = uint64_t{options.nodes} * options.slots;
+  const unsigned cores = std::thread::hardware_concurrency();
+  if (slots <= cores) return;
+  console.Note(slots, " slots on ", cores, cores == 1 ? " core" : " cores",
+               ": ranks share cores and run slower");
+}
+
+int ExitCodeOfStart(const absl::Status& status) {
+  if (absl::IsPermissionDenied(status)) return kExitCannotCreate;
+  return absl::IsNotFound(status) ? kExitNoInput : kExitFailure;
 }
 
 }  // namespace muster::cli

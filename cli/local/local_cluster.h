@@ -13,6 +13,8 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/synchronization/mutex.h"
+#include "cli/output/console.h"
+#include "proto/muster/v1/job.pb.h"
 
 namespace muster::cli {
 
@@ -62,6 +64,15 @@ class LocalCluster {
   mutable absl::Mutex mutex_;
   absl::Status status_ ABSL_GUARDED_BY(mutex_);
 };
+
+// Sets the numbers of nodes and slots that the job needs. `defaulted` is a spec with its defaults.
+void FitToJob(const v1::JobSpec& defaulted, LocalClusterOptions& options);
+
+// Prints a note to stderr if there are more slots than cores.
+void NoteSharedCores(const LocalClusterOptions& options, Console& console);
+
+// Exit code for an error of LocalCluster::Start.
+int ExitCodeOfStart(const absl::Status& status);
 
 }  // namespace muster::cli
 

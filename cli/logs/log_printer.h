@@ -9,7 +9,7 @@
 
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
-#include "cli/logs/line_splitter.h"
+#include "cli/logs/lines.h"
 #include "cli/output/console.h"
 #include "common/now.h"
 #include "common/time.h"

@@ -5,17 +5,15 @@
 #include <set>
 #include <thread>
 #include <utility>
+#include <vector>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
-#include "cli/exit_code.h"
 #include "cli/follow/follow.h"
-#include "cli/logs/line_merger.h"
-#include "cli/logs/line_splitter.h"
+#include "cli/logs/lines.h"
 #include "cli/logs/log_printer.h"
-#include "cli/logs/open_calls.h"
 #include "cli/logs/stream_reader.h"
 #include "common/limits.h"
 #include "common/status.h"
@@ -257,8 +255,8 @@ absl::Status PrintGeneration(ClusterClient& client, const LogOptions& options, c
     return absl::OkStatus();
   }
   if (ranks.size() > kOpenRanks) {
-    console.Note(absl::StrCat("merging the lines of ", ranks.size(), " ranks in groups of ",
-                              kOpenRanks, " ranks"));
+    console.Note("merging the lines of ", ranks.size(), " ranks in groups of ", kOpenRanks,
+                 " ranks");
   }
   AwayNotice notice(console);
   // How many ranks an earlier generation of an elastic job had is not known here.
@@ -287,27 +285,18 @@ absl::Status PrintGeneration(ClusterClient& client, const LogOptions& options, c
 }
 
 // Waits for the generation after `generation`, or for the job's end.
-class NextGeneration : public FollowObserver {
+class NextGeneration : public QuietObserver {
  public:
-  // `quiet`: does not print that the coordinator is unreachable.
-  NextGeneration(uint64_t generation, Stopper& arrived, Console& console, bool quiet)
-      : generation_(generation), arrived_(arrived), console_(console), quiet_(quiet) {}
+  NextGeneration(uint64_t generation, Stopper& arrived, Console& console, bool silent)
+      : QuietObserver(console, silent), generation_(generation), arrived_(arrived) {}
 
   void OnJob(const v1::Job& job) override {
     if (job.generation() > generation_) arrived_.Stop();
-  }
-  void OnCoordinatorAway(const absl::Status& status) override {
-    if (!quiet_) console_.Note("coordinator unreachable; retrying");
-  }
-  void OnCoordinatorBack() override {
-    if (!quiet_) console_.Note("coordinator reachable again");
   }
 
  private:
   const uint64_t generation_;
   Stopper& arrived_;
-  Console& console_;
-  const bool quiet_;
 };
 
 absl::StatusOr<v1::Job> AwaitNextGeneration(ClusterClient& client, const LogOptions& options,
@@ -321,6 +310,12 @@ absl::StatusOr<v1::Job> AwaitNextGeneration(ClusterClient& client, const LogOpti
   if (stopper.stopped()) return absl::CancelledError("interrupted");
   if (arrived.stopped()) return client.GetJob(options.job_id, &stopper);
   return job;
+}
+
+LogOptions OptionsFor(const v1::Job& task, LogOptions options) {
+  options.job_id = task.job_id();
+  options.task = task.array_index();
+  return options;
 }
 
 }  // namespace
@@ -349,8 +344,7 @@ absl::Status PrintLogs(ClusterClient& client, const LogOptions& given, Stopper& 
     if (generation > 0) {
       return PrintGeneration(client, options, job, generation, stopper, console);
     }
-    console.Note(absl::StrCat(job.job_id(), " has not started; its state is ",
-                              v1::JobState_Name(job.state())));
+    console.Note(job.job_id(), " has not started; its state is ", v1::JobState_Name(job.state()));
     return absl::OkStatus();
   }
   absl::Status incomplete;
@@ -367,9 +361,36 @@ absl::Status PrintLogs(ClusterClient& client, const LogOptions& given, Stopper& 
     if (job.generation() == generation) return incomplete;
     ++generation;
     options.tail_lines = options.tail_per_rank = 0;
-    if (generation > 1 && !options.lines_only)
-      console.Note(absl::StrCat("generation ", generation));
+    if (generation > 1 && !options.lines_only) console.Note("generation ", generation);
   }
+}
+
+absl::Status PrintArrayLogs(ClusterClient& client, const v1::GetArrayResponse& array,
+                            const LogOptions& options, Stopper& stopper, Console& console) {
+  absl::Status first;
+  if (!options.follow) {
+    for (const v1::Job& task : array.tasks()) {
+      if (task.generation() == 0) continue;
+      first.Update(PrintLogs(client, OptionsFor(task, options), stopper, console));
+      if (stopper.stopped()) break;
+    }
+    return first;
+  }
+  if (array.tasks_size() > kFollowedTasks) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "cannot follow ", array.tasks_size(), " tasks at once (limit: ", kFollowedTasks,
+        "); follow a single task, as in muster logs ", array.tasks(0).job_id(), " -f"));
+  }
+  std::vector<absl::Status> statuses(array.tasks_size());
+  std::vector<std::thread> threads;
+  for (int i = 0; i < array.tasks_size(); ++i) {
+    threads.emplace_back([&, i] {
+      statuses[i] = PrintLogs(client, OptionsFor(array.tasks(i), options), stopper, console);
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  for (const absl::Status& status : statuses) first.Update(status);
+  return first;
 }
 
 }  // namespace muster::cli

@@ -21,7 +21,7 @@ constexpr absl::Duration kLongestPause = absl::Seconds(1);
 void AwayNotice::Away(const absl::Status& status) {
   absl::MutexLock lock(&mutex_);
   if (!std::exchange(away_, true)) {
-    console_.Note(absl::StrCat("log unreachable; retrying: ", status.message()));
+    console_.Note("log unreachable; retrying: ", status.message());
   }
 }
 

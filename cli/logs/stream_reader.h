@@ -2,7 +2,9 @@
 #ifndef MUSTER_CLI_LOGS_STREAM_READER_H_
 #define MUSTER_CLI_LOGS_STREAM_READER_H_
 
+#include <cstddef>
 #include <cstdint>
+#include <list>
 #include <memory>
 #include <optional>
 #include <set>
@@ -14,7 +16,7 @@
 #include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
 #include "cli/client.h"
-#include "cli/follow/stopper.h"
+#include "cli/follow/signals.h"
 #include "cli/output/console.h"
 #include "common/time.h"
 
@@ -94,6 +96,25 @@ class StreamReader {
   bool ended_ = false;  // the rank has exited and its log is read
   absl::Duration pause_;
   SteadyTime give_up_;
+};
+
+// Closes the call that was used least recently when there are too many; its reader opens another
+// one at its offset when it is read again. Not thread-safe.
+class OpenCalls {
+ public:
+  static constexpr size_t kMax = 64;
+
+  // `reader`, which outlives this object, is about to be read.
+  void Use(StreamReader& reader) {
+    readers_.remove(&reader);
+    readers_.push_back(&reader);
+    if (readers_.size() <= kMax) return;
+    readers_.front()->Close();
+    readers_.pop_front();
+  }
+
+ private:
+  std::list<StreamReader*> readers_;  // least recently used first
 };
 
 }  // namespace muster::cli

@@ -66,8 +66,6 @@ void Console::Out(absl::string_view text, const void* writer) { Write(text, fals
 
 void Console::Err(absl::string_view text, const void* writer) { Write(text, true, writer); }
 
-void Console::Note(absl::string_view line) { Err(absl::StrCat(line, "\n")); }
-
 void Console::Write(absl::string_view text, bool to_err, const void* writer) {
   if (text.empty()) return;
   absl::MutexLock lock(&mutex_);

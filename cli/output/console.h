@@ -10,6 +10,7 @@
 #include <string>
 
 #include "absl/base/thread_annotations.h"
+#include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
 #include "absl/synchronization/mutex.h"
 
@@ -42,8 +43,11 @@ class Console {
   void Out(absl::string_view text, const void* writer = nullptr);
   // Writes the text unmodified to stderr and flushes.
   void Err(absl::string_view text, const void* writer = nullptr);
-  // Writes a line to stderr.
-  void Note(absl::string_view line);
+  // Writes a line to stderr, of which `parts` are the text.
+  template <typename... Parts>
+  void Note(const Parts&... parts) {
+    Err(absl::StrCat(parts..., "\n"));
+  }
   // Redraws the status line. Has no effect without a terminal.
   void Status(absl::string_view text);
   void ClearStatus();

@@ -65,13 +65,11 @@ std::string DurationSeconds(absl::Duration duration) {
 ordered_json MessageJson(const Message& message) {
   const std::string& type = message.GetDescriptor()->full_name();
   if (type == "google.protobuf.Timestamp") {
-    google::protobuf::Timestamp time;
-    time.CopyFrom(message);
+    const auto& time = static_cast<const google::protobuf::Timestamp&>(message);
     return absl::FormatTime("%Y-%m-%d%ET%H:%M:%E*SZ", FromProto(time), absl::UTCTimeZone());
   }
   if (type == "google.protobuf.Duration") {
-    google::protobuf::Duration duration;
-    duration.CopyFrom(message);
+    const auto& duration = static_cast<const google::protobuf::Duration&>(message);
     return DurationSeconds(FromProto(duration));
   }
   return ToJson(message);

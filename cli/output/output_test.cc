@@ -6,7 +6,6 @@
 #include "cli/output/json.h"
 #include "cli/output/table.h"
 #include "cli/output/words.h"
-#include "cli/output/wrap.h"
 #include "common/proto_time.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"

@@ -4,8 +4,9 @@
 #include <limits>
 #include <utility>
 
+#include "absl/strings/str_replace.h"
 #include "cli/output/words.h"
-#include "cli/output/wrap.h"
+#include "common/proto_time.h"
 
 namespace muster::cli {
 namespace {
@@ -88,6 +89,21 @@ std::string Table::Text(size_t width) const {
     for (size_t line = 0; line < lines; ++line) text += Line(cells, line, widths) + "\n";
   }
   return text;
+}
+
+void FieldList::Add(absl::string_view name, absl::string_view value) {
+  if (value.empty()) return;
+  const std::string indent(column_, ' ');
+  absl::StrAppend(&text_, name, ":", indent.substr(std::min(name.size() + 1, column_ - 1)),
+                  absl::StrReplaceAll(Printable(value), {{"\n", "\n" + indent}}), "\n");
+}
+
+void FieldList::AddTime(absl::string_view name, bool known, const google::protobuf::Timestamp& time,
+                        absl::Time now) {
+  if (!known) return;
+  Add(name,
+      absl::StrCat(absl::FormatTime("%Y-%m-%d %H:%M:%S %z", FromProto(time), absl::LocalTimeZone()),
+                   " (", AgeSince(time, now), " ago)"));
 }
 
 }  // namespace muster::cli

@@ -6,6 +6,11 @@
 #include <string>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
+#include "absl/time/time.h"
+#include "google/protobuf/timestamp.pb.h"
+
 namespace muster::cli {
 
 class Table {
@@ -26,6 +31,26 @@ class Table {
   std::vector<size_t> Widths(size_t (*width_of)(const std::string& cell)) const;
 
   std::vector<std::vector<std::string>> rows_;
+};
+
+// Lines "NAME:      value" of a description.
+class FieldList {
+ public:
+  // `column`: where the values begin, 0 for the first column.
+  explicit FieldList(size_t column) : column_(column) {}
+  // Adds a field unless the value is empty. Further lines of the value are indented, and control
+  // characters are escaped.
+  void Add(absl::string_view name, absl::string_view value);
+  // As Add, for a field with a time: "2026-01-05 10:00:00 +0100 (5m ago)".
+  void AddTime(absl::string_view name, bool known, const google::protobuf::Timestamp& time,
+               absl::Time now);
+  // Adds lines that are not a field.
+  void AddText(absl::string_view text) { absl::StrAppend(&text_, text); }
+  const std::string& text() const { return text_; }
+
+ private:
+  const size_t column_;
+  std::string text_;
 };
 
 }  // namespace muster::cli

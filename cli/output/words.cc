@@ -1,12 +1,17 @@
 #include "cli/output/words.h"
 
 #include <string.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
 
 #include <algorithm>
+#include <cstdlib>
 #include <iterator>
 
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "absl/strings/str_split.h"
 #include "common/proto_time.h"
 
 namespace muster::cli {
@@ -62,6 +67,9 @@ bool InRanges(uint32_t value, const Range (&ranges)[N]) {
 }
 
 bool IsControl(uint32_t value) { return InRanges(value, kControl); }
+
+constexpr uint32_t kDefaultWidth = 80;
+constexpr uint32_t kMinWidth = 60;
 
 }  // namespace
 
@@ -142,6 +150,33 @@ size_t DisplayWidth(absl::string_view text) {
     if (!InRanges(point.value, kZeroWidth)) width += InRanges(point.value, kDoubleWidth) ? 2 : 1;
   }
   return width;
+}
+
+size_t TextWidth() {
+  uint32_t width = kDefaultWidth;
+  const char* columns = std::getenv("COLUMNS");
+  winsize size;
+  if (columns == nullptr || !absl::SimpleAtoi(columns, &width)) {
+    const bool known = ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0;
+    width = known ? size.ws_col : kDefaultWidth;
+  }
+  return std::max(width, kMinWidth);
+}
+
+std::vector<std::string> WrappedLines(absl::string_view text, size_t width) {
+  std::vector<std::string> lines;
+  size_t used = 0;  // columns of the last line
+  for (const absl::string_view word : absl::StrSplit(text, ' ', absl::SkipEmpty())) {
+    const size_t columns = DisplayWidth(word);
+    if (lines.empty() || used + 1 + columns > width) {
+      lines.emplace_back(word);
+      used = columns;
+    } else {
+      absl::StrAppend(&lines.back(), " ", word);
+      used += 1 + columns;
+    }
+  }
+  return lines;
 }
 
 }  // namespace muster::cli

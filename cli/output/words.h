@@ -1,9 +1,11 @@
-// Formats numbers, times and untrusted text for a terminal.
+// Formats numbers, times and untrusted text for a terminal, and wraps text to its width.
 #ifndef MUSTER_CLI_OUTPUT_WORDS_H_
 #define MUSTER_CLI_OUTPUT_WORDS_H_
 
+#include <cstddef>
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
@@ -32,6 +34,13 @@ std::string Printable(absl::string_view text);
 // The number of terminal columns of one line of printable text: 0 for combining characters, 2 for
 // East Asian characters and emoji.
 size_t DisplayWidth(absl::string_view text);
+
+// The number of columns of help and other wrapped text: COLUMNS, else the width of the terminal
+// that stdout is, else 80; at least 60.
+size_t TextWidth();
+
+// The words of `text` in lines of at most `width` columns. A longer word gets a line of its own.
+std::vector<std::string> WrappedLines(absl::string_view text, size_t width);
 
 }  // namespace muster::cli
 

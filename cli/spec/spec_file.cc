@@ -7,8 +7,10 @@
 #include "absl/cleanup/cleanup.h"
 #include "absl/strings/str_cat.h"
 #include "cli/exit_code.h"
+#include "cli/output/json.h"
 #include "common/limits.h"
 #include "common/status.h"
+#include "nlohmann/json.hpp"
 
 namespace muster::cli {
 namespace {
@@ -48,6 +50,11 @@ absl::StatusOr<v1::JobSpec> ReadSpecFile(const std::string& path,
                                          spec::Amendment amend) {
   ASSIGN_OR_RETURN(const std::string text, ReadSpecText(path));
   return spec::ParseReportingAll(text, path == "-" ? "standard input" : path, overrides, amend);
+}
+
+void PrintSpec(const Context& context, const v1::JobSpec& spec, const std::string& text) {
+  if (context.output == Output::kJson) return context.Print(ToJson(spec));
+  context.console.Out(context.output == Output::kName ? spec.name() + "\n" : text);
 }
 
 int SpecExitCode(const absl::Status& status) {

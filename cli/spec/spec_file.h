@@ -1,4 +1,4 @@
-// Reads job specs from files.
+// Reads job specs from files, and prints them.
 #ifndef MUSTER_CLI_SPEC_SPEC_FILE_H_
 #define MUSTER_CLI_SPEC_SPEC_FILE_H_
 
@@ -7,6 +7,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "cli/context.h"
 #include "proto/muster/v1/job.pb.h"
 #include "spec/spec.h"
 
@@ -21,6 +22,9 @@ absl::StatusOr<std::string> ReadSpecText(const std::string& path);
 absl::StatusOr<v1::JobSpec> ReadSpecFile(
     const std::string& path, const std::vector<std::string>& overrides,
     spec::Amendment amend = [](v1::JobSpec&) { return std::vector<absl::Status>(); });
+
+// Prints the spec in the output format: JSON, its name, or `text`, which is YAML.
+void PrintSpec(const Context& context, const v1::JobSpec& spec, const std::string& text);
 
 // Exit code for a spec that cannot be used: kExitNoInput or kExitBadSpec.
 int SpecExitCode(const absl::Status& status);

@@ -12,13 +12,14 @@
 #include "absl/strings/str_replace.h"
 #include "cli/output/json.h"
 #include "cli/output/table.h"
-#include "cli/output/words.h"
 #include "cli/text/job_text.h"
-#include "common/proto_time.h"
 #include "nlohmann/json.hpp"
 
 namespace muster::cli {
 namespace {
+
+// Column of the values of a description.
+constexpr size_t kValueColumn = 15;
 
 // "4 succeeded, 1 failed, 3 running, 4 queued": the states in the order of their numbers, ends
 // last.
@@ -31,19 +32,6 @@ std::string StatesText(const v1::JobArray& array) {
   }
   return absl::StrJoin(
       parts, ", ", [](std::string* out, const auto& part) { absl::StrAppend(out, part.second); });
-}
-
-void AppendField(absl::string_view name, absl::string_view value, std::string& out) {
-  if (value.empty()) return;
-  absl::StrAppend(&out, name, ":", std::string(14 - std::min<size_t>(13, name.size()), ' '),
-                  Printable(value), "\n");
-}
-
-std::string TimeField(bool known, const google::protobuf::Timestamp& time, absl::Time now) {
-  if (!known) return "";
-  return absl::StrCat(
-      absl::FormatTime("%Y-%m-%d %H:%M:%S %z", FromProto(time), absl::LocalTimeZone()), " (",
-      AgeSince(time, now), " ago)");
 }
 
 // The fields in which the tasks differ, in the order of the array's matrix.
@@ -107,18 +95,18 @@ std::string ResultsTable(const v1::GetArrayResponse& response, bool wide, absl::
 
 std::string ArrayDescription(const v1::GetArrayResponse& response, bool wide, absl::Time now) {
   const v1::JobArray& array = response.array();
-  std::string out;
-  AppendField("Array", array.array_id(), out);
-  AppendField("Name", array.name(), out);
-  AppendField("Owner", array.owner(), out);
-  AppendField("Class", array.priority_class(), out);
-  AppendField("State", v1::JobState_Name(array.state()), out);
-  AppendField("Tasks", absl::StrCat(array.count(), ": ", StatesText(array)), out);
-  AppendField("At a time", array.concurrency() > 0 ? absl::StrCat(array.concurrency()) : "", out);
-  AppendField("Submitted", TimeField(array.has_submit_time(), array.submit_time(), now), out);
-  AppendField("Finished", TimeField(array.has_finish_time(), array.finish_time(), now), out);
-  if (!response.tasks().empty()) absl::StrAppend(&out, "\n", ResultsTable(response, wide, now));
-  return out;
+  FieldList fields(kValueColumn);
+  fields.Add("Array", array.array_id());
+  fields.Add("Name", array.name());
+  fields.Add("Owner", array.owner());
+  fields.Add("Class", array.priority_class());
+  fields.Add("State", v1::JobState_Name(array.state()));
+  fields.Add("Tasks", absl::StrCat(array.count(), ": ", StatesText(array)));
+  fields.Add("At a time", array.concurrency() > 0 ? absl::StrCat(array.concurrency()) : "");
+  fields.AddTime("Submitted", array.has_submit_time(), array.submit_time(), now);
+  fields.AddTime("Finished", array.has_finish_time(), array.finish_time(), now);
+  if (!response.tasks().empty()) fields.AddText("\n" + ResultsTable(response, wide, now));
+  return fields.text();
 }
 
 nlohmann::ordered_json ArrayToJson(const v1::GetArrayResponse& response) {

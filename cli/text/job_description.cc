@@ -16,8 +16,8 @@
 #include "cli/exit_code.h"
 #include "cli/output/table.h"
 #include "cli/output/words.h"
-#include "cli/text/goodput_text.h"
 #include "cli/text/job_text.h"
+#include "cli/text/report_text.h"
 #include "common/checkpoint_texts.h"
 #include "common/proto_time.h"
 #include "spec/spec.h"
@@ -25,22 +25,10 @@
 namespace muster::cli {
 namespace {
 
-// Indents the further lines of a field.
-constexpr char kNextLine[] = "\n               ";
+// Column of the values.
+constexpr size_t kValueColumn = 15;
 // Maximum number of files of the spec that are named.
 constexpr int kNamedFiles = 5;
-
-std::string TimeText(const google::protobuf::Timestamp& time, absl::Time now) {
-  return absl::StrCat(
-      absl::FormatTime("%Y-%m-%d %H:%M:%S %z", FromProto(time), absl::LocalTimeZone()), " (",
-      AgeSince(time, now), " ago)");
-}
-
-void AppendField(absl::string_view name, absl::string_view value, std::string& out) {
-  if (value.empty()) return;
-  absl::StrAppend(&out, name, ":", std::string(14 - std::min<size_t>(13, name.size()), ' '),
-                  absl::StrReplaceAll(Printable(value), {{"\n", kNextLine}}), "\n");
-}
 
 // An argument as a shell would need it.
 std::string ShellWord(const std::string& word) {
@@ -208,18 +196,18 @@ std::string StragglersText(const v1::Job& job) {
   return absl::StrJoin(lines, "\n");
 }
 
-void AppendState(const v1::Job& job, absl::Time now, std::string& out) {
-  AppendField("State", v1::JobState_Name(job.state()), out);
-  AppendField("Reason", job.reason(), out);
-  AppendField("Message", MessageBesidesFailure(job), out);
-  if (job.queue_position() > 0) AppendField("Queue", absl::StrCat(job.queue_position()), out);
-  AppendField("Waits for", WaitsText(job), out);
-  AppendField("Starts", StartsText(job, now), out);
-  AppendField("Hang", HangText(job), out);
-  AppendField("Slow ranks", StragglersText(job), out);
-  AppendField("Generation", job.generation() > 0 ? absl::StrCat(job.generation()) : "", out);
-  AppendField("Restarts", RestartsText(job), out);
-  if (job.preemptions() > 0) AppendField("Preempted", absl::StrCat(job.preemptions()), out);
+void AppendState(const v1::Job& job, absl::Time now, FieldList& fields) {
+  fields.Add("State", v1::JobState_Name(job.state()));
+  fields.Add("Reason", job.reason());
+  fields.Add("Message", MessageBesidesFailure(job));
+  if (job.queue_position() > 0) fields.Add("Queue", absl::StrCat(job.queue_position()));
+  fields.Add("Waits for", WaitsText(job));
+  fields.Add("Starts", StartsText(job, now));
+  fields.Add("Hang", HangText(job));
+  fields.Add("Slow ranks", StragglersText(job));
+  fields.Add("Generation", job.generation() > 0 ? absl::StrCat(job.generation()) : "");
+  fields.Add("Restarts", RestartsText(job));
+  if (job.preemptions() > 0) fields.Add("Preempted", absl::StrCat(job.preemptions()));
 }
 
 // An elastic job may have fewer ranks than it could use.
@@ -229,60 +217,55 @@ std::string RanksText(const v1::Job& job) {
   return now < most ? absl::StrCat(now, " of at most ", most) : absl::StrCat(most);
 }
 
-void AppendSpec(const v1::Job& job, std::string& out) {
+void AppendSpec(const v1::Job& job, FieldList& fields) {
   const v1::JobSpec& spec = job.spec();
-  AppendField("Class", spec.priority_class(), out);
-  AppendField("After", AfterText(spec.after()), out);
-  AppendField("Nodes", NodesText(spec.resources().nodes()), out);
-  AppendField("Constraints", ConstraintsText(spec.resources()), out);
-  AppendField("Ranks", RanksText(job), out);
-  AppendField("Command", CommandText(spec), out);
-  AppendField("Workdir", spec.workdir(), out);
-  AppendField("Env", EnvText(spec), out);
-  AppendField("Files", FilesText(spec), out);
+  fields.Add("Class", spec.priority_class());
+  fields.Add("After", AfterText(spec.after()));
+  fields.Add("Nodes", NodesText(spec.resources().nodes()));
+  fields.Add("Constraints", ConstraintsText(spec.resources()));
+  fields.Add("Ranks", RanksText(job));
+  fields.Add("Command", CommandText(spec));
+  fields.Add("Workdir", spec.workdir());
+  fields.Add("Env", EnvText(spec));
+  fields.Add("Files", FilesText(spec));
 }
 
-void AppendTimes(const v1::Job& job, absl::Time now, std::string& out) {
-  if (job.has_submit_time()) AppendField("Submitted", TimeText(job.submit_time(), now), out);
-  if (job.has_start_time()) AppendField("Started", TimeText(job.start_time(), now), out);
-  if (job.has_finish_time()) AppendField("Finished", TimeText(job.finish_time(), now), out);
-  AppendField("Duration", DurationText(job, now), out);
-  AppendField("Goodput", GoodputText(job.goodput()), out);
-  AppendField("Time by cause", TimeByCauseText(job.goodput()), out);
-  if (IsOver(job.state())) AppendField("Exit status", absl::StrCat(ExitCodeOf(job)), out);
+void AppendTimes(const v1::Job& job, absl::Time now, FieldList& fields) {
+  fields.AddTime("Submitted", job.has_submit_time(), job.submit_time(), now);
+  fields.AddTime("Started", job.has_start_time(), job.start_time(), now);
+  fields.AddTime("Finished", job.has_finish_time(), job.finish_time(), now);
+  fields.Add("Duration", DurationText(job, now));
+  fields.Add("Goodput", GoodputText(job.goodput()));
+  fields.Add("Time by cause", TimeByCauseText(job.goodput()));
+  if (IsOver(job.state())) fields.Add("Exit status", absl::StrCat(ExitCodeOf(job)));
 }
 
-void AppendResult(const v1::Job& job, std::string& out) {
-  if (job.has_progress()) AppendField("Progress", ProgressText(job), out);
-  AppendField("Checkpoint", CheckpointText(job), out);
-  AppendField("Continues", ContinuesText(job), out);
-  AppendField("Resumed from", ResumedText(job), out);
+void AppendResult(const v1::Job& job, FieldList& fields) {
+  if (job.has_progress()) fields.Add("Progress", ProgressText(job));
+  fields.Add("Checkpoint", CheckpointText(job));
+  fields.Add("Continues", ContinuesText(job));
+  fields.Add("Resumed from", ResumedText(job));
   if (!job.has_summary()) return;
-  AppendField("Summary", SummaryText(job.summary()), out);
-  AppendField("Test accuracy", absl::StrFormat("%.4f", job.summary().test_accuracy()), out);
+  fields.Add("Summary", SummaryText(job.summary()));
+  fields.Add("Test accuracy", absl::StrFormat("%.4f", job.summary().test_accuracy()));
   if (job.summary().parameters() > 0) {
-    AppendField("Parameters", Grouped(job.summary().parameters()), out);
+    fields.Add("Parameters", Grouped(job.summary().parameters()));
   }
-  AppendField("Weights", job.summary().weights_digest(), out);
+  fields.Add("Weights", job.summary().weights_digest());
 }
 
-// One warning per line.
-void AppendWarnings(const v1::Job& job, std::string& out) {
-  AppendField("Warnings", absl::StrJoin(job.warnings(), "\n"), out);
-}
-
-void AppendFailures(const v1::Job& job, std::string& out) {
+void AppendFailures(const v1::Job& job, FieldList& fields) {
   const v1::FirstFailure& first = job.first_failure();
   for (const v1::FirstFailure& failure : job.past_failures()) {
     if (failure.generation() == first.generation()) continue;
-    AppendField(absl::StrCat("Failure ", failure.generation()), FailureText(failure), out);
+    fields.Add(absl::StrCat("Failure ", failure.generation()), FailureText(failure));
   }
-  AppendField("Omitted", OmittedFailuresText(job), out);
+  fields.Add("Omitted", OmittedFailuresText(job));
   if (!job.has_first_failure()) return;
-  AppendField("First failure",
-              absl::StrCat("generation ", first.generation(), ", ", FailureText(first)), out);
-  absl::StrAppend(&out, FailureDetailText(first));
-  AppendField("Consequences", ConsequencesText(job), out);
+  fields.Add("First failure",
+             absl::StrCat("generation ", first.generation(), ", ", FailureText(first)));
+  fields.AddText(FailureDetailText(first));
+  fields.Add("Consequences", ConsequencesText(job));
 }
 
 using FailureReference = std::pair<std::string, std::string>;  // (message, what to show for it)
@@ -322,18 +305,18 @@ std::string WithReferences(const v1::JobEvent& event,
 }  // namespace
 
 std::string Description(const v1::Job& job, absl::Time now) {
-  std::string out;
-  AppendField("Job", job.job_id(), out);
-  AppendField("Name", job.spec().name(), out);
-  AppendField("Owner", job.owner(), out);
-  AppendField("Array", ArrayText(job), out);
-  AppendState(job, now, out);
-  AppendSpec(job, out);
-  AppendTimes(job, now, out);
-  AppendResult(job, out);
-  AppendWarnings(job, out);
-  AppendFailures(job, out);
-  return out;
+  FieldList fields(kValueColumn);
+  fields.Add("Job", job.job_id());
+  fields.Add("Name", job.spec().name());
+  fields.Add("Owner", job.owner());
+  fields.Add("Array", ArrayText(job));
+  AppendState(job, now, fields);
+  AppendSpec(job, fields);
+  AppendTimes(job, now, fields);
+  AppendResult(job, fields);
+  fields.Add("Warnings", absl::StrJoin(job.warnings(), "\n"));
+  AppendFailures(job, fields);
+  return fields.text();
 }
 
 std::string EventTable(const v1::Job& job, absl::Span<const v1::JobEvent> events, absl::Time now) {

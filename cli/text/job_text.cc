@@ -10,7 +10,6 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_replace.h"
 #include "absl/strings/str_split.h"
-#include "cli/exit_code.h"
 #include "cli/output/table.h"
 #include "cli/output/words.h"
 #include "common/phase_text.h"
@@ -173,18 +172,12 @@ std::string ArrayProgress(const v1::JobArray& array) {
   return text;
 }
 
-std::string JobTable(absl::Span<const v1::Job> jobs, bool wide, absl::Time now) {
-  return JobTable(jobs, {}, wide, now);
-}
-
 std::string JobTable(absl::Span<const v1::Job> jobs, absl::Span<const v1::JobArray> arrays,
                      bool wide, absl::Time now) {
   std::vector<std::string> heads = {"JOB",  "STATE",    "NODES",    "RANKS",
                                     "STEP", "RESTARTS", "DURATION", "AGE"};
   if (wide) {
-    for (const char* head : {"OWNER", "PRIORITY", "GENERATION", "QUEUE", "REASON", "MESSAGE"}) {
-      heads.push_back(head);
-    }
+    heads.insert(heads.end(), {"OWNER", "PRIORITY", "GENERATION", "QUEUE", "REASON", "MESSAGE"});
   }
   Table table(heads);
   const auto add_arrays_since = [&](absl::Time time) {
@@ -204,12 +197,10 @@ std::string JobTable(absl::Span<const v1::Job> jobs, absl::Span<const v1::JobArr
                                     DurationText(job, now),
                                     AgeSince(job.submit_time(), now)};
     if (wide) {
-      row.push_back(job.owner());
-      row.push_back(absl::StrCat(job.spec().priority()));
-      row.push_back(absl::StrCat(job.generation()));
-      row.push_back(job.queue_position() > 0 ? absl::StrCat(job.queue_position()) : "");
-      row.push_back(job.reason());
-      row.push_back(job.unplaceable().empty() ? job.message() : job.unplaceable());
+      row.insert(row.end(),
+                 {job.owner(), absl::StrCat(job.spec().priority()), absl::StrCat(job.generation()),
+                  job.queue_position() > 0 ? absl::StrCat(job.queue_position()) : "", job.reason(),
+                  job.unplaceable().empty() ? job.message() : job.unplaceable()});
     }
     table.AddRow(std::move(row));
   }

@@ -4,7 +4,6 @@
 
 #include <cstdint>
 #include <string>
-#include <vector>
 
 #include "absl/time/time.h"
 #include "absl/types/span.h"
@@ -13,11 +12,8 @@
 
 namespace muster::cli {
 
-// The table of `muster list`; `wide` adds columns.
-std::string JobTable(absl::Span<const v1::Job> jobs, bool wide, absl::Time now);
-
-// The same with arrays of jobs, "sweep-x7k2q[12]", in place of their tasks. Both lists are newest
-// first.
+// The table of `muster list`, with arrays of jobs, "sweep-x7k2q[12]", in place of their tasks. Both
+// lists are newest first; `wide` adds columns.
 std::string JobTable(absl::Span<const v1::Job> jobs, absl::Span<const v1::JobArray> arrays,
                      bool wide, absl::Time now);
 

@@ -147,11 +147,11 @@ TEST(WaitsTextTest, NamesMissingRanksAndNodes) {
 TEST(JobTableTest, PrintsNarrowAndWideColumns) {
   v1::Job job = RunningJob();
   job.set_message("two\nlines");
-  EXPECT_EQ(JobTable({job}, /*wide=*/false, kNow),
+  EXPECT_EQ(JobTable({job}, {}, /*wide=*/false, kNow),
             "JOB                 STATE    NODES  RANKS  STEP      RESTARTS  DURATION  AGE\n"
             "fashion-mnist-x7k2  RUNNING  2      2      235/1175  0         -         1m23s\n");
   job.set_owner("ada");
-  const std::string wide = JobTable({job}, /*wide=*/true, kNow);
+  const std::string wide = JobTable({job}, {}, /*wide=*/true, kNow);
   EXPECT_THAT(wide, HasSubstr("two lines\n"));
   EXPECT_THAT(wide, HasSubstr("AGE    OWNER  PRIORITY"));
   EXPECT_THAT(wide, HasSubstr("1m23s  ada    0"));
@@ -162,9 +162,9 @@ TEST(JobTableTest, MarksHungJobs) {
   job.set_job_id("train-x7k2");
   job.mutable_hang();
   job.set_state(v1::RUNNING);
-  EXPECT_THAT(JobTable({job}, /*wide=*/false, kNow), HasSubstr("\ntrain-x7k2  RUNNING,HUNG  "));
+  EXPECT_THAT(JobTable({job}, {}, /*wide=*/false, kNow), HasSubstr("\ntrain-x7k2  RUNNING,HUNG  "));
   job.set_state(v1::CANCELLED);
-  EXPECT_THAT(JobTable({job}, /*wide=*/false, kNow), HasSubstr("\ntrain-x7k2  CANCELLED  "));
+  EXPECT_THAT(JobTable({job}, {}, /*wide=*/false, kNow), HasSubstr("\ntrain-x7k2  CANCELLED  "));
 }
 
 TEST(JobTableTest, DurationEndsWithTheJob) {
@@ -318,8 +318,8 @@ TEST(JobTableTest, ShowsJobsThatDoNotFit) {
   job.set_state(v1::QUEUED);
   job.set_message("waiting in the queue for resources");
   job.set_unplaceable("needs 5 nodes");
-  EXPECT_THAT(JobTable({job}, /*wide=*/false, kNow), HasSubstr("QUEUED,UNPLACEABLE"));
-  EXPECT_THAT(JobTable({job}, /*wide=*/true, kNow), HasSubstr("needs 5 nodes"));
+  EXPECT_THAT(JobTable({job}, {}, /*wide=*/false, kNow), HasSubstr("QUEUED,UNPLACEABLE"));
+  EXPECT_THAT(JobTable({job}, {}, /*wide=*/true, kNow), HasSubstr("needs 5 nodes"));
 }
 
 TEST(RankTableTest, ShowsUnkillableRanks) {

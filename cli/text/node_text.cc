@@ -6,7 +6,6 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "cli/output/table.h"
 #include "cli/output/words.h"
@@ -14,6 +13,9 @@
 
 namespace muster::cli {
 namespace {
+
+// Column of the values of a description.
+constexpr size_t kValueColumn = 13;
 
 std::vector<std::string> JobsOn(const v1::Node& node) {
   std::set<std::string> jobs;
@@ -121,21 +123,13 @@ std::string LabelsText(const v1::Node& node) {
   return absl::StrJoin(labels, ",", absl::PairFormatter("="));
 }
 
-void AppendField(absl::string_view name, absl::string_view value, std::string& out) {
-  if (value.empty()) return;
-  absl::StrAppend(&out, name, ":", std::string(12 - std::min<size_t>(11, name.size()), ' '),
-                  Printable(value), "\n");
-}
-
 }  // namespace
 
 std::string NodeTable(absl::Span<const v1::Node> nodes, bool wide) {
   std::vector<std::string> heads = {"NODE", "STATE", "SLOTS", "FREE", "ADDRESS", "HEARTBEAT"};
   if (wide) {
-    for (const char* head : {"KINDS", "CPUS", "MEMORY", "METRICS", "VERSION", "LABELS", "JOBS",
-                             "LAUNCHES", "REASON"}) {
-      heads.push_back(head);
-    }
+    heads.insert(heads.end(), {"KINDS", "CPUS", "MEMORY", "METRICS", "VERSION", "LABELS", "JOBS",
+                               "LAUNCHES", "REASON"});
   }
   Table table(heads);
   for (const v1::Node& node : nodes) {
@@ -147,15 +141,11 @@ std::string NodeTable(absl::Span<const v1::Node> nodes, bool wide) {
         node.address(),
         node.has_heartbeat_age() ? absl::StrCat(Age(FromProto(node.heartbeat_age())), " ago") : ""};
     if (wide) {
-      row.push_back(KindsText(node));
-      row.push_back(absl::StrCat(node.cpu_count()));
-      row.push_back(Bytes(node.memory_bytes()));
-      row.push_back(node.metrics_address());
-      row.push_back(node.software_version());
-      row.push_back(LabelsText(node));
-      row.push_back(absl::StrJoin(JobsOn(node), ","));
-      row.push_back(LaunchesText(node));
-      row.push_back(node.conflict().empty() ? node.cordon_reason() : node.conflict());
+      row.insert(row.end(),
+                 {KindsText(node), absl::StrCat(node.cpu_count()), Bytes(node.memory_bytes()),
+                  node.metrics_address(), node.software_version(), LabelsText(node),
+                  absl::StrJoin(JobsOn(node), ","), LaunchesText(node),
+                  node.conflict().empty() ? node.cordon_reason() : node.conflict()});
     }
     table.AddRow(std::move(row));
   }
@@ -163,37 +153,36 @@ std::string NodeTable(absl::Span<const v1::Node> nodes, bool wide) {
 }
 
 std::string NodeDescription(const v1::Node& node) {
-  std::string out;
-  AppendField("Node", node.name(), out);
-  AppendField("State", StateCell(node), out);
-  AppendField("Cordoned", node.cordon_reason(), out);
+  FieldList fields(kValueColumn);
+  fields.Add("Node", node.name());
+  fields.Add("State", StateCell(node));
+  fields.Add("Cordoned", node.cordon_reason());
   if (node.cordoned_by_health()) {
-    AppendField("Returns", "when a self-test succeeds: muster node test " + node.name(), out);
+    fields.Add("Returns", "when a self-test succeeds: muster node test " + node.name());
   }
   if (node.has_drain_deadline()) {
-    AppendField("Deadline",
-                absl::StrCat("ranks are killed in ", Age(FromProto(node.drain_deadline()))), out);
+    fields.Add("Deadline",
+               absl::StrCat("ranks are killed in ", Age(FromProto(node.drain_deadline()))));
   }
-  AppendField("Launches", LaunchesText(node), out);
-  if (node.has_self_test()) AppendField("Self-test", SelfTestText(node.self_test()), out);
-  AppendField("Conflict", node.conflict(), out);
+  fields.Add("Launches", LaunchesText(node));
+  if (node.has_self_test()) fields.Add("Self-test", SelfTestText(node.self_test()));
+  fields.Add("Conflict", node.conflict());
   if (node.has_heartbeat_age()) {
-    AppendField("Heartbeat", absl::StrCat(Age(FromProto(node.heartbeat_age())), " ago"), out);
+    fields.Add("Heartbeat", absl::StrCat(Age(FromProto(node.heartbeat_age())), " ago"));
   }
-  AppendField("Address", node.address(), out);
-  AppendField("Metrics", node.metrics_address(), out);
-  AppendField("Labels", LabelsText(node), out);
-  AppendField("CPUs", absl::StrCat(node.cpu_count()), out);
-  AppendField("Memory", Bytes(node.memory_bytes()), out);
-  AppendField("Not limited",
-              node.limits_unavailable().empty()
-                  ? ""
-                  : absl::StrCat("memory and processes of ranks: ", node.limits_unavailable()),
-              out);
-  AppendField("Version", node.software_version(), out);
-  AppendField("Machine", node.machine_id(), out);
-  AppendField("Incarnation", HexId(node.incarnation()), out);
-  AppendField("Slots", absl::StrCat(node.slots_size(), ", ", FreeSlots(node), " free"), out);
+  fields.Add("Address", node.address());
+  fields.Add("Metrics", node.metrics_address());
+  fields.Add("Labels", LabelsText(node));
+  fields.Add("CPUs", absl::StrCat(node.cpu_count()));
+  fields.Add("Memory", Bytes(node.memory_bytes()));
+  fields.Add("Not limited",
+             node.limits_unavailable().empty()
+                 ? ""
+                 : absl::StrCat("memory and processes of ranks: ", node.limits_unavailable()));
+  fields.Add("Version", node.software_version());
+  fields.Add("Machine", node.machine_id());
+  fields.Add("Incarnation", HexId(node.incarnation()));
+  fields.Add("Slots", absl::StrCat(node.slots_size(), ", ", FreeSlots(node), " free"));
   Table table({"SLOT", "KIND", "UUID", "JOB", "GENERATION", "RANK", "UNAVAILABLE"});
   for (const v1::Slot& slot : node.slots()) {
     const bool taken = !slot.job_id().empty();
@@ -201,9 +190,9 @@ std::string NodeDescription(const v1::Node& node) {
                   taken ? absl::StrCat(slot.generation()) : "",
                   taken ? absl::StrCat(slot.rank()) : "", slot.unavailable()});
   }
-  if (node.slots_size() > 0) absl::StrAppend(&out, "\n", table.Text());
-  if (HasGpus(node)) absl::StrAppend(&out, "\n", GpuTable(node));
-  return out;
+  if (node.slots_size() > 0) fields.AddText("\n" + table.Text());
+  if (HasGpus(node)) fields.AddText("\n" + GpuTable(node));
+  return fields.text();
 }
 
 std::string NodeSentence(const v1::Node& node) {

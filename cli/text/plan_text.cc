@@ -74,10 +74,10 @@ std::vector<std::string> OperationRow(const v1::PlanOperation& operation, bool w
                                   Scaled(static_cast<double>(operation.forward_flops())),
                                   Grouped(operation.arena_offset())};
   if (wide) {
-    row.push_back(operation.saved_bytes() > 0 ? Bytes(operation.saved_bytes()) : "");
-    row.push_back(operation.workspace_bytes() > 0 ? Bytes(operation.workspace_bytes()) : "");
-    row.push_back(operation.evaluation());
-    row.push_back(operation.recomputed());
+    row.insert(row.end(),
+               {operation.saved_bytes() > 0 ? Bytes(operation.saved_bytes()) : "",
+                operation.workspace_bytes() > 0 ? Bytes(operation.workspace_bytes()) : "",
+                operation.evaluation(), operation.recomputed()});
   }
   if (worked) {
     const auto cells = WorkCells(operation.forward_work(), operation.backward_work());

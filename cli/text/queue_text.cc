@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
+#include "absl/strings/strip.h"
 #include "cli/output/table.h"
 #include "cli/output/words.h"
 #include "cli/text/job_text.h"
@@ -13,6 +14,22 @@
 
 namespace muster::cli {
 namespace {
+
+std::string EstimateLine(const v1::Forecast& forecast, absl::Time now) {
+  const absl::string_view basis = forecast.estimate_basis();
+  if (!forecast.has_estimated_start_time()) {
+    const absl::string_view reason = absl::StripPrefix(basis, "unknown: ");
+    return absl::StrCat("start time unknown", reason.empty() ? "" : ": ", reason);
+  }
+  const absl::Time start = FromProto(forecast.estimated_start_time());
+  std::string line = "would start any moment";
+  if (start > now) {
+    line = absl::StrCat("would start within ", Age(start - now), ", at ",
+                        absl::FormatTime("%H:%M:%S", start, absl::LocalTimeZone()));
+  }
+  if (!basis.empty()) absl::StrAppend(&line, "; estimated from ", basis);
+  return line;
+}
 
 std::string StartCell(const v1::QueuedJob& queued, absl::Time now) {
   if (!queued.has_estimated_start_time()) return "unknown";
@@ -44,14 +61,42 @@ std::string Percent(double ratio) { return absl::StrFormat("%.1f %%", 100 * rati
 
 }  // namespace
 
+std::string BlockerLines(const v1::WaitedFor& blocker) {
+  std::string text = blocker.has_rank() ? absl::StrCat("rank ", blocker.rank()) : "";
+  if (!blocker.node().empty()) absl::StrAppend(&text, text.empty() ? "" : " on ", blocker.node());
+  if (!blocker.reason().empty()) absl::StrAppend(&text, text.empty() ? "" : ": ", blocker.reason());
+  std::string out = absl::StrCat("  ", Printable(text), "\n");
+  if (!blocker.remedy().empty()) {
+    absl::StrAppend(&out, "    -> ", Printable(blocker.remedy()), "\n");
+  }
+  return out;
+}
+
+std::string ForecastText(const v1::Forecast& forecast, absl::Time now) {
+  std::string out;
+  if (forecast.starts_now()) {
+    out = absl::StrCat("would start now", forecast.nodes().empty() ? "" : " on ",
+                       Printable(absl::StrJoin(forecast.nodes(), ", ")));
+  } else {
+    out = forecast.queue_position() > 0
+              ? absl::StrCat("would wait at position ", forecast.queue_position(), " of the queue")
+              : "would wait in the queue";
+    if (!forecast.blockers().empty()) out += ":";
+    out += "\n";
+    for (const v1::WaitedFor& blocker : forecast.blockers()) out += BlockerLines(blocker);
+    out += Printable(EstimateLine(forecast, now));
+  }
+  if (!forecast.preempted_job_ids().empty()) {
+    absl::StrAppend(&out, "\nwould preempt ",
+                    Printable(absl::StrJoin(forecast.preempted_job_ids(), ", ")));
+  }
+  return out;
+}
+
 std::string QueueTable(const v1::GetQueueResponse& queue, bool wide, size_t width, absl::Time now) {
   std::vector<std::string> heads = {"POSITION", "JOB",       "OWNER",     "CLASS",
                                     "NODES",    "WAITS FOR", "EST. START"};
-  if (wide) {
-    for (const char* head : {"PRIORITY", "RANKS", "AGE", "KEPT FOR IT", "ESTIMATE"}) {
-      heads.push_back(head);
-    }
-  }
+  if (wide) heads.insert(heads.end(), {"PRIORITY", "RANKS", "AGE", "KEPT FOR IT", "ESTIMATE"});
   Table table(heads);
   for (const v1::QueuedJob& queued : queue.jobs()) {
     const v1::Job& job = queued.job();
@@ -65,11 +110,9 @@ std::string QueueTable(const v1::GetQueueResponse& queue, bool wide, size_t widt
         queued.waits_for(),
         StartCell(queued, now)};
     if (wide) {
-      row.push_back(absl::StrCat(job.spec().priority()));
-      row.push_back(absl::StrCat(WorldSize(job)));
-      row.push_back(AgeSince(job.submit_time(), now));
-      row.push_back(KeptCell(queued, now));
-      row.push_back(job.estimate_basis());
+      row.insert(row.end(),
+                 {absl::StrCat(job.spec().priority()), absl::StrCat(WorldSize(job)),
+                  AgeSince(job.submit_time(), now), KeptCell(queued, now), job.estimate_basis()});
     }
     table.AddRow(std::move(row));
   }

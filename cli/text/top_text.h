@@ -7,7 +7,6 @@
 #include <string>
 #include <vector>
 
-#include "absl/time/time.h"
 #include "proto/muster/v1/job.pb.h"
 
 namespace muster::cli {

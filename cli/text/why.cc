@@ -11,9 +11,9 @@
 #include "cli/exit_code.h"
 #include "cli/output/json.h"
 #include "cli/output/words.h"
-#include "cli/text/blocker_text.h"
 #include "cli/text/job_description.h"
 #include "cli/text/job_text.h"
+#include "cli/text/queue_text.h"
 #include "common/checkpoint_texts.h"
 #include "common/proto_time.h"
 #include "nlohmann/json.hpp"
@@ -43,8 +43,9 @@ std::string Count(uint64_t number, absl::string_view what) {
   return absl::StrCat(number, " ", what, number == 1 ? "" : "s");
 }
 
-void AddLine(absl::string_view line, std::string& out) {
-  absl::StrAppend(&out, Printable(line), "\n");
+template <typename... Parts>
+void AddLine(std::string& out, const Parts&... parts) {
+  absl::StrAppend(&out, Printable(absl::StrCat(parts...)), "\n");
 }
 
 void AddMissing(const v1::Wait& wait, std::string& out) {
@@ -69,14 +70,12 @@ std::string QueuedHead(const v1::Job& job, absl::Time now) {
 // What the job is a task of, and how often it was preempted.
 void AddHistory(const v1::Job& job, std::string& out) {
   if (!job.array_id().empty()) {
-    AddLine(absl::StrCat("It is task ", job.array_index(), " of array ", job.array_id(),
-                         ", which has ", job.array_count(), "."),
-            out);
+    AddLine(out, "It is task ", job.array_index(), " of array ", job.array_id(), ", which has ",
+            job.array_count(), ".");
   }
   if (job.preemptions() > 0) {
-    AddLine(absl::StrCat("Jobs of a higher class have preempted it ",
-                         job.preemptions() == 1 ? "once" : Count(job.preemptions(), "time"), "."),
-            out);
+    AddLine(out, "Jobs of a higher class have preempted it ",
+            job.preemptions() == 1 ? "once" : Count(job.preemptions(), "time"), ".");
   }
 }
 
@@ -91,25 +90,22 @@ void AddEstimate(const v1::Job& job, absl::Time now, std::string& out) {
   if (!job.unplaceable().empty()) return;
   const absl::string_view basis = job.estimate_basis();
   if (!job.has_estimated_start_time()) {
-    AddLine(absl::StrCat("No start time can be estimated: ",
-                         basis.empty() ? "jobs ahead of it have no time limit, or nodes are missing"
-                                       : absl::StripPrefix(basis, "unknown: "),
-                         "."),
-            out);
+    AddLine(out, "No start time can be estimated: ",
+            basis.empty() ? "jobs ahead of it have no time limit, or nodes are missing"
+                          : absl::StripPrefix(basis, "unknown: "),
+            ".");
     return;
   }
   const absl::Time start = FromProto(job.estimated_start_time());
   if (start <= now) {
-    AddLine("It should start any moment.", out);
+    AddLine(out, "It should start any moment.");
   } else {
-    AddLine(absl::StrCat("It should start within ", Age(start - now), ", at ",
-                         absl::FormatTime("%H:%M:%S", start, absl::LocalTimeZone()),
-                         // A delayed job has no jobs ahead of it.
-                         !basis.empty() ? absl::StrCat(". Estimated from ", basis, ".")
-                         : job.queue_position() > 0
-                             ? ", if the jobs ahead of it keep their time limits."
-                             : "."),
-            out);
+    AddLine(out, "It should start within ", Age(start - now), ", at ",
+            absl::FormatTime("%H:%M:%S", start, absl::LocalTimeZone()),
+            // A delayed job has no jobs ahead of it.
+            !basis.empty()             ? absl::StrCat(". Estimated from ", basis, ".")
+            : job.queue_position() > 0 ? ", if the jobs ahead of it keep their time limits."
+                                       : ".");
   }
 }
 
@@ -124,30 +120,28 @@ void AddAhead(const std::vector<v1::Job>& ahead, std::string& out) {
   if (ahead.size() > kNamedAhead) {
     absl::StrAppend(&line, " and ", ahead.size() - kNamedAhead, " more");
   }
-  AddLine(line + ".", out);
+  AddLine(out, line + ".");
 }
 
 void AddQueued(const WhyFacts& facts, absl::Time now, std::string& out) {
-  AddLine(QueuedHead(facts.job, now), out);
+  AddLine(out, QueuedHead(facts.job, now));
   AddHistory(facts.job, out);
   // The reason of every new job; the lines below are more specific.
   if (facts.job.generation() > 0 && facts.job.reason() != kWaitingForResources &&
       !facts.job.reason().empty()) {
-    AddLine(absl::StrCat("It was requeued: ", facts.job.reason(),
-                         facts.job.message().empty() ? "" : ": ", facts.job.message()),
-            out);
+    AddLine(out, "It was requeued: ", facts.job.reason(), facts.job.message().empty() ? "" : ": ",
+            facts.job.message());
   }
   if (!facts.job.unplaceable().empty()) {
-    AddLine(absl::StrCat("It does not fit on the cluster: ", facts.job.unplaceable(),
-                         ". Other jobs do not wait for it."),
-            out);
+    AddLine(out, "It does not fit on the cluster: ", facts.job.unplaceable(),
+            ". Other jobs do not wait for it.");
   }
   AddAhead(facts.ahead, out);
   for (v1::Wait wait : facts.job.waits()) {
     // The job's own needs are printed above, the nodes' reasons are not.
     if (!facts.job.unplaceable().empty()) RemoveJobsOwnReasons(wait);
     if (wait.missing().empty()) continue;
-    AddLine("It cannot start yet:", out);
+    AddLine(out, "It cannot start yet:");
     AddMissing(wait, out);
   }
   AddEstimate(facts.job, now, out);
@@ -189,26 +183,24 @@ void AddHang(const v1::Job& job, absl::Time now, std::string& out) {
   const absl::Duration silence = FromProto(hang.silence()) + (now - FromProto(hang.time()));
   // Without a hang_timeout, the steps of a training are watched.
   const bool by_steps = job.spec().has_train() && !job.spec().has_hang_timeout();
-  AddLine(absl::StrCat("It hangs: ",
-                       by_steps ? "no rank has completed a step"
-                                : "no output, progress or file input and output of any rank",
-                       " for ", Seconds(silence), "; ", hang.message(), "."),
-          out);
+  AddLine(out, "It hangs: ",
+          by_steps ? "no rank has completed a step"
+                   : "no output, progress or file input and output of any rank",
+          " for ", Seconds(silence), "; ", hang.message(), ".");
   for (const v1::RankInspection& rank : hang.ranks()) {
     if (!hang.has_suspect_rank() || rank.rank() != hang.suspect_rank()) continue;
     const std::vector<std::string> lines = absl::StrSplit(rank.stack(), '\n', absl::SkipEmpty());
-    for (size_t i = 0; i < std::min(lines.size(), kStackLines); ++i) AddLine("  " + lines[i], out);
+    for (size_t i = 0; i < std::min(lines.size(), kStackLines); ++i) AddLine(out, "  " + lines[i]);
   }
 }
 
 void AddUnkillable(const v1::Job& job, std::string& out) {
   for (const v1::RankStatus& rank : job.ranks()) {
     if (!rank.unkillable()) continue;
-    AddLine(absl::StrCat("Rank ", rank.rank(), " on ", rank.node(),
-                         " outlived SIGKILL; no rank is placed on its slots until it ends: muster "
-                         "node describe ",
-                         rank.node()),
-            out);
+    AddLine(out, "Rank ", rank.rank(), " on ", rank.node(),
+            " outlived SIGKILL; no rank is placed on its slots until it ends: muster "
+            "node describe ",
+            rank.node());
   }
 }
 
@@ -219,52 +211,48 @@ void AddActive(const v1::Job& job, absl::Time now, std::string& out) {
   if (job.has_start_time()) {
     absl::StrAppend(&head, "; first started ", AgeSince(job.start_time(), now), " ago");
   }
-  AddLine(head + ".", out);
+  AddLine(out, head + ".");
   if (job.has_first_failure()) {
-    AddLine(absl::StrCat("Generation ", job.first_failure().generation(),
-                         " failed: ", FailureText(job.first_failure()), "."),
-            out);
+    AddLine(out, "Generation ", job.first_failure().generation(),
+            " failed: ", FailureText(job.first_failure()), ".");
   }
   const std::string progress = ProgressText(job);
-  if (!progress.empty()) AddLine(absl::StrCat("Progress: ", progress), out);
+  if (!progress.empty()) AddLine(out, "Progress: ", progress);
   const std::string failures = CheckpointFailures(job.checkpoint());
-  if (!failures.empty()) AddLine(absl::StrCat("Checkpoints: ", failures, "."), out);
+  if (!failures.empty()) AddLine(out, "Checkpoints: ", failures, ".");
   if (job.has_hang()) AddHang(job, now, out);
   for (const v1::Wait& wait : job.waits()) {
-    AddLine(absl::StrCat("Waiting for ", wait.what(), " for ", Seconds(FromProto(wait.since())),
-                         wait.missing().empty() ? "." : "; missing:"),
-            out);
+    AddLine(out, "Waiting for ", wait.what(), " for ", Seconds(FromProto(wait.since())),
+            wait.missing().empty() ? "." : "; missing:");
     AddMissing(wait, out);
   }
   if (job.waits().empty() && !job.has_hang() && job.stragglers().empty()) {
-    AddLine("No rank is waiting for another one.", out);
+    AddLine(out, "No rank is waiting for another one.");
   }
   const std::optional<SlowestRank> slowest = FindSlowest(job);
   if (!slowest.has_value()) return;
-  AddLine(SlowestText(*slowest), out);
+  AddLine(out, SlowestText(*slowest));
   size_t others = 0;
   for (const v1::Straggler& straggler : job.stragglers()) {
     if (&straggler == slowest->straggler) continue;
-    if (++others <= kNamedStragglers) AddLine(absl::StrCat("  ", straggler.message()), out);
+    if (++others <= kNamedStragglers) AddLine(out, "  ", straggler.message());
   }
   if (others > kNamedStragglers) {
-    AddLine(absl::StrCat("  and ", Count(others - kNamedStragglers, "more slow rank")), out);
+    AddLine(out, "  and ", Count(others - kNamedStragglers, "more slow rank"));
   }
 }
 
 void AddStopping(const v1::Job& job, std::string& out) {
   const std::string message = MessageBesidesFailure(job);
-  AddLine(absl::StrCat(job.job_id(), " is stopping: ", job.reason(), message.empty() ? "" : ": ",
-                       message),
-          out);
+  AddLine(out, job.job_id(), " is stopping: ", job.reason(), message.empty() ? "" : ": ", message);
   for (const v1::Wait& wait : job.waits()) {
     if (wait.missing().empty()) continue;
-    AddLine(absl::StrCat("Not ended after ", Seconds(FromProto(wait.since())), ":"), out);
+    AddLine(out, "Not ended after ", Seconds(FromProto(wait.since())), ":");
     AddMissing(wait, out);
   }
   AddUnkillable(job, out);
   if (job.has_first_failure()) {
-    AddLine(absl::StrCat("Cause: ", FailureText(job.first_failure())), out);
+    AddLine(out, "Cause: ", FailureText(job.first_failure()));
     out += FailureDetailText(job.first_failure());
   }
 }
@@ -279,32 +267,29 @@ void AddOver(const v1::Job& job, absl::Time now, std::string& out) {
                     " after its first start");
   }
   if (job.state() != v1::SUCCEEDED) absl::StrAppend(&head, "; exit status ", ExitCodeOf(job));
-  AddLine(head + ".", out);
+  AddLine(out, head + ".");
   if (job.state() == v1::SUCCEEDED) {
-    if (job.restarts() > 0) AddLine("It needed " + Count(job.restarts(), "restart") + ".", out);
+    if (job.restarts() > 0) AddLine(out, "It needed " + Count(job.restarts(), "restart") + ".");
   } else if (!job.reason().empty()) {
     const std::string message = MessageBesidesFailure(job);
     const bool repeated = message.empty() && job.first_failure().reason() == job.reason();
     if (!repeated) {
-      AddLine(absl::StrCat(job.reason(), message.empty() ? "" : ": ", message), out);
+      AddLine(out, job.reason(), message.empty() ? "" : ": ", message);
     }
   }
   AddUnkillable(job, out);
   for (const v1::FirstFailure& failure : job.past_failures()) {
     if (failure.generation() == job.first_failure().generation()) continue;
-    AddLine(absl::StrCat("Generation ", failure.generation(), " failed: ", FailureText(failure)),
-            out);
+    AddLine(out, "Generation ", failure.generation(), " failed: ", FailureText(failure));
   }
-  if (job.past_failures_omitted() > 0) AddLine(OmittedFailuresText(job) + ".", out);
+  if (job.past_failures_omitted() > 0) AddLine(out, OmittedFailuresText(job) + ".");
   if (!job.has_first_failure()) return;
-  AddLine(absl::StrCat(job.state() == v1::SUCCEEDED ? "Generation " : "First failure, generation ",
-                       job.first_failure().generation(),
-                       job.state() == v1::SUCCEEDED ? " failed: " : ": ",
-                       FailureText(job.first_failure())),
-          out);
+  AddLine(out, job.state() == v1::SUCCEEDED ? "Generation " : "First failure, generation ",
+          job.first_failure().generation(), job.state() == v1::SUCCEEDED ? " failed: " : ": ",
+          FailureText(job.first_failure()));
   out += FailureDetailText(job.first_failure());
   const std::string consequences = ConsequencesText(job);
-  if (!consequences.empty()) AddLine(consequences, out);
+  if (!consequences.empty()) AddLine(out, consequences);
 }
 
 nlohmann::ordered_json SlowestJson(const SlowestRank& slowest) {
@@ -389,10 +374,9 @@ std::string WhyText(const WhyFacts& facts, absl::Time now) {
   if (job.state() == v1::QUEUED) {
     AddQueued(facts, now, out);
   } else if (job.state() == v1::HELD) {
-    AddLine(absl::StrCat(job.job_id(), " is held",
-                         job.message().empty() ? "" : absl::StrCat(": ", job.message())),
-            out);
-    AddLine(absl::StrCat("`muster release ", job.job_id(), "` lets it start."), out);
+    AddLine(out, job.job_id(), " is held",
+            job.message().empty() ? "" : absl::StrCat(": ", job.message()));
+    AddLine(out, "`muster release ", job.job_id(), "` lets it start.");
   } else if (job.state() == v1::STOPPING) {
     AddStopping(job, out);
   } else if (IsOver(job.state())) {

@@ -2,10 +2,8 @@
 
 #include <optional>
 
-#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
-#include "absl/strings/strip.h"
 #include "nlohmann/json.hpp"
 
 namespace muster::cli {

@@ -13,12 +13,11 @@ namespace muster::cli {
 namespace {
 
 std::string Sentences(const v1::RecoverJobsResponse& response, bool discard) {
-  std::string text;
   if (discard) {
-    absl::StrAppend(&text, "the ranks of ", absl::StrJoin(response.nodes(), ", "),
-                    " that this coordinator does not know are being stopped\n");
-    return text;
+    return absl::StrCat("the ranks of ", absl::StrJoin(response.nodes(), ", "),
+                        " that this coordinator does not know are being stopped\n");
   }
+  std::string text;
   for (const std::string& job : response.job_ids()) {
     absl::StrAppend(&text, job, " recovered\n");
   }
@@ -46,18 +45,18 @@ int Recover(Context& context, const v1::RecoverJobsRequest& request) {
   return response->problems().empty() ? kExitSuccess : kExitFailure;
 }
 
-int Share(Context& context, const std::string& job_id, bool shared) {
+struct ShareFlags {
+  std::string job_id;
+  bool undo = false;
+};
+
+int Share(Context& context, const ShareFlags& flags) {
   ClusterClient client(context.client_options());
-  const absl::StatusOr<v1::Job> job = client.ShareJob(job_id, shared);
+  const bool shared = !flags.undo;
+  const absl::StatusOr<v1::Job> job = client.ShareJob(flags.job_id, shared);
   if (!job.ok()) return context.Fail(job.status());
-  if (context.structured()) {
-    context.Print(JobToJson(*job));
-  } else {
-    const char* const suffix = context.output == Output::kName ? ""
-                               : shared                        ? " shared"
-                                                               : " no longer shared";
-    context.console.Out(absl::StrCat(job->job_id(), suffix, "\n"));
-  }
+  context.Show(job->job_id(), JobToJson(*job),
+               absl::StrCat(job->job_id(), shared ? " shared\n" : " no longer shared\n"));
   return kExitSuccess;
 }
 
@@ -72,13 +71,10 @@ void AddShare(Verb& group, Context& context) {
                       "change the job or write to its checkpoint directory."},
        .examples = {{"muster admin share train-x7k2", "share a job"},
                     {"muster admin share train-x7k2 --undo", "take that back"}}});
-  auto job_id = std::make_shared<std::string>();
-  auto undo = std::make_shared<bool>(false);
-  share.add_option("JOB", *job_id, "Job id or name, or a unique prefix of one")->required();
-  share.add_flag("--undo", *undo, "Do not share the job any longer");
-  share.callback([&context, job_id, undo] {
-    context.action = [&context, job_id, undo] { return Share(context, *job_id, !*undo); };
-  });
+  auto flags = std::make_shared<ShareFlags>();
+  share.add_option("JOB", flags->job_id, "Job id or name, or a unique prefix of one")->required();
+  share.add_flag("--undo", flags->undo, "Do not share the job any longer");
+  SetAction(share, context, flags, Share);
 }
 
 }  // namespace
@@ -117,9 +113,7 @@ void AddAdminVerbs(CLI::App& app, Context& context) {
   recover.add_flag_callback(
       "--discard", [request] { request->set_discard(true); },
       "Recover nothing: stop the nodes' ranks that this coordinator does not know");
-  recover.callback([&context, request] {
-    context.action = [&context, request] { return Recover(context, *request); };
-  });
+  SetAction(recover, context, request, Recover);
 }
 
 }  // namespace muster::cli

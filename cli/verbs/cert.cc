@@ -4,7 +4,7 @@
 #include "absl/time/clock.h"
 #include "cli/context.h"
 #include "cli/exit_code.h"
-#include "cli/identity/offline_authority.h"
+#include "cli/identity/authority.h"
 #include "cli/verb.h"
 #include "nlohmann/json.hpp"
 
@@ -15,10 +15,10 @@ namespace {
 int Report(Context& context, const absl::StatusOr<std::vector<std::string>>& written) {
   if (!written.ok()) return context.Fail(written.status(), kExitCannotCreate);
   if (context.structured()) {
-    context.Print(nlohmann::ordered_json(*written));
-    return kExitSuccess;
+    context.Print(*written);
+  } else {
+    for (const std::string& path : *written) context.console.Out(path + "\n");
   }
-  for (const std::string& path : *written) context.console.Out(path + "\n");
   return kExitSuccess;
 }
 
@@ -37,10 +37,8 @@ void AddInit(CLI::App& group, Context& context) {
                         .examples = {{"muster cert init --dir ~/muster-ca", "once per cluster"}}});
   auto folder = std::make_shared<std::string>("muster-ca");
   AddFolder(verb, *folder);
-  verb.callback([&context, folder] {
-    context.action = [&context, folder] {
-      return Report(context, InitOffline(*folder, absl::Now()));
-    };
+  SetAction(verb, context, folder, [](Context& context, const std::string& folder) {
+    return Report(context, InitOffline(folder, absl::Now()));
   });
 }
 
@@ -101,14 +99,15 @@ void AddRenew(CLI::App& group, Context& context) {
                       "year. The daemons notice new files without a restart."},
        .examples = {{"muster cert renew --dir ~/muster-ca ~/muster-ca/nodes/*/node.pem",
                      "then copy the files to the nodes"}}});
-  auto folder = std::make_shared<std::string>("muster-ca");
-  auto files = std::make_shared<std::vector<std::string>>();
-  AddFolder(verb, *folder);
-  verb.add_option("FILE", *files, "Certificates")->required();
-  verb.callback([&context, folder, files] {
-    context.action = [&context, folder, files] {
-      return Report(context, RenewOffline(*folder, *files, absl::Now()));
-    };
+  struct Flags {
+    std::string folder = "muster-ca";
+    std::vector<std::string> files;
+  };
+  auto flags = std::make_shared<Flags>();
+  AddFolder(verb, flags->folder);
+  verb.add_option("FILE", flags->files, "Certificates")->required();
+  SetAction(verb, context, flags, [](Context& context, const Flags& flags) {
+    return Report(context, RenewOffline(flags.folder, flags.files, absl::Now()));
   });
 }
 

@@ -6,11 +6,8 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
 #include "cli/context.h"
-#include "cli/duration_option.h"
 #include "cli/exit_code.h"
-#include "cli/follow/checkpoint_wait.h"
 #include "cli/follow/follow.h"
-#include "cli/follow/quiet_observer.h"
 #include "cli/follow/signals.h"
 #include "cli/output/json.h"
 #include "cli/output/words.h"
@@ -26,15 +23,6 @@ struct CheckpointFlags {
   absl::Duration timeout = absl::Minutes(10);
   bool no_wait = false;
 };
-
-void PrintJob(Context& context, const v1::Job& job, absl::string_view text) {
-  if (context.structured()) {
-    context.Print(JobToJson(job));
-  } else {
-    context.console.Out(
-        absl::StrCat(context.output == Output::kName ? job.job_id() : Printable(text), "\n"));
-  }
-}
 
 // Returns once the requested checkpoint has been written or will not be.
 absl::StatusOr<v1::Job> AwaitCheckpoint(Context& context, ClusterClient& client,
@@ -57,7 +45,8 @@ int Checkpoint(Context& context, const CheckpointFlags& flags) {
   const absl::StatusOr<v1::Job> requested = client.CheckpointJob(flags.job_id);
   if (!requested.ok()) return context.Fail(requested.status());
   if (flags.no_wait) {
-    PrintJob(context, *requested, absl::StrCat(requested->job_id(), " checkpoint requested"));
+    context.Show(requested->job_id(), JobToJson(*requested),
+                 absl::StrCat(requested->job_id(), " checkpoint requested\n"));
     return kExitSuccess;
   }
   const absl::StatusOr<v1::Job> job =
@@ -75,7 +64,8 @@ int Checkpoint(Context& context, const CheckpointFlags& flags) {
   context.console.Note(
       Printable(absl::StrCat("checkpoint of step ", status.step(),
                              status.node().empty() ? "" : absl::StrCat(" on ", status.node()))));
-  PrintJob(context, *job, NewestCheckpointPath(status));
+  context.Show(job->job_id(), JobToJson(*job),
+               absl::StrCat(Printable(NewestCheckpointPath(status)), "\n"));
   return kExitSuccess;
 }
 
@@ -88,9 +78,8 @@ void AddCheckpointVerb(CLI::App& app, Context& context) {
        .usage = "JOB [OPTIONS]",
        .paragraphs =
            {"The training continues meanwhile. Waits until the job has a checkpoint of at least "
-            "the "
-            "step that it had reached, and prints its path, as seen from the node of rank 0. Only "
-            "for train jobs: a command saves on its own or when it is stopped."},
+            "the step that it had reached, and prints its path, as seen from the node of rank 0. "
+            "Only for train jobs: a command saves on its own or when it is stopped."},
        .exits = {{"0", "The checkpoint was written; with --no-wait, requested"},
                  {"1", "It could not be written, the job ended before, or it cannot write one"},
                  {"69", "The coordinator did not answer at the start"},
@@ -104,9 +93,7 @@ void AddCheckpointVerb(CLI::App& app, Context& context) {
   AddDurationOption(verb, "--timeout", flags->timeout,
                     "Give up after this long, with status 124 (default: 10m)");
   verb.add_flag("--no-wait", flags->no_wait, "Return once the coordinator has asked the training");
-  verb.callback([&context, flags] {
-    context.action = [&context, flags] { return Checkpoint(context, *flags); };
-  });
+  SetAction(verb, context, flags, Checkpoint);
 }
 
 }  // namespace muster::cli

@@ -10,7 +10,7 @@
 #include "absl/time/clock.h"
 #include "cli/context.h"
 #include "cli/exit_code.h"
-#include "cli/identity/cluster_init.h"
+#include "cli/identity/authority.h"
 #include "cli/identity/node_join.h"
 #include "cli/verb.h"
 #include "common/flags/flags.h"
@@ -62,8 +62,7 @@ int Init(Context& context, ClusterInit options) {
     return kExitSuccess;
   }
   for (const std::string& line : result->lines) context.console.Note(line);
-  context.console.Note(
-      absl::StrCat("start the coordinator: muster-coordinator --config=", options.config));
+  context.console.Note("start the coordinator: muster-coordinator --config=", options.config);
   if (join.empty()) {
     context.console.Note(
         "the cluster exists already; for a line that lets nodes join: muster node token");
@@ -95,7 +94,7 @@ int Join(Context& context, NodeJoin options) {
   context.console.Out(absl::StrCat(
       "node ", options.name, result->joined_before ? " has joined already" : " has joined",
       "; its certificate is renewed before ", Date(result->expire_time), "\n"));
-  context.console.Note(absl::StrCat("start the worker: muster-worker --config=", options.config));
+  context.console.Note("start the worker: muster-worker --config=", options.config);
   return kExitSuccess;
 }
 
@@ -191,8 +190,7 @@ void AddJoin(CLI::App& group, Context& context) {
                   "The worker's data directory (default: as its configuration file says; "
                   "/var/lib/muster-worker for root, otherwise ~/.local/share/muster/worker)")
       ->type_name("DIR");
-  verb.callback(
-      [&context, join] { context.action = [&context, join] { return Join(context, *join); }; });
+  SetAction(verb, context, join, Join);
 }
 
 }  // namespace

@@ -5,7 +5,7 @@
 #include "cli/compare/comparison_text.h"
 #include "cli/context.h"
 #include "cli/exit_code.h"
-#include "cli/output/wrap.h"
+#include "cli/output/words.h"
 #include "cli/verb.h"
 #include "nlohmann/json.hpp"
 
@@ -49,8 +49,8 @@ int CompareJobs(Context& context, const std::vector<std::string>& job_ids) {
   }
   for (const v1::Job& job : comparison.jobs) {
     if (job.private_hidden()) {
-      context.console.Note(absl::StrCat(
-          job.job_id(), " belongs to another owner: what is private of it is not compared"));
+      context.console.Note(job.job_id(),
+                           " belongs to another owner: what is private of it is not compared");
     }
   }
   return kExitSuccess;
@@ -82,9 +82,7 @@ void AddCompareVerb(CLI::App& app, Context& context) {
   verb.add_option("JOB", *job_ids, "Job ids or names, or unique prefixes of them")
       ->required()
       ->expected(2, static_cast<int>(kMaxComparedJobs));
-  verb.callback([&context, job_ids] {
-    context.action = [&context, job_ids] { return CompareJobs(context, *job_ids); };
-  });
+  SetAction(verb, context, job_ids, CompareJobs);
 }
 
 }  // namespace muster::cli

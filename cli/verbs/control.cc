@@ -1,10 +1,9 @@
 // `muster cancel`, `hold`, `release`, `requeue`, `rm`.
 #include "CLI/CLI.hpp"
 #include "absl/strings/str_cat.h"
+#include "cli/client.h"
 #include "cli/context.h"
-#include "cli/duration_option.h"
 #include "cli/exit_code.h"
-#include "cli/find_array.h"
 #include "cli/output/json.h"
 #include "cli/text/job_text.h"
 #include "cli/verb.h"
@@ -23,37 +22,23 @@ struct CancelFlags {
   bool force = false;
 };
 
-// Prints `word` as the job's status; if it is empty, the job's state.
-void PrintJob(Context& context, const v1::Job& job, const std::string& word) {
-  if (context.output == Output::kName) {
-    context.console.Out(absl::StrCat(job.job_id(), "\n"));
-  } else if (context.output == Output::kWide) {
-    context.console.Out(JobTable({job}, /*wide=*/true, absl::Now()));
+// Prints what was done to a job or array, except in JSON and YAML: its name, its row in a wide
+// table, or `sentence`.
+void PrintChanged(Context& context, const std::string& id, const std::vector<v1::Job>& jobs,
+                  const std::vector<v1::JobArray>& arrays, const std::string& sentence) {
+  if (context.structured()) return;
+  if (context.output == Output::kWide) {
+    context.console.Out(JobTable(jobs, arrays, /*wide=*/true, absl::Now()));
   } else {
     context.console.Out(
-        absl::StrCat(job.job_id(), " ", word.empty() ? StateWord(job.state()) : word, "\n"));
+        absl::StrCat(context.output == Output::kName ? id : absl::StrCat(id, " ", sentence), "\n"));
   }
 }
 
-// Applies `call` to each job, and continues after a failure. Structured output is one document: the
-// job, or a list if several jobs were named.
-int ForEach(Context& context, const std::vector<std::string>& job_ids, const JobCall& call,
-            const std::string& word = "") {
-  ClusterClient client(context.client_options());
-  int exit_code = kExitSuccess;
-  std::vector<nlohmann::ordered_json> documents;
-  for (const std::string& job_id : job_ids) {
-    const absl::StatusOr<v1::Job> job = call(client, job_id);
-    if (!job.ok()) {
-      exit_code = context.Fail(job.status());
-    } else if (context.structured()) {
-      documents.push_back(JobToJson(*job));
-    } else {
-      PrintJob(context, *job, word);
-    }
-  }
-  if (context.structured()) context.PrintOneOrList(std::move(documents), job_ids.size());
-  return exit_code;
+// Prints `word` as the job's status; if it is empty, the job's state. Returns the job's document.
+nlohmann::ordered_json ShowJob(Context& context, const v1::Job& job, const std::string& word = "") {
+  PrintChanged(context, job.job_id(), {job}, {}, word.empty() ? StateWord(job.state()) : word);
+  return JobToJson(job);
 }
 
 template <typename Request>
@@ -73,48 +58,29 @@ std::string CancelWord(const v1::JobArray& array) {
   return absl::StrCat("cancelling ", active, active == 1 ? " task" : " tasks");
 }
 
-void PrintCancelled(Context& context, const v1::JobArray& array) {
-  if (context.output == Output::kName) {
-    context.console.Out(absl::StrCat(array.array_id(), "\n"));
-  } else if (context.output == Output::kWide) {
-    context.console.Out(JobTable({}, {array}, /*wide=*/true, absl::Now()));
-  } else {
-    context.console.Out(
-        absl::StrCat(array.array_id(), " ", CancelWord(array), ", ", ArrayProgress(array), "\n"));
-  }
-}
-
-// Cancels a job or an array and prints it, or adds its document to `documents`.
-absl::Status Cancel(Context& context, ClusterClient& client, const std::string& id,
-                    const CancelFlags& flags, std::vector<nlohmann::ordered_json>& documents) {
+// Cancels a job or an array, prints it and returns its document.
+absl::StatusOr<nlohmann::ordered_json> Cancel(Context& context, ClusterClient& client,
+                                              const std::string& id, const CancelFlags& flags) {
   v1::CancelJobRequest request;
   request.set_job_id(id);
   SetGracePeriod(flags, request);
   const absl::StatusOr<v1::Job> job = client.CancelJob(request);
-  if (job.ok()) {
-    context.structured() ? documents.push_back(JobToJson(*job)) : PrintJob(context, *job, "");
-    return absl::OkStatus();
-  }
+  if (job.ok()) return ShowJob(context, *job);
   if (!MayBeArray(job.status())) return job.status();
   v1::CancelArrayRequest array_request;
   array_request.set_array_id(id);
   SetGracePeriod(flags, array_request);
   const absl::StatusOr<v1::JobArray> array = client.CancelArray(array_request);
   if (!array.ok()) return absl::IsNotFound(array.status()) ? job.status() : array.status();
-  context.structured() ? documents.push_back(ToJson(*array)) : PrintCancelled(context, *array);
-  return absl::OkStatus();
+  PrintChanged(context, array->array_id(), {}, {*array},
+               absl::StrCat(CancelWord(*array), ", ", ArrayProgress(*array)));
+  return ToJson(*array);
 }
 
 int CancelAll(Context& context, const CancelFlags& flags) {
   ClusterClient client(context.client_options());
-  int exit_code = kExitSuccess;
-  std::vector<nlohmann::ordered_json> documents;
-  for (const std::string& id : flags.job_ids) {
-    const absl::Status status = Cancel(context, client, id, flags, documents);
-    if (!status.ok()) exit_code = context.Fail(status);
-  }
-  if (context.structured()) context.PrintOneOrList(std::move(documents), flags.job_ids.size());
-  return exit_code;
+  return context.ForEach(flags.job_ids,
+                         [&](const std::string& id) { return Cancel(context, client, id, flags); });
 }
 
 // Returns the job as it was.
@@ -132,9 +98,8 @@ void AddCancel(CLI::App& app, Context& context) {
        .paragraphs = {"A queued job ends at once. The ranks of a running job receive the job's "
                       "stop_signal, SIGTERM by default; after the grace period, all processes that "
                       "they have started receive SIGKILL. Returns once the coordinator has "
-                      "recorded the request; use `muster "
-                      "wait` to wait for the end. Has no effect on a finished job. For an array, "
-                      "cancels its tasks."},
+                      "recorded the request; use `muster wait` to wait for the end. Has no effect "
+                      "on a finished job. For an array, cancels its tasks."},
        .examples = {
            {"muster cancel train-x7k2", "cancel with the job's grace period"},
            {"muster cancel train-x7k2 --force", "send SIGKILL at once"},
@@ -148,9 +113,7 @@ void AddCancel(CLI::App& app, Context& context) {
                         "Time from the stop signal to SIGKILL (default: the job's grace period)");
   verb.add_flag("--force", flags->force, "Send SIGKILL at once, without a grace period")
       ->excludes(grace);
-  verb.callback([&context, flags] {
-    context.action = [&context, flags] { return CancelAll(context, *flags); };
-  });
+  SetAction(verb, context, flags, CancelAll);
 }
 
 // Adds a verb whose only arguments are jobs.
@@ -159,11 +122,15 @@ void AddJobsVerb(CLI::App& app, Context& context, const std::string& name, Manua
   Verb& verb = AddVerb(app, name, kJobVerbs, std::move(manual));
   auto job_ids = std::make_shared<std::vector<std::string>>();
   verb.add_option("JOB", *job_ids, "Job ids or names, or unique prefixes of them")->required();
-  verb.callback([&context, job_ids, call = std::move(call), word] {
-    context.action = [&context, job_ids, call, word] {
-      return ForEach(context, *job_ids, call, word);
-    };
-  });
+  const auto change = [call = std::move(call), word](Context& context, const auto& job_ids) {
+    ClusterClient client(context.client_options());
+    return context.ForEach(
+        job_ids, [&](const std::string& job_id) -> absl::StatusOr<nlohmann::ordered_json> {
+          ASSIGN_OR_RETURN(const v1::Job job, call(client, job_id));
+          return ShowJob(context, job, word);
+        });
+  };
+  SetAction(verb, context, job_ids, change);
 }
 
 }  // namespace

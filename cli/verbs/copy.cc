@@ -94,9 +94,7 @@ void AddCopyVerb(CLI::App& app, Context& context) {
   verb.add_option("--rank", flags->rank, "Rank whose files are copied")
       ->type_name("N")
       ->capture_default_str();
-  verb.callback([&context, flags] {
-    context.action = [&context, flags] { return RunCopy(context, *flags); };
-  });
+  SetAction(verb, context, flags, RunCopy);
 }
 
 }  // namespace muster::cli

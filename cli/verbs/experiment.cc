@@ -8,22 +8,17 @@
 #include <vector>
 
 #include "CLI/CLI.hpp"
-#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "cli/context.h"
 #include "cli/exit_code.h"
 #include "cli/experiment/cells.h"
-#include "cli/experiment/parallel_hint.h"
-#include "cli/experiment/predict.h"
 #include "cli/experiment/results.h"
 #include "cli/experiment/runner.h"
 #include "cli/experiment/tables.h"
 #include "cli/local/local_cluster.h"
-#include "cli/local/local_job.h"
 #include "cli/output/json.h"
 #include "cli/spec/spec_file.h"
 #include "cli/verb.h"
-#include "common/nearest.h"
 #include "common/status.h"
 #include "nlohmann/json.hpp"
 
@@ -40,14 +35,6 @@ struct ExperimentFlags {
   bool local = false;
   uint32_t parallel = 1;
   LocalClusterOptions cluster;
-
-  bool simulate = false;
-  ModelCosts costs;
-  uint32_t measured_with = 0;
-  std::vector<uint32_t> stages;
-  std::vector<uint32_t> micro_batches = {1, 2, 4, 8, 16, 32};
-  std::vector<std::string> schedules = {"sequential", "gpipe", "1f1b"};
-  double transfer_seconds = 0;
 };
 
 void PrintNames(Context& context, const std::vector<Cell>& cells) {
@@ -80,7 +67,7 @@ void PrintResults(Context& context, const Experiment& experiment, const std::vec
   } else {
     context.console.Out(ResultTable(experiment, results));
     if (!experiment.found.empty()) {
-      context.console.Note(absl::StrCat("\npublished results:\n", experiment.found));
+      context.console.Note("\npublished results:\n", experiment.found);
     }
   }
 }
@@ -112,15 +99,6 @@ int RunLocally(Context& context, const ExperimentFlags& flags, const Experiment&
   return daemons.ok() ? exit_code : context.Fail(daemons, kExitFailure);
 }
 
-// One line on stderr if idle slots could run several jobs at a time.
-void NoteIdleSlots(Context& context, ClusterClient& client, const std::vector<Cell>& cells) {
-  const absl::StatusOr<v1::ListNodesResponse> response = client.ListNodes();
-  if (!response.ok()) return;  // the first job reports why the coordinator does not answer
-  const std::vector<v1::Node> nodes(response->nodes().begin(), response->nodes().end());
-  const std::string hint = ParallelHint(cells, nodes);
-  if (!hint.empty()) context.console.Note(hint);
-}
-
 int RunExperiment(Context& context, const ExperimentFlags& flags) {
   const absl::StatusOr<std::string> text = ReadSpecText(flags.path);
   if (!text.ok()) return context.Fail(text.status(), SpecExitCode(text.status()));
@@ -143,89 +121,11 @@ int RunExperiment(Context& context, const ExperimentFlags& flags) {
   } else {
     Stopper stopper;
     ClusterClient client(context.client_options());
-    if (flags.parallel == 1) NoteIdleSlots(context, client, *cells);
     exit_code =
         RunCells(context, client, *experiment, *cells, RunnerOptionsOf(flags), *store, stopper);
   }
   PrintResults(context, *experiment, *cells, *store);
   return exit_code;
-}
-
-absl::StatusOr<std::vector<Prediction>> Simulated(const ExperimentFlags& flags,
-                                                  const ModelCosts& costs) {
-  PredictionRequest request;
-  request.stages = flags.stages;
-  if (request.stages.empty()) {
-    request.stages = {static_cast<uint32_t>(costs.forward_seconds.size())};
-  }
-  request.micro_batches = flags.micro_batches;
-  request.transfer_seconds = flags.transfer_seconds;
-  for (const std::string& word : flags.schedules) {
-    ASSIGN_OR_RETURN(const pipeline::Schedule schedule, pipeline::ParseSchedule(word));
-    request.schedules.push_back(schedule);
-  }
-  return Predict(costs, request);
-}
-
-int Simulate(Context& context, const ExperimentFlags& flags) {
-  ModelCosts costs = flags.costs;
-  if (!flags.path.empty()) {
-    const absl::StatusOr<std::string> text = ReadSpecText(flags.path);
-    if (!text.ok()) return context.Fail(text.status(), SpecExitCode(text.status()));
-    const absl::StatusOr<ModelCosts> read = ReadModelCosts(*text);
-    if (!read.ok()) return context.Fail(Annotate(read.status(), flags.path), kExitBadSpec);
-    costs = *read;
-  }
-  if (flags.measured_with > 0) costs.micro_batches = flags.measured_with;
-  const absl::StatusOr<std::vector<Prediction>> predictions = Simulated(flags, costs);
-  if (!predictions.ok()) return context.Fail(predictions.status(), kExitUsage);
-  if (context.structured()) {
-    context.Print(PredictionsToJson(*predictions, costs));
-  } else {
-    context.console.Out(PredictionTable(*predictions));
-  }
-  return kExitSuccess;
-}
-
-void AddSimulateOptions(Verb& verb, ExperimentFlags& flags) {
-  const auto list = [&verb](const char* name, auto& values, const char* text, const char* type) {
-    return Repeatable(verb.add_option(name, values, text))->type_name(type)->delimiter(',');
-  };
-  verb.add_flag(
-      "--simulate", flags.simulate,
-      "Predict a pipeline's step time for each combination of the options below; no job runs");
-  list("--stages", flags.stages, "Numbers of stages (default: as measured)", "N,N");
-  list("--micro-batches", flags.micro_batches, "Numbers of micro-batches", "N,N")
-      ->default_str("1,2,4,8,16,32");
-  list("--schedules", flags.schedules, "Schedules: sequential, gpipe, 1f1b (default: all)",
-       "NAME,NAME");
-  list("--forward", flags.costs.forward_seconds,
-       "Forward seconds of a micro-batch, by stage; instead of FILE", "S,S");
-  list("--backward", flags.costs.backward_seconds,
-       "Backward seconds of a micro-batch, by stage; instead of FILE", "S,S");
-  verb.add_option("--transfer", flags.transfer_seconds,
-                  "Seconds to transfer a micro-batch between stages (default: 0)")
-      ->type_name("S")
-      ->check([](const std::string& text) {
-        double seconds;
-        return absl::SimpleAtod(text, &seconds) && seconds >= 0
-                   ? ""
-                   : absl::StrCat(Quoted(text), " is not a number of seconds");
-      });
-  verb.add_option(
-          "--measured-with", flags.measured_with,
-          "Number of micro-batches of the measured run; the times are scaled to other numbers")
-      ->type_name("N");
-}
-
-void RequireInput(const ExperimentFlags& flags) {
-  const bool has_times = flags.simulate && !flags.costs.forward_seconds.empty();
-  if (flags.path.empty() && !has_times) {
-    throw CLI::RequiredError(flags.simulate ? "FILE, or --forward and --backward," : "FILE");
-  }
-  if (!flags.path.empty() && !flags.costs.forward_seconds.empty()) {
-    throw CLI::ValidationError("--forward", "not allowed with FILE, which already has the times");
-  }
 }
 
 }  // namespace
@@ -240,22 +140,16 @@ void AddExperimentVerb(CLI::App& app, Context& context) {
            {"FILE contains a spec and a grid of axes, whose values set fields of the spec. Each "
             "combination is a job, and all jobs are submitted as one array. They run one after "
             "another, so that they do not slow each other, unless --parallel allows more. Results "
-            "are written to a "
-            "directory (results.json, results.md, results.csv, and plots as SVG), and a table of "
+            "are written to a directory (results.json, results.md and results.csv), and a table of "
             "them to stdout. docs/reference/experiments.md describes the file format; "
             "deploy/experiments/ has examples.",
             "Files that the base spec names, relative to FILE, and a command's script in the "
-            "current "
-            "folder are uploaded as by `muster run`; with --local, commands run in the current "
-            "folder as with `muster local`.",
+            "current folder are uploaded as by `muster run`; with --local, commands run in the "
+            "current folder as with `muster local`.",
             "All specs are validated before the first job is queued. A failed job is recorded with "
             "its reason, and the others still run. Ctrl-C cancels the array. If the command ends "
             "otherwise, the jobs still run. Run it again to collect their results; cells that "
-            "failed or changed are run again.",
-            "With --simulate, FILE is a finished pipeline job (`muster run -o json`) or a plan "
-            "(`muster spec explain-plan --time -o json`). Its times are used to predict the step "
-            "time and bubble ratio of pipelines with other numbers of stages and micro-batches; no "
-            "job runs."},
+            "failed or changed are run again."},
        .exits = {{"0", "Every cell succeeded"},
                  {"1", "At least one cell failed"},
                  {"66, 78", "FILE cannot be read; FILE is invalid"},
@@ -266,10 +160,9 @@ void AddExperimentVerb(CLI::App& app, Context& context) {
            {"muster experiment precision.yaml --dry-run", "list the jobs without running them"},
            {"muster experiment precision.yaml --local", "run on this machine, without a cluster"},
            {"muster experiment guide-a.yaml --set epochs=1 --only model=resnet50",
-            "a shorter run of a part of the grid"},
-           {"muster experiment --simulate job.json --stages 2,4 --micro-batches 4,8",
-            "predict other pipelines from a measured one"}}});
-  verb.add_option("FILE", flags->path, "The experiment as YAML or JSON; - for standard input");
+            "a shorter run of a part of the grid"}}});
+  verb.add_option("FILE", flags->path, "The experiment as YAML or JSON; - for standard input")
+      ->required();
   Repeatable(verb.add_option("--set", flags->settings,
                              "Set a parameter of the file, as in epochs=1, or a field of its base "
                              "spec, as in train.seed=2; may be repeated"))
@@ -295,12 +188,8 @@ void AddExperimentVerb(CLI::App& app, Context& context) {
   verb.add_option("--worker-binary", flags->cluster.worker_binary,
                   "With --local: path of muster-worker (default: next to this program)")
       ->type_name("FILE");
-  AddSimulateOptions(verb, *flags);
   verb.callback([&context, flags] {
-    RequireInput(*flags);
-    context.action = [&context, flags] {
-      return flags->simulate ? Simulate(context, *flags) : RunExperiment(context, *flags);
-    };
+    context.action = [&context, flags] { return RunExperiment(context, *flags); };
   });
 }
 

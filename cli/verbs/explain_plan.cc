@@ -129,9 +129,7 @@ void AddExplainPlanVerb(CLI::App& group, Context& context) {
   verb.add_option("--rank-binary", flags->rank_binary,
                   "Path of muster-rank (default: next to this program)")
       ->type_name("FILE");
-  verb.callback([&context, flags] {
-    context.action = [&context, flags] { return ExplainPlan(context, *flags); };
-  });
+  SetAction(verb, context, flags, ExplainPlan);
 }
 
 }  // namespace muster::cli

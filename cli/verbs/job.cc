@@ -2,9 +2,10 @@
 #include "CLI/CLI.hpp"
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "cli/client.h"
 #include "cli/context.h"
 #include "cli/exit_code.h"
-#include "cli/find_array.h"
 #include "cli/output/json.h"
 #include "cli/text/array_text.h"
 #include "cli/text/job_description.h"
@@ -58,22 +59,10 @@ int ListJobs(Context& context, const ListFlags& flags) {
     context.console.Out(JobTable(jobs, arrays, context.output == Output::kWide, absl::Now()));
   }
   if (!response->next_page_token().empty()) {
-    context.console.Note(absl::StrCat("there are more than the newest ", flags.limit,
-                                      "; raise --limit to see them"));
+    context.console.Note("there are more than the newest ", flags.limit,
+                         "; raise --limit to see them");
   }
   return kExitSuccess;
-}
-
-// Reads each job with `read`, and continues after a failure, whose exit code it returns.
-template <typename Read>
-int ForEach(Context& context, const std::vector<std::string>& job_ids, Read read) {
-  ClusterClient client(context.client_options());
-  int exit_code = kExitSuccess;
-  for (const std::string& job_id : job_ids) {
-    const absl::Status status = read(client, job_id);
-    if (!status.ok()) exit_code = context.Fail(status);
-  }
-  return exit_code;
 }
 
 const std::string& IdOf(const JobOrArray& one) {
@@ -82,34 +71,25 @@ const std::string& IdOf(const JobOrArray& one) {
 }
 
 int GetJobs(Context& context, const std::vector<std::string>& job_ids) {
-  std::vector<JobOrArray> found;
-  const int exit_code = ForEach(context, job_ids, [&](ClusterClient& client, const auto& job_id) {
-    absl::StatusOr<JobOrArray> one = FindJobOrArray(client, job_id);
-    if (one.ok()) found.push_back(*std::move(one));
-    return one.status();
-  });
-  if (context.structured()) {
-    std::vector<nlohmann::ordered_json> documents;
-    for (const JobOrArray& one : found) {
-      const v1::Job* const job = std::get_if<v1::Job>(&one);
-      documents.push_back(job != nullptr ? JobToJson(*job)
-                                         : ArrayToJson(std::get<v1::GetArrayResponse>(one)));
-    }
-    context.PrintOneOrList(std::move(documents), job_ids.size());
-    return exit_code;
-  }
+  ClusterClient client(context.client_options());
+  std::vector<std::string> names;
   std::vector<v1::Job> jobs;
   std::vector<v1::JobArray> arrays;
-  for (const JobOrArray& one : found) {
-    if (context.output == Output::kName) {
-      context.console.Out(absl::StrCat(IdOf(one), "\n"));
-    } else if (const v1::Job* const job = std::get_if<v1::Job>(&one)) {
-      jobs.push_back(*job);
-    } else {
-      arrays.push_back(std::get<v1::GetArrayResponse>(one).array());
-    }
-  }
-  if (!jobs.empty() || !arrays.empty()) {
+  const int exit_code = context.ForEach(
+      job_ids, [&](const std::string& job_id) -> absl::StatusOr<nlohmann::ordered_json> {
+        ASSIGN_OR_RETURN(const JobOrArray one, FindJobOrArray(client, job_id));
+        names.push_back(IdOf(one));
+        if (const v1::Job* const job = std::get_if<v1::Job>(&one)) {
+          jobs.push_back(*job);
+          return JobToJson(*job);
+        }
+        const auto& array = std::get<v1::GetArrayResponse>(one);
+        arrays.push_back(array.array());
+        return ArrayToJson(array);
+      });
+  if (context.output == Output::kName) {
+    for (const std::string& name : names) context.console.Out(name + "\n");
+  } else if (!context.structured() && !names.empty()) {
     context.console.Out(JobTable(jobs, arrays, context.output == Output::kWide, absl::Now()));
   }
   return exit_code;
@@ -162,26 +142,18 @@ std::string DescriptionText(const Described& described, const DescribeFlags& fla
 }
 
 int DescribeJobs(Context& context, const DescribeFlags& flags) {
-  std::vector<Described> jobs;
-  const int exit_code =
-      ForEach(context, flags.job_ids, [&](ClusterClient& client, const auto& job_id) {
-        absl::StatusOr<Described> job = Read(client, job_id, flags.events);
-        if (job.ok()) jobs.push_back(*std::move(job));
-        return job.status();
+  ClusterClient client(context.client_options());
+  std::vector<std::string> texts;
+  const int exit_code = context.ForEach(
+      flags.job_ids, [&](const std::string& job_id) -> absl::StatusOr<nlohmann::ordered_json> {
+        ASSIGN_OR_RETURN(const Described job, Read(client, job_id, flags.events));
+        texts.push_back(context.output == Output::kName
+                            ? IdOf(job.what) + "\n"
+                            : DescriptionText(job, flags, context.output == Output::kWide));
+        return DescriptionJson(job, flags);
       });
-  if (context.structured()) {
-    std::vector<nlohmann::ordered_json> documents;
-    for (const Described& job : jobs) documents.push_back(DescriptionJson(job, flags));
-    context.PrintOneOrList(std::move(documents), flags.job_ids.size());
-    return exit_code;
-  }
-  for (size_t i = 0; i < jobs.size(); ++i) {
-    if (context.output == Output::kName) {
-      context.console.Out(absl::StrCat(IdOf(jobs[i].what), "\n"));
-    } else {
-      context.console.Out(absl::StrCat(
-          i > 0 ? "\n" : "", DescriptionText(jobs[i], flags, context.output == Output::kWide)));
-    }
+  if (!context.structured()) {
+    context.console.Out(absl::StrJoin(texts, context.output == Output::kName ? "" : "\n"));
   }
   return exit_code;
 }
@@ -226,9 +198,7 @@ void AddJobVerbs(CLI::App& app, Context& context) {
   list.add_option("--limit", list_flags->limit, "List only the newest N jobs")
       ->type_name("N")
       ->check(AboveZero);
-  list.callback([&context, list_flags] {
-    context.action = [&context, list_flags] { return ListJobs(context, *list_flags); };
-  });
+  SetAction(list, context, list_flags, ListJobs);
 
   Verb& get = AddVerb(
       app, "get", kJobVerbs,
@@ -239,9 +209,7 @@ void AddJobVerbs(CLI::App& app, Context& context) {
   auto job_ids = std::make_shared<std::vector<std::string>>();
   get.add_option("JOB", *job_ids, "Ids or names of jobs or arrays, or unique prefixes of them")
       ->required();
-  get.callback([&context, job_ids] {
-    context.action = [&context, job_ids] { return GetJobs(context, *job_ids); };
-  });
+  SetAction(get, context, job_ids, GetJobs);
 
   Verb& describe = AddVerb(
       app, "describe", kJobVerbs,
@@ -265,9 +233,7 @@ void AddJobVerbs(CLI::App& app, Context& context) {
       ->required();
   describe.add_flag("--ranks", flags->ranks, "Include a table of ranks: node, phase, exit");
   describe.add_flag("--events", flags->events, "Include the job's events");
-  describe.callback([&context, flags] {
-    context.action = [&context, flags] { return DescribeJobs(context, *flags); };
-  });
+  SetAction(describe, context, flags, DescribeJobs);
 }
 
 }  // namespace muster::cli

@@ -1,24 +1,133 @@
 // `muster local`.
+#include <fcntl.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
 #include <cstdlib>
+#include <cstring>
+#include <filesystem>
 #include <memory>
+#include <string>
+#include <system_error>
+#include <vector>
 
 #include "CLI/CLI.hpp"
 #include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "absl/time/time.h"
 #include "cli/context.h"
 #include "cli/exit_code.h"
 #include "cli/files/upload.h"
 #include "cli/follow/follow_run.h"
-#include "cli/local/local_checkpoints.h"
 #include "cli/local/local_cluster.h"
-#include "cli/local/local_job.h"
+#include "cli/output/console.h"
 #include "cli/spec/job_options.h"
 #include "cli/spec/spec_file.h"
 #include "cli/verb.h"
 #include "common/status.h"
+#include "proto/muster/v1/job.pb.h"
 #include "spec/spec.h"
 
 namespace muster::cli {
 namespace {
+
+// Creates ./muster-checkpoints, with a folder for each job, and removes what is empty at the end.
+// A lock protects the directory while other runs in the same folder use it.
+class LocalCheckpoints {
+ public:
+  // Creates nothing if the job, a spec with its defaults, writes elsewhere or not at all. Prints a
+  // note if the directory cannot be created: then checkpoints are removed with the cluster.
+  LocalCheckpoints(const v1::JobSpec& defaulted, Console& console);
+  ~LocalCheckpoints();
+  LocalCheckpoints(const LocalCheckpoints&) = delete;
+  LocalCheckpoints& operator=(const LocalCheckpoints&) = delete;
+
+  // Absolute path; empty if nothing was created.
+  const std::string& path() const { return path_; }
+
+ private:
+  // Creates and locks the directory `path`; returns 0 or errno.
+  int Open(const std::string& path);
+
+  std::string path_;
+  int lock_ = -1;  // the open directory; -1: not locked
+};
+
+namespace fs = std::filesystem;
+
+constexpr char kName[] = "muster-checkpoints";
+// Another run holds the lock exclusively only while it removes the directory.
+constexpr int kLockAttempts = 100;
+constexpr absl::Duration kLockInterval = absl::Milliseconds(20);
+
+// Whether the job writes checkpoints to the cluster's directory.
+bool UsesDirectory(const v1::JobSpec& spec) {
+  if (!spec.has_train()) return spec.checkpoint_dir().empty();
+  return spec.train().checkpoint().dir().empty() && spec.train().checkpoint().keep() > 0;
+}
+
+bool IsOpenDirectory(int directory, const std::string& path) {
+  struct stat opened = {}, named = {};
+  return fstat(directory, &opened) == 0 && stat(path.c_str(), &named) == 0 &&
+         opened.st_dev == named.st_dev && opened.st_ino == named.st_ino;
+}
+
+std::vector<fs::path> Entries(const fs::path& directory) {
+  std::vector<fs::path> entries;
+  std::error_code error;
+  for (fs::directory_iterator it(directory, error), end; !error && it != end; it.increment(error)) {
+    entries.push_back(it->path());
+  }
+  return entries;
+}
+
+LocalCheckpoints::LocalCheckpoints(const v1::JobSpec& defaulted, Console& console) {
+  if (!UsesDirectory(defaulted)) return;
+  std::error_code error;
+  const std::string path = (fs::current_path(error) / kName).string();
+  const int failure = error ? error.value() : Open(path);
+  if (failure == 0) {
+    path_ = path;
+    return;
+  }
+  console.Note("cannot create ", path, ": ", std::strerror(failure),
+               "; checkpoints will be removed with the cluster");
+}
+
+int LocalCheckpoints::Open(const std::string& path) {
+  for (int attempt = 0; attempt < kLockAttempts; ++attempt) {
+    if (attempt > 0) absl::SleepFor(kLockInterval);
+    if (mkdir(path.c_str(), 0777) != 0 && errno != EEXIST) return errno;
+    const int directory = open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (directory < 0) {
+      if (errno == ENOENT) continue;  // another run has removed it
+      return errno;
+    }
+    const int failure = flock(directory, LOCK_SH | LOCK_NB) == 0 ? 0 : errno;
+    if (failure == 0 && IsOpenDirectory(directory, path)) {
+      lock_ = directory;
+      return 0;
+    }
+    close(directory);
+    // Another run is removing the directory, or has removed it before it was locked.
+    if (failure == 0 || failure == EWOULDBLOCK || failure == EINTR) continue;
+    return 0;  // the file system has no locks; the directory will be left
+  }
+  return EWOULDBLOCK;
+}
+
+LocalCheckpoints::~LocalCheckpoints() {
+  if (lock_ < 0) return;
+  // Otherwise, the last run that uses the directory does this.
+  if (flock(lock_, LOCK_EX | LOCK_NB) == 0) {
+    // Only a job that has written no checkpoint leaves an empty folder.
+    for (const fs::path& folder : Entries(path_)) rmdir(folder.c_str());
+    rmdir(path_.c_str());
+  }
+  close(lock_);
+}
 
 struct LocalFlags {
   JobOptions job;
@@ -70,7 +179,7 @@ int Local(Context& context, LocalFlags flags) {
   setenv("MUSTER_TOKEN_DIR", absl::StrCat((*cluster)->directory(), "/tokens").c_str(), 1);
   const int exit_code = RunJob(context, flags, *job, **cluster);
   if (!flags.cluster.keep_directory.empty()) {
-    context.console.Note(absl::StrCat("logs kept in ", (*cluster)->directory()));
+    context.console.Note("logs kept in ", (*cluster)->directory());
   }
   cluster->reset();
   return exit_code;

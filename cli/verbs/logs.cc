@@ -1,14 +1,12 @@
 // `muster logs`.
 #include "CLI/CLI.hpp"
 #include "absl/time/clock.h"
+#include "cli/client.h"
 #include "cli/context.h"
 #include "cli/exit_code.h"
-#include "cli/find_array.h"
 #include "cli/follow/signals.h"
-#include "cli/logs/array_logs.h"
 #include "cli/logs/log_reader.h"
-#include "cli/logs/rank_set.h"
-#include "cli/logs/since.h"
+#include "cli/logs/selection.h"
 #include "cli/verb.h"
 
 namespace muster::cli {
@@ -51,31 +49,23 @@ void AddLogsVerb(CLI::App& app, Context& context) {
        .usage = "JOB [OPTIONS]",
        .paragraphs =
            {"Prints stdout and stderr of all ranks, or of the selected ones, merged in the order "
-            "in "
-            "which the ranks began the lines; with several ranks, each line is prefixed with its "
-            "rank. Each rank has one log of both, or two if the job's spec says output: separate. "
-            "More than 256 ranks are merged in groups of 256.",
+            "in which the ranks began the lines; with several ranks, each line is prefixed with "
+            "its rank. Each rank has one log of both, or two if the job's spec says output: "
+            "separate. More than 256 ranks are merged in groups of 256.",
             "-f prints what exists in the same order and then new lines as they arrive. It "
-            "continues "
-            "through restarts of the job, the workers and the coordinator, and ends when the job "
-            "has "
-            "finished and its logs are printed.",
+            "continues through restarts of the job, the workers and the coordinator, and ends when "
+            "the job has finished and its logs are printed.",
             "Lines that a program redraws with carriage returns, such as progress bars: with -f on "
-            "a "
-            "terminal they are redrawn in place; with several ranks, the last line of the screen "
-            "shows "
-            "the rank that wrote last. With -f to a file or pipe, the state of such a line is "
-            "printed "
-            "at most once a second and when the line ends. Without -f, the output of a single rank "
-            "is "
-            "printed unmodified; with several ranks or --timestamps, only the last state is "
-            "printed.",
+            "a terminal they are redrawn in place; with several ranks, the last line of the screen "
+            "shows the rank that wrote last. With -f to a file or pipe, the state of such a line "
+            "is printed at most once a second and when the line ends. Without -f, the output of a "
+            "single rank is printed unmodified; with several ranks or --timestamps, only the last "
+            "state is printed.",
             "For an array, each line is prefixed with the index of its task, as in 3| or, if tasks "
             "have several ranks, 3/0|. The logs of one task follow those of another, except with "
             "-f, which accepts at most 64 tasks.",
             "-o json prints one object per line, with time, rank, stream and node; -o wide "
-            "prefixes "
-            "each line with node and stream; -o name prints the names of the logs."},
+            "prefixes each line with node and stream; -o name prints the names of the logs."},
        .exits = {{"0", "All logs were printed, whether or not the job succeeded"},
                  {"69", "A node that has logs is unreachable; the other logs were printed"},
                  {"130", "Interrupted"}},

@@ -5,10 +5,8 @@
 #include "CLI/CLI.hpp"
 #include "absl/strings/str_cat.h"
 #include "cli/context.h"
-#include "cli/duration_option.h"
 #include "cli/exit_code.h"
 #include "cli/follow/signals.h"
-#include "cli/follow/stopper.h"
 #include "cli/output/json.h"
 #include "cli/text/node_text.h"
 #include "cli/verb.h"
@@ -30,17 +28,10 @@ int ListNodes(Context& context) {
   const absl::StatusOr<v1::ListNodesResponse> response = client.ListNodes();
   if (!response.ok()) return context.Fail(response.status());
   const std::vector<v1::Node> nodes(response->nodes().begin(), response->nodes().end());
-  if (context.structured()) {
-    nlohmann::ordered_json array = nlohmann::ordered_json::array();
-    for (const v1::Node& node : nodes) array.push_back(ToJson(node));
-    context.Print(array);
-  } else if (context.output == Output::kName) {
-    for (const v1::Node& node : nodes) context.console.Out(absl::StrCat(node.name(), "\n"));
-  } else if (nodes.empty()) {
-    context.console.Note("no nodes; start muster-worker on a machine to add it");
-  } else {
-    context.console.Out(NodeTable(nodes, context.output == Output::kWide));
-  }
+  context.ShowList(
+      nodes, [](const v1::Node& node) { return node.name(); }, ToJson,
+      "no nodes; start muster-worker on a machine to add it",
+      [&] { return NodeTable(nodes, context.output == Output::kWide); });
   return kExitSuccess;
 }
 
@@ -48,13 +39,7 @@ int DescribeNode(Context& context, const std::string& name) {
   ClusterClient client(context.client_options());
   const absl::StatusOr<v1::Node> node = client.GetNode(name);
   if (!node.ok()) return context.Fail(node.status());
-  if (context.structured()) {
-    context.Print(ToJson(*node));
-  } else if (context.output == Output::kName) {
-    context.console.Out(absl::StrCat(node->name(), "\n"));
-  } else {
-    context.console.Out(NodeDescription(*node));
-  }
+  context.Show(node->name(), ToJson(*node), NodeDescription(*node));
   return kExitSuccess;
 }
 
@@ -63,69 +48,64 @@ int DescribeNode(Context& context, const std::string& name) {
 int ForEach(Context& context, const std::vector<std::string>& names, const NodeCall& call,
             const std::function<std::string(const v1::Node&)>& sentence = NodeSentence) {
   ClusterClient client(context.client_options());
-  int exit_code = kExitSuccess;
   std::vector<v1::Node> nodes;
-  for (const std::string& name : names) {
-    absl::StatusOr<v1::Node> node = call(client, name);
-    if (!node.ok()) {
-      exit_code = context.Fail(node.status());
-    } else {
-      nodes.push_back(*std::move(node));
-    }
-  }
-  std::vector<nlohmann::ordered_json> documents;
-  for (const v1::Node& node : nodes) {
-    if (context.structured()) {
-      documents.push_back(ToJson(node));
-    } else if (context.output == Output::kName) {
-      context.console.Out(absl::StrCat(node.name(), "\n"));
-    } else if (context.output == Output::kTable) {
-      context.console.Out(absl::StrCat(sentence(node), "\n"));
-    }
-  }
+  const int exit_code = context.ForEach(
+      names, [&](const std::string& name) -> absl::StatusOr<nlohmann::ordered_json> {
+        ASSIGN_OR_RETURN(nodes.emplace_back(), call(client, name));
+        return ToJson(nodes.back());
+      });
   if (context.output == Output::kWide && !nodes.empty()) {
     context.console.Out(NodeTable(nodes, /*wide=*/true));
+  } else if (!context.structured()) {
+    for (const v1::Node& node : nodes) {
+      const std::string line = context.output == Output::kName ? node.name() : sentence(node);
+      context.console.Out(line + "\n");
+    }
   }
-  if (context.structured()) context.PrintOneOrList(std::move(documents), names.size());
   return exit_code;
 }
 
-// Adds a verb that changes nodes; `with_reason` adds the option --reason, whose value `call`
-// receives.
-void AddNodesVerb(
-    CLI::App& group, Context& context, const std::string& name, Manual manual, bool with_reason,
-    std::function<absl::StatusOr<v1::Node>(ClusterClient&, const std::string&, const std::string&)>
-        call,
-    const std::function<std::string(const v1::Node&)>& sentence = NodeSentence) {
-  struct Flags {
-    std::vector<std::string> names;
-    std::string reason;
-  };
-  Verb& verb = AddVerb(group, name, kNodeVerbs, std::move(manual));
-  auto flags = std::make_shared<Flags>();
-  verb.add_option("NODE", flags->names, "Names of nodes")->required();
-  if (with_reason) {
-    verb.add_option("--reason", flags->reason, "Reason, shown with the node")->type_name("TEXT");
-  }
-  verb.callback([&context, flags, call = std::move(call), sentence] {
-    context.action = [&context, flags, call, sentence] {
-      const auto call_for = [flags, &call](ClusterClient& client, const std::string& node) {
-        return call(client, node, flags->reason);
-      };
-      return ForEach(context, flags->names, call_for, sentence);
-    };
-  });
-}
-
-struct DrainFlags {
+// Values of the options of verbs for several nodes.
+struct NodeFlags {
   std::vector<std::string> names;
   std::string reason;
   std::optional<absl::Duration> deadline;
+  absl::Duration timeout = absl::Minutes(2);
+  bool force = false;
+  bool confirmed = false;
 };
 
+struct NodesVerb {
+  Verb& verb;
+  std::shared_ptr<NodeFlags> flags;
+};
+
+// Adds a verb that applies `call` to each node that is named.
+NodesVerb AddNodesVerb(
+    CLI::App& group, Context& context, const std::string& name, Manual manual,
+    std::function<absl::StatusOr<v1::Node>(ClusterClient&, const std::string&, const NodeFlags&)>
+        call,
+    const std::function<std::string(const v1::Node&)>& sentence = NodeSentence) {
+  Verb& verb = AddVerb(group, name, kNodeVerbs, std::move(manual));
+  auto flags = std::make_shared<NodeFlags>();
+  verb.add_option("NODE", flags->names, "Names of nodes")->required();
+  SetAction(verb, context, flags, [call, sentence](Context& context, const NodeFlags& flags) {
+    const auto call_for = [&](ClusterClient& client, const std::string& node) {
+      return call(client, node, flags);
+    };
+    return ForEach(context, flags.names, call_for, sentence);
+  });
+  return {verb, flags};
+}
+
+void AddReason(const NodesVerb& nodes) {
+  nodes.verb.add_option("--reason", nodes.flags->reason, "Reason, shown with the node")
+      ->type_name("TEXT");
+}
+
 void AddDrain(CLI::App& group, Context& context) {
-  Verb& verb = AddVerb(
-      group, "drain", kNodeVerbs,
+  const NodesVerb drain = AddNodesVerb(
+      group, context, "drain",
       {.summary = "Cordon nodes and requeue their jobs",
        .usage = "NODE... [OPTIONS]",
        .paragraphs = {"Every job with ranks on the node is requeued at the head of its priority, "
@@ -135,31 +115,25 @@ void AddDrain(CLI::App& group, Context& context) {
        .examples = {{"muster node drain gpu-03 --reason 'kernel update'",
                      "the node is empty once `muster node describe gpu-03` shows only free slots"},
                     {"muster node drain gpu-03 --deadline 2m",
-                     "kill ranks that still run after 2 minutes"}}});
-  auto flags = std::make_shared<DrainFlags>();
-  verb.add_option("NODE", flags->names, "Names of nodes")->required();
-  verb.add_option("--reason", flags->reason, "Reason, shown with the node")->type_name("TEXT");
-  AddDurationOption(verb, "--deadline", flags->deadline,
-                    "Kill ranks that still run after this time (default: when their grace periods "
-                    "end)");
-  verb.callback([&context, flags] {
-    context.action = [&context, flags] {
-      return ForEach(context, flags->names, [flags](ClusterClient& client, const auto& name) {
+                     "kill ranks that still run after 2 minutes"}}},
+      [](ClusterClient& client, const std::string& name, const NodeFlags& flags) {
         v1::DrainNodeRequest request;
         request.set_name(name);
-        request.set_reason(flags->reason);
-        if (flags->deadline.has_value()) *request.mutable_deadline() = ToProto(*flags->deadline);
+        request.set_reason(flags.reason);
+        if (flags.deadline.has_value()) *request.mutable_deadline() = ToProto(*flags.deadline);
         return client.DrainNode(request);
       });
-    };
-  });
+  AddReason(drain);
+  AddDurationOption(drain.verb, "--deadline", drain.flags->deadline,
+                    "Kill ranks that still run after this time (default: when their grace periods "
+                    "end)");
 }
 
 // Starts the self-test of each node and waits until it has ended.
-int TestNodes(Context& context, const std::vector<std::string>& names, absl::Duration timeout) {
+int TestNodes(Context& context, const NodeFlags& flags) {
   Stopper stopper;
   const SignalWatcher watcher([&stopper](int) { stopper.Stop(); });
-  const SteadyTime give_up = Now().steady + timeout;
+  const SteadyTime give_up = Now().steady + flags.timeout;
   int exit_code = kExitSuccess;
   const auto test = [&](ClusterClient& client,
                         const std::string& name) -> absl::StatusOr<v1::Node> {
@@ -168,7 +142,7 @@ int TestNodes(Context& context, const std::vector<std::string>& names, absl::Dur
       if (!stopper.SleepFor(kTestPoll)) return absl::CancelledError("interrupted");
       if (Now().steady > give_up) {
         return absl::DeadlineExceededError(absl::StrCat(name, ": the self-test did not end within ",
-                                                        absl::FormatDuration(timeout),
+                                                        absl::FormatDuration(flags.timeout),
                                                         "; see muster node describe ", name));
       }
       ASSIGN_OR_RETURN(node, client.GetNode(name));
@@ -176,15 +150,11 @@ int TestNodes(Context& context, const std::vector<std::string>& names, absl::Dur
     if (!SelfTestSucceeded(node)) exit_code = kExitFailure;
     return node;
   };
-  const int status = ForEach(context, names, test, SelfTestSentence);
+  const int status = ForEach(context, flags.names, test, SelfTestSentence);
   return status != kExitSuccess ? status : exit_code;
 }
 
 void AddTest(CLI::App& group, Context& context) {
-  struct Flags {
-    std::vector<std::string> names;
-    absl::Duration timeout = absl::Minutes(2);
-  };
   Verb& verb =
       AddVerb(group, "test", kNodeVerbs,
               {.summary = "Test whether nodes can run ranks",
@@ -196,27 +166,25 @@ void AddTest(CLI::App& group, Context& context) {
                     "returns when its self-test succeeds."},
                .exits = {{"0", "All checks of all nodes succeeded"}, {"1", "A check failed"}},
                .examples = {{"muster node test gpu-03", "after its disk was cleared"}}});
-  auto flags = std::make_shared<Flags>();
+  auto flags = std::make_shared<NodeFlags>();
   verb.add_option("NODE", flags->names, "Names of nodes")->required();
   AddDurationOption(verb, "--timeout", flags->timeout, "Give up after this long, with status 75")
       ->default_str("2m");
-  verb.callback([&context, flags] {
-    context.action = [&context, flags] { return TestNodes(context, flags->names, flags->timeout); };
-  });
+  SetAction(verb, context, flags, TestNodes);
 }
 
 void AddChangingVerbs(CLI::App& group, Context& context) {
-  AddNodesVerb(group, context, "cordon",
-               {.summary = "Keep nodes from receiving new ranks",
-                .usage = "NODE... [OPTIONS]",
-                .paragraphs = {"Running ranks continue. A node stays cordoned until `muster node "
-                               "uncordon`, through restarts of the worker and the coordinator."},
-                .examples = {{"muster node cordon gpu-03 --reason 'ECC errors'",
-                              "before maintenance of a node"}}},
-               /*with_reason=*/true,
-               [](ClusterClient& client, const std::string& node, const std::string& reason) {
-                 return client.CordonNode(node, reason);
-               });
+  AddReason(AddNodesVerb(
+      group, context, "cordon",
+      {.summary = "Keep nodes from receiving new ranks",
+       .usage = "NODE... [OPTIONS]",
+       .paragraphs = {"Running ranks continue. A node stays cordoned until `muster node "
+                      "uncordon`, through restarts of the worker and the coordinator."},
+       .examples = {{"muster node cordon gpu-03 --reason 'ECC errors'",
+                     "before maintenance of a node"}}},
+      [](ClusterClient& client, const std::string& node, const NodeFlags& flags) {
+        return client.CordonNode(node, flags.reason);
+      }));
   AddDrain(group, context);
   AddNodesVerb(group, context, "uncordon",
                {.summary = "Allow ranks on nodes again",
@@ -224,19 +192,14 @@ void AddChangingVerbs(CLI::App& group, Context& context) {
                 .paragraphs = {"Ends a cordon, and the time for which failed launches keep ranks "
                                "from a node."},
                 .examples = {{"muster node uncordon gpu-03", "after cordon or drain"}}},
-               /*with_reason=*/false,
-               [](ClusterClient& client, const std::string& node, const std::string&) {
+               [](ClusterClient& client, const std::string& node, const NodeFlags&) {
                  return client.UncordonNode(node);
                });
 }
 
 void AddRemove(CLI::App& group, Context& context) {
-  struct Flags {
-    std::vector<std::string> names;
-    bool force = false;
-  };
-  Verb& verb = AddVerb(
-      group, "remove", kNodeVerbs,
+  const NodesVerb remove = AddNodesVerb(
+      group, context, "remove",
       {.summary = "Remove nodes and revoke their certificates",
        .usage = "NODE... [OPTIONS]",
        .paragraphs = {"A node that is connected or has ranks is removed only with `--force`. The "
@@ -249,33 +212,23 @@ void AddRemove(CLI::App& group, Context& context) {
                       "jobs when their ranks have ended for certain, as on a node that is silent. "
                       "Until then, the node stays in the list."},
        .examples = {{"muster node remove gpu-03", "after the machine was decommissioned"},
-                    {"muster node remove gpu-03 --force", "its key was stolen"}}});
-  auto flags = std::make_shared<Flags>();
-  verb.add_option("NODE", flags->names, "Names of nodes")->required();
-  verb.add_flag("--force", flags->force, "Also remove nodes that are connected or have ranks");
-  verb.callback([&context, flags] {
-    context.action = [&context, flags] {
-      const auto remove = [flags](ClusterClient& client,
-                                  const std::string& name) -> absl::StatusOr<v1::Node> {
+                    {"muster node remove gpu-03 --force", "its key was stolen"}}},
+      [](ClusterClient& client, const std::string& name,
+         const NodeFlags& flags) -> absl::StatusOr<v1::Node> {
         // A node that has joined but never connected is not in the list.
         absl::StatusOr<v1::Node> node = client.GetNode(name);
-        RETURN_IF_ERROR(client.RemoveNode(name, flags->force));
+        RETURN_IF_ERROR(client.RemoveNode(name, flags.force));
         if (node.ok()) return node;
         v1::Node joined;
         joined.set_name(name);
         return joined;
-      };
-      return ForEach(context, flags->names, remove,
-                     [](const v1::Node& node) { return absl::StrCat(node.name(), " removed"); });
-    };
-  });
+      },
+      [](const v1::Node& node) { return node.name() + " removed"; });
+  remove.verb.add_flag("--force", remove.flags->force,
+                       "Also remove nodes that are connected or have ranks");
 }
 
 void AddLost(CLI::App& group, Context& context) {
-  struct Flags {
-    std::vector<std::string> names;
-    bool confirmed = false;
-  };
   Verb& verb = AddVerb(
       group, "lost", kNodeVerbs,
       {.summary = "Confirm that disconnected nodes are lost",
@@ -288,7 +241,7 @@ void AddLost(CLI::App& group, Context& context) {
                       "Confirm only when the machine is off or its ranks have ended: otherwise two "
                       "generations of a job may run at once and overwrite each other's files."},
        .examples = {{"muster node lost gpu-03 --confirm", "after its machine was switched off"}}});
-  auto flags = std::make_shared<Flags>();
+  auto flags = std::make_shared<NodeFlags>();
   verb.add_option("NODE", flags->names, "Names of nodes")->required();
   verb.add_flag("--confirm", flags->confirmed, "Confirm that the nodes' ranks have ended");
   verb.callback([&context, flags] {
@@ -303,7 +256,7 @@ void AddLost(CLI::App& group, Context& context) {
             RETURN_IF_ERROR(client.ConfirmNodeLost(name));
             return client.GetNode(name);
           },
-          [](const v1::Node& node) { return absl::StrCat(node.name(), " confirmed as lost"); });
+          [](const v1::Node& node) { return node.name() + " confirmed as lost"; });
     };
   });
 }
@@ -329,9 +282,7 @@ void AddNodeVerbs(CLI::App& app, Context& context) {
        .examples = {{"muster node describe gpu-03", "state, slots and the jobs that use them"}}});
   auto name = std::make_shared<std::string>();
   describe.add_option("NODE", *name, "Name of the node")->required();
-  describe.callback([&context, name] {
-    context.action = [&context, name] { return DescribeNode(context, *name); };
-  });
+  SetAction(describe, context, name, DescribeNode);
   AddTest(group, context);
   AddChangingVerbs(group, context);
   AddRemove(group, context);

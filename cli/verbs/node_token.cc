@@ -3,9 +3,8 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "cli/context.h"
-#include "cli/duration_option.h"
 #include "cli/exit_code.h"
-#include "cli/identity/identity_client.h"
+#include "cli/identity/node_join.h"
 #include "cli/output/json.h"
 #include "cli/output/table.h"
 #include "cli/verb.h"
@@ -43,10 +42,10 @@ int Create(Context& context, const TokenFlags& flags) {
     context.Print(document);
     return kExitSuccess;
   }
-  context.console.Note(absl::StrCat("token ", response->token().id(), ", valid for ",
-                                    absl::FormatDuration(flags.expires), " and ", flags.uses,
-                                    flags.uses == 1 ? " node" : " nodes",
-                                    "; run this on the machine that is to join:"));
+  context.console.Note("token ", response->token().id(), ", valid for ",
+                       absl::FormatDuration(flags.expires), " and ", flags.uses,
+                       flags.uses == 1 ? " node" : " nodes",
+                       "; run this on the machine that is to join:");
   context.console.Out(command + "\n");
   return kExitSuccess;
 }
@@ -55,28 +54,20 @@ int List(Context& context) {
   IdentityClient client(context.coordinator, context.security);
   const absl::StatusOr<v1::ListJoinTokensResponse> response = client.ListJoinTokens();
   if (!response.ok()) return context.Fail(response.status());
-  if (context.structured()) {
-    nlohmann::ordered_json array = nlohmann::ordered_json::array();
-    for (const v1::JoinToken& token : response->tokens()) array.push_back(ToJson(token));
-    context.Print(array);
-  } else if (context.output == Output::kName) {
-    for (const v1::JoinToken& token : response->tokens()) {
-      context.console.Out(absl::StrCat(token.id(), "\n"));
-    }
-  } else if (response->tokens().empty()) {
-    context.console.Note("no join tokens; `muster node token` creates one");
-  } else {
+  const auto table = [&response] {
     Table table({"ID", "EXPIRES IN", "USES LEFT", "NODE", "CREATED BY"});
     const absl::Time now = absl::Now();
     for (const v1::JoinToken& token : response->tokens()) {
-      table.AddRow({token.id(),
-                    absl::FormatDuration(
-                        absl::Trunc(FromProto(token.expire_time()) - now, absl::Seconds(1))),
+      const absl::Duration left = FromProto(token.expire_time()) - now;
+      table.AddRow({token.id(), absl::FormatDuration(absl::Trunc(left, absl::Seconds(1))),
                     absl::StrCat(token.uses_left()), token.node().empty() ? "any" : token.node(),
                     token.created_by()});
     }
-    context.console.Out(table.Text());
-  }
+    return table.Text();
+  };
+  context.ShowList(
+      response->tokens(), [](const v1::JoinToken& token) { return token.id(); }, ToJson,
+      "no join tokens; `muster node token` creates one", table);
   return kExitSuccess;
 }
 
@@ -84,11 +75,7 @@ int Revoke(Context& context, const std::string& id) {
   IdentityClient client(context.coordinator, context.security);
   const absl::Status status = client.RevokeJoinToken(id);
   if (!status.ok()) return context.Fail(status);
-  if (context.structured()) {
-    context.Print({{"id", id}});
-  } else {
-    context.console.Out(absl::StrCat(id, context.output == Output::kName ? "\n" : " revoked\n"));
-  }
+  context.Show(id, {{"id", id}}, id + " revoked\n");
   return kExitSuccess;
 }
 
@@ -118,11 +105,9 @@ void AddNodeTokenVerb(CLI::App& node, Context& context) {
       ->type_name("NAME");
   verb.add_flag("--list", flags->list, "List the tokens that have not expired");
   verb.add_option("--revoke", flags->revoke, "Revoke the token with this id")->type_name("ID");
-  verb.callback([&context, flags] {
-    context.action = [&context, flags] {
-      if (flags->list) return List(context);
-      return flags->revoke.empty() ? Create(context, *flags) : Revoke(context, flags->revoke);
-    };
+  SetAction(verb, context, flags, [](Context& context, const TokenFlags& flags) {
+    if (flags.list) return List(context);
+    return flags.revoke.empty() ? Create(context, flags) : Revoke(context, flags.revoke);
   });
 }
 

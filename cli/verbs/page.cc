@@ -91,16 +91,15 @@ void AddPageVerb(CLI::App& app, Context& context) {
       app, "page", kJobVerbs,
       {.summary = "Open the status page in a browser",
        .usage = "[JOB] [OPTIONS]",
-       .paragraphs = {"Signs the browser in with your name and role, which the page needs to show "
-                      "logs, commands and environments. On a machine without a display, or "
+       .paragraphs = {"Signs the browser in with your name and role, without which the page shows "
+                      "only how many jobs and nodes there are. On a machine without a display, or "
                       "with -o name, it prints the address. The address signs in once, within 5 "
                       "minutes; the browser then stays signed in for 12 hours."},
        .examples = {{"muster page", "the jobs, nodes and queue"},
                     {"muster page train-x7k2", "the page of a job"}}});
   auto job = std::make_shared<std::string>();
   verb.add_option("JOB", *job, "Job id or name, or a unique prefix of it");
-  verb.callback(
-      [&context, job] { context.action = [&context, job] { return Page(context, *job); }; });
+  SetAction(verb, context, job, Page);
 }
 
 }  // namespace muster::cli

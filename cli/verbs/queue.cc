@@ -4,7 +4,7 @@
 #include "cli/context.h"
 #include "cli/exit_code.h"
 #include "cli/output/json.h"
-#include "cli/output/wrap.h"
+#include "cli/output/words.h"
 #include "cli/text/queue_text.h"
 #include "cli/verb.h"
 #include "nlohmann/json.hpp"
@@ -41,8 +41,8 @@ int Queue(Context& context, uint32_t limit) {
     PrintTables(context, *queue);
   }
   if (static_cast<uint32_t>(queue->jobs_size()) < queue->total()) {
-    context.console.Note(absl::StrCat("the first ", queue->jobs_size(), " of ", queue->total(),
-                                      " queued jobs; raise --limit to see more"));
+    context.console.Note("the first ", queue->jobs_size(), " of ", queue->total(),
+                         " queued jobs; raise --limit to see more");
   }
   return kExitSuccess;
 }
@@ -69,8 +69,7 @@ void AddQueueVerb(CLI::App& app, Context& context) {
   verb.add_option("--limit", *limit, "Show only the first N jobs")
       ->type_name("N")
       ->check(AboveZero);
-  verb.callback(
-      [&context, limit] { context.action = [&context, limit] { return Queue(context, *limit); }; });
+  SetAction(verb, context, limit, Queue);
 }
 
 }  // namespace muster::cli

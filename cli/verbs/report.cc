@@ -38,9 +38,8 @@ void AddReportVerb(CLI::App& app, Context& context) {
        .usage = "[OPTIONS]",
        .paragraphs = {"Per owner: hours of CPU and GPU slots, jobs that were submitted, that "
                       "failed, were cancelled and timed out, and the median and 95th percentile of "
-                      "the time from submission to "
-                      "the first start. Utilization is the share of the time of all present slots "
-                      "in which they were in use.",
+                      "the time from submission to the first start. Utilization is the share of "
+                      "the time of all present slots in which they were in use.",
                       "GOODPUT is the productive share of the slot hours of jobs. The second table "
                       "shows what the others were spent on: starting, preparing DATA, steps that "
                       "were REDONE, EVALuation, checkpoints (STALL), RECOVERY from failures, lost "
@@ -52,8 +51,7 @@ void AddReportVerb(CLI::App& app, Context& context) {
       ->type_name("N")
       ->check(AboveZero)
       ->capture_default_str();
-  verb.callback(
-      [&context, days] { context.action = [&context, days] { return Report(context, *days); }; });
+  SetAction(verb, context, days, Report);
 }
 
 }  // namespace muster::cli

@@ -83,12 +83,7 @@ int SetSecret(Context& context, const SetFlags& flags) {
   ClusterClient client(context.client_options());
   const absl::Status status = client.SetSecret(flags.name, *value);
   if (!status.ok()) return context.Fail(status);
-  if (context.structured()) {
-    context.Print({{"name", flags.name}});
-  } else {
-    context.console.Out(
-        absl::StrCat(flags.name, context.output == Output::kName ? "\n" : " is set\n"));
-  }
+  context.Show(flags.name, {{"name", flags.name}}, flags.name + " is set\n");
   return kExitSuccess;
 }
 
@@ -96,41 +91,27 @@ int ListSecrets(Context& context) {
   ClusterClient client(context.client_options());
   const absl::StatusOr<v1::ListSecretsResponse> response = client.ListSecrets();
   if (!response.ok()) return context.Fail(response.status());
-  if (context.structured()) {
-    nlohmann::ordered_json array = nlohmann::ordered_json::array();
-    for (const auto& secret : response->secrets()) array.push_back(ToJson(secret));
-    context.Print(array);
-  } else if (context.output == Output::kName) {
-    for (const auto& secret : response->secrets()) {
-      context.console.Out(absl::StrCat(secret.name(), "\n"));
-    }
-  } else if (response->secrets().empty()) {
-    context.console.Note("no secrets; `muster secret set NAME` adds one");
-  } else {
+  const auto table = [&response] {
     Table table({"SECRET", "OWNER"});
     for (const auto& secret : response->secrets()) table.AddRow({secret.name(), secret.owner()});
-    context.console.Out(table.Text());
-  }
+    return table.Text();
+  };
+  context.ShowList(
+      response->secrets(), [](const auto& secret) { return secret.name(); }, ToJson,
+      "no secrets; `muster secret set NAME` adds one", table);
   return kExitSuccess;
 }
 
 int RemoveSecrets(Context& context, const std::vector<std::string>& names) {
   ClusterClient client(context.client_options());
-  int exit_code = kExitSuccess;
-  std::vector<nlohmann::ordered_json> documents;
-  for (const std::string& name : names) {
-    const absl::Status status = client.SetSecret(name, "");
-    if (!status.ok()) {
-      exit_code = context.Fail(status);
-    } else if (context.structured()) {
-      documents.push_back({{"name", name}});
-    } else {
-      context.console.Out(
-          absl::StrCat(name, context.output == Output::kName ? "\n" : " removed\n"));
-    }
-  }
-  if (context.structured()) context.PrintOneOrList(std::move(documents), names.size());
-  return exit_code;
+  return context.ForEach(names,
+                         [&](const std::string& name) -> absl::StatusOr<nlohmann::ordered_json> {
+                           RETURN_IF_ERROR(client.SetSecret(name, ""));
+                           nlohmann::ordered_json document = {{"name", name}};
+                           if (!context.structured())
+                             context.Show(name, document, name + " removed\n");
+                           return document;
+                         });
 }
 
 void AddSet(CLI::App& group, Context& context) {
@@ -153,9 +134,7 @@ void AddSet(CLI::App& group, Context& context) {
   verb.add_option("--file", flags->file, "File that contains the value; - for standard input")
       ->type_name("FILE")
       ->capture_default_str();
-  verb.callback([&context, flags] {
-    context.action = [&context, flags] { return SetSecret(context, *flags); };
-  });
+  SetAction(verb, context, flags, SetSecret);
 }
 
 }  // namespace
@@ -180,9 +159,7 @@ void AddSecretVerbs(CLI::App& app, Context& context) {
        .examples = {{"muster secret rm wandb", "remove one of your own secrets"}}});
   auto names = std::make_shared<std::vector<std::string>>();
   remove.add_option("NAME", *names, "Names of secrets")->required();
-  remove.callback([&context, names] {
-    context.action = [&context, names] { return RemoveSecrets(context, *names); };
-  });
+  SetAction(remove, context, names, RemoveSecrets);
 }
 
 }  // namespace muster::cli

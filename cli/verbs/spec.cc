@@ -9,7 +9,7 @@
 #include "cli/exit_code.h"
 #include "cli/output/json.h"
 #include "cli/output/table.h"
-#include "cli/output/wrap.h"
+#include "cli/output/words.h"
 #include "cli/spec/job_options.h"
 #include "cli/spec/spec_file.h"
 #include "cli/spec/spec_schema.h"
@@ -20,16 +20,6 @@
 namespace muster::cli {
 namespace {
 
-void PrintSpec(Context& context, const v1::JobSpec& spec, const std::string& text) {
-  if (context.output == Output::kJson) {
-    context.Print(ToJson(spec));
-  } else if (context.output == Output::kName) {
-    context.console.Out(absl::StrCat(spec.name(), "\n"));
-  } else {
-    context.console.Out(text);
-  }
-}
-
 int Init(Context& context, spec::JobKind kind) {
   const std::string text = spec::ExampleSpec(kind);
   const absl::StatusOr<v1::JobSpec> spec = spec::Parse(text, "the example");
@@ -38,8 +28,13 @@ int Init(Context& context, spec::JobKind kind) {
   return kExitSuccess;
 }
 
-int Validate(Context& context, const std::string& path, const std::vector<std::string>& overrides) {
-  absl::StatusOr<v1::JobSpec> spec = ReadSpecFile(path, overrides);
+struct ValidateFlags {
+  std::string path;
+  std::vector<std::string> overrides;
+};
+
+int Validate(Context& context, const ValidateFlags& flags) {
+  absl::StatusOr<v1::JobSpec> spec = ReadSpecFile(flags.path, flags.overrides);
   if (!spec.ok()) return context.Fail(spec.status(), SpecExitCode(spec.status()));
   spec::ApplyDefaults(*spec);
   absl::Status valid = spec::Validate(*spec);
@@ -140,8 +135,7 @@ void AddInit(CLI::App& group, Context& context) {
   verb.add_flag_callback(
       "--command", [kind] { *kind = spec::JobKind::kCommand; },
       "Print the spec of a job that runs a command");
-  verb.callback(
-      [&context, kind] { context.action = [&context, kind] { return Init(context, *kind); }; });
+  SetAction(verb, context, kind, Init);
 }
 
 void AddValidate(CLI::App& group, Context& context) {
@@ -158,12 +152,9 @@ void AddValidate(CLI::App& group, Context& context) {
        .examples = {{"muster spec validate job.yaml", "print the spec as it would run"},
                     {"muster spec validate job.yaml --set resources.nodes=4",
                      "validate the spec for four nodes"}}});
-  auto path = std::make_shared<std::string>();
-  auto overrides = std::make_shared<std::vector<std::string>>();
-  AddSpecOptions(verb, *path, *overrides, /*required=*/true);
-  verb.callback([&context, path, overrides] {
-    context.action = [&context, path, overrides] { return Validate(context, *path, *overrides); };
-  });
+  auto flags = std::make_shared<ValidateFlags>();
+  AddSpecOptions(verb, flags->path, flags->overrides, /*required=*/true);
+  SetAction(verb, context, flags, Validate);
 }
 
 void AddExplain(CLI::App& group, Context& context) {
@@ -177,8 +168,7 @@ void AddExplain(CLI::App& group, Context& context) {
                             {"muster spec explain resources.nodes", "one field"}}});
   auto path = std::make_shared<std::string>();
   verb.add_option("FIELD", *path, "Path of the field, as in train.optimizer.name");
-  verb.callback(
-      [&context, path] { context.action = [&context, path] { return Explain(context, *path); }; });
+  SetAction(verb, context, path, Explain);
 }
 
 }  // namespace

@@ -2,20 +2,19 @@
 #include "CLI/CLI.hpp"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "cli/client.h"
 #include "cli/context.h"
 #include "cli/exit_code.h"
 #include "cli/files/upload.h"
-#include "cli/find_array.h"
-#include "cli/follow/array_wait.h"
+#include "cli/follow/follow.h"
 #include "cli/follow/follow_run.h"
-#include "cli/follow/quiet_observer.h"
 #include "cli/follow/signals.h"
 #include "cli/output/json.h"
 #include "cli/spec/job_options.h"
 #include "cli/spec/spec_file.h"
 #include "cli/text/array_text.h"
-#include "cli/text/forecast_text.h"
 #include "cli/text/job_text.h"
+#include "cli/text/queue_text.h"
 #include "cli/verb.h"
 #include "common/status.h"
 #include "nlohmann/json.hpp"
@@ -32,29 +31,13 @@ struct SubmitFlags {
   bool follow = false;
 };
 
-void PrintSpec(Context& context, const v1::JobSpec& spec) {
-  if (context.output == Output::kJson) {
-    context.Print(ToJson(spec));
-  } else if (context.output == Output::kName) {
-    context.console.Out(absl::StrCat(spec.name(), "\n"));
-  } else {
-    context.console.Out(spec::ToYaml(spec));
-  }
-}
-
-void PrintWarnings(Context& context, const v1::Job& job) {
-  for (const std::string& warning : job.warnings()) {
-    context.console.Note(absl::StrCat("warning: ", warning));
-  }
-}
-
 void PrintSubmitted(Context& context, const v1::SubmitJobResponse& response, bool follow) {
   const bool is_array = response.has_array();
   const std::string& id = is_array ? response.array().array_id() : response.job().job_id();
-  if (response.already_existed()) context.console.Note(absl::StrCat(id, " was already submitted"));
+  if (response.already_existed()) context.console.Note(id, " was already submitted");
   if (!response.job().unplaceable().empty()) {
-    context.console.Note(absl::StrCat(
-        "warning: ", id, " does not fit on the cluster: ", response.job().unplaceable()));
+    context.console.Note("warning: ", id,
+                         " does not fit on the cluster: ", response.job().unplaceable());
   }
   if (context.output == Output::kName) {
     context.console.Out(absl::StrCat(id, "\n"));
@@ -64,10 +47,10 @@ void PrintSubmitted(Context& context, const v1::SubmitJobResponse& response, boo
     context.Print(is_array ? ToJson(response.array()) : JobToJson(response.job()));
   } else {
     context.console.Out(absl::StrCat(id, "\n"));
-    context.console.Note(absl::StrCat(
-        "muster logs ", id, " -f   # follow its logs\n", "muster wait ", id,
-        "      # wait until it has finished\n", "muster describe ", id,
-        is_array ? "  # results of its tasks\n" : " --ranks --events\n", "muster cancel ", id));
+    context.console.Note("muster logs ", id, " -f   # follow its logs\n", "muster wait ", id,
+                         "      # wait until it has finished\n", "muster describe ", id,
+                         is_array ? "  # results of its tasks\n" : " --ranks --events\n",
+                         "muster cancel ", id);
   }
 }
 
@@ -80,12 +63,11 @@ int FollowArray(Context& context, ClusterClient& client, const std::string& arra
   QuietObserver observer(context.console);
   const absl::StatusOr<ArrayResult> result = WaitForArray(
       client, *array, FollowOptions(), stopper, observer, [&context](const v1::Job& task) {
-        context.console.Note(
-            absl::StrCat("task ", task.array_index(), " ", StateWord(task.state())));
+        context.console.Note("task ", task.array_index(), " ", StateWord(task.state()));
       });
   if (stopper.stopped()) {
-    context.console.Note(absl::StrCat("detached from ", array_id, "; it keeps running\n",
-                                      "muster wait ", array_id, "\nmuster cancel ", array_id));
+    context.console.Note("detached from ", array_id, "; it keeps running\n", "muster wait ",
+                         array_id, "\nmuster cancel ", array_id);
     return kExitInterrupted;
   }
   if (!result.ok()) return context.Fail(result.status());
@@ -117,9 +99,11 @@ int SubmitSpec(Context& context, const SubmitFlags& flags, v1::JobSpec spec,
   }
   const absl::StatusOr<v1::SubmitJobResponse> response = client.SubmitJob(request);
   if (!response.ok()) return FailSubmission(context, response.status());
-  PrintWarnings(context, response->job());
+  for (const std::string& warning : response->job().warnings()) {
+    context.console.Note("warning: ", warning);
+  }
   if (flags.dry_run) {
-    PrintSpec(context, response->job().spec());
+    PrintSpec(context, response->job().spec(), spec::ToYaml(response->job().spec()));
     if (response->has_forecast() && context.output != Output::kName) {
       context.console.Note(ForecastText(response->forecast(), absl::Now()));
     }
@@ -162,9 +146,9 @@ absl::StatusOr<v1::JobSpec> SpecOf(Context& context, const v1::Job& job,
                      job.job_id(), "), or submit a spec of your own"));
   }
   if (job.private_hidden()) {
-    context.console.Note(absl::StrCat(job.job_id(), " belongs to ", job.owner(),
-                                      " and is shared without environment variables; set those "
-                                      "that it needs with --set env.NAME=VALUE"));
+    context.console.Note(job.job_id(), " belongs to ", job.owner(),
+                         " and is shared without environment variables; set those "
+                         "that it needs with --set env.NAME=VALUE");
   }
   for (const std::string& text : options.overrides) {
     if (absl::StartsWith(text, "files")) {

@@ -8,13 +8,10 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "cli/context.h"
-#include "cli/duration_option.h"
 #include "cli/exit_code.h"
 #include "cli/follow/signals.h"
-#include "cli/follow/stopper.h"
 #include "cli/output/json.h"
 #include "cli/output/words.h"
-#include "cli/output/wrap.h"
 #include "cli/text/top_text.h"
 #include "cli/verb.h"
 #include "common/status.h"
@@ -136,11 +133,10 @@ void AddTopVerb(CLI::App& app, Context& context) {
       {.summary = "Show running jobs and their ranks, live",
        .usage = "[JOB...] [OPTIONS]",
        .paragraphs =
-           {"Shows each active job with its step, throughput, step time and memory, and "
-            "below it its ranks. The note of a rank that others wait for in each step is how "
-            "much slower it is, such as `21% slow`; without one, the slowest is marked as "
-            "in `muster why`. Of a job with more than 8 ranks, the slowest and the first "
-            "ones are shown.",
+           {"Shows each active job with its step, throughput, step time and memory, and below it "
+            "its ranks. The note of a rank that others wait for in each step is how much slower it "
+            "is, such as `21% slow`; without one, the slowest is marked as in `muster why`. Of a "
+            "job with more than 8 ranks, the slowest and the first ones are shown.",
             "On a terminal, the table is redrawn in place until Ctrl-C; otherwise, and "
             "with --once or another format than a table, it is printed once."},
        .exits = {{"0", "The table was printed; the live table was ended by Ctrl-C"}},
@@ -157,8 +153,7 @@ void AddTopVerb(CLI::App& app, Context& context) {
   verb.add_flag("--ranks", flags->all_ranks, "Show all ranks");
   verb.add_flag("--once", flags->once, "Print the table once");
   AddDurationOption(verb, "--interval", flags->interval, "Time between updates")->default_str("2s");
-  verb.callback(
-      [&context, flags] { context.action = [&context, flags] { return Top(context, *flags); }; });
+  SetAction(verb, context, flags, Top);
 }
 
 }  // namespace muster::cli

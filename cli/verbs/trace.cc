@@ -6,7 +6,7 @@
 #include "cli/context.h"
 #include "cli/exit_code.h"
 #include "cli/follow/signals.h"
-#include "cli/logs/rank_set.h"
+#include "cli/logs/selection.h"
 #include "cli/trace/rank_trace.h"
 #include "cli/trace/trace_json.h"
 #include "cli/verb.h"
@@ -56,8 +56,8 @@ std::vector<RankTrace> ReadRanks(Context& context, ClusterClient& client, const 
       if (trace.ok()) {
         traces.push_back(*std::move(trace));
       } else {
-        context.console.Note(absl::StrCat("no steps of rank ", rank, " in generation ", generation,
-                                          ": ", trace.status().message()));
+        context.console.Note("no steps of rank ", rank, " in generation ", generation, ": ",
+                             trace.status().message());
       }
     }
   }
@@ -72,8 +72,8 @@ absl::StatusOr<std::vector<uint32_t>> RanksOf(Context& context, const v1::Job& j
   std::sort(ranks.begin(), ranks.end());
   if (ranks.size() > kMostRanks) {
     ranks.resize(kMostRanks);
-    context.console.Note(absl::StrCat("steps of the first ", kMostRanks, " of ", job.ranks_size(),
-                                      " ranks; select others with --rank"));
+    context.console.Note("steps of the first ", kMostRanks, " of ", job.ranks_size(),
+                         " ranks; select others with --rank");
   }
   return ranks;
 }
@@ -142,9 +142,7 @@ void AddTraceVerb(CLI::App& app, Context& context) {
       ->check([](const std::string& text) {
         return std::string(ParseRankSet(text).status().message());
       });
-  verb.callback([&context, flags] {
-    context.action = [&context, flags] { return RunTrace(context, *flags); };
-  });
+  SetAction(verb, context, flags, RunTrace);
 }
 
 }  // namespace muster::cli

@@ -4,14 +4,11 @@
 
 #include "CLI/CLI.hpp"
 #include "absl/strings/str_cat.h"
+#include "cli/client.h"
 #include "cli/context.h"
-#include "cli/duration_option.h"
 #include "cli/exit_code.h"
-#include "cli/find_array.h"
-#include "cli/follow/array_wait.h"
 #include "cli/follow/follow.h"
 #include "cli/follow/follow_printer.h"
-#include "cli/follow/quiet_observer.h"
 #include "cli/follow/signals.h"
 #include "cli/output/json.h"
 #include "cli/output/words.h"
@@ -154,8 +151,7 @@ void AddWaitVerb(CLI::App& app, Context& context) {
       ->capture_default_str();
   AddDurationOption(verb, "--timeout", flags->timeout, "Give up after this long, with status 124");
   verb.add_flag("--losses", flags->losses, "With -o json: include the losses in the summary");
-  verb.callback(
-      [&context, flags] { context.action = [&context, flags] { return Wait(context, *flags); }; });
+  SetAction(verb, context, flags, Wait);
 }
 
 }  // namespace muster::cli

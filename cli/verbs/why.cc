@@ -37,16 +37,11 @@ int Why(Context& context, const std::string& job_id) {
     });
   }
   const absl::Time now = absl::Now();
-  if (context.structured()) {
-    context.Print(WhyJson(facts, now));
-  } else if (context.output == Output::kName) {
-    context.console.Out(absl::StrCat(facts.job.job_id(), "\n"));
-  } else {
-    context.console.Out(WhyText(facts, now));
-    if (context.output == Output::kWide && facts.job.ranks_size() > 0) {
-      context.console.Out(absl::StrCat("\n", RankTable(facts.job, /*wide=*/true)));
-    }
+  std::string text = WhyText(facts, now);
+  if (context.output == Output::kWide && facts.job.ranks_size() > 0) {
+    absl::StrAppend(&text, "\n", RankTable(facts.job, /*wide=*/true));
   }
+  context.Show(facts.job.job_id(), WhyJson(facts, now), text);
   return kExitSuccess;
 }
 
@@ -71,9 +66,7 @@ void AddWhyVerb(CLI::App& app, Context& context) {
                     {"muster why train-x7k2 -o json | jq .slowest", "the slowest rank, as JSON"}}});
   auto job_id = std::make_shared<std::string>();
   verb.add_option("JOB", *job_id, "Job id or name, or a unique prefix of one")->required();
-  verb.callback([&context, job_id] {
-    context.action = [&context, job_id] { return Why(context, *job_id); };
-  });
+  SetAction(verb, context, job_id, Why);
 }
 
 }  // namespace muster::cli

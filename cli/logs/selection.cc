@@ -1,4 +1,4 @@
-#include "cli/logs/rank_set.h"
+#include "cli/logs/selection.h"
 
 #include <set>
 #include <string>
@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "common/limits.h"
+#include "spec/units.h"
 
 namespace muster::cli {
 
@@ -26,6 +27,19 @@ absl::StatusOr<std::vector<uint32_t>> ParseRankSet(absl::string_view text) {
     for (uint32_t rank = first; rank <= last; ++rank) ranks.insert(rank);
   }
   return std::vector<uint32_t>(ranks.begin(), ranks.end());
+}
+
+absl::StatusOr<absl::Time> ParseSince(absl::string_view text, absl::Time now) {
+  absl::Time time;
+  std::string error;
+  if (absl::ParseTime(absl::RFC3339_full, text, &time, &error) && time > absl::InfinitePast() &&
+      time < absl::InfiniteFuture()) {
+    return time;
+  }
+  const absl::StatusOr<absl::Duration> age = spec::ParseDuration(text);
+  if (age.ok()) return now - *age;
+  return absl::InvalidArgumentError(absl::StrCat(
+      "'", text, "' is neither a duration such as 10m nor a time such as 2026-11-22T10:00:00Z"));
 }
 
 }  // namespace muster::cli

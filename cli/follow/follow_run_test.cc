@@ -1,4 +1,4 @@
-#include "cli/follow/interrupt.h"
+#include "cli/follow/follow_run.h"
 
 #include <signal.h>
 
@@ -105,4 +105,5 @@ TEST(StopperTest, CallsLateRegistrationsAtOnceAndWakesSleepers) {
 }
 
 }  // namespace
+
 }  // namespace muster::cli

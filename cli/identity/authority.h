@@ -1,6 +1,7 @@
-// Certificates for clusters whose authority is kept on a machine of its own.
-#ifndef MUSTER_CLI_IDENTITY_OFFLINE_AUTHORITY_H_
-#define MUSTER_CLI_IDENTITY_OFFLINE_AUTHORITY_H_
+// Creates clusters (`muster cluster init`), and certificates with an authority that is kept on a
+// machine of its own (`muster cert`).
+#ifndef MUSTER_CLI_IDENTITY_AUTHORITY_H_
+#define MUSTER_CLI_IDENTITY_AUTHORITY_H_
 
 #include <string>
 #include <vector>
@@ -9,6 +10,30 @@
 #include "absl/time/time.h"
 
 namespace muster::cli {
+
+struct ClusterInit {
+  std::string config;    // the coordinator's configuration file
+  std::string data_dir;  // empty: that of the file, otherwise default_data_dir
+  std::string default_data_dir;
+  std::string listen;
+  std::vector<std::string> names;  // names and addresses of the coordinator
+  std::string admin_dir;           // folder for the administrator's configuration
+};
+
+struct ClusterInitResult {
+  std::vector<std::string> lines;  // what was done
+  std::string data_dir;
+  std::string address;  // HOST:PORT
+  std::string ca_pin;
+  std::string join_token;  // empty if the cluster existed
+};
+
+// Makes what is missing and keeps what is there. Errors: ALREADY_EXISTS for files of another
+// cluster, before anything is changed in them.
+absl::StatusOr<ClusterInitResult> InitCluster(const ClusterInit& options, absl::Time now);
+
+// This machine's host name and addresses, loopback included.
+std::vector<std::string> OwnNames();
 
 // Each function returns the paths of the files or folders that it wrote.
 
@@ -37,4 +62,4 @@ absl::StatusOr<std::vector<std::string>> RenewOffline(const std::string& folder,
 
 }  // namespace muster::cli
 
-#endif  // MUSTER_CLI_IDENTITY_OFFLINE_AUTHORITY_H_
+#endif  // MUSTER_CLI_IDENTITY_AUTHORITY_H_

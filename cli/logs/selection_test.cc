@@ -1,4 +1,4 @@
-#include "cli/logs/rank_set.h"
+#include "cli/logs/selection.h"
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -24,5 +24,18 @@ TEST(RankSetTest, RejectsAndNamesInvalidParts) {
             "'x' is not a rank or a range of ranks such as 3-5");
 }
 
+TEST(ParseSinceTest, DurationsAndTimes) {
+  const absl::Time now = absl::FromUnixSeconds(1'795'000'000);
+  EXPECT_EQ(*ParseSince("10m", now), now - absl::Minutes(10));
+  EXPECT_EQ(*ParseSince("1h30m", now), now - absl::Minutes(90));
+  EXPECT_EQ(*ParseSince("2026-11-18T11:06:40Z", now), absl::FromUnixSeconds(1'795'000'000));
+  EXPECT_EQ(*ParseSince("2026-11-18T12:06:40.5+01:00", now),
+            absl::FromUnixMillis(1'795'000'000'500));
+  for (const char* text : {"", "10", "yesterday", "2026-11-18", "-10m", "infinite-future"}) {
+    EXPECT_EQ(ParseSince(text, now).status().code(), absl::StatusCode::kInvalidArgument) << text;
+  }
+}
+
 }  // namespace
+
 }  // namespace muster::cli
