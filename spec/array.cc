@@ -1,20 +1,20 @@
 #include "spec/array.h"
 
+#include <algorithm>
+#include <memory>
 #include <set>
 
 #include "absl/algorithm/container.h"
 #include "absl/strings/ascii.h"
-#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "absl/strings/str_split.h"
 #include "absl/strings/string_view.h"
 #include "common/limits.h"
 #include "common/nearest.h"
 #include "common/status.h"
-#include "spec/overrides.h"
-#include "spec/rules.h"
+#include "spec/rules/rules.h"
 #include "spec/spec.h"
+#include "spec/yaml/overrides.h"
 
 namespace muster::spec {
 namespace {
@@ -133,12 +133,17 @@ size_t FindIndex(absl::string_view argument, size_t begin) {
   return at;
 }
 
-// The bytes of the specs of all `count` tasks, or more.
+// The memory of the specs of all `count` tasks with their values, or more.
 uint64_t BytesOf(const v1::JobSpec& spec, uint64_t count) {
-  if (spec.array().tasks().empty()) return count * spec.ByteSizeLong();
   v1::JobSpec base = spec;
-  base.clear_array();
-  return count * base.ByteSizeLong() + spec.array().ByteSizeLong();
+  std::unique_ptr<v1::ArraySpec>(base.release_array()).reset();  // cleared, it keeps memory
+  uint64_t of_one = base.SpaceUsedLong();
+  for (const v1::ArrayAxis& axis : spec.array().matrix()) {
+    size_t longest = 0;
+    for (const std::string& value : axis.values()) longest = std::max(longest, value.size());
+    of_one += axis.field().size() + 2 * longest;
+  }
+  return count * of_one + 2 * spec.array().SpaceUsedLong();
 }
 
 }  // namespace
@@ -190,13 +195,13 @@ void CheckArray(const v1::JobSpec& spec, Problems& problems) {
   }
   const uint64_t count = CountTasks(array);
   if (!array.matrix().empty() && count > limits::kTasksPerArray) {
-    return problems.Add("array.matrix", absl::StrCat("has more than ", limits::kTasksPerArray,
-                                                     " combinations of values; use fewer values"));
+    return problems.Add("array.matrix", "has more than ", limits::kTasksPerArray,
+                        " combinations of values; use fewer values");
   }
   const uint64_t bytes = BytesOf(spec, count);
   if (bytes > limits::kArrayBytes) {
-    problems.Add("array", absl::StrCat("the specs of its ", count, " tasks have ", bytes,
-                                       " bytes; the limit is ", limits::kArrayBytes));
+    problems.Add("array", "the specs of its ", count, " tasks take ", bytes,
+                 " bytes of memory; the limit is ", limits::kArrayBytes);
   }
   v1::JobSpec scratch = spec;
   for (const v1::ArrayAxis& axis : array.matrix()) CheckAxis(axis, scratch, problems);

@@ -193,9 +193,9 @@ TEST(ArrayRulesTest, LimitTheNumberOfTasksAndTheirSize) {
   EXPECT_THAT(std::string(Validate(spec).message()),
               HasSubstr("array.matrix: has more than 10000 combinations of values"));
   spec = Parsed("command: [x]\narray: {count: 10000}");
-  (*spec.mutable_env())["A"] = std::string(8000, 'a');
+  (*spec.mutable_env())["A"] = std::string(16000, 'a');
   ApplyDefaults(spec);
-  EXPECT_THAT(std::string(Validate(spec).message()), HasSubstr("the limit is 67108864"));
+  EXPECT_THAT(std::string(Validate(spec).message()), HasSubstr("the limit is 134217728"));
 }
 
 TEST(ArrayYamlTest, IsPrintedAsItIsRead) {
@@ -226,7 +226,7 @@ TEST(ArrayRulesTest, LimitTheSizeOfListedTasks) {
   // The list itself is not part of the tasks.
   EXPECT_EQ(Validate(spec), absl::OkStatus());
   for (int i = 800; i < 10000; ++i) array.add_tasks();
-  EXPECT_THAT(std::string(Validate(spec).message()), HasSubstr("the limit is 67108864"));
+  EXPECT_THAT(std::string(Validate(spec).message()), HasSubstr("the limit is 134217728"));
   array.add_tasks();
   EXPECT_THAT(std::string(Validate(spec).message()),
               HasSubstr("array.tasks: has 10001 entries; at most 10000"));

@@ -9,14 +9,10 @@
 #include "spec/fields.h"
 #include "spec/schema.h"
 #include "spec/spec.h"
-#include "spec/yaml_reader.h"
+#include "spec/yaml/yaml_reader.h"
 
 namespace muster::spec {
 namespace {
-
-using google::protobuf::FieldDescriptor;
-using google::protobuf::Message;
-using google::protobuf::Reflection;
 
 using Layers = google::protobuf::RepeatedPtrField<v1::LayerSpec>;
 

@@ -203,4 +203,5 @@ TEST(SpecReferenceTest, PageIsUpToDate) {
 }
 
 }  // namespace
+
 }  // namespace muster::spec

@@ -1,7 +1,7 @@
 // The table of the spec's fields, which defines each field's help, default, unit, range, allowed
 // values and examples. Parsing, ApplyDefaults, Validate, `muster spec explain`, `muster spec init`,
 // the JSON schema and docs/reference/spec.md are derived from it. Rules that involve several fields
-// are in spec/rules.cc.
+// are in spec/rules/.
 #ifndef MUSTER_SPEC_FIELDS_H_
 #define MUSTER_SPEC_FIELDS_H_
 

@@ -11,7 +11,7 @@
 #include "spec/explain.h"
 #include "spec/schema.h"
 #include "spec/spec.h"
-#include "spec/yaml_reader.h"
+#include "spec/yaml/yaml_reader.h"
 
 namespace muster::spec {
 namespace {
@@ -178,4 +178,5 @@ TEST(FieldsTest, AcceptsButDoesNotDocumentTestingFields) {
 }
 
 }  // namespace
+
 }  // namespace muster::spec

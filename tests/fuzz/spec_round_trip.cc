@@ -3,6 +3,7 @@
 #include <string>
 
 #include "absl/status/statusor.h"
+#include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
 #include "google/protobuf/util/field_comparator.h"
 #include "google/protobuf/util/message_differencer.h"
@@ -43,7 +44,8 @@ void CheckSpec(v1::JobSpec spec) {
     spec::ExpandArray(submitted).IgnoreError();
   }
   absl::StatusOr<v1::JobSpec> parsed = spec::Parse(yaml, "yaml");
-  CheckOk(parsed.status(), "a valid spec prints as YAML that parses");
+  Check(parsed.ok(), "a valid spec prints as YAML that parses",
+        absl::StrCat(parsed.status().ToString(), "\n", yaml));
   spec::ApplyDefaults(*parsed);
   CheckEqual(spec, *parsed, "a valid spec prints as YAML of the same spec");
 }

@@ -16,7 +16,7 @@
 #include "google/protobuf/message.h"
 #include "spec/fields.h"
 #include "spec/schema.h"
-#include "spec/yaml_reader.h"
+#include "spec/yaml/yaml_reader.h"
 
 namespace muster::train {
 namespace {

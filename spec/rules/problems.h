@@ -1,14 +1,19 @@
 // Collects the problems of a spec, each with the path of its field.
-#ifndef MUSTER_SPEC_PROBLEMS_H_
-#define MUSTER_SPEC_PROBLEMS_H_
+#ifndef MUSTER_SPEC_RULES_PROBLEMS_H_
+#define MUSTER_SPEC_RULES_PROBLEMS_H_
 
 #include <string>
 #include <vector>
 
 #include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
 
 namespace muster::spec {
+
+// Whether `text` is valid UTF-8 as protobuf requires for strings: shortest forms only, no
+// surrogates, code points up to U+10FFFF.
+bool IsUtf8(absl::string_view text);
 
 // Paths of fields that were given but could not be read.
 struct UnreadFields {
@@ -18,11 +23,21 @@ struct UnreadFields {
 
 class Problems {
  public:
-  void Add(absl::string_view path, absl::string_view text);
-  // Adds "path: text", a problem of a field that is not given.
-  void AddMissing(absl::string_view path, absl::string_view text);
+  // Adds "path: text"; `parts` are the text.
+  template <typename... Parts>
+  void Add(absl::string_view path, const Parts&... parts) {
+    problems_.push_back({std::string(path), absl::StrCat(parts...)});
+  }
+  // As Add, for a problem of a field that is not given.
+  template <typename... Parts>
+  void AddMissing(absl::string_view path, const Parts&... parts) {
+    problems_.push_back({std::string(path), absl::StrCat(parts...), /*missing=*/true});
+  }
   // Adds "path: must be …" unless `good`.
-  void Require(bool good, absl::string_view path, absl::string_view must_be);
+  template <typename... Parts>
+  void Require(bool good, absl::string_view path, const Parts&... must_be) {
+    if (!good) Add(path, "must be ", must_be...);
+  }
   // Adds a problem unless the text is UTF-8 without NUL, as process arguments and environment
   // require.
   void RequireText(absl::string_view path, absl::string_view value);
@@ -45,4 +60,4 @@ class Problems {
 
 }  // namespace muster::spec
 
-#endif  // MUSTER_SPEC_PROBLEMS_H_
+#endif  // MUSTER_SPEC_RULES_PROBLEMS_H_

@@ -1,22 +1,21 @@
-#include "spec/check_fields.h"
-
 #include <algorithm>
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "common/limits.h"
 #include "common/nearest.h"
 #include "proto/muster/v1/job.pb.h"
+#include "spec/array.h"
 #include "spec/fields.h"
+#include "spec/rules/problems.h"
+#include "spec/rules/rules.h"
 #include "spec/schema.h"
-#include "spec/to_yaml.h"
+#include "spec/spec.h"
+#include "spec/yaml/to_yaml.h"
 
 namespace muster::spec {
 namespace {
-
-using google::protobuf::FieldDescriptor;
-using google::protobuf::Message;
-using google::protobuf::Reflection;
 
 bool Contains(const std::vector<std::string>& words, const std::string& word) {
   return std::find(words.begin(), words.end(), word) != words.end();
@@ -68,15 +67,14 @@ void CheckNotGiven(const Message& message, const FieldDescriptor& field, const s
   // An unknown value of the sibling is reported separately.
   if (!value.empty() && !Contains(FieldOf(sibling).words, value)) return;
   if (!IsSetToNonzero(message, field)) return;
-  problems.Add(JoinPath(where, field.name()),
-               absl::StrCat("is given, but ", JoinPath(where, sibling.name()), " is ",
-                            value.empty() ? "not set" : value, "; it applies only with ",
-                            AnyOf(condition.words)));
+  problems.Add(JoinPath(where, field.name()), "is given, but ", JoinPath(where, sibling.name()),
+               " is ", value.empty() ? "not set" : value, "; it applies only with ",
+               AnyOf(condition.words));
 }
 
 void AddOutOfRange(const FieldDescriptor& field, absl::string_view path, absl::string_view value,
                    Problems& problems) {
-  problems.Add(path, absl::StrCat("must be ", RangeText(field), ", not ", value));
+  problems.Add(path, "must be ", RangeText(field), ", not ", value);
 }
 
 void CheckWord(const FieldDescriptor& field, absl::string_view path, const std::string& word,
@@ -85,17 +83,15 @@ void CheckWord(const FieldDescriptor& field, absl::string_view path, const std::
   if (Contains(entry.words, word) || Contains(entry.testing_words, word)) return;
   const auto rejected = entry.rejected_words.find(word);
   if (rejected != entry.rejected_words.end()) {
-    return problems.Add(
-        path, absl::StrCat(rejected->second, "; one of: ", absl::StrJoin(entry.words, ", ")));
+    return problems.Add(path, rejected->second, "; one of: ", absl::StrJoin(entry.words, ", "));
   }
   const auto synonym = entry.word_synonyms.find(word);
   const bool known = synonym != entry.word_synonyms.end() && Contains(entry.words, synonym->second);
   const std::string meant = known ? synonym->second : Nearest(word, entry.words);
-  problems.Add(path,
-               absl::StrCat("unknown ", Quoted(word),
-                            meant.empty() ? "; one of: "
-                                          : absl::StrCat("; did you mean '", meant, "'? One of: "),
-                            absl::StrJoin(entry.words, ", ")));
+  problems.Add(
+      path, "unknown ", Quoted(word),
+      meant.empty() ? "; one of: " : absl::StrCat("; did you mean '", meant, "'? One of: "),
+      absl::StrJoin(entry.words, ", "));
 }
 
 // Checks a value that is set; for a list, the element at `index`.
@@ -132,7 +128,7 @@ void CheckList(const Message& message, const FieldDescriptor& field, const std::
   const int size = message.GetReflection()->FieldSize(message, &field);
   if (size == 0 && entry.required) return AddMissing(field, path, problems);
   if (entry.max_items > 0 && size > static_cast<int64_t>(entry.max_items)) {
-    return problems.Add(path, absl::StrCat("has ", size, " entries; at most ", entry.max_items));
+    return problems.Add(path, "has ", size, " entries; at most ", entry.max_items);
   }
   if (field.message_type() != nullptr) return;
   for (int i = 0; i < size; ++i) {
@@ -142,8 +138,8 @@ void CheckList(const Message& message, const FieldDescriptor& field, const std::
 
 void CheckDuration(const Message& message, const FieldDescriptor& field, const std::string& path,
                    Problems& problems) {
-  google::protobuf::Duration duration;
-  duration.CopyFrom(message.GetReflection()->GetMessage(message, &field));
+  const auto& duration = static_cast<const google::protobuf::Duration&>(
+      message.GetReflection()->GetMessage(message, &field));
   if (!FieldOf(field).zero_word.empty() && duration.seconds() == 0 && duration.nanos() == 0) return;
   const bool valid =
       duration.seconds() >= 0 && duration.nanos() >= 0 && duration.nanos() < 1'000'000'000;
@@ -155,8 +151,8 @@ void CheckDuration(const Message& message, const FieldDescriptor& field, const s
 
 void CheckNodeCount(const Message& message, const FieldDescriptor& field, const std::string& path,
                     Problems& problems) {
-  v1::NodeCount count;
-  count.CopyFrom(message.GetReflection()->GetMessage(message, &field));
+  const auto& count =
+      static_cast<const v1::NodeCount&>(message.GetReflection()->GetMessage(message, &field));
   const Range& range = FieldOf(field).range;
   if (!range.Contains(count.min()) || !range.Contains(count.max())) {
     AddOutOfRange(field, path, ValueText(message, field), problems);
@@ -192,12 +188,11 @@ void CheckScalar(const Message& message, const FieldDescriptor& field, const std
 void AddMissing(const FieldDescriptor& field, absl::string_view path, Problems& problems) {
   const Field& entry = FieldOf(field);
   if (!entry.words.empty()) {
-    return problems.AddMissing(
-        path, absl::StrCat("is missing; one of: ", absl::StrJoin(entry.words, ", ")));
+    return problems.AddMissing(path, "is missing; one of: ", absl::StrJoin(entry.words, ", "));
   }
   std::string what = Summary(entry);
   if (!what.empty()) what[0] = absl::ascii_tolower(what[0]);
-  problems.AddMissing(path, absl::StrCat("is missing; set the ", what));
+  problems.AddMissing(path, "is missing; set the ", what);
 }
 
 void CheckFields(const Message& message, const std::string& where, Problems& problems) {
@@ -214,6 +209,34 @@ void CheckFields(const Message& message, const std::string& where, Problems& pro
       CheckScalar(message, field, path, problems);
     }
   }
+}
+
+void CheckSpec(const v1::JobSpec& spec, Problems& problems) {
+  CheckFields(spec, "", problems);
+  CheckJobRules(spec, problems);
+  if (spec.has_train()) CheckTrainRules(spec, problems);
+}
+
+absl::Status Validate(const v1::JobSpec& spec) {
+  if (spec.has_array()) return ExpandArray(spec).status();
+  return ValidateJob(spec);
+}
+
+absl::Status ValidateJob(const v1::JobSpec& spec) {
+  if (spec.ByteSizeLong() > limits::kSpecBytes) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "the spec is ", spec.ByteSizeLong(), " bytes long; the limit is ", limits::kSpecBytes));
+  }
+  // Before the checks of fields, whose messages could be as large.
+  const size_t memory_bytes = spec.SpaceUsedLong();
+  if (memory_bytes > limits::kSpecMemoryBytes) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "the spec takes ", memory_bytes, " bytes of memory; the limit is ",
+        limits::kSpecMemoryBytes, "; use fewer values in command, env and other lists"));
+  }
+  Problems problems;
+  CheckSpec(spec, problems);
+  return problems.status();
 }
 
 }  // namespace muster::spec

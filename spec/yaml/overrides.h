@@ -1,6 +1,6 @@
 // Sets single fields of a spec by path, as `--set FIELD=VALUE` and the tasks of an array do.
-#ifndef MUSTER_SPEC_OVERRIDES_H_
-#define MUSTER_SPEC_OVERRIDES_H_
+#ifndef MUSTER_SPEC_YAML_OVERRIDES_H_
+#define MUSTER_SPEC_YAML_OVERRIDES_H_
 
 #include <string>
 
@@ -8,7 +8,7 @@
 #include "absl/status/status.h"
 #include "absl/strings/string_view.h"
 #include "proto/muster/v1/job.pb.h"
-#include "spec/yaml_reader.h"
+#include "spec/yaml/yaml_reader.h"
 #include "yaml-cpp/yaml.h"
 
 namespace muster::spec {
@@ -33,4 +33,4 @@ absl::Status SetPath(absl::string_view path, absl::string_view value, absl::stri
 
 }  // namespace muster::spec
 
-#endif  // MUSTER_SPEC_OVERRIDES_H_
+#endif  // MUSTER_SPEC_YAML_OVERRIDES_H_

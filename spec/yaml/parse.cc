@@ -8,12 +8,11 @@
 #include "common/limits.h"
 #include "common/nearest.h"
 #include "common/status.h"
-#include "spec/overrides.h"
-#include "spec/problems.h"
-#include "spec/rules.h"
+#include "spec/rules/problems.h"
+#include "spec/rules/rules.h"
 #include "spec/spec.h"
-#include "spec/utf8.h"
-#include "spec/yaml_reader.h"
+#include "spec/yaml/overrides.h"
+#include "spec/yaml/yaml_reader.h"
 #include "yaml-cpp/yaml.h"
 
 namespace muster::spec {

@@ -1,7 +1,6 @@
 #include <algorithm>
 #include <cstdint>
 #include <string>
-#include <utility>
 
 #include "absl/algorithm/container.h"
 #include "absl/strings/ascii.h"
@@ -11,10 +10,8 @@
 #include "absl/strings/string_view.h"
 #include "common/limits.h"
 #include "common/nearest.h"
-#include "spec/check_fields.h"
 #include "spec/hosted_store.h"
-#include "spec/rules.h"
-#include "spec/schema.h"
+#include "spec/rules/rules.h"
 #include "spec/spec.h"
 
 namespace muster::spec {
@@ -40,6 +37,12 @@ bool IsReserved(absl::string_view variable) {
 }
 
 void CheckVariable(const std::string& variable, const std::string& path, Problems& problems) {
+  // YAML keys are limited to 1,024 characters.
+  if (variable.size() > limits::kLabelBytes) {
+    problems.Add("env", "contains a name of ", variable.size(), " bytes; at most ",
+                 limits::kLabelBytes, " are allowed");
+    return;
+  }
   problems.RequireText(path, variable);
   if (variable.empty() || absl::StrContains(variable, '=')) {
     problems.Add(path, "is not a variable name; use a name without '='");
@@ -52,7 +55,7 @@ void CheckVariable(const std::string& variable, const std::string& path, Problem
 void CheckHostedStore(const v1::JobSpec& spec, const std::string& value, const std::string& path,
                       Problems& problems) {
   if (spec.has_train()) problems.Add(path, "is only for command jobs; remove it");
-  problems.Require(value == "0" || value == "1", path, absl::StrCat("0 or 1, not ", Quoted(value)));
+  problems.Require(value == "0" || value == "1", path, "0 or 1, not ", Quoted(value));
 }
 
 // Whether the variable is one of a task of an array. A job that is none may set it, to run as if it
@@ -88,9 +91,8 @@ void CheckSecrets(const v1::JobSpec& spec, Problems& problems) {
     if (spec.env().contains(variable)) {
       problems.Add(path, "has both a value and a secret; remove one of them");
     }
-    problems.Require(IsSecretName(secret), path + ".secret",
-                     absl::StrCat("1 to ", limits::kNameLength,
-                                  " letters, digits, '.', '_' and '-', not ", Quoted(secret)));
+    problems.Require(IsSecretName(secret), path + ".secret", "1 to ", limits::kNameLength,
+                     " letters, digits, '.', '_' and '-', not ", Quoted(secret));
   }
 }
 
@@ -112,32 +114,29 @@ void CheckDevices(const v1::JobSpec& spec, Problems& problems) {
   const std::string& text = resources.devices_per_rank();
   uint32_t devices = 0;
   const bool number = absl::SimpleAtoi(text, &devices);
-  problems.Require(
-      text == "all" || (number && devices >= 1 && devices <= limits::kSlotsPerNode), path,
-      absl::StrCat("'all' or from 1 to ", limits::kSlotsPerNode, ", not ", Quoted(text)));
+  problems.Require(text == "all" || (number && devices >= 1 && devices <= limits::kSlotsPerNode),
+                   path, "'all' or from 1 to ", limits::kSlotsPerNode, ", not ", Quoted(text));
   if (spec.has_train() && resources.device() == "gpu" &&
       !DrivesSeveralDevices(spec.train().strategy())) {
-    problems.Require(number && devices == 1, path,
-                     absl::StrCat("1, not ", text,
-                                  ": a rank computes on one GPU, except with strategy dp or "
-                                  "hybrid"));
+    problems.Require(number && devices == 1, path, "1, not ", text,
+                     ": a rank computes on one GPU, except with strategy dp or "
+                     "hybrid");
   }
   if (text == "all" && resources.ranks_per_node() > 1) {
-    problems.Add(path, absl::StrCat("is all, which leaves no device for a second rank; set "
-                                    "resources.ranks_per_node to 1, not ",
-                                    resources.ranks_per_node()));
+    problems.Add(path,
+                 "is all, which leaves no device for a second rank; set "
+                 "resources.ranks_per_node to 1, not ",
+                 resources.ranks_per_node());
   }
 }
 
 void CheckResources(const v1::JobSpec& spec, Problems& problems) {
   const v1::NodeCount& nodes = spec.resources().nodes();
   if (nodes.max() < nodes.min()) {
-    problems.Add("resources.nodes",
-                 absl::StrCat("max ", nodes.max(), " is below min ", nodes.min()));
+    problems.Add("resources.nodes", "max ", nodes.max(), " is below min ", nodes.min());
   }
   if (nodes.max() <= limits::kNodes && MaxWorldSize(spec) > limits::kRanksPerJob) {
-    problems.Add("resources",
-                 absl::StrCat(MaxWorldSize(spec), " ranks; the limit is ", limits::kRanksPerJob));
+    problems.Add("resources", MaxWorldSize(spec), " ranks; the limit is ", limits::kRanksPerJob);
   }
   CheckDevices(spec, problems);
 }
@@ -162,9 +161,8 @@ void CheckConstraints(const v1::JobSpec& spec, Problems& problems) {
   }
   for (const std::string& name : resources.exclude_nodes()) {
     if (!absl::c_linear_search(resources.prefer_nodes(), name)) continue;
-    problems.Add(
-        "resources.prefer_nodes",
-        absl::StrCat(Quoted(name), " is also in exclude_nodes; remove it from one of them"));
+    problems.Add("resources.prefer_nodes", Quoted(name),
+                 " is also in exclude_nodes; remove it from one of them");
   }
   if (resources.ranks() == 0) return;
   if (spec.has_train()) {
@@ -192,9 +190,9 @@ void CheckDependencies(const v1::Dependencies& after, Problems& problems) {
   check("after.any", after.any());
   for (const std::string& job : after.ok()) {
     if (!absl::c_linear_search(after.failed(), job)) continue;
-    problems.Add("after", absl::StrCat(Quoted(job),
-                                       " is in both ok and failed, and cannot end in "
-                                       "both ways; remove it from one of them"));
+    problems.Add("after", Quoted(job),
+                 " is in both ok and failed, and cannot end in "
+                 "both ways; remove it from one of them");
   }
 }
 
@@ -207,8 +205,7 @@ void CheckBackend(const v1::JobSpec& spec, Problems& problems) {
     problems.Add("backend", "nccl requires GPUs; use shm, gloo or hierarchical on CPUs");
   }
   if (backend == "loopback" && MaxWorldSize(spec) > 1) {
-    problems.Add("backend",
-                 absl::StrCat("loopback supports only one rank, not ", MaxWorldSize(spec)));
+    problems.Add("backend", "loopback supports only one rank, not ", MaxWorldSize(spec));
   }
 }
 
@@ -223,10 +220,9 @@ void CheckRestarts(const v1::JobSpec& spec, Problems& problems) {
 }  // namespace
 
 void CheckJobRules(const v1::JobSpec& spec, Problems& problems) {
-  problems.Require(IsName(spec.name()), "name",
-                   absl::StrCat("1 to ", limits::kNameLength,
-                                " lower-case letters, digits and '-', with no '-' at an end, not ",
-                                Quoted(spec.name())));
+  problems.Require(IsName(spec.name()), "name", "1 to ", limits::kNameLength,
+                   " lower-case letters, digits and '-', with no '-' at an end, not ",
+                   Quoted(spec.name()));
   if (spec.has_train() && spec.command_size() > 0) {
     problems.Add("command", "a job has either train or command; remove one of them");
   } else if (!spec.has_train() && spec.command().empty()) {

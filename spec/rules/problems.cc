@@ -1,4 +1,6 @@
-#include "spec/problems.h"
+#include "spec/rules/problems.h"
+
+#include <cstdint>
 
 #include "absl/algorithm/container.h"
 #include "absl/strings/match.h"
@@ -6,7 +8,6 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/strip.h"
 #include "common/nearest.h"
-#include "spec/utf8.h"
 
 namespace muster::spec {
 namespace {
@@ -23,16 +24,22 @@ absl::string_view SectionOf(absl::string_view path) {
 
 }  // namespace
 
-void Problems::Add(absl::string_view path, absl::string_view text) {
-  problems_.push_back({std::string(path), std::string(text)});
-}
-
-void Problems::AddMissing(absl::string_view path, absl::string_view text) {
-  problems_.push_back({std::string(path), std::string(text), /*missing=*/true});
-}
-
-void Problems::Require(bool good, absl::string_view path, absl::string_view must_be) {
-  if (!good) Add(path, absl::StrCat("must be ", must_be));
+bool IsUtf8(absl::string_view text) {
+  for (size_t i = 0; i < text.size();) {
+    const unsigned char lead = text[i++];
+    if (lead < 0x80) continue;
+    const int more = lead >= 0xF0 ? 3 : lead >= 0xE0 ? 2 : 1;
+    if (lead < 0xC2 || lead > 0xF4 || i + more > text.size()) return false;
+    uint32_t code = lead & (0x3F >> more);
+    for (int k = 0; k < more; ++k, ++i) {
+      const unsigned char next = text[i];
+      if ((next & 0xC0) != 0x80) return false;
+      code = code << 6 | (next & 0x3F);
+    }
+    constexpr uint32_t kLeast[] = {0, 0x80, 0x800, 0x10000};
+    if (code < kLeast[more] || code > 0x10FFFF || (code >= 0xD800 && code <= 0xDFFF)) return false;
+  }
+  return true;
 }
 
 void Problems::RequireText(absl::string_view path, absl::string_view value) {
@@ -42,7 +49,7 @@ void Problems::RequireText(absl::string_view path, absl::string_view value) {
 
 void Problems::RequireAbsolutePath(absl::string_view path, const std::string& value) {
   if (!absl::StartsWith(value, "/")) {
-    Add(path, absl::StrCat("must be an absolute path on the node, not ", Quoted(value)));
+    Add(path, "must be an absolute path on the node, not ", Quoted(value));
   }
   RequireText(path, value);
 }

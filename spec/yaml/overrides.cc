@@ -1,4 +1,4 @@
-#include "spec/overrides.h"
+#include "spec/yaml/overrides.h"
 
 #include <algorithm>
 #include <exception>
@@ -6,7 +6,6 @@
 #include <vector>
 
 #include "absl/strings/match.h"
-#include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "common/nearest.h"
 #include "spec/schema.h"
@@ -15,9 +14,6 @@
 
 namespace muster::spec {
 namespace {
-
-using google::protobuf::FieldDescriptor;
-using google::protobuf::Message;
 
 // An event handler that builds nothing and only records where the latest document begins.
 class DocumentCounter : public YAML::EventHandler {
@@ -128,13 +124,13 @@ void ReadOverride(absl::string_view path, absl::string_view value, YamlReader& r
       return reader.ReadAxis(axis, node, where, *field, *message);
     }
     if (field->is_repeated()) {
-      reader.AddError(YAML::Mark::null_mark(),
-                      absl::StrCat(where, " is a list; set it as a whole: ", where, "=[…]"));
+      reader.AddError(YAML::Mark::null_mark(), where, " is a list; set it as a whole: ", where,
+                      "=[…]");
       return;
     }
     if (field->message_type() == nullptr || FormOf(*field) == FieldForm::kDuration) {
-      reader.AddError(YAML::Mark::null_mark(),
-                      absl::StrCat(where, " has no fields; unknown path ", Quoted(path)));
+      reader.AddError(YAML::Mark::null_mark(), where, " has no fields; unknown path ",
+                      Quoted(path));
       return;
     }
     message = message->GetReflection()->MutableMessage(message, field);
@@ -148,7 +144,7 @@ bool CatchYamlErrors(YamlReader& reader, absl::FunctionRef<void()> read) {
   } catch (const YAML::DeepRecursion& error) {
     reader.AddError(error.mark, "nested too deeply");
   } catch (const YAML::Exception& error) {
-    reader.AddError(error.mark, absl::StrCat("not YAML: ", error.msg));
+    reader.AddError(error.mark, "not YAML: ", error.msg);
   } catch (const std::exception& error) {
     reader.AddError(YAML::Mark::null_mark(), error.what());
   }

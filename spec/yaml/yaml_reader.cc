@@ -1,4 +1,4 @@
-#include "spec/yaml_reader.h"
+#include "spec/yaml/yaml_reader.h"
 
 #include <algorithm>
 #include <cmath>
@@ -20,10 +20,6 @@
 
 namespace muster::spec {
 namespace {
-
-using google::protobuf::FieldDescriptor;
-using google::protobuf::Message;
-using google::protobuf::Reflection;
 
 // Bytes that each layer counts towards the size limit: approximately its size in memory.
 constexpr size_t kLayerBytes = 64;
@@ -57,7 +53,7 @@ absl::StatusOr<T> ParseNumber(const std::string& text, bool zero_allowed) {
 }
 
 // "expected fields", with the message's first field as an example.
-std::string ExpectedFields(const google::protobuf::Descriptor& message) {
+std::string ExpectedFields(const Descriptor& message) {
   if (message.field_count() == 0) return "expected no fields";
   return absl::StrCat("expected fields, as in {", message.field(0)->name(), ": …}");
 }
@@ -83,7 +79,7 @@ std::string Found(const YAML::Node& node) {
   return node.IsScalar() ? Quoted(node.Scalar()) : std::string(KindOf(node));
 }
 
-void YamlReader::AddError(const YAML::Mark& mark, absl::string_view text) {
+void YamlReader::AddErrorText(const YAML::Mark& mark, absl::string_view text) {
   if (errors_.size() > kErrors) return;
   if (errors_.size() == kErrors) {
     errors_.push_back(absl::StrCat(source_, ": further errors omitted"));
@@ -103,16 +99,16 @@ absl::Status YamlReader::status() const {
 void YamlReader::ReadMessage(const YAML::Node& node, const std::string& where, Message& message) {
   const auto& descriptor = *message.GetDescriptor();
   if (!node.IsMap()) {
-    AddError(node.Mark(), absl::StrCat(where.empty() ? "the spec" : where, ": ",
-                                       ExpectedFields(descriptor), ", found ", Found(node)));
+    AddError(node.Mark(), where.empty() ? "the spec" : where, ": ", ExpectedFields(descriptor),
+             ", found ", Found(node));
     return;
   }
   std::set<std::string> seen;
   for (const auto& entry : node) {
     if (done()) return;
     if (!entry.first.IsScalar()) {
-      AddError(entry.first.Mark(), absl::StrCat(where.empty() ? "the spec" : where,
-                                                ": a field's name cannot be ", Found(entry.first)));
+      AddError(entry.first.Mark(), where.empty() ? "the spec" : where,
+               ": a field's name cannot be ", Found(entry.first));
       continue;
     }
     const std::string& name = entry.first.Scalar();
@@ -123,15 +119,14 @@ void YamlReader::ReadMessage(const YAML::Node& node, const std::string& where, M
     }
     const std::string path = JoinPath(where, name);
     if (!seen.insert(name).second) {
-      AddError(entry.first.Mark(), absl::StrCat(path, " is given twice"));
+      AddError(entry.first.Mark(), path, " is given twice");
       continue;
     }
     ReadField(entry.second, path, *field, message);
   }
 }
 
-void YamlReader::AddUnknownField(const YAML::Mark& mark,
-                                 const google::protobuf::Descriptor& message,
+void YamlReader::AddUnknownField(const YAML::Mark& mark, const Descriptor& message,
                                  const std::string& where, absl::string_view name) {
   AddError(mark, UnknownField(message, where, name));
   unread_.sections.push_back(where);
@@ -189,8 +184,7 @@ void YamlReader::ReadRepeated(const YAML::Node& node, const std::string& where,
                               const FieldDescriptor& field, Message& message) {
   if (node.IsNull()) return;
   if (!node.IsSequence()) {
-    AddError(node.Mark(),
-             absl::StrCat(where, ": expected a list, as in [a, b], found ", Found(node)));
+    AddError(node.Mark(), where, ": expected a list, as in [a, b], found ", Found(node));
     return;
   }
   for (size_t i = 0; i < node.size() && !done(); ++i) {
@@ -211,21 +205,19 @@ void YamlReader::ReadLayer(const YAML::Node& node, const std::string& where, Mes
   const auto& descriptor = *layer.GetDescriptor();
   if (!Count(node.Mark(), kLayerBytes)) return;
   if (layer_depth_ == kLayerDepth) {
-    return AddError(node.Mark(),
-                    absl::StrCat(where, ": layers are nested more than ", kLayerDepth, " deep"));
+    return AddError(node.Mark(), where, ": layers are nested more than ", kLayerDepth, " deep");
   }
   const bool one_field = node.IsMap() && node.size() == 1 && node.begin()->first.IsScalar();
   if (!node.IsScalar() && !one_field) {
     const std::string found = node.IsMap() ? absl::StrCat(node.size(), " fields") : Found(node);
-    return AddError(
-        node.Mark(),
-        absl::StrCat(where, ": expected one layer, as in relu or {conv2d: {…}}, found ", found));
+    return AddError(node.Mark(), where, ": expected one layer, as in relu or {conv2d: {…}}, found ",
+                    found);
   }
   const std::string word = node.IsScalar() ? node.Scalar() : node.begin()->first.Scalar();
   const FieldDescriptor* kind = descriptor.FindFieldByName(word);
   if (kind == nullptr) {
-    return AddError(node.Mark(), absl::StrCat(where, ": unknown layer ", Quoted(word),
-                                              DidYouMean(word, FieldNames(descriptor))));
+    return AddError(node.Mark(), where, ": unknown layer ", Quoted(word),
+                    DidYouMean(word, FieldNames(descriptor)));
   }
   Message& options = *layer.GetReflection()->MutableMessage(&layer, kind);
   // A name without options, in either form, is a layer with its defaults.
@@ -249,7 +241,7 @@ void YamlReader::ReadDuration(const YAML::Node& node, const std::string& where,
   if (!text.empty() && text == FieldOf(field).zero_word) return duration.Clear();
   const absl::StatusOr<absl::Duration> parsed = ParseDuration(text);
   if (!parsed.ok()) {
-    AddError(node.Mark(), absl::StrCat(where, ": ", parsed.status().message()));
+    AddError(node.Mark(), where, ": ", parsed.status().message());
     return;
   }
   duration.CopyFrom(ToProto(*parsed));
@@ -261,8 +253,8 @@ void YamlReader::ReadNodeCount(const YAML::Node& node, const std::string& where,
   if (!ReadScalar(node, where, "a number", text)) return;
   const absl::StatusOr<uint32_t> number = ParseNumber<uint32_t>(text, /*zero_allowed=*/false);
   if (!number.ok()) {
-    AddError(node.Mark(), absl::StrCat(where, ": ", number.status().message(),
-                                       ", or {min: …, max: …}, found ", Quoted(text)));
+    AddError(node.Mark(), where, ": ", number.status().message(), ", or {min: …, max: …}, found ",
+             Quoted(text));
     return;
   }
   v1::NodeCount value;
@@ -275,14 +267,13 @@ void YamlReader::ReadLostCoordinator(const YAML::Node& node, const std::string& 
                                      Message& policy) {
   if (node.IsScalar() && node.Scalar() == "continue") return;
   if (node.IsMap()) return ReadMessage(node, where, policy);
-  AddError(node.Mark(),
-           absl::StrCat(where, ": expected 'continue' or {stop_after: 10m}, found ", Found(node)));
+  AddError(node.Mark(), where, ": expected 'continue' or {stop_after: 10m}, found ", Found(node));
 }
 
 bool YamlReader::ReadScalar(const YAML::Node& node, const std::string& where,
                             absl::string_view expected, std::string& text) {
   if (!node.IsScalar()) {
-    AddError(node.Mark(), absl::StrCat(where, ": expected ", expected, ", found ", KindOf(node)));
+    AddError(node.Mark(), where, ": expected ", expected, ", found ", KindOf(node));
     return false;
   }
   text = node.Scalar();
@@ -293,8 +284,7 @@ bool YamlReader::Count(const YAML::Mark& mark, size_t bytes) {
   read_bytes_ += bytes;
   if (read_bytes_ <= limits::kSpecBytes) return true;
   if (!too_large_) {
-    AddError(mark,
-             absl::StrCat("the spec's values exceed the limit of ", limits::kSpecBytes, " bytes"));
+    AddError(mark, "the spec's values exceed the limit of ", limits::kSpecBytes, " bytes");
   }
   too_large_ = true;
   return false;
@@ -307,8 +297,19 @@ void YamlReader::ReadNumberOrText(const YAML::Node& node, const std::string& whe
   const bool zero_allowed = !ZeroMeansUnset(field);
   std::string text;
   const auto refuse = [&](absl::string_view expected) {
-    AddError(node.Mark(), absl::StrCat(where, ": ", expected, ", found ", Quoted(text)));
+    AddError(node.Mark(), where, ": ", expected, ", found ", Quoted(text));
   };
+  const auto read_number =
+      [&]<typename Number>(absl::string_view expected,
+                           void (Reflection::*set)(Message*, const FieldDescriptor*, Number) const,
+                           void (Reflection::*add)(Message*, const FieldDescriptor*, Number)
+                               const) {
+        if (!ReadScalar(node, where, expected, text)) return;
+        if (!text.empty() && text == FieldOf(field).zero_word) return;  // ReadValue has cleared it
+        const auto number = ParseNumber<Number>(text, zero_allowed);
+        if (!number.ok()) return refuse(number.status().message());
+        (reflection.*(repeated ? add : set))(&message, &field, *number);
+      };
   switch (field.cpp_type()) {
     case FieldDescriptor::CPPTYPE_STRING: {
       if (!ReadScalar(node, where, "a string", text)) return;
@@ -327,62 +328,33 @@ void YamlReader::ReadNumberOrText(const YAML::Node& node, const std::string& whe
       if (!ReadScalar(node, where, AnyOf(words), text)) return;
       const auto word = std::find(words.begin(), words.end(), text);
       if (word == words.end()) {
-        return AddError(node.Mark(), absl::StrCat(where, ": unknown ", Quoted(text),
-                                                  "; one of: ", absl::StrJoin(words, ", ")));
+        return AddError(node.Mark(), where, ": unknown ", Quoted(text),
+                        "; one of: ", absl::StrJoin(words, ", "));
       }
       reflection.SetEnumValue(&message, &field, static_cast<int>(word - words.begin()));
       return;
     }
-    case FieldDescriptor::CPPTYPE_DOUBLE: {
-      if (!ReadScalar(node, where, "a number", text)) return;
-      const auto number = ParseNumber<double>(text, zero_allowed);
-      if (!number.ok()) return refuse(number.status().message());
-      repeated ? reflection.AddDouble(&message, &field, *number)
-               : reflection.SetDouble(&message, &field, *number);
-      return;
-    }
-    case FieldDescriptor::CPPTYPE_FLOAT: {
-      if (!ReadScalar(node, where, "a number", text)) return;
-      const auto number = ParseNumber<float>(text, zero_allowed);
-      if (!number.ok()) return refuse(number.status().message());
-      repeated ? reflection.AddFloat(&message, &field, *number)
-               : reflection.SetFloat(&message, &field, *number);
-      return;
-    }
-    case FieldDescriptor::CPPTYPE_INT32: {
-      if (!ReadScalar(node, where, "an integer", text)) return;
-      const auto number = ParseNumber<int32_t>(text, zero_allowed);
-      if (!number.ok()) return refuse(number.status().message());
-      reflection.SetInt32(&message, &field, *number);
-      return;
-    }
-    case FieldDescriptor::CPPTYPE_UINT32: {
-      if (!ReadScalar(node, where, "an integer", text)) return;
-      if (!text.empty() && text == FieldOf(field).zero_word) return;  // ReadValue has cleared it
-      const auto number = ParseNumber<uint32_t>(text, zero_allowed);
-      if (!number.ok()) return refuse(number.status().message());
-      repeated ? reflection.AddUInt32(&message, &field, *number)
-               : reflection.SetUInt32(&message, &field, *number);
-      return;
-    }
+    case FieldDescriptor::CPPTYPE_DOUBLE:
+      return read_number("a number", &Reflection::SetDouble, &Reflection::AddDouble);
+    case FieldDescriptor::CPPTYPE_FLOAT:
+      return read_number("a number", &Reflection::SetFloat, &Reflection::AddFloat);
+    case FieldDescriptor::CPPTYPE_INT32:
+      return read_number("an integer", &Reflection::SetInt32, &Reflection::AddInt32);
+    case FieldDescriptor::CPPTYPE_UINT32:
+      return read_number("an integer", &Reflection::SetUInt32, &Reflection::AddUInt32);
     case FieldDescriptor::CPPTYPE_UINT64: {
-      if (!ReadScalar(node, where, "an integer", text)) return;
-      if (FormOf(field) == FieldForm::kSize) {
-        const auto size = ParseSize(text);
-        if (!size.ok()) {
-          return AddError(node.Mark(), absl::StrCat(where, ": ", size.status().message()));
-        }
-        if (*size == 0 && !zero_allowed) return refuse("expected a size above 0");
-        return reflection.SetUInt64(&message, &field, *size);
+      if (FormOf(field) != FieldForm::kSize) {
+        return read_number("an integer", &Reflection::SetUInt64, &Reflection::AddUInt64);
       }
-      const auto number = ParseNumber<uint64_t>(text, zero_allowed);
-      if (!number.ok()) return refuse(number.status().message());
-      reflection.SetUInt64(&message, &field, *number);
-      return;
+      if (!ReadScalar(node, where, "an integer", text)) return;
+      const auto size = ParseSize(text);
+      if (!size.ok()) return AddError(node.Mark(), where, ": ", size.status().message());
+      if (*size == 0 && !zero_allowed) return refuse("expected a size above 0");
+      return reflection.SetUInt64(&message, &field, *size);
     }
     default:
       // No field of the spec has another type.
-      return AddError(node.Mark(), absl::StrCat(where, " cannot be written in a spec"));
+      return AddError(node.Mark(), where, " cannot be written in a spec");
   }
 }
 

@@ -1,13 +1,23 @@
-// Validation rules that involve several fields. Rules for single fields are in the table
-// (spec/fields.h).
-#ifndef MUSTER_SPEC_RULES_H_
-#define MUSTER_SPEC_RULES_H_
+// Validation of a spec: rules for single fields, which are in the table (spec/fields.h), and rules
+// that involve several fields.
+#ifndef MUSTER_SPEC_RULES_RULES_H_
+#define MUSTER_SPEC_RULES_RULES_H_
+
+#include <string>
 
 #include "absl/status/status.h"
 #include "proto/muster/v1/job.pb.h"
-#include "spec/problems.h"
+#include "spec/rules/problems.h"
+#include "spec/schema.h"
 
 namespace muster::spec {
+
+// Adds each problem of the fields of `message` and its sections to `problems`. `where` is the path
+// of `message`, empty for the spec itself. Does not descend into lists of layers. Thread-safe.
+void CheckFields(const Message& message, const std::string& where, Problems& problems);
+
+// Adds "path: is missing; …" with a description of the field or its allowed values.
+void AddMissing(const FieldDescriptor& field, absl::string_view path, Problems& problems);
 
 // Each adds its violations to `problems`. They expect a spec with defaults, but accept any spec.
 void CheckJobRules(const v1::JobSpec& spec, Problems& problems);
@@ -28,4 +38,4 @@ absl::Status ValidateJob(const v1::JobSpec& spec);
 
 }  // namespace muster::spec
 
-#endif  // MUSTER_SPEC_RULES_H_
+#endif  // MUSTER_SPEC_RULES_RULES_H_

@@ -1,6 +1,6 @@
 // Reads a YAML node into a protobuf message, field by field along the message's descriptor.
-#ifndef MUSTER_SPEC_YAML_READER_H_
-#define MUSTER_SPEC_YAML_READER_H_
+#ifndef MUSTER_SPEC_YAML_YAML_READER_H_
+#define MUSTER_SPEC_YAML_YAML_READER_H_
 
 #include <set>
 #include <string>
@@ -8,9 +8,10 @@
 
 #include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
-#include "google/protobuf/message.h"
-#include "spec/problems.h"
+#include "spec/rules/problems.h"
+#include "spec/schema.h"
 #include "yaml-cpp/yaml.h"
 
 namespace muster::spec {
@@ -24,46 +25,45 @@ class YamlReader {
       : source_(source), with_lines_(with_lines) {}
 
   // `where` is the message's path within the spec.
-  void ReadMessage(const YAML::Node& node, const std::string& where,
-                   google::protobuf::Message& message);
+  void ReadMessage(const YAML::Node& node, const std::string& where, Message& message);
   // Replaces the field's value.
-  void ReadField(const YAML::Node& node, const std::string& where,
-                 const google::protobuf::FieldDescriptor& field,
-                 google::protobuf::Message& message);
+  void ReadField(const YAML::Node& node, const std::string& where, const FieldDescriptor& field,
+                 Message& message);
   // Adds an error for a field of `message` that does not exist.
-  void AddUnknownField(const YAML::Mark& mark, const google::protobuf::Descriptor& message,
-                       const std::string& where, absl::string_view name);
+  void AddUnknownField(const YAML::Mark& mark, const Descriptor& message, const std::string& where,
+                       absl::string_view name);
   // Adds an entry to a map<string, string>, or replaces the value of an existing key. A secret of
   // `env` is stored in secret_env.
   void ReadMapEntry(const std::string& key, const YAML::Node& value, const std::string& where,
-                    const google::protobuf::FieldDescriptor& field,
-                    google::protobuf::Message& message);
+                    const FieldDescriptor& field, Message& message);
 
   // Adds the field at the path `axis`, which is not there yet, to a matrix.
   void ReadAxis(const std::string& axis, const YAML::Node& values, const std::string& where,
-                const google::protobuf::FieldDescriptor& field, google::protobuf::Message& message);
+                const FieldDescriptor& field, Message& message);
 
-  void AddError(const YAML::Mark& mark, absl::string_view text);
+  // `parts` are the text of the error.
+  template <typename... Parts>
+  void AddError(const YAML::Mark& mark, const Parts&... parts) {
+    AddErrorText(mark, absl::StrCat(parts...));
+  }
   // OK, or one line per error.
   absl::Status status() const;
   const UnreadFields& unread() const { return unread_; }
 
  private:
-  void ReadValue(const YAML::Node& node, const std::string& where,
-                 const google::protobuf::FieldDescriptor& field,
-                 google::protobuf::Message& message);
+  void AddErrorText(const YAML::Mark& mark, absl::string_view text);
+  void ReadValue(const YAML::Node& node, const std::string& where, const FieldDescriptor& field,
+                 Message& message);
   // Whether to stop reading because of the spec's size or the number of errors.
   bool done() const { return too_large_ || errors_.size() > kErrors; }
-  void ReadRepeated(const YAML::Node& node, const std::string& where,
-                    const google::protobuf::FieldDescriptor& field,
-                    google::protobuf::Message& message);
+  void ReadRepeated(const YAML::Node& node, const std::string& where, const FieldDescriptor& field,
+                    Message& message);
   // Reads a layer: its name, or a map with its name as the only field.
-  void ReadLayer(const YAML::Node& node, const std::string& where,
-                 google::protobuf::Message& layer);
+  void ReadLayer(const YAML::Node& node, const std::string& where, Message& layer);
   // Reads a file: its path, or a map.
-  void ReadFile(const YAML::Node& node, const std::string& where, google::protobuf::Message& file);
-  void ReadMap(const YAML::Node& node, const std::string& where,
-               const google::protobuf::FieldDescriptor& field, google::protobuf::Message& message);
+  void ReadFile(const YAML::Node& node, const std::string& where, Message& file);
+  void ReadMap(const YAML::Node& node, const std::string& where, const FieldDescriptor& field,
+               Message& message);
   // Calls `read` for each path and its value in a map whose keys are paths of fields; `form` is an
   // example of such a map.
   void ReadPaths(const YAML::Node& node, const std::string& where, absl::string_view form,
@@ -71,22 +71,17 @@ class YamlReader {
   // The value as in `--set FIELD=value`. False, with an error added, if there is none.
   bool ReadOverrideValue(const YAML::Node& node, const std::string& where, std::string& text);
   // Reads a map from paths of fields to values.
-  void ReadTaskValues(const YAML::Node& node, const std::string& where,
-                      google::protobuf::Message& task);
+  void ReadTaskValues(const YAML::Node& node, const std::string& where, Message& task);
   // Reads a map from paths of fields to lists of values.
-  void ReadMatrix(const YAML::Node& node, const std::string& where,
-                  const google::protobuf::FieldDescriptor& field,
-                  google::protobuf::Message& message);
+  void ReadMatrix(const YAML::Node& node, const std::string& where, const FieldDescriptor& field,
+                  Message& message);
   // Reads the map `value` of an environment variable: {secret: NAME}.
   void ReadSecret(const std::string& key, const YAML::Node& value, const std::string& where,
-                  google::protobuf::Message& message);
-  void ReadDuration(const YAML::Node& node, const std::string& where,
-                    const google::protobuf::FieldDescriptor& field,
-                    google::protobuf::Message& duration);
-  void ReadNodeCount(const YAML::Node& node, const std::string& where,
-                     google::protobuf::Message& count);
-  void ReadLostCoordinator(const YAML::Node& node, const std::string& where,
-                           google::protobuf::Message& policy);
+                  Message& message);
+  void ReadDuration(const YAML::Node& node, const std::string& where, const FieldDescriptor& field,
+                    Message& duration);
+  void ReadNodeCount(const YAML::Node& node, const std::string& where, Message& count);
+  void ReadLostCoordinator(const YAML::Node& node, const std::string& where, Message& policy);
   // False, with an error added, unless the node is a scalar and the spec stays within its size
   // limit.
   bool ReadScalar(const YAML::Node& node, const std::string& where, absl::string_view expected,
@@ -95,8 +90,7 @@ class YamlReader {
   bool Count(const YAML::Mark& mark, size_t bytes);
   // Sets the field or, if it is repeated, appends to it.
   void ReadNumberOrText(const YAML::Node& node, const std::string& where,
-                        const google::protobuf::FieldDescriptor& field,
-                        google::protobuf::Message& message);
+                        const FieldDescriptor& field, Message& message);
 
   static constexpr size_t kErrors = 20;  // maximum number of reported errors
 
@@ -119,9 +113,8 @@ std::string Found(const YAML::Node& node);
 
 // Sets a field from a value in the spec's syntax: "3", "25MiB", "{max: 3}". INVALID_ARGUMENT if the
 // field does not accept the value.
-absl::Status SetField(absl::string_view value, const google::protobuf::FieldDescriptor& field,
-                      google::protobuf::Message& message);
+absl::Status SetField(absl::string_view value, const FieldDescriptor& field, Message& message);
 
 }  // namespace muster::spec
 
-#endif  // MUSTER_SPEC_YAML_READER_H_
+#endif  // MUSTER_SPEC_YAML_YAML_READER_H_

@@ -1,4 +1,4 @@
-#include "spec/to_yaml.h"
+#include "spec/yaml/to_yaml.h"
 
 #include <algorithm>
 #include <charconv>
@@ -18,10 +18,6 @@
 
 namespace muster::spec {
 namespace {
-
-using google::protobuf::FieldDescriptor;
-using google::protobuf::Message;
-using google::protobuf::Reflection;
 
 constexpr size_t kLineLength = 100;
 
@@ -106,8 +102,7 @@ std::string OverrideText(const std::string& value) {
 
 // A field's path and the values that it takes.
 std::string AxisText(const Message& item) {
-  v1::ArrayAxis axis;
-  axis.CopyFrom(item);
+  const auto& axis = static_cast<const v1::ArrayAxis&>(item);
   std::vector<std::string> values;
   for (const std::string& value : axis.values()) values.push_back(OverrideText(value));
   return absl::StrCat(Scalar(axis.field()), ": [", absl::StrJoin(values, ", "), "]");
@@ -115,8 +110,7 @@ std::string AxisText(const Message& item) {
 
 // The values of a task: {train.epochs: 1}.
 std::string TaskText(const Message& item) {
-  v1::ArrayTaskValues task;
-  task.CopyFrom(item);
+  const auto& task = static_cast<const v1::ArrayTaskValues&>(item);
   std::vector<std::string> parts;
   for (const v1::ArrayValue& value : task.values()) {
     parts.push_back(absl::StrCat(Scalar(value.field()), ": ", OverrideText(value.value())));
@@ -255,20 +249,17 @@ std::string ValueText(const Message& message, const FieldDescriptor& field) {
   const Message& child = reflection.GetMessage(message, &field);
   switch (FormOf(field)) {
     case FieldForm::kDuration: {
-      google::protobuf::Duration duration;
-      duration.CopyFrom(child);
+      const auto& duration = static_cast<const google::protobuf::Duration&>(child);
       const absl::string_view word = FieldOf(field).zero_word;
       if (!word.empty() && FromProto(duration) == absl::ZeroDuration()) return std::string(word);
       return DurationText(FromProto(duration));
     }
     case FieldForm::kNodeCount: {
-      v1::NodeCount count;
-      count.CopyFrom(child);
+      const auto& count = static_cast<const v1::NodeCount&>(child);
       return count.min() == count.max() ? absl::StrCat(count.min()) : Flow(child);
     }
     case FieldForm::kLostCoordinator: {
-      v1::LostCoordinatorPolicy policy;
-      policy.CopyFrom(child);
+      const auto& policy = static_cast<const v1::LostCoordinatorPolicy&>(child);
       return policy.has_stop_after() ? Flow(child) : "continue";
     }
     case FieldForm::kLayer:

@@ -9,11 +9,9 @@
 #include "absl/strings/string_view.h"
 #include "absl/strings/strip.h"
 #include "absl/time/time.h"
-#include "common/limits.h"
 #include "common/nearest.h"
 #include "common/proto_time.h"
-#include "spec/check_fields.h"
-#include "spec/rules.h"
+#include "spec/rules/rules.h"
 #include "spec/schema.h"
 #include "spec/spec.h"
 
@@ -35,12 +33,12 @@ class LayerChecker {
   // `depth` is the nesting depth of these layers; 1 outside of residual blocks.
   void Check(const std::string& where, const Layers& layers, int depth) {
     if (depth > kLayerDepth) {
-      problems_.Add(where, absl::StrCat("layers are nested more than ", kLayerDepth, " deep"));
+      problems_.Add(where, "layers are nested more than ", kLayerDepth, " deep");
       return;
     }
     for (int i = 0; i < layers.size(); ++i) {
       if (++count_ == kMaxLayers + 1) {
-        problems_.Add("train.model.layers", absl::StrCat("has more than ", kMaxLayers, " layers"));
+        problems_.Add("train.model.layers", "has more than ", kMaxLayers, " layers");
       }
       if (count_ > kMaxLayers) return;
       CheckLayer(absl::StrCat(where, "[", i, "]"), layers[i], depth);
@@ -58,16 +56,14 @@ class LayerChecker {
     if (layer.has_conv2d()) {
       const v1::Conv2dSpec& conv2d = layer.conv2d();
       problems_.Require(conv2d.groups() == 0 || conv2d.out_channels() % conv2d.groups() == 0,
-                        path + ".groups",
-                        absl::StrCat("a divisor of out_channels, ", conv2d.out_channels(), ", not ",
-                                     conv2d.groups()));
+                        path + ".groups", "a divisor of out_channels, ", conv2d.out_channels(),
+                        ", not ", conv2d.groups());
     } else if (layer.has_max_pool2d()) {
       const v1::PoolSpec& pool = layer.max_pool2d();
-      problems_.Require(pool.kernel() <= kMaxPoolKernel, path + ".kernel",
-                        absl::StrCat("from 1 to ", kMaxPoolKernel, ", not ", pool.kernel()));
-      problems_.Require(
-          pool.padding() <= pool.kernel() / 2, path + ".padding",
-          absl::StrCat("at most half the kernel, ", pool.kernel() / 2, ", not ", pool.padding()));
+      problems_.Require(pool.kernel() <= kMaxPoolKernel, path + ".kernel", "from 1 to ",
+                        kMaxPoolKernel, ", not ", pool.kernel());
+      problems_.Require(pool.padding() <= pool.kernel() / 2, path + ".padding",
+                        "at most half the kernel, ", pool.kernel() / 2, ", not ", pool.padding());
     } else if (layer.has_avg_pool2d() && layer.avg_pool2d().padding() > 0) {
       problems_.Add(path + ".padding", "applies only to max_pool2d; remove it");
     } else if (layer.has_residual()) {
@@ -94,20 +90,17 @@ void CheckModel(const v1::ModelSpec& model, Problems& problems) {
 void CheckChannels(absl::string_view path, int values, const std::string& dataset,
                    Problems& problems) {
   const int channels = dataset == "mnist" || dataset == "fashion_mnist" ? 1 : 3;
-  problems.Require(values == 0 || values == channels, path,
-                   absl::StrCat(channels, channels == 1 ? " number" : " numbers",
-                                ", one per channel, not ", values));
+  problems.Require(values == 0 || values == channels, path, channels,
+                   channels == 1 ? " number" : " numbers", ", one per channel, not ", values);
 }
 
 // Checks that the bounds of a random image region are in order.
 template <typename Region>
 void CheckRegion(const std::string& path, const Region& region, Problems& problems) {
-  problems.Require(
-      region.min_scale() <= region.max_scale(), path + ".min_scale",
-      absl::StrCat("at most max_scale, ", region.max_scale(), ", not ", region.min_scale()));
-  problems.Require(
-      region.min_ratio() <= region.max_ratio(), path + ".min_ratio",
-      absl::StrCat("at most max_ratio, ", region.max_ratio(), ", not ", region.min_ratio()));
+  problems.Require(region.min_scale() <= region.max_scale(), path + ".min_scale",
+                   "at most max_scale, ", region.max_scale(), ", not ", region.min_scale());
+  problems.Require(region.min_ratio() <= region.max_ratio(), path + ".min_ratio",
+                   "at most max_ratio, ", region.max_ratio(), ", not ", region.min_ratio());
 }
 
 void CheckData(const v1::TrainSpec& train, Problems& problems) {
@@ -117,8 +110,8 @@ void CheckData(const v1::TrainSpec& train, Problems& problems) {
                 dataset.name(), problems);
   const v1::AugmentSpec& augment = train.augment();
   problems.Require(augment.crop_padding() <= train.image_size(), "train.augment.crop_padding",
-                   absl::StrCat("at most train.image_size, ", train.image_size(), ", not ",
-                                augment.crop_padding()));
+                   "at most train.image_size, ", train.image_size(), ", not ",
+                   augment.crop_padding());
   if (augment.has_random_resized_crop()) {
     CheckRegion("train.augment.random_resized_crop", augment.random_resized_crop(), problems);
     if (augment.crop_padding() > 0) {
@@ -141,9 +134,8 @@ void CheckSchedule(const v1::ScheduleSpec& schedule, Problems& problems) {
   const auto& milestones = schedule.milestones();
   for (int i = 1; i < milestones.size(); ++i) {
     if (milestones[i] > milestones[i - 1]) continue;
-    return problems.Add("train.schedule.milestones",
-                        absl::StrCat("must be in ascending order, not ", milestones[i], " after ",
-                                     milestones[i - 1]));
+    return problems.Add("train.schedule.milestones", "must be in ascending order, not ",
+                        milestones[i], " after ", milestones[i - 1]);
   }
 }
 
@@ -152,9 +144,8 @@ void CheckLength(const v1::TrainSpec& train, Problems& problems) {
     problems.AddMissing("train", "epochs or max_steps is missing; set at least one of them");
   }
   if (train.epochs() > 0 && train.schedule().warmup_epochs() > train.epochs()) {
-    problems.Add("train.schedule.warmup_epochs",
-                 absl::StrCat("must be at most train.epochs, ", train.epochs(), ", not ",
-                              train.schedule().warmup_epochs()));
+    problems.Add("train.schedule.warmup_epochs", "must be at most train.epochs, ", train.epochs(),
+                 ", not ", train.schedule().warmup_epochs());
   }
 }
 
@@ -164,12 +155,11 @@ void CheckBatch(const v1::JobSpec& spec, Problems& problems) {
   const uint32_t ranks = MaxWorldSize(spec);
   const uint64_t micro_batches = ranks * uint64_t{train.accumulation_steps()};
   if (train.global_batch() < ranks) {
-    problems.Add("train.global_batch",
-                 absl::StrCat(train.global_batch(), " is below the number of ranks, ", ranks));
+    problems.Add("train.global_batch", train.global_batch(), " is below the number of ranks, ",
+                 ranks);
   } else if (train.global_batch() < micro_batches) {
-    problems.Add("train.global_batch",
-                 absl::StrCat(train.global_batch(), " is below ranks times accumulation_steps, ",
-                              micro_batches));
+    problems.Add("train.global_batch", train.global_batch(),
+                 " is below ranks times accumulation_steps, ", micro_batches);
   }
 }
 
@@ -182,13 +172,12 @@ void CheckContrastive(const v1::TrainSpec& train, Problems& problems) {
         "train.augment",
         "is missing; without augmentation nt_xent's two views of an image are identical");
   }
-  problems.Require(
-      train.global_batch() >= 2, "train.global_batch",
-      absl::StrCat("at least 2 with nt_xent, which contrasts images, not ", train.global_batch()));
+  problems.Require(train.global_batch() >= 2, "train.global_batch",
+                   "at least 2 with nt_xent, which contrasts images, not ", train.global_batch());
   problems.Require(train.accumulation_steps() <= 1, "train.accumulation_steps",
-                   absl::StrCat("1 with nt_xent, whose negatives would come from one micro-batch, "
-                                "not ",
-                                train.accumulation_steps()));
+                   "1 with nt_xent, whose negatives would come from one micro-batch, "
+                   "not ",
+                   train.accumulation_steps());
 }
 
 // Whether the path looks like a safetensors file, the index of several, or a checkpoint.
@@ -205,9 +194,9 @@ void CheckInitialState(const v1::TrainSpec& train, Problems& problems) {
     }
   } else {
     problems.Require(NamesTensors(train.init_from()), "train.init_from",
-                     absl::StrCat("a .safetensors file, its .index.json or the folder of a "
-                                  "checkpoint (step-…), not ",
-                                  Quoted(train.init_from())));
+                     "a .safetensors file, its .index.json or the folder of a "
+                     "checkpoint (step-…), not ",
+                     Quoted(train.init_from()));
   }
   const auto& prefixes = train.init_exclude();
   problems.Require(std::find(prefixes.begin(), prefixes.end(), "") == prefixes.end(),
@@ -249,8 +238,7 @@ void CheckHierarchical(const v1::JobSpec& spec, Problems& problems) {
     problems.Add(path, "is off, but backend is hierarchical; set one of them to auto");
   }
   if (choice == "on" && (backend == "shm" || backend == "gloo" || backend == "loopback")) {
-    problems.Add(path, absl::StrCat("is on, but backend ", backend,
-                                    " is not hierarchical; set backend to auto"));
+    problems.Add(path, "is on, but backend ", backend, " is not hierarchical; set backend to auto");
   }
 }
 
@@ -260,13 +248,12 @@ void CheckProcesses(const v1::JobSpec& spec, Problems& problems) {
   const v1::Resources& resources = spec.resources();
   if (!DrivesSeveralDevices(spec.train().strategy())) return;
   if (resources.ranks_per_node() > 1) {
-    problems.Add("resources.ranks_per_node",
-                 absl::StrCat("must be 1 with ", name, ", not ", resources.ranks_per_node(),
-                              "; devices_per_rank sets the number of devices"));
+    problems.Add("resources.ranks_per_node", "must be 1 with ", name, ", not ",
+                 resources.ranks_per_node(), "; devices_per_rank sets the number of devices");
   }
   if (name == "dp" && resources.nodes().max() > 1) {
-    problems.Add("resources.nodes", absl::StrCat("must be 1 with dp, not ", resources.nodes().max(),
-                                                 "; between nodes: hybrid, ddp"));
+    problems.Add("resources.nodes", "must be 1 with dp, not ", resources.nodes().max(),
+                 "; between nodes: hybrid, ddp");
   }
 }
 
@@ -275,14 +262,14 @@ void CheckCuts(const v1::PipelineSpec& pipeline, Problems& problems) {
   const auto& cuts = pipeline.cuts();
   if (cuts.empty()) return;
   if (cuts.size() + 1 != static_cast<int64_t>(pipeline.stages())) {
-    problems.Add(path, absl::StrCat(cuts.size(), " cuts make ", cuts.size() + 1, " stages, not ",
-                                    pipeline.stages()));
+    problems.Add(path, cuts.size(), " cuts make ", cuts.size() + 1, " stages, not ",
+                 pipeline.stages());
   }
   absl::flat_hash_set<std::string> seen;
   for (const std::string& cut : cuts) {
     problems.Require(!cut.empty() && seen.insert(cut).second, path,
-                     absl::StrCat("unique, nonempty layer names, not ", Quoted(cut),
-                                  cut.empty() ? "" : " twice"));
+                     "unique, nonempty layer names, not ", Quoted(cut),
+                     cut.empty() ? "" : " twice");
   }
 }
 
@@ -294,22 +281,21 @@ void CheckPipeline(const v1::JobSpec& spec, Problems& problems) {
   const uint32_t ranks = MaxWorldSize(spec);
   const uint32_t stages = std::max(1u, pipeline.stages());
   problems.Require(nodes.min() == nodes.max(), "resources.nodes",
-                   absl::StrCat("one number with pipeline, whose stages must all be present, not ",
-                                nodes.min(), " to ", nodes.max()));
+                   "one number with pipeline, whose stages must all be present, not ", nodes.min(),
+                   " to ", nodes.max());
   if (ranks % stages != 0) {
-    problems.Add("train.strategy.pipeline.stages",
-                 absl::StrCat(stages, " stages do not divide ", ranks, " ranks"));
+    problems.Add("train.strategy.pipeline.stages", stages, " stages do not divide ", ranks,
+                 " ranks");
   }
   const uint64_t micro_batches = uint64_t{ranks / stages} * pipeline.micro_batches();
   if (train.global_batch() < micro_batches) {
-    problems.Add("train.global_batch",
-                 absl::StrCat(train.global_batch(), " is below replicas times micro_batches, ",
-                              micro_batches));
+    problems.Add("train.global_batch", train.global_batch(),
+                 " is below replicas times micro_batches, ", micro_batches);
   }
   CheckCuts(pipeline, problems);
   problems.Require(train.accumulation_steps() <= 1, "train.accumulation_steps",
-                   absl::StrCat("1 with pipeline, which has micro_batches instead, not ",
-                                train.accumulation_steps()));
+                   "1 with pipeline, which has micro_batches instead, not ",
+                   train.accumulation_steps());
   problems.Require(!train.sync_batch_norm(), "train.sync_batch_norm",
                    "false with pipeline: batch norm sees one micro-batch of one replica");
   problems.Require(train.objective().name() != "nt_xent", "train.objective.name",
@@ -323,26 +309,24 @@ void CheckElastic(const v1::JobSpec& spec, Problems& problems) {
   if (train.deterministic() != v1::TrainSpec::ELASTIC) return;
   const v1::StrategySpec& strategy = train.strategy();
   problems.Require(strategy.name() == "ddp", "train.strategy.name",
-                   absl::StrCat("ddp with deterministic elastic, not ", strategy.name()));
+                   "ddp with deterministic elastic, not ", strategy.name());
   problems.Require(!strategy.shard_optimizer(), "train.strategy.shard_optimizer",
                    "false with deterministic elastic");
-  problems.Require(
-      spec.resources().device() == "cpu", "resources.device",
-      absl::StrCat("cpu with train.deterministic elastic, not ", spec.resources().device()));
-  problems.Require(
-      train.objective().name() == "cross_entropy", "train.objective.name",
-      absl::StrCat("cross_entropy with deterministic elastic, not ", train.objective().name()));
+  problems.Require(spec.resources().device() == "cpu", "resources.device",
+                   "cpu with train.deterministic elastic, not ", spec.resources().device());
+  problems.Require(train.objective().name() == "cross_entropy", "train.objective.name",
+                   "cross_entropy with deterministic elastic, not ", train.objective().name());
   problems.Require(!train.sync_batch_norm(), "train.sync_batch_norm",
                    "false with deterministic elastic, where a rank runs parts of a batch one after "
                    "the other");
   problems.Require(train.accumulation_steps() <= 1, "train.accumulation_steps",
-                   absl::StrCat("1 with deterministic elastic, not ", train.accumulation_steps(),
-                                "; a higher resources.nodes.max makes the parts of a batch "
-                                "smaller"));
+                   "1 with deterministic elastic, not ", train.accumulation_steps(),
+                   "; a higher resources.nodes.max makes the parts of a batch "
+                   "smaller");
   const std::string& gradients = train.mixed_precision().gradient_dtype();
   problems.Require(gradients.empty() || gradients == "auto" || gradients == "float32",
                    "train.mixed_precision.gradient_dtype",
-                   absl::StrCat("float32 or auto with deterministic elastic, not ", gradients));
+                   "float32 or auto with deterministic elastic, not ", gradients);
 }
 
 }  // namespace

@@ -5,14 +5,10 @@
 #include "common/nearest.h"
 #include "proto/muster/v1/job.pb.h"
 #include "spec/schema.h"
-#include "spec/yaml_reader.h"
+#include "spec/yaml/yaml_reader.h"
 
 namespace muster::spec {
 namespace {
-
-using google::protobuf::FieldDescriptor;
-using google::protobuf::Message;
-using google::protobuf::Reflection;
 
 constexpr char kSecretForm[] = "a string or {secret: NAME}";
 
@@ -87,8 +83,7 @@ void YamlReader::ReadMap(const YAML::Node& node, const std::string& where,
   if (node.IsNull()) return;
   const bool environment = FormOf(field) == FieldForm::kEnvironment;
   if (!node.IsMap()) {
-    AddError(node.Mark(),
-             absl::StrCat(where, ": expected a map, as in {NAME: value}, found ", Found(node)));
+    AddError(node.Mark(), where, ": expected a map, as in {NAME: value}, found ", Found(node));
     return;
   }
   std::set<std::string> seen;
@@ -97,7 +92,7 @@ void YamlReader::ReadMap(const YAML::Node& node, const std::string& where,
     std::string key;
     if (!ReadScalar(entry.first, where, "a name", key)) continue;
     if (!seen.insert(key).second) {
-      AddError(entry.first.Mark(), absl::StrCat(where, ": ", Quoted(key), " is given twice"));
+      AddError(entry.first.Mark(), where, ": ", Quoted(key), " is given twice");
       continue;
     }
     if (environment && entry.second.IsMap()) {
@@ -136,7 +131,7 @@ void YamlReader::ReadSecret(const std::string& key, const YAML::Node& value,
   const std::string path = absl::StrCat(where, " ", Quoted(key));
   const YAML::Node secret = value["secret"];
   if (value.size() != 1 || !secret.IsDefined()) {
-    return AddError(value.Mark(), absl::StrCat(path, ": expected ", kSecretForm, ", found a map"));
+    return AddError(value.Mark(), path, ": expected ", kSecretForm, ", found a map");
   }
   std::string name;
   if (!ReadScalar(secret, path + ".secret", "the name of a secret", name)) return;
@@ -146,7 +141,7 @@ void YamlReader::ReadSecret(const std::string& key, const YAML::Node& value,
 void YamlReader::ReadPaths(const YAML::Node& node, const std::string& where, absl::string_view form,
                            absl::FunctionRef<void(const std::string&, const YAML::Node&)> read) {
   if (!node.IsMap()) {
-    return AddError(node.Mark(), absl::StrCat(where, ": expected ", form, ", found ", Found(node)));
+    return AddError(node.Mark(), where, ": expected ", form, ", found ", Found(node));
   }
   std::set<std::string> seen;
   for (const auto& entry : node) {
@@ -154,7 +149,7 @@ void YamlReader::ReadPaths(const YAML::Node& node, const std::string& where, abs
     std::string path;
     if (!ReadScalar(entry.first, where, "the path of a field", path)) continue;
     if (!seen.insert(path).second) {
-      AddError(entry.first.Mark(), absl::StrCat(where, ": ", Quoted(path), " is given twice"));
+      AddError(entry.first.Mark(), where, ": ", Quoted(path), " is given twice");
       continue;
     }
     read(path, entry.second);
@@ -185,10 +180,8 @@ void YamlReader::ReadAxis(const std::string& axis, const YAML::Node& values,
                           Message& message) {
   const std::string path = absl::StrCat(where, " ", Quoted(axis));
   if (!values.IsSequence()) {
-    return AddError(values.Mark(), absl::StrCat(path,
-                                                ": expected a list of values, as in [a, b], "
-                                                "found ",
-                                                Found(values)));
+    return AddError(values.Mark(), path, ": expected a list of values, as in [a, b], found ",
+                    Found(values));
   }
   v1::ArrayAxis read;
   read.set_field(axis);
