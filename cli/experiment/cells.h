@@ -9,7 +9,6 @@
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
 #include "cli/experiment/experiment.h"
-#include "cli/files/job_files.h"
 #include "cli/files/local_files.h"
 #include "proto/muster/v1/job.pb.h"
 

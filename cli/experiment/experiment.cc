@@ -9,7 +9,6 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
-#include "cli/experiment/metrics.h"
 #include "cli/experiment/yaml_text.h"
 #include "common/limits.h"
 #include "common/nearest.h"
@@ -90,7 +89,9 @@ class Reader {
     if (document["grid"]) ReadGrid(document["grid"]);
     if (document["skip"]) ReadSkips(document["skip"]);
     if (document["baseline"]) ReadBaseline(document["baseline"]);
-    if (document["plots"]) ReadPlots(document["plots"]);
+    if (document["plots"]) {
+      errors_.Add(document["plots"], "plots", "plots are not drawn; remove it and use results.csv");
+    }
     if (document["found"]) experiment.found = errors_.Text(document["found"], "found");
   }
 
@@ -120,9 +121,9 @@ class Reader {
     };
     if (name.empty() || name.size() > limits::kNameLength || !absl::ascii_isalnum(name[0]) ||
         !std::all_of(name.begin(), name.end(), may_be_in_name)) {
-      errors_.Add(
-          node, "experiment.name",
-          absl::StrCat("expected at most ", limits::kNameLength, " lower-case letters, digits and '-'"));
+      errors_.Add(node, "experiment.name",
+                  absl::StrCat("expected at most ", limits::kNameLength,
+                               " lower-case letters, digits and '-'"));
     }
   }
 
@@ -257,47 +258,6 @@ class Reader {
       if (labels.size() != 1)
         errors_.Add(node, absl::StrCat("baseline.", axis), "expected one label");
     }
-  }
-
-  void ReadPlots(const YAML::Node& node) {
-    if (!node.IsSequence()) return errors_.Add(node, "plots", "expected a list");
-    for (const YAML::Node& entry : node) {
-      PlotRequest plot;
-      errors_.EachKnownKey(
-          entry, "plots", {"kind", "metric", "x", "series", "title"},
-          [&](const std::string& key, const YAML::Node& value) {
-            const std::string text = errors_.Text(value, absl::StrCat("plots.", key));
-            if (key == "metric") plot.metric = text;
-            if (key == "title") plot.title = text;
-            if (key == "x") plot.x = text;
-            if (key == "series") plot.series = text;
-            if (key == "kind" && text != "bars" && text != "lines") {
-              errors_.Add(value, "plots.kind",
-                          absl::StrCat(Quoted(text), " is neither bars nor lines"));
-            }
-            if (key == "kind" && text == "lines") plot.kind = PlotRequest::Kind::kLines;
-          });
-      CheckPlot(entry, plot);
-      experiment_->plots.push_back(std::move(plot));
-    }
-  }
-
-  void CheckPlot(const YAML::Node& node, const PlotRequest& plot) {
-    if (FindMetric(plot.metric) == nullptr) {
-      std::vector<std::string> names;
-      for (const Metric& metric : Metrics()) names.push_back(metric.name);
-      errors_.Add(
-          node, "plots.metric",
-          absl::StrCat(Quoted(plot.metric), " is not a metric", DidYouMean(plot.metric, names)));
-    }
-    if (plot.x.empty()) {
-      errors_.Add(node, "plots.x", "is missing; name an axis of the grid");
-    } else {
-      FindAxis(node, "plots.x", plot.x);
-    }
-    if (plot.series.empty()) return;
-    FindAxis(node, "plots.series", plot.series);
-    if (plot.series == plot.x) errors_.Add(node, "plots.series", "must differ from x");
   }
 
   YamlErrors errors_;

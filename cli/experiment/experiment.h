@@ -11,8 +11,6 @@
 //   skip:
 //     - {when: {ranks: two, precision: O2}, reason: why the cell is skipped}
 //   baseline: {ranks: one}                # reference of the column SPEEDUP
-//   plots:
-//     - {metric: images_per_second, x: precision, series: ranks}
 //   found: published results, shown next to the measured ones
 #ifndef MUSTER_CLI_EXPERIMENT_EXPERIMENT_H_
 #define MUSTER_CLI_EXPERIMENT_EXPERIMENT_H_
@@ -45,15 +43,6 @@ struct SkipRule {
   std::string reason;
 };
 
-struct PlotRequest {
-  enum class Kind { kBars, kLines };
-  Kind kind = Kind::kBars;
-  std::string metric;  // name of a metric in metrics.h
-  std::string x;       // name of an axis
-  std::string series;  // name of another axis, or empty
-  std::string title;   // empty: the metric's title
-};
-
 struct Experiment {
   std::string name;  // a job name: lower-case letters, digits, '-'
   std::string title;
@@ -64,7 +53,6 @@ struct Experiment {
   std::vector<Axis> axes;              // the last one varies fastest
   std::vector<SkipRule> skips;
   Selection baseline;  // one label per named axis; empty: no baseline
-  std::vector<PlotRequest> plots;
   std::string found;
 };
 

@@ -31,9 +31,6 @@ grid:
 skip:
   - {when: {ranks: two, precision: O2}, reason: too slow}
 baseline: {ranks: one}
-plots:
-  - {metric: images_per_second, x: precision, series: ranks}
-  - {kind: lines, metric: job_seconds, x: ranks, title: Time}
 found: |
   Others were faster.
 )";
@@ -75,9 +72,6 @@ TEST(Experiment, ParsesAFile) {
   EXPECT_EQ(experiment.axes[0].name, "ranks");
   EXPECT_EQ(experiment.axes[1].values[1].label, "O2");
   EXPECT_THAT(experiment.axes[1].values[1].overrides, ElementsAre("train.precision=O2"));
-  ASSERT_EQ(experiment.plots.size(), 2u);
-  EXPECT_EQ(experiment.plots[1].kind, PlotRequest::Kind::kLines);
-  EXPECT_EQ(experiment.plots[1].title, "Time");
   EXPECT_EQ(experiment.found, "Others were faster.\n");
 }
 
@@ -222,9 +216,8 @@ TEST(Experiment, ErrorsNameTheLine) {
             "trial.yaml:13: grid.precision.field: is missing");
   EXPECT_EQ(Problem(Replaced(kFile, "precision: O2}, reason", "precision: O3}, reason")),
             "trial.yaml:15: skip.when.precision: 'O3' is not one of O0, O2");
-  EXPECT_EQ(
-      Problem(Replaced(kFile, "metric: job_seconds", "metric: job_second")),
-      "trial.yaml:19: plots.metric: 'job_second' is not a metric; did you mean 'job_seconds'?");
+  EXPECT_EQ(Problem(Replaced(kFile, "found: |", "plots: [{metric: steps}]\nfound: |")),
+            "trial.yaml:17: plots: plots are not drawn; remove it and use results.csv");
   EXPECT_EQ(Problem(Replaced(kFile, "label: two", "label: one")),
             "trial.yaml:11: grid.ranks: 'one' is given twice\n"
             "trial.yaml:15: skip.when.ranks: 'two' is not one of one, one");

@@ -13,26 +13,26 @@ namespace muster::cli {
 namespace {
 
 constexpr Metric kMetrics[] = {
-    {"images_per_second", "Images per second", Unit::kPerSecond, "images/s"},
-    {"median_step_seconds", "Step time", Unit::kSeconds, "step time"},
-    {"seconds_per_20_steps", "Time of 20 steps", Unit::kSeconds, nullptr},
-    {"job_seconds", "Job time", Unit::kSeconds, "job time"},
-    {"training_seconds", "Training time", Unit::kSeconds, nullptr},
-    {"seconds_to_first_step", "Time to the first step", Unit::kSeconds, nullptr},
-    {"evaluation_seconds", "Test inference time", Unit::kSeconds, "inference"},
-    {"test_accuracy", "Test accuracy", Unit::kRatio, "accuracy"},
-    {"test_loss", "Test loss", Unit::kNumber, nullptr},
-    {"final_loss", "Final training loss", Unit::kNumber, "loss"},
-    {"peak_memory_bytes", "Peak memory of the largest rank", Unit::kBytes, "memory"},
-    {"largest_device_bytes", "Largest memory of a device", Unit::kBytes, nullptr},
-    {"smallest_device_bytes", "Smallest memory of a device", Unit::kBytes, nullptr},
-    {"exposed_communication_seconds", "Exposed communication per step", Unit::kSeconds, nullptr},
-    {"data_wait_seconds", "Data wait per step", Unit::kSeconds, nullptr},
-    {"kernel_seconds", "Kernel time per step", Unit::kSeconds, nullptr},
-    {"bubble_ratio", "Pipeline bubble", Unit::kRatio, nullptr},
-    {"steps", "Steps", Unit::kNumber, "steps"},
-    {kSpeedup, "Speed-up over the baseline", Unit::kNumber, "speed-up"},
-    {kScalingEfficiency, "Scaling efficiency", Unit::kRatio, "efficiency"},
+    {"images_per_second", Unit::kPerSecond, "images/s"},
+    {"median_step_seconds", Unit::kSeconds, "step time"},
+    {"seconds_per_20_steps", Unit::kSeconds, nullptr},
+    {"job_seconds", Unit::kSeconds, "job time"},
+    {"training_seconds", Unit::kSeconds, nullptr},
+    {"seconds_to_first_step", Unit::kSeconds, nullptr},
+    {"evaluation_seconds", Unit::kSeconds, "inference"},
+    {"test_accuracy", Unit::kRatio, "accuracy"},
+    {"test_loss", Unit::kNumber, nullptr},
+    {"final_loss", Unit::kNumber, "loss"},
+    {"peak_memory_bytes", Unit::kBytes, "memory"},
+    {"largest_device_bytes", Unit::kBytes, nullptr},
+    {"smallest_device_bytes", Unit::kBytes, nullptr},
+    {"exposed_communication_seconds", Unit::kSeconds, nullptr},
+    {"data_wait_seconds", Unit::kSeconds, nullptr},
+    {"kernel_seconds", Unit::kSeconds, nullptr},
+    {"bubble_ratio", Unit::kRatio, nullptr},
+    {"steps", Unit::kNumber, "steps"},
+    {kSpeedup, Unit::kNumber, "speed-up"},
+    {kScalingEfficiency, Unit::kRatio, "efficiency"},
 };
 
 uint64_t BytesOf(const v1::DeviceUse& device) {
@@ -105,12 +105,6 @@ void AddProgress(const v1::Progress& progress, Measurements& values) {
 
 absl::Span<const Metric> Metrics() { return kMetrics; }
 
-const Metric* FindMetric(absl::string_view name) {
-  const auto found = std::find_if(std::begin(kMetrics), std::end(kMetrics),
-                                  [name](const Metric& metric) { return name == metric.name; });
-  return found == std::end(kMetrics) ? nullptr : found;
-}
-
 Measurements MeasurementsOf(const v1::Job& job) {
   Measurements values;
   if (job.has_start_time() && job.has_finish_time()) {
@@ -163,27 +157,6 @@ std::string MetricText(Unit unit, double value) {
       break;
   }
   return absl::StrFormat("%.4g", value);
-}
-
-std::string UnitName(Unit unit) {
-  switch (unit) {
-    case Unit::kSeconds:
-      return "s";
-    case Unit::kBytes:
-      return "MiB";
-    case Unit::kPerSecond:
-      return "images/s";
-    case Unit::kRatio:
-      return "%";
-    case Unit::kNumber:
-      break;
-  }
-  return "";
-}
-
-double PlotValue(Unit unit, double value) {
-  if (unit == Unit::kBytes) return value / (1 << 20);
-  return unit == Unit::kRatio ? 100 * value : value;
 }
 
 }  // namespace muster::cli

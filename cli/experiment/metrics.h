@@ -1,4 +1,4 @@
-// Metrics of finished jobs: the names used in an experiment's plots and the columns of its tables.
+// Metrics of finished jobs: the columns of an experiment's tables.
 #ifndef MUSTER_CLI_EXPERIMENT_METRICS_H_
 #define MUSTER_CLI_EXPERIMENT_METRICS_H_
 
@@ -6,7 +6,6 @@
 #include <string>
 #include <vector>
 
-#include "absl/strings/string_view.h"
 #include "absl/types/span.h"
 #include "proto/muster/v1/job.pb.h"
 
@@ -16,7 +15,6 @@ enum class Unit { kSeconds, kBytes, kPerSecond, kRatio, kNumber };
 
 struct Metric {
   const char* name;
-  const char* title;  // heading of a plot
   Unit unit;
   // Column heading in the terminal's table and results.md; null: only in results.csv.
   const char* head;
@@ -26,9 +24,6 @@ struct Metric {
 absl::Span<const Metric> Metrics();
 inline constexpr char kSpeedup[] = "speedup";
 inline constexpr char kScalingEfficiency[] = "scaling_efficiency";
-
-// Null if there is no metric of this name.
-const Metric* FindMetric(absl::string_view name);
 
 // Values by metric name; metrics that the job does not report are absent.
 using Measurements = std::map<std::string, double>;
@@ -40,9 +35,6 @@ Measurements Medians(const std::vector<Measurements>& runs);
 
 // "1,234", "0.0123", "210 MiB", "87.5 %".
 std::string MetricText(Unit unit, double value);
-// "s", "images/s", "MiB": appended to a plot's title. Bytes are plotted as MiB.
-std::string UnitName(Unit unit);
-double PlotValue(Unit unit, double value);
 
 }  // namespace muster::cli
 

@@ -7,7 +7,6 @@
 
 #include "absl/strings/str_cat.h"
 #include "cli/experiment/metrics.h"
-#include "cli/experiment/plots.h"
 #include "cli/experiment/tables.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -16,7 +15,6 @@
 namespace muster::cli {
 namespace {
 
-using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::Not;
 
@@ -71,12 +69,6 @@ TEST(MetricsTest, TimeToTheFirstStepDoesNotIncludeTheQueue) {
   job.mutable_summary()->mutable_first_step_time()->set_seconds(402);
   job.mutable_summary()->set_seconds_to_first_step(302);
   EXPECT_EQ(MeasurementsOf(Kept(job)).at("seconds_to_first_step"), 2);
-}
-
-TEST(MetricsTest, HeadsSayWhatTheyMeasure) {
-  EXPECT_STREQ(FindMetric("job_seconds")->head, "job time");
-  EXPECT_STREQ(FindMetric("median_step_seconds")->head, "step time");
-  EXPECT_STREQ(FindMetric("final_loss")->head, "loss");
 }
 
 class ResultsTest : public ::testing::Test {
@@ -222,10 +214,9 @@ TEST_F(ResultsTest, Tables) {
   EXPECT_THAT(csv, HasSubstr("\n2,O0,succeeded,2,2,400,0.16,"));
   EXPECT_THAT(csv, HasSubstr(",\"no, time\"\n"));
 
-  const std::string markdown = ResultMarkdown(experiment_, results, {"a.svg"});
+  const std::string markdown = ResultMarkdown(experiment_, results);
   EXPECT_THAT(markdown, HasSubstr("# trial\n\nFor users and contributors: "));
   EXPECT_THAT(markdown, HasSubstr("\n\n| ranks | precision | state |"));
-  EXPECT_THAT(markdown, HasSubstr("\n![a.svg](a.svg)\n"));
   EXPECT_THAT(markdown, HasSubstr("## Published results\n\nNothing | at all.\n"));
 
   const nlohmann::ordered_json document = ResultDocument(experiment_, results);
@@ -250,8 +241,7 @@ TEST_F(ResultsTest, MarkdownHasDetails) {
   stage.set_first_layer("conv1");
   stage.set_last_layer("fc");
   store.Put(run);
-  const std::string markdown =
-      ResultMarkdown(experiment_, Collect(experiment_, cells_, &store), {});
+  const std::string markdown = ResultMarkdown(experiment_, Collect(experiment_, cells_, &store));
   EXPECT_THAT(markdown, HasSubstr("| cell | scatter | forward | step |\n|---|---|---|---|\n"
                                   "| ranks=1 precision=O0 | 0.25 s | 0.25 s | 0.64 s |\n"));
   EXPECT_THAT(markdown, HasSubstr("| node\\|1 |"));
@@ -259,44 +249,10 @@ TEST_F(ResultsTest, MarkdownHasDetails) {
   EXPECT_THAT(markdown, HasSubstr("| conv1 to fc |"));
 }
 
-TEST_F(ResultsTest, DrawsAPlotPerCombinationOfOtherAxes) {
-  RunStore store = Open();
-  for (const size_t cell : {0, 2, 3}) store.Put(MakeRun(cell, 0, 100));
-  const std::vector<CellResult> results = Collect(experiment_, cells_, &store);
-  std::vector<PlotFile> plots = DrawPlots(experiment_, results);
-  ASSERT_EQ(plots.size(), 1u);
-  EXPECT_EQ(plots[0].name, "images_per_second-by-ranks-precision.svg");
-  EXPECT_THAT(plots[0].svg, HasSubstr("<title>O0, 2: 100 images/s</title>"));
-  EXPECT_THAT(plots[0].svg, Not(HasSubstr(">O1<")));  // it has no measurements
-
-  PlotRequest request;
-  request.kind = PlotRequest::Kind::kLines;
-  request.metric = "median_step_seconds";
-  request.x = "ranks";
-  experiment_.plots = {request};
-  plots = DrawPlots(experiment_, results);
-  std::vector<std::string> names;
-  for (const PlotFile& plot : plots) names.push_back(plot.name);
-  EXPECT_THAT(plots[0].svg, HasSubstr(">Step time: O0</text>"));
-  request.kind = PlotRequest::Kind::kBars;
-  request.x = "precision";
-  request.series = "ranks";
-  experiment_.plots = {request};
-  EXPECT_THAT(DrawPlots(experiment_, results)[0].svg, HasSubstr(">ranks=2</text>"));
-  EXPECT_THAT(names, ElementsAre("median_step_seconds-by-ranks-o0-lines.svg",
-                                 "median_step_seconds-by-ranks-o2-lines.svg"));
-}
-
-TEST(Metrics, HaveUniqueNames) {
-  for (const Metric& metric : Metrics()) EXPECT_EQ(FindMetric(metric.name), &metric);
-  EXPECT_EQ(FindMetric("speed"), nullptr);
-}
-
 TEST(Metrics, FormatsValues) {
   EXPECT_EQ(MetricText(Unit::kPerSecond, 12345.6), "12,346");
   EXPECT_EQ(MetricText(Unit::kSeconds, 0.012345), "0.01235 s");
   EXPECT_EQ(MetricText(Unit::kRatio, 0.875), "87.5 %");
-  EXPECT_EQ(PlotValue(Unit::kBytes, 3 << 20), 3);
 }
 
 }  // namespace

@@ -12,7 +12,6 @@
 #include "absl/types/span.h"
 #include "cli/exit_code.h"
 #include "cli/experiment/metrics.h"
-#include "cli/experiment/plots.h"
 #include "cli/experiment/tables.h"
 #include "cli/files/upload.h"
 #include "cli/follow/follow.h"
@@ -255,7 +254,7 @@ class Runner {
   // How many of the first tasks fit into one array, with a margin for the defaults.
   static size_t ArraySize(absl::Span<const Task> tasks) {
     const Cell& first = *tasks.front().cell;
-    const size_t task_bytes = first.defaulted.ByteSizeLong();
+    const size_t task_bytes = first.defaulted.SpaceUsedLong();  // at least its serialized size
     size_t values_bytes = 0;
     size_t size = 0;
     while (size < tasks.size() && size < kMaxTasks) {
@@ -396,14 +395,14 @@ class Runner {
   void PrintJobResult(const std::string& prefix, const v1::Job& job) {
     std::string line = absl::StrCat(prefix, StateWord(job.state()));
     const Measurements values = MeasurementsOf(job);
-    for (const char* name : {"job_seconds", "images_per_second", "test_accuracy"}) {
+    const auto add = [&](const char* before, const char* name, Unit unit, const char* after) {
       const auto value = values.find(name);
-      if (value == values.end()) continue;
-      absl::StrAppend(&line, name == std::string("job_seconds") ? " after " : ", ",
-                      MetricText(FindMetric(name)->unit, value->second),
-                      name == std::string("images_per_second") ? " images/s" : "",
-                      name == std::string("test_accuracy") ? " accuracy" : "");
-    }
+      if (value == values.end()) return;
+      absl::StrAppend(&line, before, MetricText(unit, value->second), after);
+    };
+    add(" after ", "job_seconds", Unit::kSeconds, "");
+    add(", ", "images_per_second", Unit::kPerSecond, " images/s");
+    add(", ", "test_accuracy", Unit::kRatio, " accuracy");
     if (job.state() != v1::SUCCEEDED) {
       absl::StrAppend(&line, ": ", job.reason(), job.message().empty() ? "" : ": ",
                       Printable(job.message()));
@@ -446,13 +445,8 @@ class Runner {
 absl::Status WriteResults(const Experiment& experiment, const std::vector<CellResult>& results,
                           const RunStore& store) {
   RETURN_IF_ERROR(store.Save(ResultDocument(experiment, results)));
-  std::vector<std::string> names;
-  for (const PlotFile& plot : DrawPlots(experiment, results)) {
-    RETURN_IF_ERROR(store.SaveFile(plot.name, plot.svg));
-    names.push_back(plot.name);
-  }
   RETURN_IF_ERROR(store.SaveFile("results.csv", ResultCsv(experiment, results)));
-  return store.SaveFile("results.md", ResultMarkdown(experiment, results, names));
+  return store.SaveFile("results.md", ResultMarkdown(experiment, results));
 }
 
 int RunCells(Context& context, ClusterClient& client, const Experiment& experiment,

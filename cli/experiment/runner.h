@@ -11,7 +11,7 @@
 #include "cli/experiment/cells.h"
 #include "cli/experiment/experiment.h"
 #include "cli/experiment/results.h"
-#include "cli/follow/stopper.h"
+#include "cli/follow/signals.h"
 
 namespace muster::cli {
 
@@ -30,7 +30,7 @@ int RunCells(Context& context, ClusterClient& client, const Experiment& experime
              const std::vector<Cell>& cells, const RunnerOptions& options, RunStore& store,
              Stopper& stopper);
 
-// Writes results.json, results.md, results.csv and the plots.
+// Writes results.json, results.md and results.csv.
 absl::Status WriteResults(const Experiment& experiment, const std::vector<CellResult>& results,
                           const RunStore& store);
 

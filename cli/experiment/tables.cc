@@ -7,8 +7,6 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_replace.h"
-#include "cli/experiment/details.h"
-#include "cli/experiment/markdown.h"
 #include "cli/experiment/metrics.h"
 #include "cli/output/table.h"
 #include "cli/output/words.h"
@@ -83,6 +81,103 @@ std::string CsvRow(const std::vector<std::string>& fields) {
          "\n";
 }
 
+using Rows = std::vector<std::vector<std::string>>;
+
+std::string Row(const std::vector<std::string>& cells) {
+  std::string row = "|";
+  for (const std::string& cell : cells) {
+    absl::StrAppend(&row, " ", absl::StrReplaceAll(Printable(cell), {{"|", "\\|"}, {"\n", " "}}),
+                    " |");
+  }
+  return row + "\n";
+}
+
+// A table in Markdown; cells may contain any text, which is escaped.
+std::string MarkdownTable(const std::vector<std::string>& heads,
+                          const std::vector<std::vector<std::string>>& rows) {
+  std::string table = Row(heads) + "|";
+  for (size_t i = 0; i < heads.size(); ++i) table += "---|";
+  table += "\n";
+  for (const std::vector<std::string>& row : rows) table += Row(row);
+  return table;
+}
+
+// A titled table; the first field of each row is the cell's name.
+std::string Section(const char* title, const std::vector<std::string>& heads, const Rows& rows) {
+  if (rows.empty()) return "";
+  return absl::StrCat("\n## ", title, "\n\n", MarkdownTable(heads, rows));
+}
+
+std::string Seconds(double seconds) { return MetricText(Unit::kSeconds, seconds); }
+
+std::string Phases(const std::vector<CellResult>& results) {
+  // In order of occurrence; hybrid has one phase more than dp.
+  std::vector<std::string> names;
+  for (const CellResult& result : results) {
+    for (const v1::StepPart& part : result.summary.parts()) {
+      if (std::find(names.begin(), names.end(), part.name()) == names.end()) {
+        names.push_back(part.name());
+      }
+    }
+  }
+  Rows rows;
+  for (const CellResult& result : results) {
+    if (result.summary.parts().empty()) continue;
+    std::vector<std::string> row(names.size() + 1);
+    row[0] = result.cell.name;
+    for (const v1::StepPart& part : result.summary.parts()) {
+      const auto place = std::find(names.begin(), names.end(), part.name()) - names.begin();
+      row[static_cast<size_t>(place) + 1] = Seconds(part.seconds());
+    }
+    row.push_back(Seconds(result.summary.median_step_seconds()));
+    rows.push_back(std::move(row));
+  }
+  std::vector<std::string> heads = {"cell"};
+  heads.insert(heads.end(), names.begin(), names.end());
+  heads.push_back("step");
+  return Section("Phases of a step", heads, rows);
+}
+
+std::string Devices(const std::vector<CellResult>& results) {
+  Rows rows;
+  for (const CellResult& result : results) {
+    for (const v1::DeviceUse& use : result.summary.devices()) {
+      rows.push_back({result.cell.name, absl::StrCat(use.rank()), use.node(), use.device(),
+                      Bytes(use.parameter_bytes()), Bytes(use.gradient_bytes()),
+                      Bytes(use.optimizer_bytes()), Bytes(use.activation_bytes()),
+                      Bytes(use.gathered_bytes()),
+                      use.busy_seconds() > 0 ? Seconds(use.busy_seconds()) : ""});
+    }
+  }
+  return Section("Memory per device",
+                 {"cell", "rank", "node", "device", "parameters", "gradients", "optimizer",
+                  "activations", "gathered", "busy per step"},
+                 rows);
+}
+
+std::string Stages(const std::vector<CellResult>& results) {
+  Rows rows;
+  for (const CellResult& result : results) {
+    for (const v1::StageUse& use : result.summary.stages()) {
+      rows.push_back({result.cell.name, absl::StrCat(use.stage()),
+                      absl::StrCat(use.first_layer(), " to ", use.last_layer()),
+                      Seconds(use.forward_seconds()), Seconds(use.backward_seconds()),
+                      Seconds(use.waiting_seconds()), absl::StrCat(use.activation_slots()),
+                      Bytes(use.activation_bytes())});
+    }
+  }
+  return Section("Pipeline stages",
+                 {"cell", "stage", "layers", "forward per micro-batch", "backward",
+                  "waiting per step", "activation slots", "activations"},
+                 rows);
+}
+
+// Tables that explain why the cells differ: phases of a step, memory per device, and pipeline
+// stages. Empty if no cell's job reported such data.
+std::string DetailMarkdown(const std::vector<CellResult>& results) {
+  return absl::StrCat(Phases(results), Devices(results), Stages(results));
+}
+
 }  // namespace
 
 std::string CellStateWord(CellState state) {
@@ -109,8 +204,7 @@ std::string ResultTable(const Experiment& experiment, const std::vector<CellResu
   return text;
 }
 
-std::string ResultMarkdown(const Experiment& experiment, const std::vector<CellResult>& results,
-                           const std::vector<std::string>& plots) {
+std::string ResultMarkdown(const Experiment& experiment, const std::vector<CellResult>& results) {
   const Grid grid = MakeGrid(experiment, results);
   std::string text = absl::StrCat(
       "# ", experiment.title.empty() ? experiment.name : experiment.title, "\n\n",
@@ -122,7 +216,6 @@ std::string ResultMarkdown(const Experiment& experiment, const std::vector<CellR
   const std::vector<std::string> reasons = Reasons(results);
   if (!reasons.empty()) text += "\n";
   for (const std::string& line : reasons) absl::StrAppend(&text, "- ", line, "\n");
-  for (const std::string& plot : plots) absl::StrAppend(&text, "\n![", plot, "](", plot, ")\n");
   text += DetailMarkdown(results);
   if (!experiment.found.empty()) {
     absl::StrAppend(&text, "\n## Published results\n\n",

@@ -15,9 +15,8 @@ namespace muster::cli {
 // value. Below it, one line with the reason for each cell that failed or was skipped.
 std::string ResultTable(const Experiment& experiment, const std::vector<CellResult>& results);
 
-// The same table as Markdown, with links to the plots and the published results.
-std::string ResultMarkdown(const Experiment& experiment, const std::vector<CellResult>& results,
-                           const std::vector<std::string>& plots);
+// The same table as Markdown, with details of the cells and the published results.
+std::string ResultMarkdown(const Experiment& experiment, const std::vector<CellResult>& results);
 
 // CSV (RFC 4180 with LF) of all cells and all metrics in base units; missing values are empty.
 std::string ResultCsv(const Experiment& experiment, const std::vector<CellResult>& results);
