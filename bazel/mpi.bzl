@@ -1,7 +1,7 @@
 """@mpi: repository rule that locates an MPI installation.
 
 @mpi//:config.bzl defines MPI_PRESENT, and @mpi//:mpi is the library if MPI is present. On a machine without MPI,
-everything except the mpi backend's library is built, and one line is printed.
+everything except the mpi backend is built, and one line is printed.
 """
 
 # pkg-config modules of Open MPI and MPICH.
@@ -20,13 +20,13 @@ def _mpi_configure_impl(ctx):
         ctx.symlink(folders[0], "include")
         flags = [f for f in libraries.stdout.strip().split(" ") if f.startswith("-l") or f.startswith("-L")]
         ctx.file("BUILD", """package(default_visibility = ["//visibility:public"])
-cc_library(name = "mpi", hdrs = glob(["include/**/*.h"]), includes = ["include"], linkopts = {})
+cc_library(name = "mpi", hdrs = glob(["include/**/*.h"]), includes = ["include"], linkopts = {}, defines = ["OMPI_SKIP_MPICXX", "MPICH_SKIP_MPICXX"])
 """.format(repr(flags)))
         ctx.file("config.bzl", "MPI_PRESENT = True\n")
         return
 
     # buildifier: disable=print
-    print("MPI: pkg-config found no mpi.h ({}); building without the mpi backend's library".format(", ".join(_MODULES)))
+    print("MPI: pkg-config found no mpi.h ({}); building without the mpi backend".format(", ".join(_MODULES)))
     ctx.file("BUILD", "")
     ctx.file("config.bzl", "MPI_PRESENT = False\n")
 

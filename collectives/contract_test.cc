@@ -1,7 +1,7 @@
 // The contract of every backend, on groups of several sizes. Values are integers small enough for
 // every type, so that sums are exact and need no tolerance. Ranks are processes, except for
 // loopback, whose ranks are threads. A process started by mpirun is one rank of the mpi backend and
-// runs its part of every case (mpi/mpi_test.py).
+// runs its part of every case (tests/e2e/mpi_launcher_test.py).
 #include <gtest/gtest.h>
 
 #include <algorithm>

@@ -9,7 +9,6 @@
 #include "collectives/gloo/gloo.h"
 #include "collectives/hierarchical/hierarchical.h"
 #include "collectives/loopback.h"
-#include "collectives/mpi/mpi.h"
 #include "collectives/nccl/nccl.h"
 #include "collectives/peer_status.h"
 #include "collectives/shm/shm.h"
@@ -20,6 +19,8 @@
 
 namespace muster::collectives {
 namespace {
+
+CreateBackend create_mpi = nullptr;
 
 absl::Status CheckGroup(const GroupOptions& options) {
   if (options.size == 0 || options.rank >= options.size || options.members.size() != options.size) {
@@ -221,6 +222,11 @@ absl::StatusOr<std::unique_ptr<Communicator>> CreateNcclWorld(const World& world
 
 }  // namespace
 
+bool RegisterMpi(CreateBackend create) {
+  create_mpi = create;
+  return true;
+}
+
 absl::StatusOr<std::unique_ptr<Communicator>> CreateCommunicator(absl::string_view backend,
                                                                  const GroupOptions& options) {
   RETURN_IF_ERROR(CheckGroup(options));
@@ -232,7 +238,11 @@ absl::StatusOr<std::unique_ptr<Communicator>> CreateCommunicator(absl::string_vi
   if (options.size == 1) return {CreateSingleRank(options)};
   if (backend == "shm") return CreateShm(options);
   if (backend == "gloo") return CreateGloo(options, GlooConnect::kAtOnce);
-  if (backend == "mpi") return CreateMpi(options);
+  if (backend == "mpi") {
+    if (create_mpi != nullptr) return create_mpi(options);
+    return absl::FailedPreconditionError(
+        "backend mpi: this program is not linked with MPI; add //collectives/mpi to its deps");
+  }
   return CreateLoopback(options);
 }
 

@@ -21,6 +21,12 @@ namespace muster::collectives {
 absl::StatusOr<std::unique_ptr<Communicator>> CreateCommunicator(absl::string_view backend,
                                                                  const GroupOptions& options);
 
+// Sets the function that creates groups with the backend mpi. Called before main in programs that
+// link //collectives/mpi; without it, that backend is FAILED_PRECONDITION.
+using CreateBackend =
+    absl::StatusOr<std::unique_ptr<Communicator>> (*)(const GroupOptions& options);
+bool RegisterMpi(CreateBackend create);
+
 // Placement of a job's ranks, and this rank's position.
 struct WorldOptions {
   std::string backend = "auto";  // auto, shm, gloo, mpi, nccl, hierarchical, loopback

@@ -77,6 +77,9 @@ TEST(FactoryTest, UsesNamedBackend) {
   EXPECT_EQ(BackendOf("gloo", 2, {2}), "gloo");
   EXPECT_EQ(BackendOf("hierarchical", 2, {2}), "shm");
   EXPECT_EQ(BackendOf("hierarchical", 2, {1, 1}), "gloo");
+  EXPECT_EQ(BackendOf("mpi", 2, {2}),
+            "FAILED_PRECONDITION: backend mpi: this program is not linked with MPI; add "
+            "//collectives/mpi to its deps");
 }
 
 TEST(FactoryTest, SelectsNcclForGpus) {

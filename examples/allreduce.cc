@@ -7,6 +7,10 @@
 //
 //   export WORLD_SIZE=2 MASTER_ADDR=127.0.0.1 MASTER_PORT=29500
 //   RANK=0 bazel-bin/examples/allreduce & RANK=1 bazel-bin/examples/allreduce
+//
+// or as an MPI program:
+//
+//   muster local --ranks-per-node 2 --launcher mpi -- ./allreduce_mpi --backend=mpi
 #include <CLI/CLI.hpp>
 #include <cstdio>
 #include <string>
@@ -68,7 +72,11 @@ int main(int argc, char** argv) {
       "tcp://HOST:PORT of rank 0 (default: from RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT)");
   app.add_option("--rank", flags.group.rank, "rank; with --address");
   app.add_option("--world-size", flags.group.world_size, "number of ranks; with --address");
+  double timeout_s = absl::ToDoubleSeconds(flags.group.timeout);
+  app.add_option("--timeout", timeout_s, "seconds without any progress after which to fail")
+      ->capture_default_str();
   CLI11_PARSE(app, argc, argv);
+  flags.group.timeout = absl::Seconds(timeout_s);
   const absl::Status status = Run(flags);
   if (status.ok()) return 0;
   muster::ReportFailure(status);

@@ -2,13 +2,15 @@
 
 #include <dlfcn.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <memory>
+#include <system_error>
 #include <vector>
 
 #include "absl/functional/function_ref.h"
 #include "absl/strings/str_cat.h"
-#include "common/plugin.h"
+#include "absl/strings/str_join.h"
 #include "common/program_folder.h"
 #include "common/status.h"
 #include "kernels/capture.h"
@@ -240,13 +242,25 @@ absl::StatusOr<const MusterCudaApi*> OpenCudaLibrary(const std::string& library)
           "unknown");
     paths = CudaLibraryPaths(folder);
   }
-  const absl::StatusOr<Plugin> plugin =
-      OpenPlugin("CUDA", paths, MUSTER_CUDA_API_SYMBOL, RTLD_NOW | RTLD_LOCAL);
-  if (!plugin.ok()) return plugin.status();
-  const MusterCudaApi* const api = reinterpret_cast<decltype(&MusterCudaGetApi)>(plugin->entry)();
+  const auto path = std::find_if(paths.begin(), paths.end(), [](const std::string& each) {
+    std::error_code error;
+    return std::filesystem::exists(each, error);
+  });
+  if (path == paths.end()) {
+    return absl::NotFoundError(absl::StrCat("CUDA: no ", absl::StrJoin(paths, ", no ")));
+  }
+  void* const opened = dlopen(path->c_str(), RTLD_NOW | RTLD_LOCAL);  // never closed
+  // dlerror() names the missing library.
+  if (opened == nullptr) return absl::NotFoundError(absl::StrCat("CUDA: ", dlerror()));
+  void* const entry = dlsym(opened, MUSTER_CUDA_API_SYMBOL);
+  if (entry == nullptr) {
+    return absl::FailedPreconditionError(absl::StrCat(
+        "CUDA: ", *path, " is not a Muster plugin: it has no symbol ", MUSTER_CUDA_API_SYMBOL));
+  }
+  const MusterCudaApi* const api = reinterpret_cast<decltype(&MusterCudaGetApi)>(entry)();
   if (api->abi != MUSTER_CUDA_ABI || api->kernel_table_bytes != sizeof(KernelTable)) {
     return absl::FailedPreconditionError(
-        absl::StrCat("CUDA: ", plugin->path, " is of another version of Muster: it has interface ",
+        absl::StrCat("CUDA: ", *path, " is of another version of Muster: it has interface ",
                      api->abi, " (", api->kernel_table_bytes, " bytes), this binary needs ",
                      MUSTER_CUDA_ABI, " (", sizeof(KernelTable), " bytes)"));
   }

@@ -1,10 +1,9 @@
 // Compares all-reduce implementations between processes of one machine in one run: on CPUs Muster
-// over shared memory, Muster over Gloo's transport, and Gloo itself, or MPI in processes started by
-// mpirun; on GPUs NCCL with and without a hierarchy of nodes.
+// over shared memory, Muster over Gloo's transport, and Gloo itself; on GPUs NCCL with and without
+// a hierarchy of nodes.
 //
 //   bazel run //tests/bench:allreduce_bench -- --ranks=2 --rounds=5
 //   bazel run //tests/bench:allreduce_bench -- --backend=nccl --ranks=8 --nodes=2 --max-bytes=1GiB
-//   mpirun -n 4 bazel-bin/tests/bench/allreduce_bench --backend=mpi
 //
 // Per size: the median over the rounds of the slowest rank's mean time; algbw = bytes / time, busbw
 // = algbw * 2 (n - 1) / n, as in nccl-tests. The rounds of the contestants alternate, so that other
@@ -21,7 +20,6 @@
 #include <string>
 #include <vector>
 
-#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "collectives/communicator.h"
@@ -153,28 +151,9 @@ absl::Status Check(const Flags& flags) {
   return absl::OkStatus();
 }
 
-// Runs as one of mpirun's processes, which share their parent on one machine.
-absl::Status RunUnderMpirun(Flags flags) {
-  const char* const rank = std::getenv("OMPI_COMM_WORLD_RANK");
-  const char* const size = std::getenv("OMPI_COMM_WORLD_SIZE");
-  uint32_t own = 0;
-  if (rank == nullptr || size == nullptr || !absl::SimpleAtoi(rank, &own) ||
-      !absl::SimpleAtoi(size, &flags.contest.ranks) || flags.contest.ranks < 2) {
-    return absl::InvalidArgumentError(
-        "--backend=mpi requires at least two processes started by mpirun");
-  }
-  RETURN_IF_ERROR(Check(flags));
-  const std::string directory = absl::StrCat("/tmp/muster-allreduce-bench-", getppid());
-  collectives::FileKeyStore store(directory);
-  const absl::Status status = RunRank(flags, own, &store);
-  if (own == 0) std::filesystem::remove_all(directory);
-  return status;
-}
-
 absl::Status Run(Flags flags, const std::string& min_bytes, const std::string& max_bytes) {
   ASSIGN_OR_RETURN(flags.min_bytes, spec::ParseSize(min_bytes));
   ASSIGN_OR_RETURN(flags.contest.max_bytes, spec::ParseSize(max_bytes));
-  if (flags.contest.backend == "mpi") return RunUnderMpirun(flags);
   RETURN_IF_ERROR(Check(flags));
   collectives::FileKeyStore store;
   char directory[] = "/tmp/muster-allreduce-bench-XXXXXX";
@@ -198,10 +177,9 @@ int Main(int argc, char** argv) {
   google::InitGoogleLogging(argv[0]);
   CLI::App app("Compare all-reduce: Muster and Gloo, or NCCL with and without a hierarchy");
   app.add_option("--backend", flags.contest.backend, "backends to compare")
-      ->check(CLI::IsMember({"cpu", "mpi", "nccl"}))
+      ->check(CLI::IsMember({"cpu", "nccl"}))
       ->capture_default_str();
-  app.add_option("--ranks", flags.contest.ranks,
-                 "number of processes; with nccl one GPU each, with mpi set by mpirun")
+  app.add_option("--ranks", flags.contest.ranks, "number of processes; with nccl one GPU each")
       ->check(CLI::Range(2, 64))
       ->capture_default_str();
   app.add_option("--nodes", flags.contest.nodes, "number of nodes that the ranks emulate")

@@ -77,7 +77,6 @@ class List final : public Contestants {
   const std::vector<Contestant>& list() const override { return list_; }
 
   absl::Status MakeCpu();
-  absl::Status MakeMpi();
   absl::Status MakeNccl();
 
  private:
@@ -171,16 +170,6 @@ absl::Status List::MakeCpu() {
   return AddOwnMemory("shm", shm);
 }
 
-absl::Status List::MakeMpi() {
-  heap_.assign(count(), 0.0f);
-  for (const auto& [name, backend] :
-       {std::pair("our gloo", "gloo"), std::pair("shm, heap", "shm"), std::pair("mpi", "mpi")}) {
-    ASSIGN_OR_RETURN(Communicator* const communicator, World(backend, backend, "auto"));
-    Add(name, communicator, heap_.data());
-  }
-  return absl::OkStatus();
-}
-
 absl::Status List::MakeNccl() {
   ASSIGN_OR_RETURN(gpu_, OpenGpu(options_, rank_));
   ASSIGN_OR_RETURN(Communicator* const plain, World("plain", "nccl", "off"));
@@ -195,9 +184,7 @@ absl::Status List::MakeNccl() {
 absl::StatusOr<std::unique_ptr<Contestants>> MakeContestants(const ContestOptions& options,
                                                              uint32_t rank, KeyStore* store) {
   auto contestants = std::make_unique<List>(options, rank, store);
-  RETURN_IF_ERROR(options.backend == "nccl"  ? contestants->MakeNccl()
-                  : options.backend == "mpi" ? contestants->MakeMpi()
-                                             : contestants->MakeCpu());
+  RETURN_IF_ERROR(options.backend == "nccl" ? contestants->MakeNccl() : contestants->MakeCpu());
   return {std::move(contestants)};
 }
 

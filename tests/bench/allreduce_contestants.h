@@ -16,7 +16,7 @@
 namespace muster::bench {
 
 struct ContestOptions {
-  std::string backend = "cpu";  // cpu, mpi, nccl
+  std::string backend = "cpu";  // cpu, nccl
   uint32_t ranks = 2;
   uint32_t nodes = 1;  // emulated nodes, with equal numbers of ranks
   size_t max_bytes = 0;
@@ -42,10 +42,9 @@ class Contestants {
 };
 
 // cpu: upstream Gloo's ring; Muster over Gloo's transport; on one node shared memory, from the heap
-// and from the communicator's memory; on several nodes the hierarchy of both. mpi: Muster over
-// Gloo's transport, shared memory and MPI, from the heap. nccl, on GPU `rank` of the machine or the
-// first one: with hierarchical off and, on several nodes, on. Blocks until all ranks have called.
-// `store` must outlive it.
+// and from the communicator's memory; on several nodes the hierarchy of both. nccl, on GPU
+// `rank` of the machine or the first one: with hierarchical off and, on several nodes, on. Blocks
+// until all ranks have called. `store` must outlive it.
 absl::StatusOr<std::unique_ptr<Contestants>> MakeContestants(const ContestOptions& options,
                                                              uint32_t rank,
                                                              collectives::KeyStore* store);

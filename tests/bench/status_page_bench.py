@@ -38,17 +38,20 @@ def resident_mib(pid):
 class Page:
     """A client that reads the stream of an overview."""
 
-    def __init__(self, http):
+    def __init__(self, cluster):
         self.bytes = 0
-        self._stream = wait_until(lambda: self._open(http), 10, "a free stream")
+        self._stream = wait_until(lambda: self._open(cluster), 10, "a free stream")
         self._thread = threading.Thread(target=self._read)
         self._thread.start()
 
     @staticmethod
-    def _open(http):
+    def _open(cluster):
         """None while the coordinator has not noticed that earlier pages are closed."""
+        token = (cluster.directory / "coordinator" / "token").read_text().strip()
+        request = urllib.request.Request(f"http://{cluster.http}/api/overview?limit=100",
+                                         headers={"Authorization": f"Bearer {token}"})
         try:
-            return urllib.request.urlopen(f"http://{http}/api/overview?limit=100", timeout=30)
+            return urllib.request.urlopen(request, timeout=30)
         except urllib.error.HTTPError as error:
             if error.code != 503:
                 raise
@@ -81,11 +84,11 @@ def latency_ms(url):
     return sorted(times)[len(times) // 2], max(times)
 
 
-def first_paint(http):
+def first_paint(cluster):
     """Milliseconds until the first content, and until the rows and nodes are shown; and the bytes received until then."""
     with Browser(1280, 900) as browser:
         browser.evaluate("1")
-        browser.open(f"http://{http}/")
+        browser.open(cluster.muster("page", "-o", "name").stdout.strip())
         ready = browser.evaluate("""new Promise((resolve) => {
           const look = () => {
             const shown = document.querySelectorAll("tbody tr").length >= 100 && document.querySelectorAll(".tile").length >= 100;
@@ -99,11 +102,11 @@ def first_paint(http):
         return paint, ready, files, browser.received_bytes
 
 
-def open_pages(pid, http, label):
+def open_pages(pid, cluster, label):
     """Rows of the table: what open pages cost the coordinator."""
     rows = [(f"CPU without pages{label}", f"{100 * (idle := load_of(pid)):.2f} % of a core")]
     for count in (1, 10, 36):
-        pages = [Page(http) for _ in range(count)]
+        pages = [Page(cluster) for _ in range(count)]
         time.sleep(3)
         received = sum(page.bytes for page in pages)
         load = load_of(pid)
@@ -112,7 +115,7 @@ def open_pages(pid, http, label):
                      f"{100 * load:.2f} %, {100 * (load - idle) / count:.3f} % per page; {sent:.0f} bytes/s per page"))
         if count == 36:
             for path in ("livez", "metrics"):
-                median, most = latency_ms(f"http://{http}/{path}")
+                median, most = latency_ms(f"http://{cluster.http}/{path}")
                 rows.append((f"/{path} with {count} open pages{label}", f"median {median:.1f} ms, most {most:.1f} ms"))
             rows.append((f"resident memory with {count} pages{label}", f"{resident_mib(pid):.0f} MiB"))
         for page in pages:
@@ -162,15 +165,15 @@ def main():
             wait_until(lambda: str(options.jobs).encode() in urllib.request.urlopen(f"http://{http}/metrics").read(), 60, "jobs")
             time.sleep(5)
             rows = [("resident memory without pages", f"{resident_mib(pid):.0f} MiB")]
-            paints = [first_paint(http) for _ in range(5)]
+            paints = [first_paint(cluster) for _ in range(5)]
             middle = sorted(paints)[2]
             rows += [("first contentful paint, median of 5", f"{middle[0]:.0f} ms"),
                      ("100 rows and all nodes shown", f"{sorted(p[1] for p in paints)[2]:.0f} ms"),
                      ("static files", f"{middle[2] / 1000:.0f} KB"),
                      ("static files and data until then", f"{middle[3] / 1000:.0f} KB"),
-                     *open_pages(pid, http, "")]
+                     *open_pages(pid, cluster, "")]
             changing = start_changing_jobs(cluster)
-            rows += open_pages(pid, http, ", jobs changing")
+            rows += open_pages(pid, cluster, ", jobs changing")
             rows.append(("jobs that ended per second", f"{ended_per_second(http):.1f}"))
             cluster.muster("cancel", changing, "--grace", "0s")
             print("\n".join(["| what | measured |", "|---|---|"] + [f"| {name} | {value} |" for name, value in rows]))

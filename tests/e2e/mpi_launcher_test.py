@@ -1,5 +1,6 @@
 """Command jobs with `launcher: mpi`: Open MPI's mpirun over the ranks of a job, without ssh."""
 
+import base64
 import contextlib
 import os
 import pathlib
@@ -12,10 +13,12 @@ import unittest
 
 from tests.support import namespaces
 from tests.support.apart import ApartCluster
-from tests.support.cluster import Cluster, command_spec, wait_until, wait_until_gone
+from tests.support.cluster import Cluster, binary, command_spec, wait_until, wait_until_gone
 from tests.support.job_user_cluster import ALICE, JobUserCluster, uid, users_of
 
 WHY_NOT_APART = namespaces.why_not()
+
+ALLREDUCE = "examples/allreduce_mpi"
 
 # What each mode does after an all-reduce that proves that the ranks are connected:
 #   (none)    ends
@@ -78,6 +81,12 @@ from mpi4py import MPI
 world = MPI.COMM_WORLD
 print("rank", world.Get_rank(), "of", world.Get_size(), "sum", world.allreduce(world.Get_rank()), flush=True)
 """
+
+
+def has_process_group():
+    with contextlib.suppress(FileNotFoundError):
+        return bool(binary(ALLREDUCE))
+    return False
 
 
 def has_mpi4py():
@@ -229,6 +238,54 @@ class MpiLauncherTest(MpiTest):
         job = self.cluster.submit(self.spec("python", "-c", MPI4PY, program="/usr/bin/python3"))
         self.assertEqual(self.cluster.wait(job)["state"], "SUCCEEDED")
         self.assertIn("rank 3 of 4 sum 6", self.logs(self.cluster, job, 3))
+
+
+@unittest.skipUnless(has_process_group(), "built without MPI: install libopenmpi-dev")
+class MpiProcessGroupTest(MpiTest):
+    """The backend mpi of the process-group library."""
+
+    def test_process_group(self):
+        with Cluster(nodes=2, slots=2) as cluster:
+
+            def submit(name, *command):
+                return cluster.submit(command_spec(name, *command, nodes=2, ranks=2, launcher="mpi", grace_period="2s"))
+
+            job = submit("group", binary(ALLREDUCE), "--backend=mpi")
+            self.assertEqual(cluster.wait(job)["state"], "SUCCEEDED")
+            for rank in range(4):
+                self.assertRegex(self.logs(cluster, job, rank), rf"rank {rank} of 4 \({rank} of 4 on its host\), mpi: 20 sums")
+
+            # The contract of all backends. A failure ends MPI in its process, so each such case runs by itself.
+            failures = ["*.AbortEndsAllOperations/*", "*.RejectsInvalidArguments/*"]
+            for number, cases in enumerate(["-" + ":".join(failures), *failures]):
+                keys = cluster.directory / f"keys-{number}"
+                job = submit("contract", "/usr/bin/env", f"MUSTER_TEST_KEYS={keys}", binary("collectives/contract_test"),
+                             f"--gtest_filter={cases}")
+                cluster.wait(job, check=False)
+                ended = [path.read_text() for path in keys.glob("*/[!.]*") if decoded(path.name).startswith(b"ended/")]
+                log = self.logs(cluster, job, 0)
+                self.assertEqual(set(ended), {"OK"}, log)
+                self.assertEqual(len(ended), 4 * len(re.findall(r"\[ RUN ", log)), log)
+
+            job = submit("stopped", binary(ALLREDUCE), "--backend=mpi", "--rounds=1000000000", "--timeout=2")
+            os.kill(wait_until(lambda: self.connected(cluster, "3"), 60, "rank 3 to connect"), signal.SIGSTOP)
+            failure = cluster.wait(job, check=False)["first_failure"]
+            self.assertEqual(failure["rank"], 3, failure)
+
+    def connected(self, cluster, rank):
+        """PID of the rank's program, once it has a thread for the operations of its group."""
+        for pid, command in cluster.processes():
+            proc = pathlib.Path("/proc", str(pid))
+            with contextlib.suppress(OSError):
+                if (command.startswith(binary(ALLREDUCE)) and f"\0RANK={rank}\0" in (proc / "environ").read_text() and
+                        "WORLD\n" in [thread.read_text() for thread in proc.glob("task/*/comm")]):
+                    return pid
+        return None
+
+
+def decoded(name):
+    """The key that FileKeyStore keeps in a file of that name."""
+    return base64.urlsafe_b64decode(name + "=" * (-len(name) % 4))
 
 
 class MpiRestartTest(MpiTest):

@@ -5,7 +5,7 @@
 #include <variant>
 
 #include "tests/fuzz/check.h"
-#include "worker/c10d_store/request_decoder.h"
+#include "worker/c10d_store/protocol.h"
 #include "worker/c10d_store/store.h"
 
 namespace muster {

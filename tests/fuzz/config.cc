@@ -2,7 +2,7 @@
 #include <string>
 
 #include "absl/status/statusor.h"
-#include "cli/identity/settings_file.h"
+#include "cli/identity/identity_files.h"
 #include "common/http/address.h"
 #include "common/security/local_token.h"
 #include "coordinator/scheduler_config.h"

@@ -1,5 +1,5 @@
 // The error file of a rank, and the end of its stderr.
-#include "worker/agent/generation/error_file.h"
+#include "worker/agent/generation/ranks/exit_info.h"
 
 #include <optional>
 #include <string>

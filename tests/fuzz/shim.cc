@@ -4,7 +4,6 @@
 
 #include "tests/fuzz/check.h"
 #include "worker/shim/credentials.h"
-#include "worker/shim/inspection.h"
 #include "worker/shim/protocol.h"
 
 namespace muster {
