@@ -21,8 +21,6 @@ constexpr uint32_t CommonProtocolVersion(uint32_t oldest, uint32_t newest) {
   const uint32_t highest = common < kProtocolVersion ? common : kProtocolVersion;
   return highest >= oldest && highest >= kOldestProtocolVersion ? highest : 0;
 }
-// Version of the coordinator's store schema; an older store is migrated, a newer one is rejected.
-inline constexpr uint32_t kSchemaVersion = 7;
 
 }  // namespace muster
 

@@ -31,9 +31,9 @@ std::string SecretKey(const std::string& owner, const std::string& name) {
 std::string IdentityKey(const std::string& node) { return absl::StrCat(kIdentityPrefix, node); }
 std::string JoinTokenKey(const std::string& id) { return absl::StrCat(kJoinTokenPrefix, id); }
 
-store::Mutation PutSchema() {
+store::Mutation PutSchema(uint32_t version) {
   v1::SchemaRecord schema;
-  schema.set_version(kSchemaVersion);
+  schema.set_version(version);
   return {kSchemaKey, schema.SerializeAsString()};
 }
 

@@ -16,6 +16,8 @@
 namespace muster::core {
 
 inline constexpr char kSchemaKey[] = "meta/schema";
+// An older store is migrated (recovery/migration.h), a newer one is refused.
+inline constexpr uint32_t kSchemaVersion = 1;
 inline constexpr char kClusterKey[] = "meta/cluster";
 inline constexpr char kCommitKey[] = "meta/commit";
 inline constexpr char kFenceKey[] = "meta/fence";
@@ -45,7 +47,7 @@ std::string SecretKey(const std::string& owner, const std::string& name);
 std::string IdentityKey(const std::string& node);
 std::string JoinTokenKey(const std::string& id);
 
-store::Mutation PutSchema();
+store::Mutation PutSchema(uint32_t version = kSchemaVersion);
 store::Mutation PutCluster(const std::string& cluster_id);
 store::Mutation Put(const v1::CommitRecord& record);
 store::Mutation PutFence(const v1::FenceRecord& record);

@@ -5,7 +5,6 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/status.h"
-#include "common/version.h"
 #include "coordinator/core/reasons.h"
 #include "coordinator/core/records.h"
 #include "coordinator/core/recovery/migration.h"

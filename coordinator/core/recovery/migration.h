@@ -1,4 +1,4 @@
-// Migrates records of an older schema to the schema of this build.
+// Migrates records of an older schema to the schema of this build, the number of steps plus one.
 #ifndef MUSTER_COORDINATOR_CORE_RECOVERY_MIGRATION_H_
 #define MUSTER_COORDINATOR_CORE_RECOVERY_MIGRATION_H_
 
@@ -18,9 +18,18 @@ struct Migration {
   std::vector<store::Mutation> writes;
 };
 
+// Migrates all records of a store from one schema to the next: returns writes and deletions. A step
+// must not change once a release contains it.
+using MigrationStep =
+    absl::StatusOr<std::vector<store::Mutation>> (*)(absl::Span<const store::Record>);
+
+// The element at [v - 1] migrates schema v to v + 1.
+absl::Span<const MigrationStep> MigrationSteps();
+
 // Errors: FAILED_PRECONDITION for a newer schema, DATA_LOSS for records that have no schema or
 // cannot be parsed.
-absl::StatusOr<Migration> Migrate(absl::Span<const store::Record> stored);
+absl::StatusOr<Migration> Migrate(absl::Span<const store::Record> stored,
+                                  absl::Span<const MigrationStep> steps = MigrationSteps());
 
 }  // namespace muster::core
 
