@@ -77,8 +77,9 @@ absl::StatusOr<GetResult> Get(const Address& address, absl::string_view target,
 }
 
 absl::Status Stream(const Address& address, absl::string_view target,
-                    const std::function<bool(absl::string_view bytes)>& on_bytes) {
-  ASSIGN_OR_RETURN(const int fd, SendRequest(address, target, "GET", {}));
+                    const std::function<bool(absl::string_view bytes)>& on_bytes,
+                    const std::vector<std::string>& headers) {
+  ASSIGN_OR_RETURN(const int fd, SendRequest(address, target, "GET", headers));
   absl::Cleanup close_fd = [fd] { close(fd); };
   const timeval interval = {0, 100'000};
   setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &interval, sizeof(interval));

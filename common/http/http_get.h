@@ -28,7 +28,8 @@ absl::StatusOr<GetResult> Get(const Address& address, absl::string_view target,
 // Requests `target` and passes what arrives, head included, to `on_bytes` until it returns false or
 // the response ends. `on_bytes` is called at least ten times a second, then without bytes.
 absl::Status Stream(const Address& address, absl::string_view target,
-                    const std::function<bool(absl::string_view bytes)>& on_bytes);
+                    const std::function<bool(absl::string_view bytes)>& on_bytes,
+                    const std::vector<std::string>& headers = {});
 
 }  // namespace muster::http
 

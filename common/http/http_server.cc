@@ -396,6 +396,13 @@ void HttpServer::HandlePost(const std::string& path, Handler handler) {
   Handle("POST " + path, std::move(handler));
 }
 
+std::vector<std::string> HttpServer::ListPaths() {
+  absl::MutexLock lock(&mutex_);
+  std::vector<std::string> paths;
+  for (const auto& [path, handler] : handlers_) paths.push_back(path);
+  return paths;
+}
+
 Response HttpServer::Respond(absl::string_view method, const std::string& path,
                              const Request& request) {
   const bool reads = method == "GET" || method == "HEAD";

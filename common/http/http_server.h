@@ -51,6 +51,8 @@ class HttpServer {
   void Handle(std::string path, Handler handler);
   // The same for POST.
   void HandlePost(const std::string& path, Handler handler);
+  // The registered paths; those of POST begin with "POST ".
+  std::vector<std::string> ListPaths();
 
   // The listening address, with the chosen port.
   const Address& address() const { return address_; }

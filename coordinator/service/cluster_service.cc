@@ -364,12 +364,16 @@ grpc::ServerWriteReactor<v1::LogChunk>* ClusterServiceImpl::ReadLog(
 grpc::ServerUnaryReactor* ClusterServiceImpl::ListNodes(grpc::CallbackServerContext* context,
                                                         const v1::ListNodesRequest* request,
                                                         v1::ListNodesResponse* response) {
-  return Answer(context->DefaultReactor(), [=](core::Core& core, const Time& now) -> absl::Status {
+  grpc::ServerUnaryReactor* const reactor = context->DefaultReactor();
+  const absl::StatusOr<core::Actor> actor = ActorOf(*context);
+  if (!actor.ok()) return Finish(reactor, actor.status());
+  return Answer(reactor, [=](core::Core& core, const Time& now) -> absl::Status {
     ASSIGN_OR_RETURN(Page page, Page::Open("nodes", request->page_token()));
     for (v1::Node& node : core.ListNodes(now)) *response->add_nodes() = std::move(node);
     page.Keep(
         *response->mutable_nodes(), [](const v1::Node& node) { return node.name(); },
         core::NaturalLess);
+    for (v1::Node& node : *response->mutable_nodes()) core::HidePrivate(*actor, node);
     response->set_next_page_token(page.next_token());
     return absl::OkStatus();
   });
@@ -381,7 +385,13 @@ grpc::ServerUnaryReactor* ClusterServiceImpl::GetNode(grpc::CallbackServerContex
   grpc::ServerUnaryReactor* const reactor = context->DefaultReactor();
   const absl::Status valid = ValidateNodeName(request->name());
   if (!valid.ok()) return Finish(reactor, valid);
-  return AnswerNode(reactor, request->name(), response);
+  const absl::StatusOr<core::Actor> actor = ActorOf(*context);
+  if (!actor.ok()) return Finish(reactor, actor.status());
+  return Answer(reactor, [=](core::Core& core, const Time& now) -> absl::Status {
+    ASSIGN_OR_RETURN(*response, core.GetNode(NodeName(request->name()), now));
+    core::HidePrivate(*actor, *response);
+    return absl::OkStatus();
+  });
 }
 
 grpc::ServerUnaryReactor* ClusterServiceImpl::CordonNode(grpc::CallbackServerContext* context,
@@ -456,7 +466,7 @@ grpc::ServerUnaryReactor* ClusterServiceImpl::FindMissingFiles(
 
 grpc::ServerReadReactor<v1::UploadFileRequest>* ClusterServiceImpl::UploadFile(
     grpc::CallbackServerContext* context, v1::UploadFileResponse* /*response*/) {
-  return StartUploadFile(files_, ActorOf(*context));
+  return StartUploadFile(files_, Admit(*context, uploads_));
 }
 
 template <typename Event>

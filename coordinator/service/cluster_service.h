@@ -182,6 +182,7 @@ class ClusterServiceImpl : public v1::ClusterService::CallbackService {
   PageLogins& page_logins_;
   CallerLimit watches_{"watches of jobs", limits::kWatchersPerCaller};
   CallerLimit log_streams_{"log streams", limits::kLogTransfersPerCaller};
+  CallerLimit uploads_{"uploads", limits::kUploadsPerCaller};
   CallerLimit execs_{"execs", limits::kTransfersPerCaller};
   CallerLimit copies_{"copies of files", limits::kTransfersPerCaller};
 };

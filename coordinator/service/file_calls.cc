@@ -19,21 +19,37 @@ absl::Status CheckDigest(const std::string& digest) {
   return absl::InvalidArgumentError("sha256 is not a SHA-256 digest of 64 hexadecimal digits");
 }
 
-// At any time, either a read is in progress or one task on the file thread.
+}  // namespace
+
+// Used on the file thread, and by gRPC, which reads or has a task there that handles what it read.
 class UploadFileCall final : public grpc::ServerReadReactor<v1::UploadFileRequest> {
  public:
-  UploadFileCall(FileAccess& files, absl::StatusOr<core::Actor> uploader)
-      : files_(files), uploader_(std::move(uploader)) {
+  UploadFileCall(FileAccess& files, absl::StatusOr<AdmittedCaller> uploader)
+      : files_(files), uploader_(std::move(uploader)), received_(files.clock().steady) {
+    files_.thread.Post([this] { files_.uploads.insert(this); });
     StartRead(&incoming_);
   }
 
   void OnReadDone(bool ok) override {
     files_.thread.Post([this, ok] { ok ? Take() : End(); });
   }
-  void OnDone() override { delete this; }
+  // After the tasks that use it.
+  void OnDone() override {
+    files_.thread.Post([this] {
+      files_.uploads.erase(this);
+      delete this;
+    });
+  }
+
+  void EndIfStalled(SteadyTime now) {
+    if (now - received_ < kUploadTimeout) return;
+    Finish(absl::DeadlineExceededError(absl::StrCat(
+        "the upload received nothing for ", absl::FormatDuration(kUploadTimeout), "; try again")));
+  }
 
  private:
   void Take() {
+    received_ = files_.clock().steady;
     const absl::Status status = Store();
     if (!status.ok()) return Finish(status);
     StartRead(&incoming_);
@@ -43,7 +59,7 @@ class UploadFileCall final : public grpc::ServerReadReactor<v1::UploadFileReques
     if (upload_ == nullptr) {
       RETURN_IF_ERROR(uploader_.status());
       RETURN_IF_ERROR(CheckDigest(incoming_.sha256()));
-      ASSIGN_OR_RETURN(upload_, files_.store->StartUpload(uploader_->name, incoming_.sha256(),
+      ASSIGN_OR_RETURN(upload_, files_.store->StartUpload(uploader_->actor.name, incoming_.sha256(),
                                                           incoming_.size_bytes()));
     }
     if (incoming_.data().size() > limits::kLogChunkBytes) {
@@ -61,22 +77,34 @@ class UploadFileCall final : public grpc::ServerReadReactor<v1::UploadFileReques
   }
 
   void Finish(const absl::Status& status) {
+    if (finished_) return;  // as stalled
+    finished_ = true;
     // Destroyed here, because the store must be used on the file thread.
     upload_.reset();
+    uploader_ = absl::CancelledError();  // no longer counted
     ServerReadReactor::Finish(ToGrpcStatus(status));
   }
 
   FileAccess& files_;
-  const absl::StatusOr<core::Actor> uploader_;
+  absl::StatusOr<AdmittedCaller> uploader_;
   v1::UploadFileRequest incoming_;
   std::unique_ptr<files::FileStore::Upload> upload_;
+  SteadyTime received_;  // the newest message
+  bool finished_ = false;
 };
+
+namespace {
 
 // At any time, either a write is in progress or one task on the file thread.
 class FetchFileCall final : public grpc::ServerWriteReactor<v1::FetchFileResponse> {
  public:
-  FetchFileCall(FileAccess& files, std::string digest) : files_(files), digest_(std::move(digest)) {
-    files_.thread.Post([this] { Open(); });
+  FetchFileCall(FileAccess& files, CoreLoop& loop, std::optional<NodeName> node, std::string digest)
+      : files_(files), digest_(std::move(digest)) {
+    const bool queued = loop.PushQuery([=, this](core::Core& core, const Time&) -> Release {
+      const bool needed = core.NeedsFile(node, digest_);
+      return [this, needed] { files_.thread.Post([this, needed] { Open(needed); }); };
+    });
+    if (!queued) End(absl::UnavailableError("the coordinator is shutting down"));
   }
 
   void OnWriteDone(bool ok) override {
@@ -86,10 +114,13 @@ class FetchFileCall final : public grpc::ServerWriteReactor<v1::FetchFileRespons
   void OnDone() override { delete this; }
 
  private:
-  void Open() {
+  void Open(bool needed) {
     absl::Status status = CheckDigest(digest_);
     if (!status.ok()) return End(status);
-    auto reader = files_.store->Read(digest_);
+    // The error of FileStore::Read.
+    absl::StatusOr<std::unique_ptr<files::FileReader>> reader =
+        absl::NotFoundError(absl::StrCat("no file with SHA-256 ", digest_, " is stored"));
+    if (needed) reader = files_.store->Read(digest_);
     if (!reader.ok()) return End(reader.status());
     reader_ = *std::move(reader);
     Send();
@@ -113,13 +144,18 @@ class FetchFileCall final : public grpc::ServerWriteReactor<v1::FetchFileRespons
 }  // namespace
 
 grpc::ServerReadReactor<v1::UploadFileRequest>* StartUploadFile(
-    FileAccess& files, absl::StatusOr<core::Actor> uploader) {
+    FileAccess& files, absl::StatusOr<AdmittedCaller> uploader) {
   return new UploadFileCall(files, std::move(uploader));
 }
 
+void EndStalledUploads(FileAccess& files, SteadyTime now) {
+  for (UploadFileCall* const upload : files.uploads) upload->EndIfStalled(now);
+}
+
 grpc::ServerWriteReactor<v1::FetchFileResponse>* StartFetchFile(
-    FileAccess& files, const v1::FetchFileRequest& request) {
-  return new FetchFileCall(files, request.sha256());
+    FileAccess& files, CoreLoop& loop, std::optional<NodeName> node,
+    const v1::FetchFileRequest& request) {
+  return new FetchFileCall(files, loop, std::move(node), request.sha256());
 }
 
 }  // namespace muster::service

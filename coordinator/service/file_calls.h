@@ -5,30 +5,46 @@
 
 #include <functional>
 #include <memory>
+#include <optional>
+#include <set>
 
 #include "absl/status/statusor.h"
+#include "common/ids.h"
 #include "common/time.h"
-#include "coordinator/core/actor.h"
 #include "coordinator/files/file_store.h"
 #include "coordinator/files/file_thread.h"
+#include "coordinator/service/caller_limit.h"
+#include "coordinator/service/core_loop.h"
 #include "grpcpp/grpcpp.h"
 #include "proto/muster/v1/cluster.pb.h"
 #include "proto/muster/v1/worker.pb.h"
 
 namespace muster::service {
 
-// The store, which is used on `thread` only. Outlives the server.
+// An upload that receives nothing for this time is ended.
+inline constexpr absl::Duration kUploadTimeout = absl::Seconds(30);
+
+class UploadFileCall;
+
+// The store and the uploads, which are used on `thread` only. Outlives the server.
 struct FileAccess {
   std::unique_ptr<files::FileStore> store;
   std::function<Time()> clock;
+  std::set<UploadFileCall*> uploads;
   files::FileThread thread;
 };
 
-// Both calls own themselves until they are done.
+// Both calls own themselves until they are done. A worker fetches the files of running jobs: on
+// `node`, if its certificate names one. For other files, it gets the error of a file that is not
+// stored.
 grpc::ServerReadReactor<v1::UploadFileRequest>* StartUploadFile(
-    FileAccess& files, absl::StatusOr<core::Actor> uploader);
+    FileAccess& files, absl::StatusOr<AdmittedCaller> uploader);
 grpc::ServerWriteReactor<v1::FetchFileResponse>* StartFetchFile(
-    FileAccess& files, const v1::FetchFileRequest& request);
+    FileAccess& files, CoreLoop& loop, std::optional<NodeName> node,
+    const v1::FetchFileRequest& request);
+
+// Ends the uploads that have received nothing for kUploadTimeout. Called on the file thread.
+void EndStalledUploads(FileAccess& files, SteadyTime now);
 
 }  // namespace muster::service
 

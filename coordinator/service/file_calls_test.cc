@@ -4,6 +4,8 @@
 #include <atomic>
 #include <memory>
 #include <string>
+#include <thread>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "common/limits.h"
@@ -20,6 +22,17 @@ using ::testing::HasSubstr;
 
 class FileCallsTest : public CoordinatorFixture {
  protected:
+  using CoordinatorFixture::StartCoordinator;
+  // Replaces the coordinator.
+  void StartCoordinator(const CoordinatorOptions& options) {
+    StopCoordinator();
+    auto coordinator = Coordinator::Start(options, store_);
+    ASSERT_TRUE(coordinator.ok()) << coordinator.status();
+    coordinator_ = *std::move(coordinator);
+    channel_ = grpc::CreateChannel(coordinator_->grpc_address().ToString(),
+                                   grpc::InsecureChannelCredentials());
+    cluster_ = v1::ClusterService::NewStub(channel_);
+  }
   // Uploads `content` in messages of `chunk` bytes; the first announces `digest` and `size_bytes`.
   grpc::Status Upload(const std::string& content, const std::string& digest, uint64_t size_bytes,
                       size_t chunk = limits::kLogChunkBytes) {
@@ -59,6 +72,18 @@ class FileCallsTest : public CoordinatorFixture {
     return status.ok() ? content : absl::StrCat("error: ", status.error_message());
   }
 
+  static std::string NotStored(const std::string& content) {
+    return absl::StrCat("error: no file with SHA-256 ", Sha256Hex(content), " is stored");
+  }
+  bool IsStored(const std::string& content) {
+    v1::FindMissingFilesRequest request;
+    request.add_sha256(Sha256Hex(content));
+    v1::FindMissingFilesResponse response;
+    EXPECT_TRUE(
+        Call(*cluster_, &v1::ClusterService::Stub::FindMissingFiles, request, &response).ok());
+    return response.sha256().empty();
+  }
+
   grpc::Status SubmitWith(const std::string& path, const std::string& digest, uint64_t size_bytes,
                           bool validate_only = false) {
     v1::SubmitJobRequest request = SubmitRequest("with-files");
@@ -72,13 +97,18 @@ class FileCallsTest : public CoordinatorFixture {
   }
 };
 
-TEST_F(FileCallsTest, WorkerFetchesWhatClientUploads) {
+// The fixture's workers have no certificates: they fetch the files of all running jobs.
+TEST_F(FileCallsTest, WorkerFetchesTheFilesOfRunningJobs) {
   for (const size_t size : {size_t{0}, size_t{1}, limits::kLogChunkBytes, size_t{1} << 20}) {
     const std::string content(size, 'x');
     ASSERT_TRUE(Upload(content).ok()) << size;
+    ASSERT_TRUE(SubmitWith("file", Sha256Hex(content), size).ok()) << size;
+    EXPECT_EQ(Fetch(Sha256Hex(content)), NotStored(content)) << size << ", in a queued job";
+    const auto worker = Connect(absl::StrCat("node-", size));
+    worker->Next(v1::CoordinatorMessage::kLaunch);
     EXPECT_EQ(Fetch(Sha256Hex(content)), content) << size;
   }
-  EXPECT_THAT(Fetch(Sha256Hex("other")), HasSubstr("error: no file with SHA-256"));
+  EXPECT_EQ(Fetch(Sha256Hex("other")), NotStored("other"));
   EXPECT_THAT(Fetch("../../etc/passwd"), HasSubstr("not a SHA-256 digest"));
 }
 
@@ -114,7 +144,7 @@ TEST_F(FileCallsTest, RejectsBadUploads) {
   const auto writer = cluster_->UploadFile(&context, &response);
   writer->WritesDone();
   EXPECT_EQ(writer->Finish().error_code(), grpc::StatusCode::INVALID_ARGUMENT);
-  EXPECT_THAT(Fetch(Sha256Hex("abc")), HasSubstr("error"));
+  EXPECT_FALSE(IsStored("abc"));
 }
 
 TEST_F(FileCallsTest, SubmissionNeedsItsFiles) {
@@ -149,18 +179,8 @@ TEST_F(FileCallsTest, RemovesFilesThatNoJobReferences) {
     now.wall += absl::Hours(hours.load());
     return now;
   };
-  const auto start = [&] {
-    StopCoordinator();
-    auto coordinator = Coordinator::Start(options, store_);
-    ASSERT_TRUE(coordinator.ok()) << coordinator.status();
-    coordinator_ = *std::move(coordinator);
-    channel_ = grpc::CreateChannel(coordinator_->grpc_address().ToString(),
-                                   grpc::InsecureChannelCredentials());
-    cluster_ = v1::ClusterService::NewStub(channel_);
-  };
-  const auto has = [this](const std::string& content) {
-    return Fetch(Sha256Hex(content)) == content;
-  };
+  const auto start = [&] { StartCoordinator(options); };
+  const auto has = [this](const std::string& content) { return IsStored(content); };
   start();
   for (const char* content : {"used", "unused"}) ASSERT_TRUE(Upload(content).ok());
   ASSERT_TRUE(SubmitWith("train.py", Sha256Hex("used"), 4).ok());
@@ -177,6 +197,69 @@ TEST_F(FileCallsTest, RemovesFilesThatNoJobReferences) {
   StopCoordinator();
 }
 
+struct OpenUpload {
+  explicit OpenUpload(v1::ClusterService::Stub& cluster)
+      : writer(cluster.UploadFile(&context, &response)) {}
+  grpc::ClientContext context;
+  v1::UploadFileResponse response;
+  std::unique_ptr<grpc::ClientWriter<v1::UploadFileRequest>> writer;
+};
+
+TEST_F(FileCallsTest, LimitsUploadsOfOneCaller) {
+  std::vector<std::unique_ptr<OpenUpload>> uploads;
+  for (size_t i = 0; i < limits::kUploadsPerCaller; ++i) {
+    uploads.push_back(std::make_unique<OpenUpload>(*cluster_));
+  }
+  std::string refusal;
+  AwaitCondition([&] {
+    refusal = Upload("abc").error_message();
+    return !refusal.empty();
+  });
+  EXPECT_THAT(refusal, HasSubstr("has 16 open uploads, the limit for one caller"));
+  uploads.front()->context.TryCancel();
+  AwaitCondition([&] { return Upload("abc").ok(); });
+  for (const auto& upload : uploads) upload->context.TryCancel();
+}
+
+TEST_F(FileCallsTest, EndsStalledUploads) {
+  std::atomic<int> seconds = 0;
+  CoordinatorOptions options;
+  options.listen = options.http = "127.0.0.1:0";
+  options.access.require_token = false;
+  options.clock = [&seconds] {
+    Time now = Now();
+    now.steady = now.steady + absl::Seconds(seconds.load());
+    return now;
+  };
+  StartCoordinator(options);
+  OpenUpload silent(*cluster_);
+  OpenUpload begun(*cluster_);
+  v1::UploadFileRequest request;
+  request.set_sha256(Sha256Hex("abc"));
+  request.set_size_bytes(3);
+  request.set_data("ab");
+  ASSERT_TRUE(begun.writer->Write(request));
+  for (OpenUpload* const upload : {&silent, &begun}) {
+    std::atomic<bool> ended = false;
+    grpc::Status status;
+    std::thread finish([&] {
+      status = upload->writer->Finish();
+      ended = true;
+    });
+    AwaitCondition([&] {
+      seconds += 31;
+      coordinator_->Wake();
+      return ended.load();
+    });
+    upload->context.TryCancel();  // or a failed test would wait for it
+    finish.join();
+    EXPECT_EQ(status.error_code(), grpc::StatusCode::DEADLINE_EXCEEDED);
+    EXPECT_EQ(status.error_message(), "the upload received nothing for 30s; try again");
+  }
+  EXPECT_TRUE(Upload("abc").ok());
+  StopCoordinator();
+}
+
 TEST_F(FileCallsTest, AbandonedUploadLeavesNothing) {
   {
     grpc::ClientContext context;
@@ -190,9 +273,9 @@ TEST_F(FileCallsTest, AbandonedUploadLeavesNothing) {
     context.TryCancel();
     EXPECT_FALSE(writer->Finish().ok());
   }
-  EXPECT_THAT(Fetch(Sha256Hex("abc")), HasSubstr("error"));
+  EXPECT_FALSE(IsStored("abc"));
   EXPECT_TRUE(Upload("abc").ok());
-  EXPECT_EQ(Fetch(Sha256Hex("abc")), "abc");
+  EXPECT_TRUE(IsStored("abc"));
 }
 
 }  // namespace

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "absl/strings/ascii.h"
+#include "absl/strings/match.h"
 #include "absl/strings/string_view.h"
 #include "common/proto_time.h"
 #include "common/version.h"
@@ -129,10 +130,18 @@ void GatherJobStates(const Snapshot& snapshot, metrics::Collection& out) {
 }
 
 void GatherWaits(const Snapshot& snapshot, SteadyTime now, metrics::Collection& out) {
+  std::map<std::pair<JobId, std::string>, core::LiveWait> oldest;
   for (const core::LiveWait& wait : snapshot.waits) {
+    // Programs choose the names of barriers, and everybody can read the metrics.
+    const bool is_barrier = absl::StartsWith(wait.what, "barrier ");
+    const auto [at, first] =
+        oldest.try_emplace({wait.job, is_barrier ? "barrier" : wait.what}, wait);
+    if (wait.since < at->second.since) at->second = wait;
+  }
+  for (const auto& [name, wait] : oldest) {
     const absl::Duration duration = now - wait.since;
     if (duration < kMinReportedWait) continue;
-    const std::vector<std::string> labels = {wait.job.value(), wait.what};
+    const std::vector<std::string> labels = {name.first.value(), name.second};
     out.Add(CoordinatorFamily("muster_wait_seconds"), labels, absl::ToDoubleSeconds(duration));
     out.Add(CoordinatorFamily("muster_wait_missing_ranks"), labels, wait.missing);
   }

@@ -180,7 +180,11 @@ TEST_F(SnapshotMetricsTest, HeartbeatAgeGrowsBetweenSnapshots) {
 
 TEST_F(SnapshotMetricsTest, ReportsLongWaits) {
   snapshot_->waits.push_back({JobId("job-2"), "rendezvous", kNow.steady - absl::Seconds(1), 4});
-  const char* labels = "{job_id=\"job-1\",what=\"barrier a \\\"group\\\"\\n\"}";
+  snapshot_->waits.push_back({JobId("job-1"), "barrier b", kNow.steady - absl::Seconds(2), 5});
+  // The oldest barrier, without the name that a program has chosen.
+  const char* labels = "{job_id=\"job-1\",what=\"barrier\"}";
+  EXPECT_THAT(Collect(), Not(HasSubstr("group")));
+  EXPECT_THAT(Collect(), Not(HasSubstr("barrier b")));
   EXPECT_THAT(Collect(), HasSubstr(absl::StrCat("muster_wait_seconds", labels, " 3\n")));
   EXPECT_THAT(Collect(), HasSubstr(absl::StrCat("muster_wait_missing_ranks", labels, " 2\n")));
   EXPECT_THAT(Collect(), Not(HasSubstr("rendezvous")));

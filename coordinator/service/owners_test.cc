@@ -228,6 +228,10 @@ TEST_F(OwnersTest, NobodyElseSeesPrivateTexts) {
     event.set_message("s3cr3t");
     writes.push_back(core::Put(core::ToRecord(event)));
   }
+  v1::NodeRecord node;
+  node.set_name("node-1");
+  node.set_launch_failure("cannot run s3cr3t");
+  writes.push_back(core::Put(node));
   coordinator_.reset();
   ASSERT_TRUE(store_.Commit(writes).ok());
   StartCoordinator();
@@ -265,9 +269,15 @@ TEST_F(OwnersTest, NobodyElseSeesPrivateTexts) {
     see(&Stub::GetQueue, v1::GetQueueRequest(), v1::GetQueueResponse());
     see(&Stub::GetArray, array, v1::GetArrayResponse());
     see(&Stub::GetReport, v1::GetReportRequest(), v1::GetReportResponse());
+    see(&Stub::ListNodes, v1::ListNodesRequest(), v1::ListNodesResponse());
+    v1::GetNodeRequest get_node;
+    get_node.set_name("node-1");
+    see(&Stub::GetNode, get_node, v1::Node());
     return seen;
   };
   EXPECT_THAT(seen_by(*alice_), HasSubstr("s3cr3t"));
+  EXPECT_THAT(seen_by(*alice_), Not(HasSubstr("cannot run")));
+  EXPECT_THAT(seen_by(*admin_), HasSubstr("cannot run s3cr3t"));
   for (Stub* const stub : {bob_.get(), viewer_.get()}) {
     const std::string seen = seen_by(*stub);
     EXPECT_THAT(seen, Not(HasSubstr("s3cr3t")));
@@ -279,23 +289,43 @@ TEST_F(OwnersTest, NobodyElseSeesPrivateTexts) {
     ASSERT_TRUE(result.ok()) << result.status();
     EXPECT_THAT(result->body, Not(HasSubstr("s3cr3t"))) << target;
   }
-  const std::pair<std::string, std::string> streams[] = {
-      {"/api/overview", "event: queue"},
-      {"/api/job?id=run-0", "event: environment"},
-      {absl::StrCat("/api/job?id=", submitted.job().job_id()), "event: environment"},
-      {"/api/comparison?jobs=run-0", "event: comparison"},
-      {"/api/comparison?array=run", "event: comparison"},
-      {"/api/log?job=run-0", "event: problem"},
+  // What the page shows: the view, the event that comes last, and a public text.
+  struct View {
+    std::string target, last, shown;
+    bool admins_only = false;
   };
-  for (const auto& [target, last] : streams) {
+  const View views[] = {
+      {"/api/overview", "event: queue", "alice"},
+      {"/api/job?id=run-0", "event: environment", "RankFailed"},
+      {absl::StrCat("/api/job?id=", submitted.job().job_id()), "event: environment", "alice"},
+      {"/api/comparison?jobs=run-0", "event: comparison", "RankFailed"},
+      {"/api/comparison?array=run", "event: comparison", "RankFailed"},
+      {"/api/node?name=node-1", "event: node", "node-1", true},
+      {"/api/log?job=run-0", "event: problem", "belongs to alice"},
+  };
+  const auto view_of = [&](const View& view, const std::string& token) {
     std::string seen;
     const auto deadline = TestDeadline();
-    http::Stream(coordinator_->http_address(), target, [&, end = last](absl::string_view bytes) {
+    const auto read = [&](absl::string_view bytes) {
       absl::StrAppend(&seen, bytes);
-      return !absl::StrContains(seen, end) && std::chrono::system_clock::now() < deadline;
-    }).IgnoreError();
-    EXPECT_THAT(seen, HasSubstr(last)) << target;
-    EXPECT_THAT(seen, Not(HasSubstr("s3cr3t"))) << target;
+      return !absl::StrContains(seen, view.last) && std::chrono::system_clock::now() < deadline;
+    };
+    http::Stream(coordinator_->http_address(), view.target, read,
+                 {absl::StrCat("Authorization: Bearer ", token)})
+        .IgnoreError();
+    return seen;
+  };
+  for (const View& view : views) {
+    // First as those who see more, because viewers share rendered texts.
+    const std::string of_admin = view_of(view, "local-token-of-a-test");
+    const std::string of_alice = view_of(view, "alice-token-0123456");
+    if (view.last == "event: environment") EXPECT_THAT(of_alice, HasSubstr("s3cr3t"));
+    if (view.admins_only) EXPECT_THAT(of_admin, HasSubstr("cannot run s3cr3t"));
+    for (const char* const token : {"bob-token-01234567", "viewer-token-0123456"}) {
+      const std::string seen = view_of(view, token);
+      EXPECT_THAT(seen, HasSubstr(view.shown)) << view.target;
+      EXPECT_THAT(seen, Not(HasSubstr("s3cr3t"))) << view.target;
+    }
   }
 }
 

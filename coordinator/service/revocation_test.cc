@@ -11,9 +11,11 @@
 #include <string>
 #include <vector>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "common/grpc_channel.h"
+#include "common/http/http_get.h"
 #include "common/now.h"
 #include "common/proto_time.h"
 #include "common/security/authority.h"
@@ -32,6 +34,7 @@ using Cluster = v1::ClusterService::Stub;
 
 constexpr char kAdmin[] = "admin-token-0123456789";
 constexpr char kAlice[] = "alice-token-0123456789";
+constexpr char kViewer[] = "viewer-token-0123456789";
 constexpr char kNodes[] = "nodes-token-0123456789";
 
 // A call of any streaming method, which sends the request, or nothing, and then only reads.
@@ -135,7 +138,8 @@ class TokenTest : public RevocationTest {
     RevocationTest::SetUp();
     CoordinatorOptions options;
     options.access.tokens_file =
-        Write("tokens", absl::StrCat(Line("submit", kAlice), Line("worker", kNodes)));
+        Write("tokens",
+              absl::StrCat(Line("view", kViewer), Line("submit", kAlice), Line("worker", kNodes)));
     options.access.local_token = kAdmin;
     Start(options, WithToken(kAdmin));
     worker_ = Register(nodes_ = ChannelOf(WithToken(kNodes)));
@@ -208,6 +212,33 @@ TEST_F(TokenTest, RemovedTokenEndsAllStreams) {
                coordinator_->transfer_count() ==
            0;
   });
+}
+
+TEST_F(TokenTest, RemovedTokensEndStreamsOfThePage) {
+  // Reads a stream to its end, and leaves only the tokens `left` once it has sent `awaited`.
+  const auto read_to_end = [this](const std::string& target, const std::string& token,
+                                  const std::string& awaited, const std::string& left) {
+    std::string text;
+    bool removed = false;
+    const auto deadline = TestDeadline();
+    const auto read = [&](absl::string_view bytes) {
+      absl::StrAppend(&text, bytes);
+      if (!removed && absl::StrContains(text, awaited)) {
+        removed = true;
+        Write("tokens", left);
+      }
+      const bool in_time = std::chrono::system_clock::now() < deadline;
+      EXPECT_TRUE(in_time) << target;
+      return in_time;
+    };
+    EXPECT_TRUE(http::Stream(coordinator_->http_address(), target, read,
+                             {absl::StrCat("Authorization: Bearer ", token)})
+                    .ok());
+    EXPECT_TRUE(removed) << text;
+  };
+  const std::string nodes = Line("worker", kNodes);
+  read_to_end("/api/overview", kViewer, "event: nodes", Line("submit", kAlice) + nodes);
+  read_to_end("/api/log?job=" + job_, kAlice, "200 OK", nodes);
 }
 
 TEST_F(TokenTest, LowerRoleEndsOnlyWhatItForbids) {

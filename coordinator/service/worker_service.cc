@@ -1,5 +1,9 @@
 #include "coordinator/service/worker_service.h"
 
+#include <optional>
+#include <utility>
+
+#include "coordinator/service/caller.h"
 #include "coordinator/service/send_files_call.h"
 #include "coordinator/service/send_log_call.h"
 #include "coordinator/service/serve_exec_call.h"
@@ -18,8 +22,11 @@ grpc::ServerReadReactor<v1::SendLogRequest>* WorkerServiceImpl::SendLog(
 }
 
 grpc::ServerWriteReactor<v1::FetchFileResponse>* WorkerServiceImpl::FetchFile(
-    grpc::CallbackServerContext* /*context*/, const v1::FetchFileRequest* request) {
-  return StartFetchFile(files_, *request);
+    grpc::CallbackServerContext* context, const v1::FetchFileRequest* request) {
+  const std::optional<security::NodeCertificate> certificate = CallerOf(*context).node();
+  std::optional<NodeName> node;
+  if (certificate.has_value()) node = NodeName(certificate->node);
+  return StartFetchFile(files_, loop_, std::move(node), *request);
 }
 
 grpc::ServerBidiReactor<v1::ServeExecRequest, v1::ExecInput>* WorkerServiceImpl::ServeExec(

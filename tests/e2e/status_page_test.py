@@ -37,12 +37,24 @@ def sign_in(browser, token):
     browser.wait("document.getElementById('login').textContent === 'Sign out'")
 
 
+def open_page(browser, cluster, *job):
+    """Opens the address that `muster page` prints, which signs the browser in."""
+    browser.open(cluster.muster("page", *job, "-o", "name").stdout.strip())
+    browser.wait("document.getElementById('login').textContent === 'Sign out'")
+
+
+def open_overview(cluster):
+    request = urllib.request.Request(f"http://{cluster.http}/api/overview",
+                                     headers={"Authorization": f"Bearer {token_of(cluster)}"})
+    return urllib.request.urlopen(request, timeout=10)
+
+
 def open_streams(cluster):
     """Opens streams of the overview until the coordinator refuses one."""
     streams = []
     try:
         while True:
-            streams.append(urllib.request.urlopen(f"http://{cluster.http}/api/overview", timeout=10))
+            streams.append(open_overview(cluster))
     except urllib.error.HTTPError as error:
         assert error.code == 503, error
     return streams
@@ -127,7 +139,7 @@ class SecuredTest(unittest.TestCase):
         code, name = login.split("/")
         self.assertEqual(name, job)
         cookie = self.sign_in(f"Login {code}")
-        self.assertRegex(self.request("/api/session", cookie=cookie)[2], '"user":"alice"}\\n$')
+        self.assertIn('"user":"alice"', self.request("/api/session", cookie=cookie)[2])
         log = f"/api/log?job={job}&rank=0&stream=stdout"
         self.assertIn("hello of alice", self.request(log, cookie=cookie, until="event: end")[2])
         self.assertIn('"private":true', self.request(f"/api/job?id={job}", cookie=cookie, until="\n\n")[2])
@@ -147,8 +159,7 @@ class SecuredTest(unittest.TestCase):
 
     def test_beyond_loopback_nothing_is_shown_without_tls_and_a_sign_in(self):
         self.start(coordinator_flags=["--http=0.0.0.0:0"])
-        for path in ("/api/session", "/api/overview"):
-            self.assertEqual(self.request(path)[0], 401, path)
+        self.assertEqual(self.request("/api/overview")[0], 401)
         cookie = self.sign_in(f"Login {self.login_of(self.cluster.directory / 'admin')}")
         self.assertIn("event: jobs", self.request("/api/overview", cookie=cookie, until="\n\n")[2])
         for path, status in (("/", 308), ("/api/session", 403), ("/livez", 200)):
@@ -162,7 +173,7 @@ class SecuredTest(unittest.TestCase):
     def test_token_signs_in_without_a_certificate(self):
         self.start()
         token = (self.cluster.directory / "admin/admin.token").read_text().strip()
-        self.assertEqual(self.request("/api/session", authorization=f"Bearer {token}")[0], 200)
+        self.assertIn('"user":"admin"', self.request("/api/session", authorization=f"Bearer {token}")[2])
         status, headers, _ = self.request("/api/login", "POST", authorization=f"Bearer {token}")
         self.assertEqual(status, 200)
         for attribute in ("HttpOnly", "Secure", "SameSite=Strict", "Max-Age=43200"):
@@ -170,7 +181,7 @@ class SecuredTest(unittest.TestCase):
         cookie = headers["Set-Cookie"].split(";")[0]
         self.assertIn('"admin":true', self.request("/api/session", cookie=cookie)[2])
         self.assertEqual(self.request("/api/logout", "POST", cookie=cookie)[0], 200)
-        self.assertNotIn("user", self.request("/api/session", cookie=cookie)[2])
+        self.assertNotIn('"user"', self.request("/api/session", cookie=cookie)[2])
         answers = {self.sign_in(f"Bearer {number:032}")[0] for number in range(11)}
         self.assertEqual(answers, {401, 429})
 
@@ -191,7 +202,7 @@ class StatusPageTest(unittest.TestCase):
     def test_curves_move_and_killed_worker_turns_red(self):
         with Cluster(nodes=2, slots=2) as cluster, Browser(*WIDE) as browser:
             job = cluster.submit(long_training("curves"))
-            browser.open(f"http://{cluster.http}/")
+            open_page(browser, cluster)
             browser.wait(f"document.querySelector('tbody a')?.textContent === '{job}'")
             browser.wait("document.querySelectorAll('.tile').length === 2")
             browser.wait("document.querySelector('.tile').textContent.includes('busy')")
@@ -223,26 +234,29 @@ class StatusPageTest(unittest.TestCase):
             cluster.start_worker("node-2", 2)
             cluster.wait_for_state(job, "CANCELLED", 60)
 
-    def test_logs_follow_with_the_owners_token_only(self):
+    def test_only_counts_are_shown_without_a_sign_in(self):
+        with Cluster(nodes=1, slots=2) as cluster, Browser(*WIDE) as browser:
+            job = cluster.submit(shell_spec("talks", "sleep 600"))
+            cluster.wait_for_state(job, "RUNNING")
+            counts = "document.querySelector('main').innerText.includes('1 of 2 busy')"
+            browser.open(f"http://{cluster.http}/#/job/{job}")
+            browser.wait(counts)
+            self.assertIn("Run muster page to open this page signed in", browser.text("main"))
+            for private in ("talks", "node-1", "local", "sleep"):
+                self.assertNotIn(private, browser.text())
+            self.check_page(browser, "without a sign-in")
+            sign_in(browser, token_of(cluster))
+            browser.wait("document.querySelector('main').innerText.includes('sleep 600')")
+            browser.click("#login")
+            browser.wait(counts)
+            self.assertNotIn("talks", browser.text())
+
+    def test_logs_follow(self):
         script = "for i in $(seq 1 100000); do echo line $i; echo other >&2; sleep 0.2; done"
         with Cluster(nodes=1) as cluster, Browser(*WIDE) as browser:
             job = cluster.submit(shell_spec("talks", script, env={"MY_SECRET_WORD": "sesame"}))
             cluster.wait_for_state(job, "RUNNING")
-            browser.open(f"http://{cluster.http}/#/job/{job}")
-            browser.wait("document.querySelector('main pre.scroll') !== null")
-            for private in ("sesame", "MY_SECRET_WORD", "seq 1"):
-                self.assertNotIn(private, browser.text())
-            # Without a token, the page asks for one, and the coordinator does not send logs.
-            browser.evaluate("document.body.focus()")
-            browser.press("l")
-            browser.wait("document.getElementById('login-dialog').open")
-            browser.press("Escape")
-            refused = browser.evaluate(f"fetch('/api/log?job={job}&rank=0').then((answer) => answer.body.getReader().read())"
-                                       ".then(({value}) => new TextDecoder().decode(value))")
-            self.assertIn("requires the token of its owner", refused)
-
-            browser.wait("!document.getElementById('login-dialog').open")
-            sign_in(browser, token_of(cluster))
+            open_page(browser, cluster, job)
             browser.wait("document.querySelector('main').innerText.includes('sesame')")
             browser.press("l")
             browser.wait("document.querySelector('pre.log').textContent.includes('line 1\\nother\\n')")
@@ -283,7 +297,7 @@ class StatusPageTest(unittest.TestCase):
         with Cluster(nodes=1) as cluster, Browser(*WIDE) as browser:
             job = cluster.submit(shell_spec("breaks", "exit 7"))
             cluster.wait(job, check=False)
-            browser.open(f"http://{cluster.http}/#/job/{job}")
+            open_page(browser, cluster, job)
             browser.wait("document.querySelector('main').innerText.includes('First failure')")
             self.assertIn("code 7", browser.text())
             self.assertIn("failed", browser.text("h1"))
@@ -295,7 +309,7 @@ class StatusPageTest(unittest.TestCase):
             second = cluster.submit(training_spec("second", max_steps=40))
             for job in (first, second):
                 cluster.wait(job)
-            browser.open(f"http://{cluster.http}/")
+            open_page(browser, cluster)
             rows = "document.querySelectorAll('tbody tr').length"
             browser.wait(f"{rows} === 2 && document.querySelectorAll('tbody .ok').length >= 2")
             # Tab reaches the skip link first, and everything has a visible focus.
@@ -336,12 +350,12 @@ class StatusPageTest(unittest.TestCase):
     def test_open_pages_leave_metrics_and_health_alone(self):
         with Cluster(nodes=1) as cluster:
             base = f"http://{cluster.http}"
-            streams = [urllib.request.urlopen(f"{base}/api/overview", timeout=10) for _ in range(48)]
+            streams = [open_overview(cluster) for _ in range(48)]
             try:
                 for stream in streams:
                     self.assertIn(b"event: jobs", stream.readline())
                 with self.assertRaises(urllib.error.HTTPError) as refused:
-                    urllib.request.urlopen(f"{base}/api/overview", timeout=10)
+                    open_overview(cluster)
                 self.assertEqual(refused.exception.code, 503)
                 for path in ("/livez", "/readyz", "/metrics", "/sd", "/"):
                     with urllib.request.urlopen(base + path, timeout=5) as answer:
@@ -359,7 +373,7 @@ class StatusPageTest(unittest.TestCase):
             cluster.submit(shell_spec("large", "sleep 600", nodes=6, ranks=4))
             cluster.muster("node", "cordon", "node-6", "--reason", "fan replaced")
             cluster.wait_for_step(job, 120, 120)
-            browser.open(f"http://{cluster.http}/")
+            open_page(browser, cluster)
             browser.wait("document.querySelectorAll('.tile').length === 6 && document.querySelectorAll('tbody tr').length >= 4")
             browser.screenshot(f"{PICTURES}/status_overview.png")
             browser.prefer("dark")

@@ -68,7 +68,8 @@ void NodeTable::NoteLaunchFailure(const NodeName& name, const std::string& why) 
   node.record.set_failed_launches(failed);
   const bool tests = node.CanTestItself() && !node.IsCordonedByOperator();
   if (tests && failed >= kMostFailures) {
-    CordonByHealth(node, absl::StrCat(failed, " launches in a row failed: ", why));
+    // Without the failure, which only admins see.
+    CordonByHealth(node, absl::StrCat(failed, " launches in a row failed"));
     ScheduleSelfTest(node, Doubled(failed - kMostFailures));
     return;
   }

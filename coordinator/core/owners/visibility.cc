@@ -308,6 +308,10 @@ void HidePrivate(const Actor& actor, v1::Job& job) {
   if (!MayUse(job, actor)) RemovePrivate(job);
 }
 
+void HidePrivate(const Actor& actor, v1::Node& node) {
+  if (!actor.is_admin) node.clear_launch_failure();
+}
+
 std::shared_ptr<const v1::Job> VisibleTo(const Actor& actor, std::shared_ptr<const v1::Job> job) {
   if (MayUse(*job, actor)) return job;
   auto visible = std::make_shared<v1::Job>(*job);

@@ -1,4 +1,4 @@
-// Removes from jobs and events what only a job's owner and admins may see.
+// Removes from jobs, events and nodes what only a job's owner and admins may see.
 //
 // Others see a job's state and reason, which ranks and nodes failed and how, its resources,
 // progress and results. Every other text is private, also that of a field that is added later:
@@ -11,6 +11,7 @@
 #include "absl/types/span.h"
 #include "coordinator/core/actor.h"
 #include "proto/muster/v1/job.pb.h"
+#include "proto/muster/v1/node.pb.h"
 
 namespace muster::core {
 
@@ -25,6 +26,9 @@ void RemovePrivate(v1::JobEvent& event);
 
 // The same, unless the actor may use the job (see actor.h).
 void HidePrivate(const Actor& actor, v1::Job& job);
+// Leaves the error of a node's failed launch, which may name commands and paths, to admins. The
+// owner of the job finds it in the job's first failure.
+void HidePrivate(const Actor& actor, v1::Node& node);
 
 // The job as the actor may see it; the same object if it may see everything.
 std::shared_ptr<const v1::Job> VisibleTo(const Actor& actor, std::shared_ptr<const v1::Job> job);

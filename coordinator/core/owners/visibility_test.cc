@@ -121,6 +121,17 @@ TEST(HidePrivate, LeavesJobsWithoutOwnerOpen) {
   EXPECT_EQ(job.spec().env().count("s3cr3t"), 1u);
 }
 
+TEST(HidePrivate, LeavesErrorsOfFailedLaunchesToAdmins) {
+  for (const Actor& actor : {kAlice, kAdmin}) {
+    v1::Node node;
+    node.set_failed_launches(2);
+    node.set_launch_failure("cannot run s3cr3t");
+    HidePrivate(actor, node);
+    EXPECT_EQ(node.launch_failure(), actor.is_admin ? "cannot run s3cr3t" : "");
+    EXPECT_EQ(node.failed_launches(), 2u);
+  }
+}
+
 TEST(VisibleTo, CopiesOnlyWhatHasToBeHidden) {
   const auto job = std::make_shared<const v1::Job>(MakeJob());
   EXPECT_EQ(VisibleTo(kAlice, job), job);

@@ -19,8 +19,8 @@ constexpr size_t kPointsPerJob = 128;
 constexpr absl::Duration kComparisonAge = absl::Seconds(2);
 
 // {"job": …, "curve": points}
-std::string ComparedJson(const core::Core& core, const Viewer& viewer, v1::Job job) {
-  if (!viewer.CheckPrivate(job).ok()) core::RemovePrivate(job);
+std::string ComparedJson(const core::Core& core, const core::Actor& viewer, v1::Job job) {
+  core::HidePrivate(viewer, job);
   std::vector<std::string> points;
   const absl::StatusOr<v1::Curves> curves = core.GetCurves(JobId(job.job_id()), kPointsPerJob);
   if (curves.ok()) {
@@ -30,7 +30,7 @@ std::string ComparedJson(const core::Core& core, const Viewer& viewer, v1::Job j
 }
 
 // {"title", "total": number of jobs, "jobs": the first ones of them}
-absl::StatusOr<std::string> ComparisonJson(core::Core& core, const Viewer& viewer,
+absl::StatusOr<std::string> ComparisonJson(core::Core& core, const core::Actor& viewer,
                                            const std::string& names, const std::string& array,
                                            const Time& now) {
   std::string title = "Comparison";
@@ -65,12 +65,10 @@ absl::StatusOr<std::string> ComparisonJson(core::Core& core, const Viewer& viewe
 
 }  // namespace
 
-void StreamComparison(PageSources& sources, const Viewer& viewer, const std::string& jobs,
+void StreamComparison(PageSources& sources, const core::Actor& viewer, const std::string& jobs,
                       const std::string& array, EventWriter& out) {
   // Names of users have no line breaks.
-  const std::string user = !viewer.actor.has_value() ? ""
-                           : viewer.actor->is_admin  ? "admin"
-                                                     : absl::StrCat("user ", viewer.actor->name);
+  const std::string user = viewer.is_admin ? "admin" : absl::StrCat("user ", viewer.name);
   const std::string key = absl::StrCat("comparison/", user, "\n", array, "/", jobs);
   TextCache::Text sent;
   do {
@@ -81,7 +79,7 @@ void StreamComparison(PageSources& sources, const Viewer& viewer, const std::str
     });
     out.SendIfNew("comparison", text, sent);
     out.Tick();
-  } while (out.IsOpen() && sources.ticker.Wait());
+  } while (sources.ticker.Wait(out));
 }
 
 }  // namespace muster::service

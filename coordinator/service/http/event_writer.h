@@ -23,8 +23,8 @@ class EventWriter {
                  TextCache::Text& sent);
   // {"message": text} as the event "problem", unless it is the previous one.
   bool SendProblem(const absl::Status& status);
-  // Called once per kPageInterval. Sends a comment, so that a closed page is noticed although
-  // nothing changes: the second write to its connection fails.
+  // Called at least once per kPageInterval. Sends a comment, so that a closed page is noticed
+  // although nothing changes: the second write to its connection fails.
   void Tick();
   bool IsOpen() const { return stream_.IsOpen(); }
 

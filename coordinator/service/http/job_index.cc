@@ -127,9 +127,4 @@ std::optional<JobIndex::Key> JobIndex::Search(const Query& query,
   return *last;
 }
 
-uint64_t JobIndex::version() const {
-  absl::MutexLock lock(&mutex_);
-  return version_;
-}
-
 }  // namespace muster::service

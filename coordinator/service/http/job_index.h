@@ -50,9 +50,6 @@ class JobIndex {
   // Pages with the same query share one window.
   std::shared_ptr<const Window> Find(const Query& query) const;
 
-  // Number that changes with every Put and Erase.
-  uint64_t version() const;
-
  private:
   struct Key {
     int group = 0;
@@ -82,7 +79,7 @@ class JobIndex {
   absl::flat_hash_map<std::string, std::unique_ptr<Entry>> entries_ ABSL_GUARDED_BY(mutex_);
   std::map<Key, const Entry*> order_ ABSL_GUARDED_BY(mutex_);
   std::map<v1::JobState, size_t> states_ ABSL_GUARDED_BY(mutex_);
-  uint64_t version_ ABSL_GUARDED_BY(mutex_) = 1;
+  uint64_t version_ ABSL_GUARDED_BY(mutex_) = 1;             // changes with every Put and Erase
   mutable std::deque<Found> found_ ABSL_GUARDED_BY(mutex_);  // the newest last
 };
 

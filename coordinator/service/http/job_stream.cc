@@ -78,17 +78,17 @@ absl::StatusOr<std::string> SpecText(CoreLoop& loop, const Viewed& viewed) {
       });
 }
 
-absl::StatusOr<Viewed> Resolve(CoreLoop& loop, const Viewer& viewer, const std::string& name) {
+absl::StatusOr<Viewed> Resolve(CoreLoop& loop, const core::Actor& viewer, const std::string& name) {
   return AskCore<Viewed>(loop,
                          [viewer, name](core::Core& core, const Time&) -> absl::StatusOr<Viewed> {
                            ASSIGN_OR_RETURN(const JobId id, core.ResolveJob(name));
-                           return Viewed{id, viewer.CheckPrivate(core.ListEntry(id)).ok()};
+                           return Viewed{id, core::MayUse(core.ListEntry(id), viewer)};
                          });
 }
 
 }  // namespace
 
-void StreamJob(PageSources& sources, const Viewer& viewer, const std::string& name,
+void StreamJob(PageSources& sources, const core::Actor& viewer, const std::string& name,
                EventWriter& out) {
   CoreLoop& loop = sources.loop;
   const absl::StatusOr<Viewed> viewed = Resolve(loop, viewer, name);
@@ -118,7 +118,7 @@ void StreamJob(PageSources& sources, const Viewer& viewer, const std::string& na
     }
     out.SendIfNew("environment", get("environment", kEnvironmentAge, HistoryJson), environment);
     out.Tick();
-  } while (out.IsOpen() && sources.ticker.Wait());
+  } while (sources.ticker.Wait(out));
 }
 
 }  // namespace muster::service

@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
 
 namespace muster::service {
 
@@ -25,6 +26,13 @@ void AppendJsonString(absl::string_view text, std::string& json) {
 
 std::string JsonNumber(double value, int digits) {
   return std::isfinite(value) ? absl::StrFormat("%.*g", digits, value) : "null";
+}
+
+std::string JsonCounts(const std::map<std::string, size_t>& counts) {
+  const auto write = [](std::string* json, const auto& count) {
+    absl::StrAppend(json, "\"", count.first, "\":", count.second);
+  };
+  return absl::StrCat("{", absl::StrJoin(counts, ",", write), "}");
 }
 
 void JsonObject::Begin(absl::string_view name) {

@@ -4,6 +4,7 @@
 #define MUSTER_COORDINATOR_SERVICE_HTTP_JSON_TEXT_H_
 
 #include <cstdint>
+#include <map>
 #include <string>
 
 #include "absl/strings/string_view.h"
@@ -15,6 +16,9 @@ void AppendJsonString(absl::string_view text, std::string& json);
 
 // A number with at most `digits` significant digits; null if it is not finite.
 std::string JsonNumber(double value, int digits = 6);
+
+// {"name": number, …}
+std::string JsonCounts(const std::map<std::string, size_t>& counts);
 
 // Writes the fields of one object in the order of the calls. Fields with an empty string, 0 or
 // false are left out, so that a row is short.

@@ -29,14 +29,14 @@ class LogPipe final : public LogReader {
     changed_.Signal();
   }
 
-  // Waits for kPageInterval at most. A chunk, the end, or nothing yet.
+  // Waits for kLookInterval at most. A chunk, the end, or nothing yet.
   std::variant<std::monostate, v1::LogChunk, absl::Status> Take() {
     absl::MutexLock lock(&mutex_);
     const auto ready = [this] {
       mutex_.AssertReaderHeld();
       return chunk_.has_value() || end_.has_value();
     };
-    if (!changed_.WaitFor(&mutex_, kPageInterval, ready)) return {};
+    if (!changed_.WaitFor(&mutex_, kLookInterval, ready)) return {};
     if (!chunk_.has_value()) return *end_;
     v1::LogChunk chunk = *std::move(chunk_);
     chunk_.reset();
@@ -57,11 +57,11 @@ struct LogPlace {
   v1::LogChunk kept;
 };
 
-absl::StatusOr<LogPlace> FindLog(const core::Core& core, const Viewer& viewer,
+absl::StatusOr<LogPlace> FindLog(const core::Core& core, const core::Actor& viewer,
                                  const v1::ReadLogRequest& request, const Time& now) {
   ASSIGN_OR_RETURN(const JobId id, core.ResolveJob(request.job_id()));
   ASSIGN_OR_RETURN(const v1::Job job, core.GetJob(id, /*detailed=*/false, now));
-  RETURN_IF_ERROR(viewer.CheckPrivate(job));
+  RETURN_IF_ERROR(core::CheckOwner(job, viewer));
   const Generation generation(request.generation());
   const Rank rank(request.rank());
   const absl::StatusOr<core::Core::RankLocation> location = core.FindRank(id, generation, rank);
@@ -84,7 +84,7 @@ bool SendChunk(const v1::LogChunk& chunk, uint64_t generation, EventWriter& out)
 
 }  // namespace
 
-void StreamLog(PageSources& sources, const Viewer& viewer, v1::ReadLogRequest request,
+void StreamLog(PageSources& sources, const core::Actor& viewer, v1::ReadLogRequest request,
                EventWriter& out) {
   const absl::StatusOr<LogPlace> place =
       AskCore<LogPlace>(sources.loop, [viewer, request](core::Core& core, const Time& now) {

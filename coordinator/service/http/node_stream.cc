@@ -1,30 +1,36 @@
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"
+#include "coordinator/core/owners/visibility.h"
 #include "coordinator/service/http/node_json.h"
 #include "coordinator/service/http/streams.h"
 
 namespace muster::service {
 namespace {
 
-absl::StatusOr<std::string> FindNode(const Snapshot& snapshot, const std::string& name) {
+absl::StatusOr<std::string> FindNode(const Snapshot& snapshot, const core::Actor& viewer,
+                                     const std::string& name) {
   const auto node = std::find_if(snapshot.nodes.begin(), snapshot.nodes.end(),
                                  [&](const v1::Node& one) { return one.name() == name; });
   if (node == snapshot.nodes.end()) return absl::NotFoundError(absl::StrCat("no node ", name));
-  return NodeJson(*node);
+  v1::Node visible = *node;
+  core::HidePrivate(viewer, visible);
+  return NodeJson(visible);
 }
 
 }  // namespace
 
-void StreamNode(PageSources& sources, const std::string& name, EventWriter& out) {
+void StreamNode(PageSources& sources, const core::Actor& viewer, const std::string& name,
+                EventWriter& out) {
+  const std::string key = absl::StrCat(viewer.is_admin ? "private " : "", "node/", name);
   TextCache::Text sent;
   do {
     out.SendIfNew("node",
-                  sources.texts.Get("node/" + name, kPageInterval,
-                                    [&] { return FindNode(*sources.snapshot(), name); }),
+                  sources.texts.Get(key, kPageInterval,
+                                    [&] { return FindNode(*sources.snapshot(), viewer, name); }),
                   sent);
     out.Tick();
-  } while (out.IsOpen() && sources.ticker.Wait());
+  } while (sources.ticker.Wait(out));
 }
 
 }  // namespace muster::service

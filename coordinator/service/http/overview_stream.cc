@@ -39,12 +39,8 @@ class JobsDelta {
       if (sent_[row.id] != row.json) rows.push_back(*row.json);
       sent[row.id] = row.json;
     }
-    const std::string states =
-        absl::StrJoin(window.states, ",", [](std::string* text, const auto& state) {
-          absl::StrAppend(text, "\"", state.first, "\":", state.second);
-        });
     const std::string summary =
-        absl::StrCat("\"total\":", window.total, ",\"states\":{", states, "}");
+        absl::StrCat("\"total\":", window.total, ",\"states\":", JsonCounts(window.states));
     const bool reordered = order != order_ || first_;
     if (!reordered && rows.empty() && summary == summary_) return out.IsOpen();
     std::string json = absl::StrCat("{", summary, ",\"rows\":[", absl::StrJoin(rows, ","), "]");
@@ -133,7 +129,7 @@ void StreamOverview(PageSources& sources, const JobIndex::Query& query, EventWri
                   sources.texts.Get("queue", kQueueAge, [&] { return QueueJson(sources.loop); }),
                   queue);
     out.Tick();
-  } while (out.IsOpen() && sources.ticker.Wait());
+  } while (sources.ticker.Wait(out));
 }
 
 }  // namespace muster::service

@@ -1,6 +1,7 @@
 #include "coordinator/service/http/status_page.h"
 
 #include <algorithm>
+#include <map>
 #include <string>
 #include <utility>
 
@@ -58,6 +59,26 @@ v1::ReadLogRequest LogOf(const http::Request& request) {
   return log;
 }
 
+// All that is shown without a sign-in: {"jobs": {state: number}, "nodes": {state: number}, "slots",
+// "busy"}, without names, owners and times.
+std::string CountsJson(const JobIndex& jobs, const Snapshot& snapshot) {
+  std::map<std::string, size_t> states;
+  size_t slots = 0;
+  size_t busy = 0;
+  for (const v1::Node& node : snapshot.nodes) {
+    ++states[absl::AsciiStrToLower(v1::NodeState_Name(node.state()))];
+    if (node.state() == v1::LOST) continue;
+    slots += node.slots_size();
+    for (const v1::Slot& slot : node.slots()) busy += slot.job_id().empty() ? 0 : 1;
+  }
+  return JsonObject()
+      .AddRaw("jobs", JsonCounts(jobs.Find({})->states))
+      .AddRaw("nodes", JsonCounts(states))
+      .AddRaw("slots", absl::StrCat(slots))
+      .AddRaw("busy", absl::StrCat(busy))
+      .Take();
+}
+
 // A stream that also ends when its viewer is no longer the one for whom it was opened.
 class ViewedStream final : public http::BodyStream {
  public:
@@ -92,37 +113,37 @@ void StatusPage::Register(http::HttpServer& server) {
     return SetCookie(viewers_->SignOut(request));
   });
   HandleStream(server, "/api/overview",
-               [this](const http::Request& request, const Viewer&, EventWriter& out) {
+               [this](const http::Request& request, const core::Actor&, EventWriter& out) {
                  StreamOverview(sources_, WindowOf(request), out);
                });
   HandleStream(server, "/api/job",
-               [this](const http::Request& request, const Viewer& viewer, EventWriter& out) {
+               [this](const http::Request& request, const core::Actor& viewer, EventWriter& out) {
                  StreamJob(sources_, viewer, TextOf(request, "id"), out);
                });
   HandleStream(server, "/api/node",
-               [this](const http::Request& request, const Viewer&, EventWriter& out) {
-                 StreamNode(sources_, TextOf(request, "name"), out);
+               [this](const http::Request& request, const core::Actor& viewer, EventWriter& out) {
+                 StreamNode(sources_, viewer, TextOf(request, "name"), out);
                });
   HandleStream(server, "/api/comparison",
-               [this](const http::Request& request, const Viewer& viewer, EventWriter& out) {
+               [this](const http::Request& request, const core::Actor& viewer, EventWriter& out) {
                  StreamComparison(sources_, viewer, TextOf(request, "jobs"),
                                   TextOf(request, "array"), out);
                });
   HandleStream(server, "/api/log",
-               [this](const http::Request& request, const Viewer& viewer, EventWriter& out) {
+               [this](const http::Request& request, const core::Actor& viewer, EventWriter& out) {
                  StreamLog(sources_, viewer, LogOf(request), out);
                });
 }
 
 void StatusPage::HandleStream(http::HttpServer& server, const std::string& path, Stream stream) {
   server.Handle(path, [this, stream = std::move(stream)](const http::Request& request) {
-    const absl::StatusOr<Viewer> viewer = viewers_->Check(request);
+    const absl::StatusOr<core::Actor> viewer = viewers_->Check(request);
     if (!viewer.ok()) return Refusal(viewer.status());
     http::Response response{200, http::kEventStream, ""};
     response.stream = [this, stream, request, viewer = *viewer](http::BodyStream& body) {
       ViewedStream viewed(body, [&] {
-        const absl::StatusOr<Viewer> now = viewers_->Check(request);
-        return now.ok() && *now == viewer;
+        const absl::StatusOr<core::Actor> now = viewers_->Check(request);
+        return now.ok() && now->name == viewer.name && now->is_admin == viewer.is_admin;
       });
       EventWriter out(viewed);
       stream(request, viewer, out);
@@ -131,17 +152,19 @@ void StatusPage::HandleStream(http::HttpServer& server, const std::string& path,
   });
 }
 
-// {"needs_token", "user", "admin", "version", "cluster"}.
+// {"counts", and of a viewer who has signed in "user", "admin", "version", "cluster"}.
 http::Response StatusPage::Session(const http::Request& request) {
-  const absl::StatusOr<Viewer> viewer = viewers_->Check(request);
-  if (!viewer.ok()) return Refusal(viewer.status());
+  const absl::Status allowed = viewers_->CheckRequest(request);
+  if (!allowed.ok()) return Refusal(allowed);
+  const absl::StatusOr<TextCache::Text> counts = sources_.texts.Get(
+      "counts", kPageInterval, [this] { return CountsJson(sources_.jobs, *sources_.snapshot()); });
   JsonObject session;
-  session.Add("needs_token", viewers_->needs_token())
-      .Add("version", kSoftwareVersion)
-      .Add("cluster", sources_.snapshot()->store.cluster_id);
-  if (viewer->actor.has_value()) {
-    session.Add("user", viewer->actor->name.empty() ? "user" : viewer->actor->name)
-        .Add("admin", viewer->actor->is_admin);
+  session.AddRaw("counts", **counts);
+  if (const auto viewer = viewers_->Check(request); viewer.ok()) {
+    session.Add("version", kSoftwareVersion)
+        .Add("cluster", sources_.snapshot()->store.cluster_id)
+        .Add("user", viewer->name.empty() ? "user" : viewer->name)
+        .Add("admin", viewer->is_admin);
   }
   return {200, http::kJson, session.Take() + "\n"};
 }

@@ -7,6 +7,7 @@
 #include <memory>
 
 #include "common/http/http_server.h"
+#include "coordinator/core/actor.h"
 #include "coordinator/service/authorizer.h"
 #include "coordinator/service/http/event_writer.h"
 #include "coordinator/service/http/page_logins.h"
@@ -34,7 +35,7 @@ class StatusPage {
 
  private:
   // Sends events that the function writes, until the client ends.
-  using Stream = std::function<void(const http::Request&, const Viewer&, EventWriter&)>;
+  using Stream = std::function<void(const http::Request&, const core::Actor&, EventWriter&)>;
   void HandleStream(http::HttpServer& server, const std::string& path, Stream stream);
   http::Response Session(const http::Request& request);
 

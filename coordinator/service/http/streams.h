@@ -6,9 +6,9 @@
 
 #include <string>
 
+#include "coordinator/core/actor.h"
 #include "coordinator/service/http/event_writer.h"
 #include "coordinator/service/http/page_sources.h"
-#include "coordinator/service/http/viewer.h"
 #include "proto/muster/v1/cluster.pb.h"
 
 namespace muster::service {
@@ -16,15 +16,16 @@ namespace muster::service {
 // Events "jobs" (a window of the list), "nodes" and "queue".
 void StreamOverview(PageSources& sources, const JobIndex::Query& query, EventWriter& out);
 // Events "spec", "job", "curves", "events" and "environment".
-void StreamJob(PageSources& sources, const Viewer& viewer, const std::string& job,
+void StreamJob(PageSources& sources, const core::Actor& viewer, const std::string& job,
                EventWriter& out);
 // Event "node".
-void StreamNode(PageSources& sources, const std::string& node, EventWriter& out);
+void StreamNode(PageSources& sources, const core::Actor& viewer, const std::string& node,
+                EventWriter& out);
 // Event "comparison". `jobs`: ids, separated by commas; `array`: instead, the tasks of an array.
-void StreamComparison(PageSources& sources, const Viewer& viewer, const std::string& jobs,
+void StreamComparison(PageSources& sources, const core::Actor& viewer, const std::string& jobs,
                       const std::string& array, EventWriter& out);
 // Events "log" and, when the rank has exited and its log is complete, "end".
-void StreamLog(PageSources& sources, const Viewer& viewer, v1::ReadLogRequest request,
+void StreamLog(PageSources& sources, const core::Actor& viewer, v1::ReadLogRequest request,
                EventWriter& out);
 
 }  // namespace muster::service

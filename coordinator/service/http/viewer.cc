@@ -24,8 +24,8 @@ absl::string_view HostName(absl::string_view host) {
   return host.substr(0, host.find(':'));
 }
 
-}  // namespace
-
+// Errors: PERMISSION_DENIED for a request that a page of another web site has caused. On loopback,
+// this includes a page whose name resolves to the loopback address (DNS rebinding).
 absl::Status CheckOrigin(const http::Request& request, bool on_loopback) {
   const absl::string_view site = request.Header("sec-fetch-site");
   if (!site.empty() && site != "same-origin" && site != "none") {
@@ -42,35 +42,23 @@ absl::Status CheckOrigin(const http::Request& request, bool on_loopback) {
   return absl::OkStatus();
 }
 
-bool Viewer::operator==(const Viewer& other) const {
-  if (!actor.has_value() || !other.actor.has_value()) {
-    return actor.has_value() == other.actor.has_value();
-  }
-  return actor->name == other.actor->name && actor->is_admin == other.actor->is_admin;
-}
-
-absl::Status Viewer::CheckPrivate(const v1::Job& job) const {
-  if (actor.has_value()) return core::CheckOwner(job, *actor);
-  return absl::UnauthenticatedError(absl::StrCat(
-      "this part of job ", job.job_id(), " requires the token of its owner or of an admin"));
-}
+}  // namespace
 
 ViewerCheck::ViewerCheck(Authorizer& authorizer, PageLogins& logins)
-    : needs_token_(!IsLoopback(logins.address.host)),
+    : on_loopback_(IsLoopback(logins.address.host)),
       cookie_name_(absl::StrCat("muster-", RandomHexId(32))),
       authorizer_(authorizer),
       logins_(logins) {}
 
 absl::Status ViewerCheck::CheckRequest(const http::Request& request) const {
-  RETURN_IF_ERROR(CheckOrigin(request, !needs_token_));
+  RETURN_IF_ERROR(CheckOrigin(request, on_loopback_));
   if (!NeedsTls(request)) return absl::OkStatus();
   return absl::PermissionDeniedError("the status page is served over TLS; open its address https:");
 }
 
-absl::StatusOr<Viewer> ViewerCheck::CheckCaller(const Authorizer::Caller& caller) {
+absl::StatusOr<core::Actor> ViewerCheck::CheckCaller(const Authorizer::Caller& caller) {
   RETURN_IF_ERROR(authorizer_.Check(kMethod, caller));
-  ASSIGN_OR_RETURN(core::Actor actor, authorizer_.Identify(caller));
-  return Viewer{std::move(actor)};
+  return authorizer_.Identify(caller);
 }
 
 absl::StatusOr<Authorizer::Caller> ViewerCheck::TakeCode(const http::Request& request,
@@ -94,7 +82,7 @@ absl::StatusOr<Authorizer::Caller> ViewerCheck::CheckToken(const http::Request& 
   return caller;
 }
 
-absl::StatusOr<Viewer> ViewerCheck::Check(const http::Request& request) {
+absl::StatusOr<core::Actor> ViewerCheck::Check(const http::Request& request) {
   RETURN_IF_ERROR(CheckRequest(request));
   if (!request.Header("authorization").empty()) {
     ASSIGN_OR_RETURN(const Authorizer::Caller caller, CheckToken(request));
@@ -102,11 +90,10 @@ absl::StatusOr<Viewer> ViewerCheck::Check(const http::Request& request) {
   }
   const std::string session = SessionOf(request);
   if (const auto caller = logins_.sessions.Find(session); caller.has_value()) {
-    absl::StatusOr<Viewer> viewer = CheckCaller(*caller);
+    absl::StatusOr<core::Actor> viewer = CheckCaller(*caller);
     if (viewer.ok()) return viewer;
     logins_.sessions.Take(session);
   }
-  if (!needs_token_) return Viewer();
   return absl::UnauthenticatedError("sign in with a token, or run `muster page`");
 }
 
@@ -116,13 +103,12 @@ absl::StatusOr<std::string> ViewerCheck::SignIn(const http::Request& request) {
   ASSIGN_OR_RETURN(const Authorizer::Caller caller, absl::ConsumePrefix(&credentials, kLogin)
                                                         ? TakeCode(request, credentials)
                                                         : CheckToken(request));
-  ASSIGN_OR_RETURN(const Viewer viewer, CheckCaller(caller));
-  return Cookie(request, logins_.sessions.Add(viewer.actor->name, caller),
-                logins_.sessions.validity());
+  ASSIGN_OR_RETURN(const core::Actor viewer, CheckCaller(caller));
+  return Cookie(request, logins_.sessions.Add(viewer.name, caller), logins_.sessions.validity());
 }
 
 absl::StatusOr<std::string> ViewerCheck::SignOut(const http::Request& request) {
-  RETURN_IF_ERROR(CheckRequest(request));
+  RETURN_IF_ERROR(Check(request).status());
   logins_.sessions.Take(SessionOf(request));
   return Cookie(request, "", absl::ZeroDuration());
 }

@@ -1,12 +1,14 @@
 // Chooses the view by the address, and holds what all views share: sign-in, state of the connection, shortcuts.
 
 import { showComparison } from "./compare.js";
+import { showCounts } from "./counts.js";
 import { el, replace } from "./dom.js";
 import { showJob } from "./job.js";
 import { showNode } from "./node.js";
 import { showOverview } from "./overview.js";
 import { post, request, setUser, signedIn } from "./stream.js";
 
+const RETRY_MS = 2000;
 const view = document.getElementById("view");
 const live = document.getElementById("live");
 const loginDialog = document.getElementById("login-dialog");
@@ -19,7 +21,7 @@ let current = null;
 function setStatus(state, text) {
   live.textContent = text;
   live.className = { live: "ok", waiting: "warn", denied: "bad" }[state] ?? "";
-  if (state === "denied") askForToken(text);
+  if (state === "denied" && signedIn()) restart();
 }
 
 function route() {
@@ -27,7 +29,8 @@ function route() {
   current?.close();
   replace(view);
   const name = decodeURIComponent(rest);
-  if (kind === "job" && name) current = showJob(view, name, setStatus, askForToken);
+  if (!signedIn()) current = showCounts(view, setStatus, restart);
+  else if (kind === "job" && name) current = showJob(view, name, setStatus);
   else if (kind === "node" && name) current = showNode(view, name, setStatus);
   else if (kind === "compare" && name) current = showComparison(view, { jobs: name }, setStatus);
   else if (kind === "array" && name) current = showComparison(view, { array: name }, setStatus);
@@ -65,18 +68,13 @@ async function useLogin() {
 async function showSession() {
   const login = document.getElementById("login");
   try {
-    const response = await request("/api/session");
-    const session = await response.json();
+    const session = await (await request("/api/session")).json();
     setUser(session.user ?? "");
     login.textContent = signedIn() ? "Sign out" : "Sign in";
-    if (!response.ok) {
-      setStatus("denied", session.message);
-      return;
-    }
     document.getElementById("cluster").textContent =
-      `version ${session.version}, cluster ${session.cluster.slice(0, 8)}${session.user ? `, signed in as ${session.user}` : ""}`;
+      signedIn() ? `version ${session.version}, cluster ${session.cluster.slice(0, 8)}, signed in as ${session.user}` : "";
   } catch {
-    // The streams report the lost connection.
+    setTimeout(restart, RETRY_MS);
   }
 }
 

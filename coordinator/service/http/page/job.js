@@ -5,8 +5,8 @@ import { ago, badge, bytes, clock, duration, el, facts, mark, nodeLink, number, 
 import { LogPanel } from "./logs.js";
 import { EventStream, applyDelta } from "./stream.js";
 
-export function showJob(view, id, setStatus, askForToken) {
-  const page = new JobPage(id, askForToken);
+export function showJob(view, id, setStatus) {
+  const page = new JobPage(id);
   replace(view, page.element);
   const stream = new EventStream(`/api/job?${new URLSearchParams({ id })}`, {
     open: () => { page.points.length = 0; page.eventList.length = 0; },
@@ -25,7 +25,7 @@ function section(title, ...children) {
 }
 
 class JobPage {
-  constructor(id, askForToken) {
+  constructor(id) {
     this.points = [];  // [step, seconds, loss, training accuracy, test accuracy, images/s]
     this.eventList = [];
     this.heading = el("h1", {}, id);
@@ -37,7 +37,7 @@ class JobPage {
     this.environment = el("section", { hidden: true });
     this.spec = el("section", { hidden: true });
     this.charts = { loss: new Chart("Loss", "step"), accuracy: new Chart("Accuracy", "step"), rate: new Chart("Images per second", "step") };
-    this.logs = new LogPanel(id, askForToken);
+    this.logs = new LogPanel(id);
     this.element = el("div", {}, this.heading, this.alert,
       el("div", { class: "columns" }, section("Loss", this.charts.loss.element),
         section("Accuracy", this.charts.accuracy.element), section("Images per second", this.charts.rate.element)),

@@ -31,7 +31,7 @@ function problems(node) {
   if (node.cordoned) texts.push(`cordoned${node.cordon_reason ? `: ${node.cordon_reason}` : ""}`);
   if (node.leaving) texts.push("its worker is shutting down");
   if (node.conflict) texts.push(`in conflict: ${node.conflict}`);
-  if (node.failed_launches) texts.push(`${node.failed_launches} failed launches, the last: ${node.launch_failure ?? ""}`);
+  if (node.failed_launches) texts.push(`${node.failed_launches} failed launches${node.launch_failure ? `, the last: ${node.launch_failure}` : ""}`);
   if (node.cool_down) texts.push(`no ranks are placed for ${duration(node.cool_down)}`);
   for (const slot of node.slots) if (slot.unavailable) texts.push(`slot ${slot.index}: ${slot.unavailable}`);
   if (texts.length === 0) return mark("ok", "check", "no problems");
