@@ -8,25 +8,29 @@
 
 namespace muster::limits {
 
-inline constexpr int kMessageBytes = 16 << 20;  // any gRPC message
-inline constexpr size_t kSpecBytes = 1 << 20;   // a serialized job spec
-inline constexpr size_t kNameLength = 63;       // job and node names
+inline constexpr int kMessageBytes = 16 << 20;       // any gRPC message
+inline constexpr size_t kRequestBytes = 4 << 20;     // a request of a client, apart from streams
+inline constexpr size_t kSpecBytes = 1 << 20;        // a serialized job spec
+inline constexpr size_t kSpecMemoryBytes = 8 << 20;  // a job spec in memory
+inline constexpr size_t kNameLength = 63;            // job and node names
 inline constexpr size_t kIdempotencyKeyLength = 128;
 inline constexpr uint32_t kNodes = 16384;
 inline constexpr uint32_t kSlotsPerNode = 1024;
 inline constexpr uint32_t kRanksPerJob = 131072;
 inline constexpr size_t kJobs = 100000;  // including finished jobs, which are evicted first
 inline constexpr uint32_t kTasksPerArray = 10000;
-inline constexpr size_t kArrayBytes = 64 << 20;  // the specs of all tasks of an array
-inline constexpr uint32_t kDependencies = 64;    // of one kind, in a job spec
+inline constexpr size_t kArrayBytes = 128 << 20;  // the specs of all tasks of an array in memory
+inline constexpr uint32_t kDependencies = 64;     // of one kind, in a job spec
 inline constexpr size_t kSecretBytes = 64 << 10;
 inline constexpr size_t kSecretsPerOwner = 256;
-inline constexpr size_t kJoinTokens = 1024;    // that have not expired
+inline constexpr size_t kJoinTokens = 1024;  // that have not expired
 inline constexpr uint32_t kJoinTokenUses = kNodes;
 inline constexpr size_t kCertificateRequestBytes = 16 << 10;
 inline constexpr size_t kOwners = 4096;         // whose use of the cluster is recorded
 inline constexpr uint32_t kReportedDays = 90;   // of an owner's use
 inline constexpr size_t kEventsPerJob = 10000;  // the oldest are evicted first
+// The same, while its owner has no memory left or the disk of the store is nearly full.
+inline constexpr size_t kEventsWithoutRoom = 64;
 inline constexpr uint64_t kLargestGeneration = 9'999'999'999;  // the store's keys have 10 digits
 inline constexpr size_t kKeyBytes = 256;                       // a key in a generation's store
 inline constexpr size_t kValueBytes = 64 << 10;
@@ -84,6 +88,7 @@ inline constexpr int kStepParts = 32;
 inline constexpr size_t kFingerprintEntries = 32;   // in a rank's JoinInfo
 inline constexpr size_t kFiles = 1000;              // in a job spec
 inline constexpr uint64_t kFilesBytes = 256 << 20;  // total size of a job spec's files
+inline constexpr size_t kUploadsPerCaller = 16;     // open at the same time
 inline constexpr size_t kStackBytes = 16 << 10;     // size of one rank's stacks
 inline constexpr size_t kTransfers = 256;           // open execs, and open copies
 inline constexpr size_t kTransfersPerCaller = 64;

@@ -79,6 +79,16 @@ void AddRetention(CLI::App& app, Flags& flags) {
       ->default_str("forever");
 }
 
+void AddJobMemory(CLI::App& app, std::optional<uint64_t>& bytes) {
+  app.add_option_function<uint64_t>(
+         "--job-memory", [&bytes](const uint64_t& given) { bytes = given; },
+         "Memory for jobs, such as 2GiB; one owner may use half of it")
+      ->transform(CLI::AsSizeValue(/*kb_is_1000=*/false).description(""))
+      ->check(CLI::Range(uint64_t{1} << 20, uint64_t{1} << 50).description(""))
+      ->type_name("SIZE")
+      ->default_str("a quarter of the memory of the machine or cgroup, from 256MiB to 8GiB");
+}
+
 // Also removes a '/' at the end.
 void AddCheckpointDir(CLI::App& app, std::string& dir) {
   app.add_option_function<std::string>(
@@ -182,6 +192,7 @@ std::unique_ptr<CLI::App> CoordinatorApp(Flags& flags) {
   AddDuration(app, "--heartbeat-interval", flags.heartbeat_interval,
               "Interval between worker heartbeats");
   AddRetention(app, flags);
+  AddJobMemory(app, flags.job_memory);
   AddCheckpointDir(app, flags.checkpoint_dir);
   app.add_option("--scheduler-config", flags.scheduler_config,
                  "YAML file with the scheduler's settings: shares, limits, ageing, preemption")

@@ -3,6 +3,7 @@
 #define MUSTER_COORDINATOR_FLAGS_H_
 
 #include <cstddef>
+#include <cstdint>
 #include <memory>
 #include <optional>
 #include <string>
@@ -31,6 +32,7 @@ struct Flags {
   absl::Duration heartbeat_interval = absl::Seconds(1);
   size_t keep_jobs = 10000;
   absl::Duration keep_jobs_for = absl::InfiniteDuration();
+  std::optional<uint64_t> job_memory;  // bytes; not set: see job_memory.h
   std::string checkpoint_dir;
   std::string scheduler_config;
   bool insecure_bind = false;

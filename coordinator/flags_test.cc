@@ -55,6 +55,17 @@ TEST_F(FlagsTest, CommandLineOverridesEnvironmentOverridesFile) {
   EXPECT_EQ(command_line.listen, "127.0.0.1:3");
 }
 
+TEST_F(FlagsTest, ParsesJobMemory) {
+  Flags flags;
+  EXPECT_EQ(Parse({"--data-dir=/d"}, flags), std::nullopt);
+  EXPECT_EQ(flags.job_memory, std::nullopt);
+  EXPECT_EQ(Parse({"--data-dir=/d", "--job-memory=2GiB"}, flags), std::nullopt);
+  EXPECT_THAT(flags.job_memory, Optional(uint64_t{2} << 30));
+  for (const char* bad : {"--job-memory=0", "--job-memory=1000", "--job-memory=lots"}) {
+    EXPECT_THAT(UsageError({"--data-dir=/d", bad}), HasSubstr("--job-memory")) << bad;
+  }
+}
+
 TEST_F(FlagsTest, ParsesRetention) {
   Flags flags;
   EXPECT_EQ(Parse({"--data-dir=/d"}, flags), std::nullopt);

@@ -19,6 +19,7 @@
 #include "common/status.h"
 #include "common/systemd.h"
 #include "coordinator/flags.h"
+#include "coordinator/job_memory.h"
 #include "coordinator/scheduler_config.h"
 #include "coordinator/service/coordinator.h"
 #include "coordinator/store/data_dir.h"
@@ -107,6 +108,7 @@ int Run(const Flags& flags) {
   options.core.keep_jobs = flags.keep_jobs;
   options.core.keep_jobs_for = flags.keep_jobs_for;
   options.core.checkpoint_dir = flags.checkpoint_dir;
+  options.core.job_memory = flags.job_memory.value_or(DefaultJobMemory(UsableMemory()));
   if (!flags.scheduler_config.empty()) {
     const auto scheduler = ReadSchedulerConfig(flags.scheduler_config);
     if (!scheduler.ok()) {

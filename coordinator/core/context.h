@@ -15,6 +15,7 @@
 #include "coordinator/core/stats.h"
 #include "coordinator/core/steady_clock.h"
 #include "coordinator/core/store_identity.h"
+#include "coordinator/core/store_space.h"
 #include "coordinator/core/timers.h"
 
 namespace muster::core {
@@ -29,6 +30,7 @@ struct Context {
 
   const Options options;
   StoreIdentity store;
+  StoreSpace space;
   SteadyClock clock;
   Time now;  // on that clock
   Effects effects;

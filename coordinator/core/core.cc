@@ -92,6 +92,8 @@ absl::StatusOr<Effects> Core::Load(absl::Span<const store::Record> records, Time
   return FinishStep();
 }
 
+void Core::SetSpace(const store::Space& space) { parts_->context.space.Set(space); }
+
 Effects Core::Step(const Event& event, Time now) {
   parts_->context.now = At(now);
   parts_->jobs.ForgetDue();
@@ -372,9 +374,15 @@ absl::StatusOr<Core::KeptLog> Core::FindLogTail(const JobId& id, Generation gene
                                           number.value()));
 }
 
+const MemoryBudget& Core::memory() const { return parts_->jobs.memory(); }
+
 const StoreIdentity& Core::store() const { return parts_->context.store; }
 
 absl::flat_hash_set<std::string> Core::ListFiles() const { return parts_->jobs.Files(); }
+
+bool Core::NeedsFile(const std::optional<NodeName>& node, const std::string& digest) const {
+  return parts_->jobs.NeedsFile(node, digest);
+}
 
 absl::flat_hash_set<std::string> Core::UsableFiles(
     const Actor& actor, const absl::flat_hash_set<std::string>& digests) const {

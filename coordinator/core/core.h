@@ -28,6 +28,7 @@
 #include "coordinator/core/actor.h"
 #include "coordinator/core/event.h"
 #include "coordinator/core/options.h"
+#include "coordinator/core/owners/memory_budget.h"
 #include "coordinator/core/stats.h"
 #include "coordinator/core/store_identity.h"
 #include "coordinator/store/store.h"
@@ -56,6 +57,9 @@ class Core {
   // fresh lease from `now`. Errors: DATA_LOSS when records contradict one another,
   // FAILED_PRECONDITION for a newer schema.
   absl::StatusOr<Effects> Load(absl::Span<const store::Record> records, Time now);
+
+  // Sets the space that the store has from now on.
+  void SetSpace(const store::Space& space);
 
   // Handles one event.
   Effects Step(const Event& event, Time now);
@@ -137,6 +141,9 @@ class Core {
   // See JobTable.
   absl::flat_hash_set<std::string> UsableFiles(
       const Actor& actor, const absl::flat_hash_set<std::string>& digests) const;
+  bool NeedsFile(const std::optional<NodeName>& node, const std::string& digest) const;
+  // The memory that jobs use: their specs, events and generations, with the keys of these.
+  const MemoryBudget& memory() const;
   // Totals, and the samples since the last call.
   Stats TakeStats();
 

@@ -30,6 +30,8 @@ struct Options {
   // least a minute.
   size_t keep_jobs = 10000;
   absl::Duration keep_jobs_for = absl::InfiniteDuration();
+  // Memory for jobs, see owners/memory_budget.h.
+  size_t job_memory = size_t{1} << 30;
   // Absolute path of a directory that all nodes share. Each job that is submitted from now on gets
   // a folder in it for its checkpoints. Empty: checkpoints stay on the nodes.
   std::string checkpoint_dir;

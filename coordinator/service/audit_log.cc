@@ -5,6 +5,7 @@
 #include <glog/logging.h>
 #include <stdio.h>
 #include <sys/stat.h>
+#include <sys/statvfs.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -88,6 +89,13 @@ bool AuditLog::TakeUnauthenticated(SteadyTime now) {
 
 absl::Status AuditLog::Write(absl::string_view line) {
   if (file_.get() < 0) RETURN_IF_ERROR(Open());
+  struct statvfs disk;
+  if (fstatvfs(file_.get(), &disk) == 0 &&
+      uint64_t{disk.f_bavail} * disk.f_frsize < options_.reserved_bytes) {
+    return absl::ResourceExhaustedError(absl::StrCat("write ", options_.path, ": less than ",
+                                                     options_.reserved_bytes,
+                                                     " bytes are free on its disk"));
+  }
   if (size_ > 0 && size_ + line.size() > options_.file_bytes) RETURN_IF_ERROR(Rotate());
   const ssize_t n = write(file_.get(), line.data(), line.size());
   if (n == static_cast<ssize_t>(line.size())) {

@@ -41,6 +41,9 @@ class AuditLog {
     std::string path;  // empty: no log
     uint64_t file_bytes = 16 << 20;
     int files = 8;  // including PATH
+    // Entries are lost rather than written to the last space of the disk, which the coordinator's
+    // state needs.
+    uint64_t reserved_bytes = 16 << 20;
     std::function<Time()> clock = Now;
   };
 

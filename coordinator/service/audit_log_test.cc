@@ -109,6 +109,14 @@ TEST_F(AuditLogTest, CountsEntriesThatItCannotWriteAndRecovers) {
   EXPECT_EQ(Lines().at(0)["job"], "c");
 }
 
+TEST_F(AuditLogTest, LeavesTheLastSpaceOfTheDisk) {
+  options_.reserved_bytes = uint64_t{1} << 60;
+  AuditLog log(options_, registry_);
+  log.Append(Entry("one"));
+  EXPECT_EQ(Failures(), 1);
+  EXPECT_THAT(Lines(), SizeIs(0));
+}
+
 TEST_F(AuditLogTest, LimitsUnauthenticatedCallsAndCountsTheOthers) {
   AuditLog log(options_, registry_);
   for (int i = 0; i < 100; ++i) log.Append(Unauthenticated());

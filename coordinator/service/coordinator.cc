@@ -51,6 +51,8 @@ constexpr absl::Duration kStuck = absl::Seconds(30);
 constexpr absl::Duration kCollectInterval = absl::Minutes(10);
 // Interval at which the coordinator looks whether its certificate is to be renewed.
 constexpr absl::Duration kRenewalInterval = absl::Minutes(10);
+// Interval at which stalled uploads are looked for.
+constexpr absl::Duration kUploadCheckInterval = absl::Seconds(10);
 // On shutdown, calls that have not ended after this time are cancelled.
 constexpr std::chrono::seconds kShutdownPatience(2);
 
@@ -69,8 +71,9 @@ class Coordinator::Impl : public TurnObserver {
        std::unique_ptr<files::FileStore> files, std::unique_ptr<Authorizer> authorizer,
        std::optional<security::Authority> authority)
       : options_(options),
+        sessions_(options.core.job_memory),
         logs_(sessions_),
-        files_{std::move(files), options.clock, {}},
+        files_{std::move(files), options.clock, {}, {}},
         transfers_(sessions_),
         snapshots_([this](const core::Stats& stats) { metrics_.Observe(stats); },
                    [this](const JobId& id, const v1::Job* job) { PutOnPage(id, job); },
@@ -128,6 +131,7 @@ class Coordinator::Impl : public TurnObserver {
   SteadyTime next_watchdog_;
   SteadyTime next_collection_;
   SteadyTime next_renewal_;
+  SteadyTime next_upload_check_;
   CoreLoop loop_;
   AuditLog audit_log_;
   const std::unique_ptr<Authorizer> authorizer_;
@@ -228,8 +232,12 @@ SteadyTime Coordinator::Impl::AfterTurn(core::Core& core, absl::Span<const JobId
   }
   if (now.steady >= next_collection_) CollectFiles(core, now);
   if (now.steady >= next_renewal_) RenewCertificate(now);
-  return std::min(
-      {next_watchdog_, next_collection_, next_renewal_, snapshots_.Refresh(core, changed, now)});
+  if (now.steady >= next_upload_check_) {
+    next_upload_check_ = now.steady + kUploadCheckInterval;
+    files_.thread.Post([this, now = now.steady] { EndStalledUploads(files_, now); });
+  }
+  return std::min({next_watchdog_, next_collection_, next_renewal_, next_upload_check_,
+                   snapshots_.Refresh(core, changed, now)});
 }
 
 void Coordinator::Impl::RenewCertificate(const Time& now) {

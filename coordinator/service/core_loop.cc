@@ -15,6 +15,8 @@ namespace {
 constexpr size_t kItemsPerTurn = 256;
 // The most turns that may wait for the disk; beyond it, the core thread waits as well.
 constexpr size_t kOutstandingTurns = 4096;
+// How often the core learns how much space the store has.
+constexpr absl::Duration kMeasureInterval = absl::Seconds(1);
 
 }  // namespace
 
@@ -105,6 +107,7 @@ void CoreLoop::RunCore() {
   SteadyTime last_turn = options_.clock().steady;
   AbsenceMeter absence(last_turn, options_.cpu_clock());
   absl::Duration blocked;
+  SteadyTime next_measure = last_turn;
   while (true) {
     const SteadyTime deadline = core_->NextDeadline();
     std::vector<Item> items;
@@ -112,6 +115,10 @@ void CoreLoop::RunCore() {
     if (!TakeItems(std::min(deadline, observer_deadline), items, idle)) break;
     const Time now = options_.clock();
     absence.EndTurn(now.steady, options_.cpu_clock(), idle, blocked);
+    if (now.steady >= next_measure) {
+      core_->SetSpace(MeasureSpace());
+      next_measure = now.steady + kMeasureInterval;
+    }
     Turn turn;
     std::vector<JobId> changed;
     if (!items.empty() && options_.observer != nullptr) {
@@ -164,9 +171,24 @@ void CoreLoop::StepEvent(const core::Event& event, const Time& now, Turn& turn,
       [this, effects = std::move(effects)]() mutable { options_.deliver(std::move(effects)); });
 }
 
+store::Space CoreLoop::MeasureSpace() {
+  // Before the measurement, so that no turn is left out.
+  uint64_t outstanding = 0;
+  {
+    absl::MutexLock lock(&commit_mutex_);
+    outstanding = outstanding_bytes_;
+  }
+  store::Space space = store_.Measure();
+  space.free_bytes -= std::min(space.free_bytes, 2 * outstanding);
+  return space;
+}
+
 absl::Duration CoreLoop::HandOver(Turn turn) {
   if (turn.writes.empty() && turn.releases.empty()) return absl::ZeroDuration();
   const SteadyTime began = options_.clock().steady;
+  for (const store::Mutation& write : turn.writes) {
+    turn.bytes += write.key.size() + (write.value.has_value() ? write.value->size() : 0);
+  }
   {
     absl::MutexLock lock(&commit_mutex_);
     if (commit_failed_) return absl::ZeroDuration();
@@ -176,6 +198,7 @@ absl::Duration CoreLoop::HandOver(Turn turn) {
       };
       commit_mutex_.Await(absl::Condition(&has_room));
       ++outstanding_;
+      outstanding_bytes_ += turn.bytes;
       pending_.push_back(std::move(turn));
       return options_.clock().steady - began;
     }
@@ -198,7 +221,9 @@ void CoreLoop::RunCommitter() {
       turns.swap(pending_);
     }
     std::vector<store::Mutation> writes;
+    uint64_t bytes = 0;
     for (Turn& turn : turns) {
+      bytes += turn.bytes;
       std::move(turn.writes.begin(), turn.writes.end(), std::back_inserter(writes));
     }
     const absl::Status status = writes.empty() ? absl::OkStatus() : store_.Commit(writes);
@@ -216,6 +241,7 @@ void CoreLoop::RunCommitter() {
     }
     absl::MutexLock lock(&commit_mutex_);
     outstanding_ -= turns.size();
+    outstanding_bytes_ -= bytes;
   }
 }
 

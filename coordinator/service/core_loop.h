@@ -12,6 +12,7 @@
 #ifndef MUSTER_COORDINATOR_SERVICE_CORE_LOOP_H_
 #define MUSTER_COORDINATOR_SERVICE_CORE_LOOP_H_
 
+#include <cstdint>
 #include <deque>
 #include <functional>
 #include <memory>
@@ -98,6 +99,7 @@ class CoreLoop {
   struct Turn {
     std::vector<store::Mutation> writes;
     std::vector<Release> releases;
+    uint64_t bytes = 0;  // of the writes
   };
 
   bool Enqueue(Item item);
@@ -111,6 +113,8 @@ class CoreLoop {
   void StepItem(Item item, const Time& now, Turn& turn, std::vector<JobId>& changed);
   void StepEvent(const core::Event& event, const Time& now, Turn& turn,
                  std::vector<JobId>& changed);
+  // The store's space, without what the turns that wait for the disk will take.
+  store::Space MeasureSpace();
   // Returns how long it waited for the disk.
   absl::Duration HandOver(Turn turn);
 
@@ -129,6 +133,7 @@ class CoreLoop {
   std::vector<Turn> pending_ ABSL_GUARDED_BY(commit_mutex_);
   // Turns handed over and not yet released, including those in progress.
   size_t outstanding_ ABSL_GUARDED_BY(commit_mutex_) = 0;
+  uint64_t outstanding_bytes_ ABSL_GUARDED_BY(commit_mutex_) = 0;
   bool core_ended_ ABSL_GUARDED_BY(commit_mutex_) = false;
   bool commit_failed_ ABSL_GUARDED_BY(commit_mutex_) = false;
 

@@ -37,6 +37,15 @@ class GatedStore : public store::Store {
     return base_.Scan(prefix);
   }
 
+  store::Space Measure() const override {
+    absl::MutexLock lock(&mutex_);
+    return space_;
+  }
+
+  void SetSpace(store::Space space) {
+    absl::MutexLock lock(&mutex_);
+    space_ = space;
+  }
   void Close() {
     absl::MutexLock lock(&mutex_);
     open_ = false;
@@ -63,6 +72,7 @@ class GatedStore : public store::Store {
   bool open_ ABSL_GUARDED_BY(mutex_) = true;
   int entered_ ABSL_GUARDED_BY(mutex_) = 0;
   absl::Status failure_ ABSL_GUARDED_BY(mutex_);
+  store::Space space_ ABSL_GUARDED_BY(mutex_);
 };
 
 class LagRecorder : public TurnObserver {
@@ -222,6 +232,45 @@ TEST_F(CoreLoopTest, ReleasesAtOnceWithoutPendingCommit) {
   AwaitReleased(1);
   EXPECT_EQ(store_.entered(), commits_at_start_);
   store_.Open();
+}
+
+TEST_F(CoreLoopTest, MeasuresSpaceOnceASecond) {
+  store_.SetSpace({.free_bytes = 1000, .reserved_bytes = 1000});
+  Submit(1);
+  AwaitReleased(1);
+  store_.SetSpace({.free_bytes = 1 << 20, .reserved_bytes = 1000});
+  Submit(2);
+  AwaitReleased(2);
+  Advance(absl::Seconds(1));
+  Submit(3);
+  AwaitReleased(3);
+  EXPECT_THAT(released(), ElementsAre("reply 1 RESOURCE_EXHAUSTED", "reply 2 RESOURCE_EXHAUSTED",
+                                      "reply 3 OK"));
+}
+
+TEST_F(CoreLoopTest, TurnsThatWaitForTheDiskTakeSpace) {
+  store_.Close();
+  Submit(1);
+  store_.AwaitEntered(commits_at_start_ + 1);
+  // There is space for a small job, but the disk does not have the first one yet.
+  size_t memory = 0;
+  absl::Notification read;
+  ASSERT_TRUE(loop_->PushQuery([&](core::Core& core, const Time&) -> Release {
+    memory = core.memory().used();
+    read.Notify();
+    return nullptr;
+  }));
+  read.WaitForNotification();
+  store_.SetSpace({.free_bytes = 1500 + memory, .reserved_bytes = 1000});
+  Advance(absl::Seconds(1));
+  Submit(2);
+  AwaitStepped();
+  store_.Open();
+  AwaitReleased(2);
+  Advance(absl::Seconds(1));
+  Submit(3);
+  AwaitReleased(3);
+  EXPECT_THAT(released(), ElementsAre("reply 1 OK", "reply 2 RESOURCE_EXHAUSTED", "reply 3 OK"));
 }
 
 TEST_F(CoreLoopTest, TurnsShareCommitAndKeepOrder) {

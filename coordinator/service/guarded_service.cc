@@ -12,6 +12,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/grpc_status.h"
+#include "common/limits.h"
 #include "coordinator/service/caller.h"
 #include "coordinator/service/method_table.h"
 
@@ -78,6 +79,14 @@ class GuardedHandler final : public MethodHandler {
       return Refuse(call, allowed);
     }
     if (Authenticates(name_)) listener_.OnAuthenticated(context);
+    // Checked before it is parsed: many small values take thirty times their bytes in memory.
+    const size_t bytes = raw_request == nullptr ? 0 : grpc_byte_buffer_length(raw_request);
+    if (bytes > limits::kRequestBytes) {
+      grpc_byte_buffer_destroy(raw_request);
+      return Refuse(call, absl::ResourceExhaustedError(
+                              absl::StrCat("the request of ", method_.name(), " has ", bytes,
+                                           " bytes; the limit is ", limits::kRequestBytes)));
+    }
     void* request = nullptr;
     void* handler_data = nullptr;
     grpc::Status parsed;

@@ -44,14 +44,46 @@ TEST_F(LimitsTest, LimitsSpecs) {
   // Before its first authenticated call, a client may not send much.
   ASSERT_TRUE(SubmitOf(1000).ok());
   EXPECT_TRUE(SubmitOf(limits::kSpecBytes - 1000).ok());
-  grpc::Status status = SubmitOf(10 << 20);
+  grpc::Status status = SubmitOf(2 << 20);
   EXPECT_EQ(status.error_code(), grpc::StatusCode::INVALID_ARGUMENT);
   EXPECT_THAT(status.error_message(),
-              MatchesRegex("spec is 104857[0-9][0-9] bytes long; the limit is 1048576"));
+              MatchesRegex("spec is 20971[0-9][0-9] bytes long; the limit is 1048576"));
+  // Refused before it is parsed.
+  status = SubmitOf(10 << 20);
+  EXPECT_EQ(status.error_code(), grpc::StatusCode::RESOURCE_EXHAUSTED);
+  EXPECT_THAT(status.error_message(),
+              MatchesRegex(
+                  "the request of SubmitJob has 10485[0-9][0-9][0-9] bytes; the limit is 4194304"));
   // gRPC itself refuses messages beyond its own limit.
   status = SubmitOf(20 << 20);
   EXPECT_EQ(status.error_code(), grpc::StatusCode::RESOURCE_EXHAUSTED);
   EXPECT_THAT(status.error_message(), HasSubstr(absl::StrCat(limits::kMessageBytes)));
+}
+
+// Many small values are short on the wire, but not in memory.
+TEST_F(LimitsTest, LimitsMemoryOfSpecs) {
+  ASSERT_TRUE(SubmitOf(1000).ok());
+  const auto refusal = [&](const v1::SubmitJobRequest& request) {
+    v1::SubmitJobResponse response;
+    const grpc::Status status =
+        Call(*cluster_, &v1::ClusterService::Stub::SubmitJob, request, &response);
+    EXPECT_EQ(status.error_code(), grpc::StatusCode::INVALID_ARGUMENT);
+    return status.error_message();
+  };
+  constexpr char kMessage[] =
+      "the spec takes [0-9]+ bytes of memory; the limit is 8388608; use fewer values in command, "
+      "env and other lists";
+  v1::SubmitJobRequest arguments = SubmitRequest("many-arguments");
+  for (int i = 0; i < 500'000; ++i) arguments.mutable_spec()->add_command("");
+  ASSERT_LT(arguments.ByteSizeLong(), limits::kSpecBytes);
+  EXPECT_THAT(refusal(arguments), MatchesRegex(kMessage));
+
+  v1::SubmitJobRequest array = arguments;
+  array.mutable_spec()->mutable_array()->set_count(2);
+  EXPECT_THAT(refusal(array), MatchesRegex(kMessage));
+  array.mutable_spec()->mutable_command()->DeleteSubrange(1, 450'000);
+  array.mutable_spec()->mutable_array()->set_count(10000);
+  EXPECT_THAT(refusal(array), HasSubstr("array: the specs of its 10000 tasks take "));
 }
 
 TEST_F(LimitsTest, LimitsNamesKeysAndReasons) {
@@ -224,6 +256,32 @@ class SilentSession : public WorkerSession {
  public:
   void Send(v1::CoordinatorMessage /*message*/) override {}
   void Close(absl::Status /*status*/) override {}
+  size_t unread_bytes() override { return 0; }
+  void CloseUnread() override {}
+};
+
+// A session whose worker does not read.
+class UnreadSession : public WorkerSession {
+ public:
+  explicit UnreadSession(WorkerSessions& sessions) : sessions_(sessions) {}
+  void Send(v1::CoordinatorMessage message) override { Set(bytes_ + message.ByteSizeLong()); }
+  void Close(absl::Status /*status*/) override { Set(0); }
+  size_t unread_bytes() override { return bytes_; }
+  void CloseUnread() override {
+    closed_ = true;
+    Set(0);
+  }
+  bool closed() const { return closed_; }
+
+ private:
+  void Set(size_t bytes) {
+    sessions_.CountUnread(bytes_, bytes);
+    bytes_ = bytes;
+  }
+
+  WorkerSessions& sessions_;
+  size_t bytes_ = 0;
+  bool closed_ = false;
 };
 
 class IdleWatcher : public JobWatcher {
@@ -267,6 +325,26 @@ TEST(LogTransferLimits, LimitsTransfersInTotal) {
   const absl::Status refused = logs.Open(SessionId(1), reader).status();
   EXPECT_TRUE(absl::IsResourceExhausted(refused));
   EXPECT_THAT(std::string(refused.message()), HasSubstr("2048 log transfers are in progress"));
+}
+
+TEST(SessionLimits, BeyondTheTotalClosesTheSessionWithMostUnread) {
+  WorkerSessions sessions(10'000);
+  v1::CoordinatorMessage message;
+  message.mutable_key_value()->set_value(std::string(1000, 'x'));
+  std::vector<std::shared_ptr<UnreadSession>> opened;
+  std::vector<SessionId> ids;
+  for (const int queued : {2, 4, 3}) {
+    opened.push_back(std::make_shared<UnreadSession>(sessions));
+    ids.push_back(*sessions.Add(opened.back()));
+    for (int i = 0; i < queued; ++i) sessions.Send(ids.back(), message);
+  }
+  for (const auto& session : opened) EXPECT_FALSE(session->closed());
+  sessions.Send(ids[0], message);
+  EXPECT_TRUE(opened[1]->closed());
+  // There is room again.
+  for (int i = 0; i < 3; ++i) sessions.Send(ids[0], message);
+  EXPECT_FALSE(opened[0]->closed());
+  EXPECT_FALSE(opened[2]->closed());
 }
 
 TEST(SessionLimits, LimitsSessions) {

@@ -116,23 +116,40 @@ absl::Status SessionCall::Forward(SessionId id) {
 void SessionCall::Send(v1::CoordinatorMessage message) {
   absl::MutexLock lock(&mutex_);
   if (finished_ || closing_.has_value()) return;
-  outgoing_bytes_ += message.ByteSizeLong();
-  if (outgoing_bytes_ > limits::kSessionQueueBytes) {
-    LOG(WARNING) << "worker " << node_name_ << ": closing the session because " << outgoing_bytes_
-                 << " bytes of it are unread; the limit is " << limits::kSessionQueueBytes;
-    FinishWhenWritten(absl::ResourceExhaustedError(absl::StrCat(
-        "the worker left more than ", limits::kSessionQueueBytes, " bytes of the session unread")));
-    // A worker that does not read would not read the status either.
-    context_->TryCancel();
-    return;
-  }
+  SetOutgoingBytes(outgoing_bytes_ + message.ByteSizeLong());
+  if (outgoing_bytes_ > limits::kSessionQueueBytes) return CloseUnreadLocked();
   outgoing_.push_back(std::move(message));
   if (outgoing_.size() == 1) StartWrite(&outgoing_.front());
 }
 
+size_t SessionCall::unread_bytes() {
+  absl::MutexLock lock(&mutex_);
+  return finished_ || closing_.has_value() ? 0 : outgoing_bytes_;
+}
+
+void SessionCall::CloseUnread() {
+  absl::MutexLock lock(&mutex_);
+  CloseUnreadLocked();
+}
+
+void SessionCall::CloseUnreadLocked() {
+  LOG(WARNING) << "worker " << node_name_ << ": closing the session because " << outgoing_bytes_
+               << " bytes of it are unread; the limit is " << limits::kSessionQueueBytes
+               << ", or less if much is unread in all sessions";
+  FinishWhenWritten(absl::ResourceExhaustedError(
+      absl::StrCat("the worker left ", outgoing_bytes_, " bytes of the session unread")));
+  // A worker that does not read would not read the status either.
+  context_->TryCancel();
+}
+
+void SessionCall::SetOutgoingBytes(size_t bytes) {
+  sessions_.CountUnread(outgoing_bytes_, bytes);
+  outgoing_bytes_ = bytes;
+}
+
 void SessionCall::OnWriteDone(bool ok) {
   absl::MutexLock lock(&mutex_);
-  outgoing_bytes_ -= outgoing_.front().ByteSizeLong();
+  SetOutgoingBytes(outgoing_bytes_ - outgoing_.front().ByteSizeLong());
   outgoing_.pop_front();
   if (finished_) return;
   if (closing_.has_value()) {
@@ -143,7 +160,7 @@ void SessionCall::OnWriteDone(bool ok) {
   } else if (!ok) {
     // The stream is broken; the read in progress fails as well.
     outgoing_.clear();
-    outgoing_bytes_ = 0;
+    SetOutgoingBytes(0);
   }
 }
 
@@ -155,13 +172,14 @@ void SessionCall::Close(absl::Status status) {
 void SessionCall::FinishWhenWritten(absl::Status status) {
   if (finished_ || closing_.has_value()) return;
   if (outgoing_.empty()) {
+    SetOutgoingBytes(0);
     finished_ = true;
     Finish(ToGrpcStatus(status));
     return;
   }
   closing_ = std::move(status);
   while (outgoing_.size() > 1) outgoing_.pop_back();
-  outgoing_bytes_ = outgoing_.front().ByteSizeLong();
+  SetOutgoingBytes(outgoing_.front().ByteSizeLong());
 }
 
 void SessionCall::OnCancel() {
@@ -188,6 +206,7 @@ void SessionCall::OnDone() {
   Ended();
   std::shared_ptr<SessionCall> self;
   absl::MutexLock lock(&mutex_);
+  SetOutgoingBytes(0);
   self.swap(self_);
 }
 

@@ -35,6 +35,8 @@ class SessionCall final : public grpc::ServerBidiReactor<v1::WorkerMessage, v1::
 
   void Send(v1::CoordinatorMessage message) override ABSL_LOCKS_EXCLUDED(mutex_);
   void Close(absl::Status status) override ABSL_LOCKS_EXCLUDED(mutex_);
+  size_t unread_bytes() override ABSL_LOCKS_EXCLUDED(mutex_);
+  void CloseUnread() override ABSL_LOCKS_EXCLUDED(mutex_);
 
   void OnReadDone(bool ok) override;
   void OnWriteDone(bool ok) override;
@@ -50,6 +52,8 @@ class SessionCall final : public grpc::ServerBidiReactor<v1::WorkerMessage, v1::
   // Reports the end of the session to the core and its transfers, once.
   void Ended() ABSL_LOCKS_EXCLUDED(mutex_);
   void FinishWhenWritten(absl::Status status) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void CloseUnreadLocked() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void SetOutgoingBytes(size_t bytes) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   grpc::CallbackServerContext* const context_;
   CoreLoop& loop_;

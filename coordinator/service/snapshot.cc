@@ -23,7 +23,9 @@ SnapshotPublisher::SnapshotPublisher(std::function<void(const core::Stats&)> on_
 void SnapshotPublisher::Load(core::Core& core, const Time& now) {
   v1::ListJobsRequest all;
   all.set_include_finished(true);
-  for (v1::Job& job : core.ListJobs(all, now)) Put(std::move(job));
+  for (const core::Core::Listed& listed : core.Select(all)) {
+    Put(*core.GetJob(JobId(listed.id), /*detailed=*/false, now));
+  }
   Publish(core, now);
 }
 
@@ -58,6 +60,13 @@ void SnapshotPublisher::Put(v1::Job job) {
   const JobId id(job.job_id());
   on_job_(id, &job);
   job.mutable_summary()->clear_losses();
+  // No reader needs the rest, which may be large.
+  v1::JobSpec spec;
+  spec.set_name(job.spec().name());
+  if (job.spec().has_train()) {
+    *spec.mutable_train()->mutable_checkpoint() = job.spec().train().checkpoint();
+  }
+  *job.mutable_spec() = std::move(spec);
   jobs_[id] = std::make_shared<const v1::Job>(std::move(job));
 }
 

@@ -26,8 +26,8 @@ namespace muster::service {
 struct Snapshot {
   Time taken;
   std::vector<v1::Node> nodes;
-  // All unfinished jobs and recently ended ones, newest first. Without ranks, waits and past
-  // failures.
+  // All unfinished jobs and recently ended ones, newest first. Without ranks, waits, past
+  // failures and most of the spec.
   std::vector<std::shared_ptr<const v1::Job>> jobs;
   std::map<std::string, SteadyTime> checkpointed;  // CheckpointAges::Since
   std::vector<core::LiveWait> waits;

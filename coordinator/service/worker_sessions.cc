@@ -1,6 +1,7 @@
 #include "coordinator/service/worker_sessions.h"
 
 #include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "common/limits.h"
@@ -34,7 +35,25 @@ bool WorkerSessions::Send(SessionId id, v1::CoordinatorMessage message) {
   const std::shared_ptr<WorkerSession> session = Find(id);
   if (session == nullptr) return false;
   session->Send(std::move(message));
+  if (unread_bytes_ > max_unread_bytes_) CloseLongest();
   return true;
+}
+
+void WorkerSessions::CloseLongest() {
+  std::vector<std::shared_ptr<WorkerSession>> sessions;
+  {
+    absl::MutexLock lock(&mutex_);
+    for (const auto& [id, session] : sessions_) sessions.push_back(session);
+  }
+  size_t most = 0;
+  WorkerSession* longest = nullptr;
+  for (const auto& session : sessions) {
+    const size_t bytes = session->unread_bytes();
+    if (bytes <= most) continue;
+    most = bytes;
+    longest = session.get();
+  }
+  if (longest != nullptr) longest->CloseUnread();
 }
 
 void WorkerSessions::Close(SessionId id, absl::Status status) {

@@ -2,7 +2,9 @@
 
 #include <fcntl.h>
 #include <sqlite3.h>
+#include <sys/statvfs.h>
 
+#include <algorithm>
 #include <optional>
 #include <utility>
 
@@ -17,6 +19,8 @@ namespace {
 // "MSTR" distinguishes Muster's files from those of other programs.
 constexpr int64_t kApplicationId = 0x4d535452;
 constexpr int64_t kLayoutVersion = 1;
+// Free space on the disk that users' records leave; on a small disk, an eighth of it.
+constexpr uint64_t kReservedBytes = 64 << 20;
 
 absl::StatusCode CodeOf(int sqlite_code) {
   switch (sqlite_code & 0xff) {
@@ -122,6 +126,8 @@ absl::Status SqliteStore::OpenConnection(Connection& connection) const {
   // WAL checkpoints of the other connection hold locks for a short time.
   sqlite3_busy_timeout(database, 5000);
   RETURN_IF_ERROR(Execute(connection, "PRAGMA journal_mode = WAL"));
+  // A large transaction does not keep the space of its log for good.
+  RETURN_IF_ERROR(Execute(connection, "PRAGMA journal_size_limit = 4194304"));
   return Execute(connection, "PRAGMA synchronous = FULL");
 }
 
@@ -219,6 +225,18 @@ absl::Status SqliteStore::Commit(absl::Span<const Mutation> batch) {
     (void)Run(writer_, writer_.rollback);
   }
   return status;
+}
+
+Space SqliteStore::Measure() const {
+  struct statvfs disk;
+  if (statvfs(path_.c_str(), &disk) != 0) return Space();
+  absl::MutexLock lock(&read_mutex_);
+  const uint64_t pages = QueryInt(reader_, "PRAGMA freelist_count").value_or(0);
+  const uint64_t page_bytes = QueryInt(reader_, "PRAGMA page_size").value_or(0);
+  const uint64_t on_disk = uint64_t{disk.f_bavail} * disk.f_frsize;
+  // Pages of deleted records are used again, but a transaction first needs space for its log.
+  return {on_disk + std::min(on_disk, pages * page_bytes),
+          std::min(kReservedBytes, uint64_t{disk.f_blocks} * disk.f_frsize / 8)};
 }
 
 absl::StatusOr<std::vector<Record>> SqliteStore::Scan(absl::string_view prefix) const {

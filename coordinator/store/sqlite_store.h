@@ -40,6 +40,8 @@ class SqliteStore : public Store {
 
   absl::Status Commit(absl::Span<const Mutation> batch) override;
   absl::StatusOr<std::vector<Record>> Scan(absl::string_view prefix) const override;
+  // Includes the space of deleted records, as far as the disk has as much.
+  Space Measure() const override;
 
  private:
   struct CloseDatabase {

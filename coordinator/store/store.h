@@ -7,6 +7,8 @@
 #ifndef MUSTER_COORDINATOR_STORE_STORE_H_
 #define MUSTER_COORDINATOR_STORE_STORE_H_
 
+#include <cstdint>
+#include <limits>
 #include <optional>
 #include <string>
 #include <vector>
@@ -29,7 +31,14 @@ struct Record {
   std::string value;
 };
 
-// Thread-safe: Scan may run concurrently with Commit; callers must not run Commit concurrently.
+// Space for further records.
+struct Space {
+  uint64_t free_bytes = std::numeric_limits<uint64_t>::max();
+  uint64_t reserved_bytes = 0;  // that users may not take
+};
+
+// Thread-safe: Scan and Measure may run concurrently with Commit; callers must not run Commit
+// concurrently.
 class Store {
  public:
   virtual ~Store() = default;
@@ -43,6 +52,9 @@ class Store {
   // All records whose keys begin with `prefix`, in byte order of the keys. Errors: DATA_LOSS
   // (damaged), INTERNAL.
   virtual absl::StatusOr<std::vector<Record>> Scan(absl::string_view prefix) const = 0;
+
+  // Unlimited if the store has no disk, or the disk cannot be queried.
+  virtual Space Measure() const { return Space(); }
 };
 
 }  // namespace muster::store

@@ -83,6 +83,7 @@ std::optional<std::string> Histories::Remove(const Job& job) {
 }
 
 void Histories::WriteChanges() {
+  if (context_.space.IsLow()) return;
   for (const uint64_t sequence : std::exchange(due_, {})) {
     History& history = histories_.at(sequence);
     v1::HistoryRecord record = history.nodes;

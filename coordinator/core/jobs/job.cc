@@ -41,4 +41,6 @@ const v1::GenerationRecord* Job::FindRecord(Generation number) const {
   return entry == past.end() ? nullptr : &entry->second;
 }
 
+size_t MemoryOf(const v1::JobSpec& spec) { return sizeof(Job) + spec.SpaceUsedLong(); }
+
 }  // namespace muster::core

@@ -65,6 +65,8 @@ struct Ending {
 // The generations of a job that are kept, and of its failures: the first ones and the newest ones.
 inline constexpr int kOldestKept = 4;
 inline constexpr int kNewestKept = 28;
+// The newest generations that are kept without room for more; see JobTable::HasRoom.
+inline constexpr int kKeptWithoutRoom = 4;
 
 // Ids of the jobs and arrays of spec.after that have not ended yet.
 struct After {
@@ -122,6 +124,8 @@ struct Job {
   std::deque<v1::JobEvent> events;  // oldest first
 
   // ---- In memory only
+  size_t memory_bytes =
+      0;  // of its spec, events and past generations; counted in JobTable::memory()
   std::optional<GenerationState> generation;  // set while the job is active
   SteadyTime state_since;
   // True when the job's generation has just ended and the job is to be placed again at the end of
@@ -159,6 +163,9 @@ struct Job {
   // The record of a living or past generation; null when there is none.
   const v1::GenerationRecord* FindRecord(Generation number) const;
 };
+
+// The memory of a job with this spec and without events, about.
+size_t MemoryOf(const v1::JobSpec& spec);
 
 }  // namespace muster::core
 

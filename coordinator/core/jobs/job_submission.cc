@@ -1,6 +1,7 @@
 // JobTable: adds the jobs that clients submit.
 #include <algorithm>
 #include <iterator>
+#include <numeric>
 #include <string>
 #include <utility>
 #include <vector>
@@ -63,12 +64,24 @@ absl::StatusOr<JobTable::Submitted> JobTable::Submit(const SubmitJob& event) {
   ASSIGN_OR_RETURN(After after, ResolveDependencies(event.spec.after(), ended));
   const size_t count = std::max<size_t>(event.tasks.size(), 1);
   RETURN_IF_ERROR(CheckSubmit(event.spec, event.tasks, event.actor));
+  std::vector<size_t> memory(count);
+  uint64_t stored = 0;
+  for (size_t i = 0; i < count; ++i) {
+    const v1::JobSpec& spec = event.tasks.empty() ? event.spec : event.tasks[i].spec;
+    memory[i] = MemoryOf(spec);
+    stored += spec.ByteSizeLong();
+  }
+  // A step may write the records of all jobs again, for example when many nodes are lost.
+  RETURN_IF_ERROR(context_.space.Check(stored + memory_.used() / 2));
+  RETURN_IF_ERROR(
+      MakeMemory(event.actor.name, std::accumulate(memory.begin(), memory.end(), size_t{0})));
   RETURN_IF_ERROR(MakeRoom(count));
+  context_.space.Take(stored);
   Job* first = nullptr;
   for (size_t i = 0; i < count; ++i) {
     const bool is_task = !event.tasks.empty();
     const JobId id = is_task ? TaskId(event.job_id.value(), i) : event.job_id;
-    Job& job = AddSubmitted(event, id, is_task ? event.tasks[i].spec : event.spec);
+    Job& job = AddSubmitted(event, id, is_task ? event.tasks[i].spec : event.spec, memory[i]);
     if (is_task) {
       job.status.set_array_id(event.job_id.value());
       job.status.set_array_index(i);
@@ -134,7 +147,21 @@ absl::Status JobTable::MakeRoom(size_t count) {
                          "; wait for some to finish or cancel some"));
 }
 
-Job& JobTable::AddSubmitted(const SubmitJob& event, const JobId& id, const v1::JobSpec& spec) {
+absl::Status JobTable::MakeMemory(const std::string& owner, size_t bytes) {
+  while (true) {
+    absl::Status room = memory_.Check(owner, bytes);
+    const JobId* evicted = room.ok() ? nullptr : retention_.OldestFinishedOf(owner);
+    if (!room.ok() && evicted == nullptr && retention_.HasFinished() &&
+        memory_.OwnerHasRoom(owner, bytes)) {
+      evicted = &retention_.OldestFinished();
+    }
+    if (evicted == nullptr) return room;
+    Remove(JobId(*evicted));
+  }
+}
+
+Job& JobTable::AddSubmitted(const SubmitJob& event, const JobId& id, const v1::JobSpec& spec,
+                            size_t memory_bytes) {
   Job& job = jobs_[id];
   v1::Job& status = job.status;
   status.set_job_id(id.value());
@@ -143,6 +170,7 @@ Job& JobTable::AddSubmitted(const SubmitJob& event, const JobId& id, const v1::J
   status.set_reason(reasons::kWaitingForResources);
   status.set_message(kWaitingMessage);
   status.set_owner(event.actor.name);
+  Charge(job, memory_bytes);
   SetSharedCheckpointDir(context_.options.checkpoint_dir, status);
   *status.mutable_submit_time() = ToProto(context_.now.wall);
   job.queue_sequence = next_queue_sequence_++;

@@ -23,6 +23,13 @@ constexpr size_t kDeletionsPerStep = 256;
 // Numbers that stay free for a job's generations, whatever number a worker reports.
 constexpr uint64_t kGenerationsLeft = 1'000'000;
 
+// About twice its bytes: texts of exits, and small numbers.
+size_t MemoryOf(const v1::GenerationRecord& record) { return 2 * record.ByteSizeLong(); }
+
+size_t MemoryOf(const v1::JobEvent& event) {
+  return sizeof(event) + event.type().size() + event.message().size();
+}
+
 void AddKeys(const v1::GenerationRecord& record, std::vector<std::string>& keys) {
   keys.push_back(GenerationKey(record.job_id(), record.generation()));
   for (int node_rank = 0; node_rank < record.nodes_size(); ++node_rank) {
@@ -116,6 +123,15 @@ absl::flat_hash_set<std::string> JobTable::Files() const {
     for (const v1::FileSpec& file : job.spec().files()) digests.insert(file.sha256());
   }
   return digests;
+}
+
+bool JobTable::NeedsFile(const std::optional<NodeName>& node, const std::string& digest) const {
+  return std::any_of(active_.begin(), active_.end(), [&](const JobId& id) {
+    const Job& job = jobs_.at(id);
+    if (node.has_value() && !job.generation->NodeRank(*node).has_value()) return false;
+    return std::any_of(job.spec().files().begin(), job.spec().files().end(),
+                       [&](const v1::FileSpec& file) { return file.sha256() == digest; });
+  });
 }
 
 absl::flat_hash_set<std::string> JobTable::UsableFiles(
@@ -218,15 +234,19 @@ void JobTable::EndGeneration(Job& job) {
   v1::GenerationRecord record = std::move(job.generation->record);
   job.generation.reset();
   active_.erase(job.id());
+  Charge(job, MemoryOf(record));
   job.past[Generation(record.generation())] = std::move(record);
   DropGenerations(job);
 }
 
 void JobTable::DropGenerations(Job& job) {
   std::vector<std::string> keys;
-  while (job.past.size() > kOldestKept + kNewestKept) {
-    const auto dropped = std::next(job.past.begin(), kOldestKept);
+  const bool has_room = HasRoom(job);
+  const size_t kept = has_room ? kOldestKept + kNewestKept : kKeptWithoutRoom;
+  while (job.past.size() > kept) {
+    const auto dropped = std::next(job.past.begin(), has_room ? kOldestKept : 0);
     AddKeys(dropped->second, keys);
+    Discharge(job, MemoryOf(dropped->second));
     job.past.erase(dropped);
   }
   for (std::string& key : keys) {
@@ -256,11 +276,32 @@ void JobTable::AddEvent(Job& job, absl::string_view type, std::string message) {
   event.set_message(std::move(message));
   MarkJob(job);
   context_.effects.writes.push_back(Put(ToRecord(event)));
+  Charge(job, MemoryOf(event));
   job.events.push_back(std::move(event));
-  while (job.events.size() > limits::kEventsPerJob) {
-    context_.effects.writes.push_back(DeleteEvent(job.id(), job.events.front().sequence()));
-    job.events.pop_front();
-  }
+  const size_t kept = HasRoom(job) ? limits::kEventsPerJob : limits::kEventsWithoutRoom;
+  // One more than was added, so that a long history becomes shorter, in short steps.
+  for (int i = 0; i < 2 && job.events.size() > kept; ++i) DropOldestEvent(job);
+}
+
+void JobTable::DropOldestEvent(Job& job) {
+  const v1::JobEvent& oldest = job.events.front();
+  context_.effects.writes.push_back(DeleteEvent(job.id(), oldest.sequence()));
+  Discharge(job, MemoryOf(oldest));
+  job.events.pop_front();
+}
+
+bool JobTable::HasRoom(const Job& job) const {
+  return !context_.space.IsLow() && memory_.Check(job.status.owner(), 0).ok();
+}
+
+void JobTable::Charge(Job& job, size_t bytes) {
+  job.memory_bytes += bytes;
+  memory_.Add(job.status.owner(), bytes);
+}
+
+void JobTable::Discharge(Job& job, size_t bytes) {
+  job.memory_bytes -= bytes;
+  memory_.Remove(job.status.owner(), bytes);
 }
 
 void JobTable::Warn(Job& job, uint32_t rank, const std::string& problem) {
@@ -298,6 +339,10 @@ Job& JobTable::Restore(Job restored) {
   const JobId id = restored.id();
   Job& job = jobs_[id] = std::move(restored);
   job.state_since = context_.now.steady;
+  job.memory_bytes = 0;
+  Charge(job, MemoryOf(job.spec()));
+  for (const v1::JobEvent& event : job.events) Charge(job, MemoryOf(event));
+  for (const auto& [number, record] : job.past) Charge(job, MemoryOf(record));
   RestoreTimeAccount(job);
   next_queue_sequence_ = std::max(next_queue_sequence_, job.queue_sequence + 1);
   if (!job.status.idempotency_key().empty()) {
@@ -325,6 +370,12 @@ void JobTable::FinishRestore() {
   for (const std::string& id : dependents_.Targets()) {
     const v1::JobState state = StateOf(id);
     if (state == v1::JOB_STATE_UNSPECIFIED || IsTerminal(state)) ended_.push_back({id, state});
+  }
+  const std::map<std::string, size_t> owners = memory_.by_owner();
+  for (const auto& [owner, bytes] : owners) {
+    if (!memory_.IsFarBeyond(owner)) continue;
+    const absl::Status status = MakeMemory(owner, 0);
+    if (!status.ok()) context_.Log(absl::StrCat("warning: ", status.message()));
   }
 }
 
@@ -370,7 +421,7 @@ void JobTable::ForgetDue() {
 
 void JobTable::AllowDeletion(Job& job, SteadyTime order) {
   job.deletion_order = order;
-  retention_.AddFinished(order, job.id());
+  retention_.AddFinished(order, job.id(), job.status.owner());
 }
 
 // The tasks are deleted after the last of them has ended; those that did not succeed last, so that
@@ -399,7 +450,11 @@ void JobTable::Remove(const JobId& id) {
   retention_.AddForgotten(id, std::move(keys));
   const auto key = idempotency_keys_.find({job.status.owner(), job.status.idempotency_key()});
   if (key != idempotency_keys_.end() && key->second == id) idempotency_keys_.erase(key);
-  if (job.deletion_order.has_value()) retention_.RemoveFinished(*job.deletion_order, id);
+  if (job.deletion_order.has_value()) {
+    retention_.RemoveFinished(*job.deletion_order, id, job.status.owner());
+  }
+  memory_.Remove(job.status.owner(), job.memory_bytes);
+  dirty_jobs_.erase(id);
   arrays_.Remove(job);
   jobs_.erase(entry);
 }

@@ -30,6 +30,7 @@
 #include "coordinator/core/jobs/job.h"
 #include "coordinator/core/jobs/log_tails.h"
 #include "coordinator/core/jobs/retention.h"
+#include "coordinator/core/owners/memory_budget.h"
 #include "coordinator/core/owners/owner_table.h"
 #include "proto/muster/v1/cluster.pb.h"
 
@@ -40,6 +41,7 @@ class JobTable {
   explicit JobTable(Context& context)
       : context_(context),
         owners_(context),
+        memory_(context.options.job_memory),
         log_tails_(context),
         histories_(context),
         retention_(context.options.keep_jobs, context.options.keep_jobs_for) {}
@@ -76,12 +78,18 @@ class JobTable {
   // Returns the digests of files of jobs that the actor may use or that are shared.
   absl::flat_hash_set<std::string> UsableFiles(
       const Actor& actor, const absl::flat_hash_set<std::string>& digests) const;
+  // Whether a job with a living generation, on the node if there is one, names a file with this
+  // digest.
+  bool NeedsFile(const std::optional<NodeName>& node, const std::string& digest) const;
   LogTails& log_tails() { return log_tails_; }
   const LogTails& log_tails() const { return log_tails_; }
   Histories& histories() { return histories_; }
   const Histories& histories() const { return histories_; }
   OwnerTable& owners() { return owners_; }
   const OwnerTable& owners() const { return owners_; }
+  // Specs, events and past generations of all jobs, and what the other parts add.
+  MemoryBudget& memory() { return memory_; }
+  const MemoryBudget& memory() const { return memory_; }
 
   // ---- Life cycle
   struct Submitted {
@@ -108,7 +116,8 @@ class JobTable {
   void EndGeneration(Job& job);
   void Finish(Job& job, v1::JobState state, absl::string_view reason, std::string message,
               int exit_code);
-  // Adds an event to the job's history; drops the oldest beyond limits::kEventsPerJob.
+  // Adds an event to the job's history; drops the oldest beyond limits::kEventsPerJob, or
+  // kEventsWithoutRoom.
   void AddEvent(Job& job, absl::string_view type, std::string message);
 
   // Charges the job's time until now, as the job's state and the progress of its ranks require.
@@ -153,6 +162,9 @@ class JobTable {
 
   // ---- Retention
   bool IsForgotten(const JobId& id) const { return retention_.IsForgotten(id); }
+  // Deletes finished jobs, first of the owner, until the owner may use `bytes` more memory. Errors:
+  // RESOURCE_EXHAUSTED.
+  absl::Status MakeMemory(const std::string& owner, size_t bytes);
   // Removes a finished job from memory; its records are deleted over the following steps.
   void Remove(const JobId& id);
   // Deletes finished jobs that are due, a bounded number of records per step.
@@ -174,10 +186,17 @@ class JobTable {
   absl::Status CheckIds(const SubmitJob& event) const;
   // Deletes finished jobs until there is room for `count` more.
   absl::Status MakeRoom(size_t count);
-  Job& AddSubmitted(const SubmitJob& event, const JobId& id, const v1::JobSpec& spec);
+  void Charge(Job& job, size_t bytes);
+  void Discharge(Job& job, size_t bytes);
+  // Whether the owner has memory, and the store space, for what is not needed to run the job.
+  bool HasRoom(const Job& job) const;
+  void DropOldestEvent(Job& job);
+  Job& AddSubmitted(const SubmitJob& event, const JobId& id, const v1::JobSpec& spec,
+                    size_t memory_bytes);
   // The node that is to blame for the failure of the living generation; nullopt if there is none.
   static std::optional<std::string> LostNode(const Job& job);
-  // Deletes the records of past generations in the middle if there are more than are kept.
+  // Deletes the records of past generations in the middle if there are more than are kept, and of
+  // all but the newest without room.
   void DropGenerations(Job& job);
   // Opens an account for a job of a store that has none for it, or continues the stored one.
   void RestoreTimeAccount(Job& job);
@@ -195,6 +214,7 @@ class JobTable {
   std::map<JobId, Job> jobs_;
   std::set<JobId> active_;
   OwnerTable owners_;
+  MemoryBudget memory_;
   std::map<std::pair<std::string, std::string>, JobId> idempotency_keys_;  // by owner and key
   LogTails log_tails_;
   Histories histories_;

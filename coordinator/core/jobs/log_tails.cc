@@ -31,6 +31,11 @@ absl::Status LogTails::Add(const Job& job, v1::LogTail tail) {
         "the end of its log exceeds ", limits::kLogTailBytes, " bytes or ", limits::kLogTailLines,
         " lines, or its notice ", kNoticeBytes, " bytes; dropped"));
   }
+  if (context_.space.IsLow()) {
+    return absl::ResourceExhaustedError(
+        "the end of its log is on its node only: the disk of the coordinator's store is nearly "
+        "full");
+  }
   const auto used = generation_bytes_.find({key.job, key.generation});
   const size_t used_bytes = used == generation_bytes_.end() ? 0 : used->second;
   if (used_bytes + tail.ByteSizeLong() > limits::kLogTailBytesPerGeneration) {

@@ -24,14 +24,23 @@ class Retention {
   Retention(size_t keep_jobs, absl::Duration keep_jobs_for)
       : keep_jobs_(keep_jobs), keep_jobs_for_(keep_jobs_for) {}
 
-  void AddFinished(SteadyTime finish_time, const JobId& job) {
+  void AddFinished(SteadyTime finish_time, const JobId& job, const std::string& owner) {
     finished_.emplace(finish_time, job);
+    by_owner_[owner].emplace(finish_time, job);
   }
-  void RemoveFinished(SteadyTime finish_time, const JobId& job) {
+  void RemoveFinished(SteadyTime finish_time, const JobId& job, const std::string& owner) {
     finished_.erase({finish_time, job});
+    const auto owned = by_owner_.find(owner);
+    owned->second.erase({finish_time, job});
+    if (owned->second.empty()) by_owner_.erase(owned);
   }
   bool HasFinished() const { return !finished_.empty(); }
   const JobId& OldestFinished() const { return finished_.begin()->second; }
+  // The owner's oldest finished job; null when there is none.
+  const JobId* OldestFinishedOf(const std::string& owner) const {
+    const auto owned = by_owner_.find(owner);
+    return owned == by_owner_.end() ? nullptr : &owned->second.begin()->second;
+  }
   // The time at which the oldest finished job may be deleted; infinite when there is none.
   SteadyTime NextDue() const;
 
@@ -48,7 +57,9 @@ class Retention {
  private:
   const size_t keep_jobs_;
   const absl::Duration keep_jobs_for_;
-  std::set<std::pair<SteadyTime, JobId>> finished_;
+  using Finished = std::set<std::pair<SteadyTime, JobId>>;
+  Finished finished_;
+  std::map<std::string, Finished> by_owner_;
   std::map<JobId, std::vector<std::string>> forgotten_;
 };
 

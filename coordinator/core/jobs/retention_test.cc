@@ -13,19 +13,21 @@ TEST(RetentionTest, NothingIsDueWithoutFinishedJobs) {
 
 TEST(RetentionTest, KeepsEveryJobForAMinute) {
   Retention retention(/*keep_jobs=*/0, absl::ZeroDuration());
-  retention.AddFinished(kTime, JobId("a"));
+  retention.AddFinished(kTime, JobId("a"), "alice");
   EXPECT_EQ(retention.NextDue(), kTime + absl::Minutes(1));
 }
 
 TEST(RetentionTest, OldestIsDueBeyondLimit) {
   Retention retention(/*keep_jobs=*/1, absl::Hours(1));
-  retention.AddFinished(kTime + absl::Seconds(9), JobId("b"));
+  retention.AddFinished(kTime + absl::Seconds(9), JobId("b"), "bob");
   EXPECT_EQ(retention.NextDue(), kTime + absl::Seconds(9) + absl::Hours(1));
-  retention.AddFinished(kTime, JobId("a"));
+  retention.AddFinished(kTime, JobId("a"), "alice");
   EXPECT_EQ(retention.OldestFinished(), JobId("a"));
+  EXPECT_EQ(*retention.OldestFinishedOf("bob"), JobId("b"));
   EXPECT_EQ(retention.NextDue(), kTime + absl::Minutes(1));
-  retention.RemoveFinished(kTime, JobId("a"));
+  retention.RemoveFinished(kTime, JobId("a"), "alice");
   EXPECT_EQ(retention.OldestFinished(), JobId("b"));
+  EXPECT_EQ(retention.OldestFinishedOf("alice"), nullptr);
 }
 
 TEST(RetentionTest, DeletesJobsOwnKeyLast) {

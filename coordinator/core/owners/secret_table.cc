@@ -49,6 +49,8 @@ absl::Status SecretTable::Set(const SetSecret& event) {
                        limits::kSecretsPerOwner, " secrets, the limit; remove some"));
     }
   }
+  RETURN_IF_ERROR(context_.space.Check(event.value.size()));
+  context_.space.Take(event.value.size());
   secrets_[key] = event.value;
   v1::SecretRecord record;
   record.set_owner(event.actor.name);

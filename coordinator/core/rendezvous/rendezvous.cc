@@ -73,7 +73,10 @@ void RecordResume(const Agreement& agreement, Job& job) {
 
 void Rendezvous::Begin(const Job& job) {
   states_.erase(job.id());
-  State& state = states_.emplace(job.id(), job.generation->record.world_size()).first->second;
+  State& state = states_
+                     .try_emplace(job.id(), job.generation->record.world_size(), jobs_.memory(),
+                                  job.status.owner())
+                     .first->second;
   state.awaited_since = context_.now.steady;
   if (job.state() == v1::STARTING) ArmPhase(job, v1::STARTED);
 }
@@ -230,6 +233,8 @@ void Rendezvous::PutKey(const Node& node, const v1::PutKey& put) {
                                    EndedError(put.job_id(), put.generation())));
     return;
   }
+  const size_t bytes = KeyTable::MostBytes(put.key(), put.value());
+  (void)jobs_.MakeMemory(job->status.owner(), bytes);  // Put checks it, too
   const absl::StatusOr<std::vector<NodeName>> waiting =
       states_.at(job->id()).keys.Put(put.key(), put.value());
   if (!waiting.ok()) {
@@ -248,7 +253,10 @@ void Rendezvous::PutKey(const Node& node, const v1::PutKey& put) {
 void Rendezvous::GetKey(const Node& node, const v1::GetKey& get) {
   const Job* const job = FindOpen(get.job_id(), get.generation(), node);
   absl::StatusOr<const std::string*> value = EndedError(get.job_id(), get.generation());
-  if (job != nullptr) value = states_.at(job->id()).keys.Get(get.key(), node.name());
+  if (job != nullptr) {
+    (void)jobs_.MakeMemory(job->status.owner(), KeyTable::MostBytes(get.key(), ""));
+    value = states_.at(job->id()).keys.Get(get.key(), node.name());
+  }
   if (value.ok() && *value == nullptr) return;  // PutKey answers
   nodes_.Send(node, MakeKeyValue(get.job_id(), get.generation(), get.key(),
                                  value.ok() ? **value : std::string(), value.status()));

@@ -103,7 +103,8 @@ class Rendezvous {
     std::optional<StoreWait> store = std::nullopt;  // replaces `barrier` and `named`
   };
   struct State {
-    explicit State(uint32_t world_size) : barriers(world_size), joins(world_size) {}
+    State(uint32_t world_size, MemoryBudget& memory, const std::string& owner)
+        : keys(memory, owner), barriers(world_size), joins(world_size) {}
 
     KeyTable keys;
     BarrierTable barriers;

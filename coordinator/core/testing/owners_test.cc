@@ -93,6 +93,27 @@ TEST_F(OwnersTest, OnlyOwnerAndAdminsMayChangeQueuedJob) {
   EXPECT_EQ(cluster_.State("job"), v1::CANCELLED);
 }
 
+TEST_F(OwnersTest, NodeNeedsTheFilesOfItsRunningJobs) {
+  cluster_.Join("a");
+  v1::JobSpec spec = MakeCommandSpec(1);
+  spec.add_files()->set_sha256("running");
+  ASSERT_TRUE(StatusOf(cluster_.Step(SubmitEvent(kAlice, "job", "", spec))).ok());
+  ASSERT_EQ(cluster_.State("job"), v1::STARTING);
+  cluster_.Join("b");
+  spec.mutable_files(0)->set_sha256("second");
+  ASSERT_TRUE(StatusOf(cluster_.Step(SubmitEvent(kAlice, "second", "", spec))).ok());
+  const auto needs = [&](const std::optional<NodeName>& node, const std::string& digest) {
+    return cluster_.core().NeedsFile(node, digest);
+  };
+  EXPECT_TRUE(needs(NodeName("a"), "running"));
+  EXPECT_FALSE(needs(NodeName("b"), "running"));
+  EXPECT_TRUE(needs(NodeName("b"), "second"));
+  EXPECT_TRUE(needs(std::nullopt, "running") && needs(std::nullopt, "second"));
+  EXPECT_FALSE(needs(std::nullopt, "other"));
+  cluster_.ExitAll("job", ExitWith(0));
+  EXPECT_FALSE(needs(NodeName("a"), "running") || needs(std::nullopt, "running"));
+}
+
 // Files and checkpoints of jobs belong to their owners until an admin shares the job.
 TEST_F(OwnersTest, SharedJobCanBeRerunAndContinuedByOthers) {
   v1::JobSpec spec = MakeCommandSpec(1);

@@ -1,0 +1,34 @@
+// The space on the disk of the store, of which users may not take the last part: without it, the
+// coordinator could record nothing more and would have to end.
+//
+// Not thread-safe.
+#ifndef MUSTER_COORDINATOR_CORE_STORE_SPACE_H_
+#define MUSTER_COORDINATOR_CORE_STORE_SPACE_H_
+
+#include <cstdint>
+
+#include "absl/status/status.h"
+#include "coordinator/store/store.h"
+
+namespace muster::core {
+
+class StoreSpace {
+ public:
+  void Set(const store::Space& measured) { space_ = measured; }
+  // RESOURCE_EXHAUSTED if records of `bytes` that a user adds would leave less than the reserve.
+  absl::Status Check(uint64_t bytes) const;
+  // Such records are added; after Check.
+  void Take(uint64_t bytes) { space_.free_bytes -= Written(bytes); }
+  // Whether less than the reserve is left: only what running jobs need is written.
+  bool IsLow() const { return space_.free_bytes < space_.reserved_bytes; }
+
+ private:
+  // SQLite writes a record to its log before it writes it to the database.
+  static uint64_t Written(uint64_t bytes) { return 2 * bytes; }
+
+  store::Space space_;
+};
+
+}  // namespace muster::core
+
+#endif  // MUSTER_COORDINATOR_CORE_STORE_SPACE_H_
