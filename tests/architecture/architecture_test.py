@@ -1,4 +1,5 @@
-"""Enforces the tree's layering: reads every #include and fails on forbidden ones."""
+"""Enforces the tree's layering: reads every #include and fails on forbidden ones. Also finds names of files that do not
+exist, and dependencies that every target has anyway."""
 
 import pathlib
 import re
@@ -144,6 +145,38 @@ def wall_clock_uses(root):
     return found
 
 
+# A file of this tree in a comment or on a page. Names in capitals, as in docs/NAME.md, stand for others.
+FILE = re.compile(r"(?<![\w/.:\-{$*])((?:%s|docs|bazel)/[a-z0-9_./-]*\.(?:cc|h|cu|inc|py|proto|md|js|sh|bzl|yaml))\b"
+                  % "|".join(sorted(FOLDERS)))
+COMMENT = re.compile(r"//.*|^\s*#(?!\s*include).*", re.MULTILINE)
+# Files that a page tells its reader to create.
+EXAMPLES = {"cli/verbs/pause.cc"}
+
+
+def absent_files(root):
+    """Lines `FILE names PATH` for the files of comments and pages that do not exist under `root`."""
+    found = []
+    for path in sorted(root.rglob("*")):
+        file = path.relative_to(root)
+        if file.parts[0] not in FOLDERS | {"docs", "bazel"} and len(file.parts) > 1 or not path.is_file():
+            continue
+        if path.suffix == ".md":
+            texts = [path.read_text(encoding="utf-8")]
+        elif path.suffix in SOURCES + (".proto",) or path.name == "BUILD":
+            texts = COMMENT.findall(path.read_text(encoding="utf-8", errors="replace"))
+        else:
+            continue
+        names = {name for text in texts for name in FILE.findall(text)} - EXAMPLES
+        found.extend(f"{file} names {name}" for name in sorted(names) if not (root / name).exists())
+    return found
+
+
+def needless_dependencies(root):
+    """BUILD files that list Abseil, which the rules of bazel/cc.bzl add."""
+    return [str(path.relative_to(root)) for folder in sorted(ALLOWED) for path in sorted((root / folder).rglob("BUILD"))
+            if '"@system//:absl"' in path.read_text(encoding="utf-8")]
+
+
 def reason_against(file, folder, kind, header):
     target = header.split("/")[0]
     if kind == '"' and "/" in header and target in FOLDERS and target != folder and target not in ALLOWED[folder]:
@@ -167,6 +200,24 @@ class ArchitectureTest(unittest.TestCase):
         for folder in ALLOWED:
             self.assertTrue((root / folder).is_dir(), f"there is no {folder}/")
         self.assertEqual(violations(root), [])
+
+    def test_named_files_exist(self):
+        self.assertEqual(absent_files(pathlib.Path(__file__).resolve().parents[2]), [])
+
+    def test_reports_named_files_that_do_not_exist(self):
+        files = {"common/a.cc": '// As common/gone.h says.\n#include "common/absent.h"\n',
+                 "docs/a.md": "See `docs/b.md`, docs/NAME.md and docs/a.md.",
+                 "spec/BUILD": "# spec/gone.cc\nsrcs = 1\n"}
+        with tempfile.TemporaryDirectory() as directory:
+            root = pathlib.Path(directory)
+            for name, text in files.items():
+                (root / name).parent.mkdir(exist_ok=True)
+                (root / name).write_text(text)
+            self.assertEqual(absent_files(root), ["common/a.cc names common/gone.h", "docs/a.md names docs/b.md",
+                                                  "spec/BUILD names spec/gone.cc"])
+
+    def test_dependencies_are_needed(self):
+        self.assertEqual(needless_dependencies(pathlib.Path(__file__).resolve().parents[2]), [])
 
     def test_time_is_measured_on_steady_clock(self):
         root = pathlib.Path(__file__).resolve().parents[2]
