@@ -6,7 +6,7 @@ import os
 import signal
 import unittest
 
-from tests.support.cluster import Cluster, shell_spec, training_spec, wait_until
+from tests.support.cluster import Cluster, shell_spec, training_spec
 
 
 class RestartsTest(unittest.TestCase):
@@ -59,15 +59,14 @@ class RestartsTest(unittest.TestCase):
 
 class LostNodeTest(unittest.TestCase):
     def test_lost_node_uses_up_no_restart(self):
-        with Cluster(coordinator_flags=["--lease=3s", "--job-lease=3s"]) as cluster:
-            cluster.start_worker("node-1")
+        # Both nodes are there before the job: by its first report, node-1 has confirmed to the coordinator that node-2 may
+        # vouch for it. Before, node-2 could not confirm that the ranks of node-1 have ended.
+        with Cluster(nodes=2, coordinator_flags=["--lease=3s", "--job-lease=3s"]) as cluster:
+            cluster.muster("node", "cordon", "node-2")
             job = cluster.submit(shell_spec("moves", "[ $MUSTER_NODE_NAME = node-2 ] || exec sleep 600",
                                             failure_timeout="1s"))
             cluster.wait_for_state(job, "RUNNING")
-            cluster.start_worker("node-2")
-            # Until node-1 knows that node-2 may vouch for it, node-2 cannot confirm that its ranks have ended.
-            promises = cluster.directory / "node-1/promises"
-            wait_until(lambda: b"node-2" in promises.read_bytes(), 20, "node-1 to know node-2")
+            cluster.muster("node", "uncordon", "node-2")
             cluster.workers["node-1"].kill()
             for pid, _ in cluster.processes():
                 if pid not in (cluster.coordinator.pid, cluster.workers["node-2"].pid):
