@@ -14,7 +14,7 @@
 #include "common/security/tls.h"
 #include "common/time.h"
 #include "coordinator/core/core.h"
-#include "coordinator/service/authorizer.h"
+#include "coordinator/service/auth/authorizer.h"
 #include "coordinator/store/store.h"
 
 namespace muster::service {

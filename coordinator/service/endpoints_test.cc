@@ -10,7 +10,7 @@
 #include "common/http/http_get.h"
 #include "common/metrics/differences.h"
 #include "coordinator/service/coordinator_fixture.h"
-#include "coordinator/service/metric_families.h"
+#include "coordinator/service/metrics/metric_families.h"
 #include "gmock/gmock.h"
 
 namespace muster::service {

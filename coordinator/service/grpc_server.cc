@@ -13,7 +13,7 @@
 #include "common/grpc_log.h"
 #include "common/limits.h"
 #include "common/status.h"
-#include "coordinator/service/guarded_service.h"
+#include "coordinator/service/auth/guarded_service.h"
 
 namespace muster::service {
 namespace {

@@ -12,8 +12,8 @@
 #include "common/http/address.h"
 #include "common/security/server_credentials.h"
 #include "common/security/tls.h"
-#include "coordinator/service/authorizer.h"
-#include "coordinator/service/live_calls.h"
+#include "coordinator/service/auth/authorizer.h"
+#include "coordinator/service/auth/live_calls.h"
 
 namespace grpc {
 class Server;

@@ -2,6 +2,7 @@
 // refused with a message, and the coordinator keeps serving.
 #include "common/limits.h"
 
+#include <atomic>
 #include <functional>
 #include <memory>
 #include <string>
@@ -9,11 +10,14 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "absl/synchronization/mutex.h"
+#include "absl/synchronization/notification.h"
+#include "common/version.h"
 #include "coordinator/core/records.h"
 #include "coordinator/service/coordinator_fixture.h"
-#include "coordinator/service/job_watchers.h"
-#include "coordinator/service/log_relay.h"
-#include "coordinator/service/worker_sessions.h"
+#include "coordinator/service/loop/job_watchers.h"
+#include "coordinator/service/loop/worker_sessions.h"
+#include "coordinator/service/relay/log_relay.h"
 #include "gmock/gmock.h"
 
 namespace muster::service {
@@ -205,6 +209,62 @@ TEST_F(FullStoreTest, LimitsJobs) {
 
 // -------------------------------------------------------------------------------------------------
 // Logs.
+
+// A store whose commits wait.
+class HeldStore : public store::MemoryStore {
+ public:
+  absl::Status Commit(absl::Span<const store::Mutation> batch) override {
+    if (held) released.WaitForNotification();
+    return MemoryStore::Commit(batch);
+  }
+
+  std::atomic<bool> held = false;
+  absl::Notification released;
+};
+
+TEST(LargeRequestsTest, CallerHasTwoAtATime) {
+  HeldStore store;
+  CoordinatorOptions options;
+  options.listen = options.http = "127.0.0.1:0";
+  options.access.require_token = false;
+  const auto coordinator = Coordinator::Start(options, store);
+  ASSERT_TRUE(coordinator.ok()) << coordinator.status();
+  const auto channel = grpc::CreateChannel((*coordinator)->grpc_address().ToString(),
+                                           grpc::InsecureChannelCredentials());
+  const auto cluster = v1::ClusterService::NewStub(channel);
+  struct Submission {
+    grpc::ClientContext context;
+    v1::SubmitJobRequest request;
+    v1::SubmitJobResponse response;
+  };
+  store.held = true;  // no submission is answered
+  Submission submissions[3];
+  absl::Mutex mutex;
+  std::vector<grpc::Status> ended;
+  for (Submission& submission : submissions) {
+    submission.context.set_deadline(TestDeadline());
+    submission.request.set_protocol_version(kProtocolVersion);
+    submission.request.mutable_spec()->add_command(std::string(200'000, 'x'));
+    cluster->async()->SubmitJob(&submission.context, &submission.request, &submission.response,
+                                [&](const grpc::Status& status) {
+                                  absl::MutexLock lock(&mutex);
+                                  ended.push_back(status);
+                                });
+  }
+  const auto wait_for = [&](size_t count) {
+    absl::MutexLock lock(&mutex);
+    const auto enough = [&] { return ended.size() >= count; };
+    mutex.Await(absl::Condition(&enough));
+  };
+  wait_for(1);
+  store.released.Notify();
+  wait_for(3);
+  EXPECT_EQ(ended[0].error_code(), grpc::StatusCode::UNAVAILABLE);
+  EXPECT_THAT(ended[0].error_message(),
+              HasSubstr("has 2 open requests of more than 131072 bytes, the limit for one caller"));
+  EXPECT_TRUE(ended[1].ok() && ended[2].ok())
+      << ended[1].error_message() << ended[2].error_message();
+}
 
 TEST_F(LimitsTest, LimitsLogTransfers) {
   const auto worker = Connect("node-1");

@@ -8,8 +8,8 @@
 #include "absl/strings/str_cat.h"
 #include "common/limits.h"
 #include "coordinator/core/records.h"
+#include "coordinator/service/calls/page.h"
 #include "coordinator/service/coordinator_fixture.h"
-#include "coordinator/service/page.h"
 #include "gmock/gmock.h"
 #include "proto/muster/v1/identity.grpc.pb.h"
 

@@ -1,6 +1,6 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
-#include "coordinator/service/method_table.h"
+#include "coordinator/service/auth/method_table.h"
 #include "docs/reference/markdown.h"
 #include "docs/reference/pages.h"
 
@@ -39,7 +39,7 @@ std::string MethodsPage() {
       "may call them, and which calls the audit log\nrecords. Whose jobs a role may change is a "
       "further rule, see [Owners](../operate/security.md#owners). A node's certificate has\nthe "
       "role `worker`. `EnrollNode` checks a join token itself. ",
-      GeneratedFrom("`coordinator/service/method_table.cc`"),
+      GeneratedFrom("`coordinator/service/auth/method_table.cc`"),
       Table({"method", "no token", "view", "submit", "worker", "admin", "recorded"}, rows));
 }
 

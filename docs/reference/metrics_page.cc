@@ -3,7 +3,7 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/strip.h"
 #include "absl/types/span.h"
-#include "coordinator/service/metric_families.h"
+#include "coordinator/service/metrics/metric_families.h"
 #include "docs/reference/markdown.h"
 #include "docs/reference/pages.h"
 #include "worker/metric_families.h"
@@ -60,7 +60,7 @@ std::string MetricsPage() {
       "# Metrics reference\n\n"
       "For operators: the Prometheus metrics at `/metrics` of `muster-coordinator` and "
       "`muster-worker`. ",
-      GeneratedFrom("the tables in `coordinator/service/metric_families.h` and "
+      GeneratedFrom("the tables in `coordinator/service/metrics/metric_families.h` and "
                     "`worker/metric_families.h`"),
       "A metric without series is left out of a scrape: metrics of jobs appear with the first job, "
       "metrics of GPUs where there are GPUs.\n\n"

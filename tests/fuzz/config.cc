@@ -6,7 +6,7 @@
 #include "common/http/address.h"
 #include "common/security/local_token.h"
 #include "coordinator/scheduler_config.h"
-#include "coordinator/service/authorizer.h"
+#include "coordinator/service/auth/authorizer.h"
 #include "tests/fuzz/check.h"
 #include "tests/fuzz/temporary_folder.h"
 

@@ -9,8 +9,8 @@
 #include <vector>
 
 #include "coordinator/core/testing/harness.h"
-#include "coordinator/service/quarantine.h"
-#include "coordinator/service/validate.h"
+#include "coordinator/service/checks/quarantine.h"
+#include "coordinator/service/checks/validate.h"
 #include "fuzzer/FuzzedDataProvider.h"
 #include "gtest/gtest.h"
 #include "spec/spec.h"

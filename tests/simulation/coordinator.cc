@@ -7,8 +7,8 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "coordinator/core/records.h"
-#include "coordinator/service/quarantine.h"
-#include "coordinator/service/validate.h"
+#include "coordinator/service/checks/quarantine.h"
+#include "coordinator/service/checks/validate.h"
 #include "proto/muster/v1/store.pb.h"
 
 namespace muster::simulation {

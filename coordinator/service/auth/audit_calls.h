@@ -1,9 +1,9 @@
 // Records the calls that the method table marks in the audit log.
-#ifndef MUSTER_COORDINATOR_SERVICE_AUDIT_CALLS_H_
-#define MUSTER_COORDINATOR_SERVICE_AUDIT_CALLS_H_
+#ifndef MUSTER_COORDINATOR_SERVICE_AUTH_AUDIT_CALLS_H_
+#define MUSTER_COORDINATOR_SERVICE_AUTH_AUDIT_CALLS_H_
 
-#include "coordinator/service/audit_log.h"
-#include "coordinator/service/authorizer.h"
+#include "coordinator/service/auth/audit_log.h"
+#include "coordinator/service/auth/authorizer.h"
 #include "grpcpp/support/server_interceptor.h"
 
 namespace muster::service {
@@ -27,4 +27,4 @@ class AuditCalls : public grpc::experimental::ServerInterceptorFactoryInterface 
 
 }  // namespace muster::service
 
-#endif  // MUSTER_COORDINATOR_SERVICE_AUDIT_CALLS_H_
+#endif  // MUSTER_COORDINATOR_SERVICE_AUTH_AUDIT_CALLS_H_

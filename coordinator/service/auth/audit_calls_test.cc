@@ -1,5 +1,5 @@
 // The audit log of a complete coordinator.
-#include "coordinator/service/audit_calls.h"
+#include "coordinator/service/auth/audit_calls.h"
 
 #include <sys/stat.h>
 #include <unistd.h>

@@ -1,4 +1,4 @@
-#include "coordinator/service/audit_log.h"
+#include "coordinator/service/auth/audit_log.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -14,7 +14,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
 #include "common/status.h"
-#include "coordinator/service/metric_families.h"
+#include "coordinator/service/metrics/metric_families.h"
 #include "nlohmann/json.hpp"
 
 namespace muster::service {

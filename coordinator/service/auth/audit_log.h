@@ -1,6 +1,6 @@
 // The audit log: a line of JSON for each call that changes something, in files of bounded size.
-#ifndef MUSTER_COORDINATOR_SERVICE_AUDIT_LOG_H_
-#define MUSTER_COORDINATOR_SERVICE_AUDIT_LOG_H_
+#ifndef MUSTER_COORDINATOR_SERVICE_AUTH_AUDIT_LOG_H_
+#define MUSTER_COORDINATOR_SERVICE_AUTH_AUDIT_LOG_H_
 
 #include <cstdint>
 #include <functional>
@@ -73,4 +73,4 @@ class AuditLog {
 
 }  // namespace muster::service
 
-#endif  // MUSTER_COORDINATOR_SERVICE_AUDIT_LOG_H_
+#endif  // MUSTER_COORDINATOR_SERVICE_AUTH_AUDIT_LOG_H_

@@ -1,4 +1,4 @@
-#include "coordinator/service/audit_log.h"
+#include "coordinator/service/auth/audit_log.h"
 
 #include <sys/stat.h>
 #include <unistd.h>

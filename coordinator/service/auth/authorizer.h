@@ -1,6 +1,6 @@
 // Decides which callers may call which methods.
-#ifndef MUSTER_COORDINATOR_SERVICE_AUTHORIZER_H_
-#define MUSTER_COORDINATOR_SERVICE_AUTHORIZER_H_
+#ifndef MUSTER_COORDINATOR_SERVICE_AUTH_AUTHORIZER_H_
+#define MUSTER_COORDINATOR_SERVICE_AUTH_AUTHORIZER_H_
 
 #include <cstdint>
 #include <functional>
@@ -20,7 +20,7 @@
 #include "common/security/certificate.h"
 #include "common/time.h"
 #include "coordinator/core/actor.h"
-#include "coordinator/service/method_table.h"
+#include "coordinator/service/auth/method_table.h"
 
 namespace muster::service {
 
@@ -117,4 +117,4 @@ class Authorizer {
 
 }  // namespace muster::service
 
-#endif  // MUSTER_COORDINATOR_SERVICE_AUTHORIZER_H_
+#endif  // MUSTER_COORDINATOR_SERVICE_AUTH_AUTHORIZER_H_

@@ -1,4 +1,4 @@
-#include "coordinator/service/authorizer.h"
+#include "coordinator/service/auth/authorizer.h"
 
 #include <grpcpp/generic/generic_stub.h>
 #include <sys/stat.h>

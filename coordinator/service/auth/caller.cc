@@ -1,4 +1,4 @@
-#include "coordinator/service/caller.h"
+#include "coordinator/service/auth/caller.h"
 
 #include <grpc/grpc_security_constants.h>
 

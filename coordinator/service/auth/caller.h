@@ -1,8 +1,8 @@
 // Reads a call's caller from its metadata and connection.
-#ifndef MUSTER_COORDINATOR_SERVICE_CALLER_H_
-#define MUSTER_COORDINATOR_SERVICE_CALLER_H_
+#ifndef MUSTER_COORDINATOR_SERVICE_AUTH_CALLER_H_
+#define MUSTER_COORDINATOR_SERVICE_AUTH_CALLER_H_
 
-#include "coordinator/service/authorizer.h"
+#include "coordinator/service/auth/authorizer.h"
 #include "grpcpp/grpcpp.h"
 
 namespace muster::service {
@@ -11,4 +11,4 @@ Authorizer::Caller CallerOf(const grpc::ServerContextBase& context);
 
 }  // namespace muster::service
 
-#endif  // MUSTER_COORDINATOR_SERVICE_CALLER_H_
+#endif  // MUSTER_COORDINATOR_SERVICE_AUTH_CALLER_H_

@@ -1,7 +1,7 @@
 // Bounds the streams that one caller may have open, so that no caller exhausts the coordinator's
 // limits for all.
-#ifndef MUSTER_COORDINATOR_SERVICE_CALLER_LIMIT_H_
-#define MUSTER_COORDINATOR_SERVICE_CALLER_LIMIT_H_
+#ifndef MUSTER_COORDINATOR_SERVICE_AUTH_CALLER_LIMIT_H_
+#define MUSTER_COORDINATOR_SERVICE_AUTH_CALLER_LIMIT_H_
 
 #include <cstddef>
 #include <memory>
@@ -63,4 +63,4 @@ class CallerLimit {
 
 }  // namespace muster::service
 
-#endif  // MUSTER_COORDINATOR_SERVICE_CALLER_LIMIT_H_
+#endif  // MUSTER_COORDINATOR_SERVICE_AUTH_CALLER_LIMIT_H_

@@ -1,4 +1,4 @@
-#include "coordinator/service/caller_limit.h"
+#include "coordinator/service/auth/caller_limit.h"
 
 #include <optional>
 #include <vector>

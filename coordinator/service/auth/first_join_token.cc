@@ -1,4 +1,4 @@
-#include "coordinator/service/first_join_token.h"
+#include "coordinator/service/auth/first_join_token.h"
 
 #include <glog/logging.h>
 #include <unistd.h>

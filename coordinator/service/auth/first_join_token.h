@@ -1,12 +1,12 @@
 // The join token that `muster cluster init` has printed, before there was a coordinator.
-#ifndef MUSTER_COORDINATOR_SERVICE_FIRST_JOIN_TOKEN_H_
-#define MUSTER_COORDINATOR_SERVICE_FIRST_JOIN_TOKEN_H_
+#ifndef MUSTER_COORDINATOR_SERVICE_AUTH_FIRST_JOIN_TOKEN_H_
+#define MUSTER_COORDINATOR_SERVICE_AUTH_FIRST_JOIN_TOKEN_H_
 
 #include <string>
 
 #include "absl/status/status.h"
-#include "coordinator/service/core_loop.h"
-#include "coordinator/service/pending_requests.h"
+#include "coordinator/service/loop/core_loop.h"
+#include "coordinator/service/loop/pending_requests.h"
 
 namespace muster::service {
 
@@ -17,4 +17,4 @@ absl::Status TakeFirstJoinToken(const std::string& path, CoreLoop& loop, Pending
 
 }  // namespace muster::service
 
-#endif  // MUSTER_COORDINATOR_SERVICE_FIRST_JOIN_TOKEN_H_
+#endif  // MUSTER_COORDINATOR_SERVICE_AUTH_FIRST_JOIN_TOKEN_H_

@@ -1,4 +1,4 @@
-#include "coordinator/service/guarded_service.h"
+#include "coordinator/service/auth/guarded_service.h"
 
 #include <glog/logging.h>
 #include <grpc/byte_buffer.h>
@@ -13,8 +13,9 @@
 #include "absl/strings/str_cat.h"
 #include "common/grpc_status.h"
 #include "common/limits.h"
-#include "coordinator/service/caller.h"
-#include "coordinator/service/method_table.h"
+#include "common/status.h"
+#include "coordinator/service/auth/caller.h"
+#include "coordinator/service/auth/method_table.h"
 
 namespace muster::service {
 namespace {
@@ -26,6 +27,10 @@ using ::grpc::internal::RpcServiceMethod;
 
 // Rate limit, so that a peer cannot fill the disk with log lines.
 constexpr int kSecondsBetweenLogLines = 5;
+
+// A large request may take thirty times its size in memory, and seconds of CPU time.
+constexpr size_t kLargeRequestBytes = 128 << 10;
+constexpr size_t kLargeRequestsPerCaller = 2;
 
 // A call that only ends with a status.
 class Refusal final : public grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer> {
@@ -50,11 +55,13 @@ bool Authenticates(absl::string_view method) {
 class GuardedHandler final : public MethodHandler {
  public:
   GuardedHandler(MethodHandler& handler, const MethodDescriptor& method, std::string name,
-                 Authorizer& authorizer, LiveCalls& live_calls, GrpcListener& listener)
+                 Authorizer& authorizer, CallerLimit& large_requests, LiveCalls& live_calls,
+                 GrpcListener& listener)
       : handler_(handler),
         method_(method),
         name_(std::move(name)),
         authorizer_(authorizer),
+        large_requests_(large_requests),
         live_calls_(live_calls),
         listener_(listener) {}
 
@@ -87,13 +94,21 @@ class GuardedHandler final : public MethodHandler {
                               absl::StrCat("the request of ", method_.name(), " has ", bytes,
                                            " bytes; the limit is ", limits::kRequestBytes)));
     }
+    std::function<void()> on_done = call.call_requester;
+    if (bytes > kLargeRequestBytes) {
+      absl::StatusOr<AdmittedCaller> admitted = AdmitLarge(caller);
+      if (!admitted.ok()) {
+        grpc_byte_buffer_destroy(raw_request);
+        return Refuse(call, admitted.status());
+      }
+      on_done = [slot = std::move(admitted->slot), on_done = std::move(on_done)] { on_done(); };
+    }
     void* request = nullptr;
     void* handler_data = nullptr;
     grpc::Status parsed;
     if (!method_.client_streaming()) {
       request = handler_.Deserialize(call.call->call(), raw_request, &parsed, &handler_data);
     }
-    std::function<void()> on_done = call.call_requester;
     if (method_.client_streaming() || method_.server_streaming()) {
       on_done = Watch(*call.call->call(), std::move(caller), std::move(on_done));
     }
@@ -103,6 +118,14 @@ class GuardedHandler final : public MethodHandler {
   }
 
  private:
+  // UNAVAILABLE, upon which a client tries again, while the caller has as many as it may have.
+  absl::StatusOr<AdmittedCaller> AdmitLarge(const Authorizer::Caller& caller) {
+    ASSIGN_OR_RETURN(core::Actor actor, authorizer_.Identify(caller));
+    absl::StatusOr<AdmittedCaller> admitted = large_requests_.Admit(std::move(actor));
+    if (admitted.ok()) return admitted;
+    return absl::UnavailableError(admitted.status().message());
+  }
+
   // Ends the stream when its caller loses the right to it. Returns what to call when it is done.
   std::function<void()> Watch(grpc_call& call, Authorizer::Caller caller,
                               std::function<void()> on_done) {
@@ -124,6 +147,7 @@ class GuardedHandler final : public MethodHandler {
   const MethodDescriptor& method_;
   const std::string name_;
   Authorizer& authorizer_;
+  CallerLimit& large_requests_;
   LiveCalls& live_calls_;
   GrpcListener& listener_;
 };
@@ -146,14 +170,16 @@ struct Handlers : grpc::Service {
 
 GuardedService::GuardedService(const google::protobuf::ServiceDescriptor& descriptor,
                                grpc::Service& service, Authorizer& authorizer,
-                               LiveCalls& live_calls, GrpcListener& listener) {
+                               LiveCalls& live_calls, GrpcListener& listener)
+    : large_requests_(absl::StrCat("requests of more than ", kLargeRequestBytes, " bytes"),
+                      kLargeRequestsPerCaller) {
   // Generated code numbers methods in the order of the proto file.
   for (int i = 0; i < descriptor.method_count(); ++i) {
     const MethodDescriptor& method = *descriptor.method(i);
     names_.push_back(absl::StrCat("/", descriptor.full_name(), "/", method.name()));
     AddMethod(new RpcServiceMethod(names_.back().c_str(), TypeOf(method), nullptr));
     MarkMethodCallback(i, new GuardedHandler(Handlers::Of(service, i), method, names_.back(),
-                                             authorizer, live_calls, listener));
+                                             authorizer, large_requests_, live_calls, listener));
   }
 }
 

@@ -1,4 +1,4 @@
-#include "coordinator/service/live_calls.h"
+#include "coordinator/service/auth/live_calls.h"
 
 #include <utility>
 #include <vector>

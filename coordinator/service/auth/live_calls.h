@@ -1,7 +1,7 @@
 // The streams in progress. They end when their callers lose the right to them: a token was removed
 // or has a lower role, a certificate was revoked or has expired.
-#ifndef MUSTER_COORDINATOR_SERVICE_LIVE_CALLS_H_
-#define MUSTER_COORDINATOR_SERVICE_LIVE_CALLS_H_
+#ifndef MUSTER_COORDINATOR_SERVICE_AUTH_LIVE_CALLS_H_
+#define MUSTER_COORDINATOR_SERVICE_AUTH_LIVE_CALLS_H_
 
 #include <cstdint>
 #include <functional>
@@ -14,7 +14,7 @@
 #include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
 #include "common/steady_notification.h"
-#include "coordinator/service/authorizer.h"
+#include "coordinator/service/auth/authorizer.h"
 
 namespace muster::service {
 
@@ -55,4 +55,4 @@ class LiveCalls {
 
 }  // namespace muster::service
 
-#endif  // MUSTER_COORDINATOR_SERVICE_LIVE_CALLS_H_
+#endif  // MUSTER_COORDINATOR_SERVICE_AUTH_LIVE_CALLS_H_

@@ -1,4 +1,4 @@
-#include "coordinator/service/method_table.h"
+#include "coordinator/service/auth/method_table.h"
 
 namespace muster::service {
 namespace {

@@ -1,6 +1,6 @@
 // The coordinator's methods: the role that each requires, and what the audit log records of it.
-#ifndef MUSTER_COORDINATOR_SERVICE_METHOD_TABLE_H_
-#define MUSTER_COORDINATOR_SERVICE_METHOD_TABLE_H_
+#ifndef MUSTER_COORDINATOR_SERVICE_AUTH_METHOD_TABLE_H_
+#define MUSTER_COORDINATOR_SERVICE_AUTH_METHOD_TABLE_H_
 
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
@@ -43,4 +43,4 @@ const MethodRule* FindMethod(absl::string_view method);
 
 }  // namespace muster::service
 
-#endif  // MUSTER_COORDINATOR_SERVICE_METHOD_TABLE_H_
+#endif  // MUSTER_COORDINATOR_SERVICE_AUTH_METHOD_TABLE_H_

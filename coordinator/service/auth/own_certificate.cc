@@ -1,4 +1,4 @@
-#include "coordinator/service/own_certificate.h"
+#include "coordinator/service/auth/own_certificate.h"
 
 #include <string>
 #include <vector>

@@ -1,6 +1,6 @@
 // Renews the coordinator's own certificate.
-#ifndef MUSTER_COORDINATOR_SERVICE_OWN_CERTIFICATE_H_
-#define MUSTER_COORDINATOR_SERVICE_OWN_CERTIFICATE_H_
+#ifndef MUSTER_COORDINATOR_SERVICE_AUTH_OWN_CERTIFICATE_H_
+#define MUSTER_COORDINATOR_SERVICE_AUTH_OWN_CERTIFICATE_H_
 
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
@@ -20,4 +20,4 @@ absl::StatusOr<bool> RenewOwnCertificate(const security::TlsFiles& tls,
 
 }  // namespace muster::service
 
-#endif  // MUSTER_COORDINATOR_SERVICE_OWN_CERTIFICATE_H_
+#endif  // MUSTER_COORDINATOR_SERVICE_AUTH_OWN_CERTIFICATE_H_

@@ -6,10 +6,10 @@
 #include "common/proto_time.h"
 #include "common/status.h"
 #include "coordinator/core/owners/visibility.h"
-#include "coordinator/service/cluster_service.h"
-#include "coordinator/service/page.h"
-#include "coordinator/service/unary_call.h"
-#include "coordinator/service/validate.h"
+#include "coordinator/service/calls/cluster_service.h"
+#include "coordinator/service/calls/page.h"
+#include "coordinator/service/checks/validate.h"
+#include "coordinator/service/loop/unary_call.h"
 
 namespace muster::service {
 

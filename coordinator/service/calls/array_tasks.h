@@ -1,6 +1,6 @@
 // Expands the array of a submitted spec.
-#ifndef MUSTER_COORDINATOR_SERVICE_ARRAY_TASKS_H_
-#define MUSTER_COORDINATOR_SERVICE_ARRAY_TASKS_H_
+#ifndef MUSTER_COORDINATOR_SERVICE_CALLS_ARRAY_TASKS_H_
+#define MUSTER_COORDINATOR_SERVICE_CALLS_ARRAY_TASKS_H_
 
 #include <vector>
 
@@ -30,4 +30,4 @@ inline absl::StatusOr<std::vector<core::ArrayTask>> ExpandTasks(const v1::JobSpe
 
 }  // namespace muster::service
 
-#endif  // MUSTER_COORDINATOR_SERVICE_ARRAY_TASKS_H_
+#endif  // MUSTER_COORDINATOR_SERVICE_CALLS_ARRAY_TASKS_H_

@@ -1,7 +1,7 @@
 // ClusterService over gRPC's callback API: requests become core events or queries, and no thread
 // waits for an answer.
-#ifndef MUSTER_COORDINATOR_SERVICE_CLUSTER_SERVICE_H_
-#define MUSTER_COORDINATOR_SERVICE_CLUSTER_SERVICE_H_
+#ifndef MUSTER_COORDINATOR_SERVICE_CALLS_CLUSTER_SERVICE_H_
+#define MUSTER_COORDINATOR_SERVICE_CALLS_CLUSTER_SERVICE_H_
 
 #include <string>
 
@@ -9,15 +9,15 @@
 #include "absl/functional/any_invocable.h"
 #include "absl/synchronization/mutex.h"
 #include "common/limits.h"
-#include "coordinator/service/authorizer.h"
-#include "coordinator/service/caller_limit.h"
-#include "coordinator/service/core_loop.h"
-#include "coordinator/service/file_calls.h"
+#include "coordinator/service/auth/authorizer.h"
+#include "coordinator/service/auth/caller_limit.h"
 #include "coordinator/service/http/page_logins.h"
-#include "coordinator/service/job_watchers.h"
-#include "coordinator/service/log_relay.h"
-#include "coordinator/service/pending_requests.h"
-#include "coordinator/service/transfers.h"
+#include "coordinator/service/loop/core_loop.h"
+#include "coordinator/service/loop/job_watchers.h"
+#include "coordinator/service/loop/pending_requests.h"
+#include "coordinator/service/relay/file_calls.h"
+#include "coordinator/service/relay/log_relay.h"
+#include "coordinator/service/relay/transfers.h"
 #include "proto/muster/v1/cluster.grpc.pb.h"
 
 namespace muster::service {
@@ -189,4 +189,4 @@ class ClusterServiceImpl : public v1::ClusterService::CallbackService {
 
 }  // namespace muster::service
 
-#endif  // MUSTER_COORDINATOR_SERVICE_CLUSTER_SERVICE_H_
+#endif  // MUSTER_COORDINATOR_SERVICE_CALLS_CLUSTER_SERVICE_H_

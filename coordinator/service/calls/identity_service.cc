@@ -1,4 +1,4 @@
-#include "coordinator/service/identity_service.h"
+#include "coordinator/service/calls/identity_service.h"
 
 #include <utility>
 
@@ -8,10 +8,10 @@
 #include "common/security/certificate.h"
 #include "common/sha256.h"
 #include "common/status.h"
-#include "coordinator/service/caller.h"
-#include "coordinator/service/page.h"
-#include "coordinator/service/unary_call.h"
-#include "coordinator/service/validate.h"
+#include "coordinator/service/auth/caller.h"
+#include "coordinator/service/calls/page.h"
+#include "coordinator/service/checks/validate.h"
+#include "coordinator/service/loop/unary_call.h"
 
 namespace muster::service {
 namespace {

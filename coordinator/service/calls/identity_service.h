@@ -1,7 +1,7 @@
 // IdentityService: join tokens, and certificates for nodes. The core decides; this class draws
 // secrets and signs.
-#ifndef MUSTER_COORDINATOR_SERVICE_IDENTITY_SERVICE_H_
-#define MUSTER_COORDINATOR_SERVICE_IDENTITY_SERVICE_H_
+#ifndef MUSTER_COORDINATOR_SERVICE_CALLS_IDENTITY_SERVICE_H_
+#define MUSTER_COORDINATOR_SERVICE_CALLS_IDENTITY_SERVICE_H_
 
 #include <functional>
 #include <optional>
@@ -12,9 +12,9 @@
 #include "absl/time/time.h"
 #include "common/security/authority.h"
 #include "common/time.h"
-#include "coordinator/service/authorizer.h"
-#include "coordinator/service/core_loop.h"
-#include "coordinator/service/pending_requests.h"
+#include "coordinator/service/auth/authorizer.h"
+#include "coordinator/service/loop/core_loop.h"
+#include "coordinator/service/loop/pending_requests.h"
 #include "proto/muster/v1/identity.grpc.pb.h"
 
 namespace muster::service {
@@ -73,4 +73,4 @@ class IdentityServiceImpl : public v1::IdentityService::CallbackService {
 
 }  // namespace muster::service
 
-#endif  // MUSTER_COORDINATOR_SERVICE_IDENTITY_SERVICE_H_
+#endif  // MUSTER_COORDINATOR_SERVICE_CALLS_IDENTITY_SERVICE_H_

@@ -3,8 +3,8 @@
 // A page has at most a number of items and, unless it has only one, a number of bytes, so that
 // every client can receive it. The token of the next page contains the position of the last item of
 // this page in the order of the list: items that are added or removed meanwhile hide no others.
-#ifndef MUSTER_COORDINATOR_SERVICE_PAGE_H_
-#define MUSTER_COORDINATOR_SERVICE_PAGE_H_
+#ifndef MUSTER_COORDINATOR_SERVICE_CALLS_PAGE_H_
+#define MUSTER_COORDINATOR_SERVICE_CALLS_PAGE_H_
 
 #include <cstddef>
 #include <cstdint>
@@ -70,4 +70,4 @@ class Page {
 
 }  // namespace muster::service
 
-#endif  // MUSTER_COORDINATOR_SERVICE_PAGE_H_
+#endif  // MUSTER_COORDINATOR_SERVICE_CALLS_PAGE_H_

@@ -1,4 +1,4 @@
-#include "coordinator/service/page.h"
+#include "coordinator/service/calls/page.h"
 
 #include <set>
 

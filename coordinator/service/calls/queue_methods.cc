@@ -8,9 +8,9 @@
 #include "common/limits.h"
 #include "common/status.h"
 #include "coordinator/core/owners/visibility.h"
-#include "coordinator/service/cluster_service.h"
-#include "coordinator/service/page.h"
-#include "coordinator/service/unary_call.h"
+#include "coordinator/service/calls/cluster_service.h"
+#include "coordinator/service/calls/page.h"
+#include "coordinator/service/loop/unary_call.h"
 
 namespace muster::service {
 namespace {

@@ -1,4 +1,4 @@
-#include "coordinator/service/session_call.h"
+#include "coordinator/service/calls/session_call.h"
 
 #include <glog/logging.h>
 
@@ -8,9 +8,9 @@
 #include "common/grpc_status.h"
 #include "common/limits.h"
 #include "common/status.h"
-#include "coordinator/service/caller.h"
-#include "coordinator/service/quarantine.h"
-#include "coordinator/service/validate.h"
+#include "coordinator/service/auth/caller.h"
+#include "coordinator/service/checks/quarantine.h"
+#include "coordinator/service/checks/validate.h"
 
 namespace muster::service {
 namespace {

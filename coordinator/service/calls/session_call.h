@@ -1,6 +1,6 @@
 // One WorkerService.Session stream.
-#ifndef MUSTER_COORDINATOR_SERVICE_SESSION_CALL_H_
-#define MUSTER_COORDINATOR_SERVICE_SESSION_CALL_H_
+#ifndef MUSTER_COORDINATOR_SERVICE_CALLS_SESSION_CALL_H_
+#define MUSTER_COORDINATOR_SERVICE_CALLS_SESSION_CALL_H_
 
 #include <deque>
 #include <memory>
@@ -11,10 +11,10 @@
 #include "absl/status/status.h"
 #include "absl/synchronization/mutex.h"
 #include "common/ids.h"
-#include "coordinator/service/core_loop.h"
-#include "coordinator/service/log_relay.h"
-#include "coordinator/service/transfers.h"
-#include "coordinator/service/worker_sessions.h"
+#include "coordinator/service/loop/core_loop.h"
+#include "coordinator/service/loop/worker_sessions.h"
+#include "coordinator/service/relay/log_relay.h"
+#include "coordinator/service/relay/transfers.h"
 #include "grpcpp/grpcpp.h"
 #include "proto/muster/v1/worker.pb.h"
 
@@ -78,4 +78,4 @@ class SessionCall final : public grpc::ServerBidiReactor<v1::WorkerMessage, v1::
 
 }  // namespace muster::service
 
-#endif  // MUSTER_COORDINATOR_SERVICE_SESSION_CALL_H_
+#endif  // MUSTER_COORDINATOR_SERVICE_CALLS_SESSION_CALL_H_

@@ -1,4 +1,4 @@
-#include "coordinator/service/watch_job_call.h"
+#include "coordinator/service/calls/watch_job_call.h"
 
 #include <utility>
 

@@ -1,6 +1,6 @@
 // One ClusterService.WatchJob stream.
-#ifndef MUSTER_COORDINATOR_SERVICE_WATCH_JOB_CALL_H_
-#define MUSTER_COORDINATOR_SERVICE_WATCH_JOB_CALL_H_
+#ifndef MUSTER_COORDINATOR_SERVICE_CALLS_WATCH_JOB_CALL_H_
+#define MUSTER_COORDINATOR_SERVICE_CALLS_WATCH_JOB_CALL_H_
 
 #include <memory>
 #include <string>
@@ -9,9 +9,9 @@
 #include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
 #include "absl/synchronization/mutex.h"
-#include "coordinator/service/caller_limit.h"
-#include "coordinator/service/core_loop.h"
-#include "coordinator/service/job_watchers.h"
+#include "coordinator/service/auth/caller_limit.h"
+#include "coordinator/service/loop/core_loop.h"
+#include "coordinator/service/loop/job_watchers.h"
 #include "grpcpp/grpcpp.h"
 #include "proto/muster/v1/cluster.pb.h"
 
@@ -56,4 +56,4 @@ class WatchJobCall final : public grpc::ServerWriteReactor<v1::Job>,
 
 }  // namespace muster::service
 
-#endif  // MUSTER_COORDINATOR_SERVICE_WATCH_JOB_CALL_H_
+#endif  // MUSTER_COORDINATOR_SERVICE_CALLS_WATCH_JOB_CALL_H_

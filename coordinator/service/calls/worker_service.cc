@@ -1,13 +1,13 @@
-#include "coordinator/service/worker_service.h"
+#include "coordinator/service/calls/worker_service.h"
 
 #include <optional>
 #include <utility>
 
-#include "coordinator/service/caller.h"
-#include "coordinator/service/send_files_call.h"
-#include "coordinator/service/send_log_call.h"
-#include "coordinator/service/serve_exec_call.h"
-#include "coordinator/service/session_call.h"
+#include "coordinator/service/auth/caller.h"
+#include "coordinator/service/calls/session_call.h"
+#include "coordinator/service/relay/send_files_call.h"
+#include "coordinator/service/relay/send_log_call.h"
+#include "coordinator/service/relay/serve_exec_call.h"
 
 namespace muster::service {
 

@@ -1,13 +1,13 @@
 // WorkerService over gRPC's callback API: the messages of a session become core events, one at a
 // time per session.
-#ifndef MUSTER_COORDINATOR_SERVICE_WORKER_SERVICE_H_
-#define MUSTER_COORDINATOR_SERVICE_WORKER_SERVICE_H_
+#ifndef MUSTER_COORDINATOR_SERVICE_CALLS_WORKER_SERVICE_H_
+#define MUSTER_COORDINATOR_SERVICE_CALLS_WORKER_SERVICE_H_
 
-#include "coordinator/service/core_loop.h"
-#include "coordinator/service/file_calls.h"
-#include "coordinator/service/log_relay.h"
-#include "coordinator/service/transfers.h"
-#include "coordinator/service/worker_sessions.h"
+#include "coordinator/service/loop/core_loop.h"
+#include "coordinator/service/loop/worker_sessions.h"
+#include "coordinator/service/relay/file_calls.h"
+#include "coordinator/service/relay/log_relay.h"
+#include "coordinator/service/relay/transfers.h"
 #include "proto/muster/v1/worker.grpc.pb.h"
 
 namespace muster::service {
@@ -40,4 +40,4 @@ class WorkerServiceImpl : public v1::WorkerService::CallbackService {
 
 }  // namespace muster::service
 
-#endif  // MUSTER_COORDINATOR_SERVICE_WORKER_SERVICE_H_
+#endif  // MUSTER_COORDINATOR_SERVICE_CALLS_WORKER_SERVICE_H_

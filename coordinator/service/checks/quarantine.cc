@@ -1,4 +1,4 @@
-#include "coordinator/service/quarantine.h"
+#include "coordinator/service/checks/quarantine.h"
 
 #include <algorithm>
 #include <cstdint>
@@ -13,7 +13,7 @@
 #include "common/limits.h"
 #include "common/status.h"
 #include "common/utf8.h"
-#include "coordinator/service/validate.h"
+#include "coordinator/service/checks/validate.h"
 #include "spec/spec.h"
 
 namespace muster::service {

@@ -1,8 +1,8 @@
 // Brings a worker's messages within common/limits.h, so that nothing that a rank or a worker
 // reports ends a session: a field out of bounds is truncated or dropped, and the rest of the
 // message is used.
-#ifndef MUSTER_COORDINATOR_SERVICE_QUARANTINE_H_
-#define MUSTER_COORDINATOR_SERVICE_QUARANTINE_H_
+#ifndef MUSTER_COORDINATOR_SERVICE_CHECKS_QUARANTINE_H_
+#define MUSTER_COORDINATOR_SERVICE_CHECKS_QUARANTINE_H_
 
 #include <optional>
 
@@ -24,4 +24,4 @@ Quarantined Quarantine(v1::WorkerMessage& message);
 
 }  // namespace muster::service
 
-#endif  // MUSTER_COORDINATOR_SERVICE_QUARANTINE_H_
+#endif  // MUSTER_COORDINATOR_SERVICE_CHECKS_QUARANTINE_H_

@@ -6,7 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/limits.h"
-#include "coordinator/service/quarantine.h"
+#include "coordinator/service/checks/quarantine.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "spec/spec.h"

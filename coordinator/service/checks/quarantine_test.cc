@@ -1,4 +1,4 @@
-#include "coordinator/service/quarantine.h"
+#include "coordinator/service/checks/quarantine.h"
 
 #include <cstdlib>
 #include <functional>

@@ -1,4 +1,4 @@
-#include "coordinator/service/validate.h"
+#include "coordinator/service/checks/validate.h"
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/escaping.h"

@@ -1,7 +1,7 @@
 // Checks that messages from outside are within limits, independently of the coordinator's state.
 // The core checks what depends on its state.
-#ifndef MUSTER_COORDINATOR_SERVICE_VALIDATE_H_
-#define MUSTER_COORDINATOR_SERVICE_VALIDATE_H_
+#ifndef MUSTER_COORDINATOR_SERVICE_CHECKS_VALIDATE_H_
+#define MUSTER_COORDINATOR_SERVICE_CHECKS_VALIDATE_H_
 
 #include <string>
 
@@ -57,4 +57,4 @@ std::string PeerHost(absl::string_view peer);
 
 }  // namespace muster::service
 
-#endif  // MUSTER_COORDINATOR_SERVICE_VALIDATE_H_
+#endif  // MUSTER_COORDINATOR_SERVICE_CHECKS_VALIDATE_H_

@@ -1,4 +1,4 @@
-#include "coordinator/service/validate.h"
+#include "coordinator/service/checks/validate.h"
 
 #include "absl/strings/str_cat.h"
 #include "common/limits.h"

@@ -9,7 +9,7 @@
 #include "absl/time/time.h"
 #include "common/steady_notification.h"
 #include "coordinator/core/core.h"
-#include "coordinator/service/core_loop.h"
+#include "coordinator/service/loop/core_loop.h"
 
 namespace muster::service {
 

@@ -4,7 +4,7 @@
 
 #include <string>
 
-#include "coordinator/service/snapshot.h"
+#include "coordinator/service/loop/snapshot.h"
 
 namespace muster::service {
 

@@ -9,7 +9,7 @@
 #include "coordinator/service/http/core_query.h"
 #include "coordinator/service/http/json_text.h"
 #include "coordinator/service/http/streams.h"
-#include "coordinator/service/log_tail_chunk.h"
+#include "coordinator/service/relay/log_tail_chunk.h"
 
 namespace muster::service {
 namespace {

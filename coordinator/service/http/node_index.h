@@ -11,7 +11,7 @@
 
 #include "absl/base/thread_annotations.h"
 #include "absl/synchronization/mutex.h"
-#include "coordinator/service/snapshot.h"
+#include "coordinator/service/loop/snapshot.h"
 
 namespace muster::service {
 

@@ -16,7 +16,7 @@
 #include "common/http/address.h"
 #include "common/now.h"
 #include "common/time.h"
-#include "coordinator/service/authorizer.h"
+#include "coordinator/service/auth/authorizer.h"
 
 namespace muster::service {
 

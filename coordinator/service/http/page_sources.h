@@ -5,13 +5,13 @@
 #include <functional>
 #include <memory>
 
-#include "coordinator/service/core_loop.h"
 #include "coordinator/service/http/job_index.h"
 #include "coordinator/service/http/node_index.h"
 #include "coordinator/service/http/text_cache.h"
 #include "coordinator/service/http/ticker.h"
-#include "coordinator/service/log_relay.h"
-#include "coordinator/service/snapshot.h"
+#include "coordinator/service/loop/core_loop.h"
+#include "coordinator/service/loop/snapshot.h"
+#include "coordinator/service/relay/log_relay.h"
 
 namespace muster::service {
 

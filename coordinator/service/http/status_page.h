@@ -8,7 +8,7 @@
 
 #include "common/http/http_server.h"
 #include "coordinator/core/actor.h"
-#include "coordinator/service/authorizer.h"
+#include "coordinator/service/auth/authorizer.h"
 #include "coordinator/service/http/event_writer.h"
 #include "coordinator/service/http/page_logins.h"
 #include "coordinator/service/http/page_sources.h"

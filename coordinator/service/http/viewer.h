@@ -8,7 +8,7 @@
 #include "absl/status/statusor.h"
 #include "common/http/message.h"
 #include "coordinator/core/actor.h"
-#include "coordinator/service/authorizer.h"
+#include "coordinator/service/auth/authorizer.h"
 #include "coordinator/service/http/page_logins.h"
 
 namespace muster::service {

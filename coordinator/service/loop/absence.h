@@ -1,6 +1,6 @@
 // Tells a loop that did not run from one that is busy.
-#ifndef MUSTER_COORDINATOR_SERVICE_ABSENCE_H_
-#define MUSTER_COORDINATOR_SERVICE_ABSENCE_H_
+#ifndef MUSTER_COORDINATOR_SERVICE_LOOP_ABSENCE_H_
+#define MUSTER_COORDINATOR_SERVICE_LOOP_ABSENCE_H_
 
 #include "absl/time/time.h"
 #include "common/time.h"
@@ -36,4 +36,4 @@ class AbsenceMeter {
 
 }  // namespace muster::service
 
-#endif  // MUSTER_COORDINATOR_SERVICE_ABSENCE_H_
+#endif  // MUSTER_COORDINATOR_SERVICE_LOOP_ABSENCE_H_

@@ -1,4 +1,4 @@
-#include "coordinator/service/absence.h"
+#include "coordinator/service/loop/absence.h"
 
 #include "gtest/gtest.h"
 

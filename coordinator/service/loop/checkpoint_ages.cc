@@ -1,4 +1,4 @@
-#include "coordinator/service/checkpoint_ages.h"
+#include "coordinator/service/loop/checkpoint_ages.h"
 
 namespace muster::service {
 

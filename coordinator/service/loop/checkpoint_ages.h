@@ -1,6 +1,6 @@
 // When the coordinator noticed the newest checkpoints of running train jobs.
-#ifndef MUSTER_COORDINATOR_SERVICE_CHECKPOINT_AGES_H_
-#define MUSTER_COORDINATOR_SERVICE_CHECKPOINT_AGES_H_
+#ifndef MUSTER_COORDINATOR_SERVICE_LOOP_CHECKPOINT_AGES_H_
+#define MUSTER_COORDINATOR_SERVICE_LOOP_CHECKPOINT_AGES_H_
 
 #include <cstdint>
 #include <map>
@@ -33,4 +33,4 @@ class CheckpointAges {
 
 }  // namespace muster::service
 
-#endif  // MUSTER_COORDINATOR_SERVICE_CHECKPOINT_AGES_H_
+#endif  // MUSTER_COORDINATOR_SERVICE_LOOP_CHECKPOINT_AGES_H_

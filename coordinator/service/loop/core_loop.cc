@@ -1,4 +1,4 @@
-#include "coordinator/service/core_loop.h"
+#include "coordinator/service/loop/core_loop.h"
 
 #include <time.h>
 
@@ -6,7 +6,7 @@
 #include <iterator>
 #include <utility>
 
-#include "coordinator/service/absence.h"
+#include "coordinator/service/loop/absence.h"
 
 namespace muster::service {
 namespace {

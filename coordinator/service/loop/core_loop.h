@@ -9,8 +9,8 @@
 // on either thread and must not block.
 //
 // A failed commit ends the process: memory is never ahead of disk.
-#ifndef MUSTER_COORDINATOR_SERVICE_CORE_LOOP_H_
-#define MUSTER_COORDINATOR_SERVICE_CORE_LOOP_H_
+#ifndef MUSTER_COORDINATOR_SERVICE_LOOP_CORE_LOOP_H_
+#define MUSTER_COORDINATOR_SERVICE_LOOP_CORE_LOOP_H_
 
 #include <cstdint>
 #include <deque>
@@ -143,4 +143,4 @@ class CoreLoop {
 
 }  // namespace muster::service
 
-#endif  // MUSTER_COORDINATOR_SERVICE_CORE_LOOP_H_
+#endif  // MUSTER_COORDINATOR_SERVICE_LOOP_CORE_LOOP_H_

@@ -1,6 +1,6 @@
 // Checks that effects leave the process only after their writes are committed. The store blocks or
 // fails commits on request; the core and its threads are real.
-#include "coordinator/service/core_loop.h"
+#include "coordinator/service/loop/core_loop.h"
 
 #include <atomic>
 #include <map>

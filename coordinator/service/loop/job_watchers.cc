@@ -1,4 +1,4 @@
-#include "coordinator/service/job_watchers.h"
+#include "coordinator/service/loop/job_watchers.h"
 
 #include <algorithm>
 #include <utility>

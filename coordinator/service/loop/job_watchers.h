@@ -1,6 +1,6 @@
 // Notifies watchers about changes of jobs.
-#ifndef MUSTER_COORDINATOR_SERVICE_JOB_WATCHERS_H_
-#define MUSTER_COORDINATOR_SERVICE_JOB_WATCHERS_H_
+#ifndef MUSTER_COORDINATOR_SERVICE_LOOP_JOB_WATCHERS_H_
+#define MUSTER_COORDINATOR_SERVICE_LOOP_JOB_WATCHERS_H_
 
 #include <memory>
 #include <string>
@@ -14,7 +14,7 @@
 #include "common/ids.h"
 #include "common/time.h"
 #include "coordinator/core/core.h"
-#include "coordinator/service/core_loop.h"
+#include "coordinator/service/loop/core_loop.h"
 #include "proto/muster/v1/job.pb.h"
 
 namespace muster::service {
@@ -62,4 +62,4 @@ inline bool IsTerminal(v1::JobState state) { return state >= v1::SUCCEEDED; }
 
 }  // namespace muster::service
 
-#endif  // MUSTER_COORDINATOR_SERVICE_JOB_WATCHERS_H_
+#endif  // MUSTER_COORDINATOR_SERVICE_LOOP_JOB_WATCHERS_H_

@@ -1,4 +1,4 @@
-#include "coordinator/service/pending_requests.h"
+#include "coordinator/service/loop/pending_requests.h"
 
 #include <utility>
 

@@ -1,6 +1,6 @@
 // Client calls that wait for the core's reply. Thread-safe.
-#ifndef MUSTER_COORDINATOR_SERVICE_PENDING_REQUESTS_H_
-#define MUSTER_COORDINATOR_SERVICE_PENDING_REQUESTS_H_
+#ifndef MUSTER_COORDINATOR_SERVICE_LOOP_PENDING_REQUESTS_H_
+#define MUSTER_COORDINATOR_SERVICE_LOOP_PENDING_REQUESTS_H_
 
 #include "absl/base/thread_annotations.h"
 #include "absl/container/flat_hash_map.h"
@@ -30,4 +30,4 @@ class PendingRequests {
 
 }  // namespace muster::service
 
-#endif  // MUSTER_COORDINATOR_SERVICE_PENDING_REQUESTS_H_
+#endif  // MUSTER_COORDINATOR_SERVICE_LOOP_PENDING_REQUESTS_H_

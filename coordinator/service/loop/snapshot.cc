@@ -1,9 +1,9 @@
-#include "coordinator/service/snapshot.h"
+#include "coordinator/service/loop/snapshot.h"
 
 #include <algorithm>
 
 #include "common/proto_time.h"
-#include "coordinator/service/job_watchers.h"
+#include "coordinator/service/loop/job_watchers.h"
 
 namespace muster::service {
 namespace {

@@ -1,6 +1,6 @@
 // A snapshot of the cluster for the HTTP endpoints, so that a scrape never waits for the core.
-#ifndef MUSTER_COORDINATOR_SERVICE_SNAPSHOT_H_
-#define MUSTER_COORDINATOR_SERVICE_SNAPSHOT_H_
+#ifndef MUSTER_COORDINATOR_SERVICE_LOOP_SNAPSHOT_H_
+#define MUSTER_COORDINATOR_SERVICE_LOOP_SNAPSHOT_H_
 
 #include <functional>
 #include <map>
@@ -17,7 +17,7 @@
 #include "common/now.h"
 #include "common/time.h"
 #include "coordinator/core/core.h"
-#include "coordinator/service/checkpoint_ages.h"
+#include "coordinator/service/loop/checkpoint_ages.h"
 #include "proto/muster/v1/job.pb.h"
 #include "proto/muster/v1/node.pb.h"
 
@@ -82,4 +82,4 @@ class SnapshotPublisher {
 
 }  // namespace muster::service
 
-#endif  // MUSTER_COORDINATOR_SERVICE_SNAPSHOT_H_
+#endif  // MUSTER_COORDINATOR_SERVICE_LOOP_SNAPSHOT_H_

@@ -1,6 +1,6 @@
 // The writing side of a server stream that has one message in flight.
-#ifndef MUSTER_COORDINATOR_SERVICE_STREAM_WRITER_H_
-#define MUSTER_COORDINATOR_SERVICE_STREAM_WRITER_H_
+#ifndef MUSTER_COORDINATOR_SERVICE_LOOP_STREAM_WRITER_H_
+#define MUSTER_COORDINATOR_SERVICE_LOOP_STREAM_WRITER_H_
 
 #include <optional>
 #include <utility>
@@ -48,4 +48,4 @@ class StreamWriter {
 
 }  // namespace muster::service
 
-#endif  // MUSTER_COORDINATOR_SERVICE_STREAM_WRITER_H_
+#endif  // MUSTER_COORDINATOR_SERVICE_LOOP_STREAM_WRITER_H_

@@ -1,6 +1,6 @@
 // Shared by the implementations of ClusterService's methods.
-#ifndef MUSTER_COORDINATOR_SERVICE_UNARY_CALL_H_
-#define MUSTER_COORDINATOR_SERVICE_UNARY_CALL_H_
+#ifndef MUSTER_COORDINATOR_SERVICE_LOOP_UNARY_CALL_H_
+#define MUSTER_COORDINATOR_SERVICE_LOOP_UNARY_CALL_H_
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
@@ -29,4 +29,4 @@ inline absl::Status CheckSize(const google::protobuf::Message& response) {
 
 }  // namespace muster::service
 
-#endif  // MUSTER_COORDINATOR_SERVICE_UNARY_CALL_H_
+#endif  // MUSTER_COORDINATOR_SERVICE_LOOP_UNARY_CALL_H_

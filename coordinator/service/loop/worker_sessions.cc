@@ -1,4 +1,4 @@
-#include "coordinator/service/worker_sessions.h"
+#include "coordinator/service/loop/worker_sessions.h"
 
 #include <utility>
 #include <vector>

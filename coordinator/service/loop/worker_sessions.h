@@ -1,6 +1,6 @@
 // The workers' session streams by session id.
-#ifndef MUSTER_COORDINATOR_SERVICE_WORKER_SESSIONS_H_
-#define MUSTER_COORDINATOR_SERVICE_WORKER_SESSIONS_H_
+#ifndef MUSTER_COORDINATOR_SERVICE_LOOP_WORKER_SESSIONS_H_
+#define MUSTER_COORDINATOR_SERVICE_LOOP_WORKER_SESSIONS_H_
 
 #include <atomic>
 #include <cstddef>
@@ -65,4 +65,4 @@ class WorkerSessions {
 
 }  // namespace muster::service
 
-#endif  // MUSTER_COORDINATOR_SERVICE_WORKER_SESSIONS_H_
+#endif  // MUSTER_COORDINATOR_SERVICE_LOOP_WORKER_SESSIONS_H_

@@ -1,10 +1,10 @@
-#include "coordinator/service/grpc_metrics.h"
+#include "coordinator/service/metrics/grpc_metrics.h"
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "common/now.h"
 #include "common/time.h"
-#include "coordinator/service/metric_families.h"
+#include "coordinator/service/metrics/metric_families.h"
 #include "prometheus/counter.h"
 #include "prometheus/histogram.h"
 #include "proto/muster/v1/cluster.pb.h"

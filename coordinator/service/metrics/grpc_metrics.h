@@ -1,7 +1,7 @@
 // The metrics grpc_server_handled_total and grpc_server_handling_seconds. They have the names that
 // gRPC's other Prometheus integrations use, so that existing dashboards work.
-#ifndef MUSTER_COORDINATOR_SERVICE_GRPC_METRICS_H_
-#define MUSTER_COORDINATOR_SERVICE_GRPC_METRICS_H_
+#ifndef MUSTER_COORDINATOR_SERVICE_METRICS_GRPC_METRICS_H_
+#define MUSTER_COORDINATOR_SERVICE_METRICS_GRPC_METRICS_H_
 
 #include <memory>
 #include <string>
@@ -38,4 +38,4 @@ class GrpcMetrics : public grpc::experimental::ServerInterceptorFactoryInterface
 
 }  // namespace muster::service
 
-#endif  // MUSTER_COORDINATOR_SERVICE_GRPC_METRICS_H_
+#endif  // MUSTER_COORDINATOR_SERVICE_METRICS_GRPC_METRICS_H_

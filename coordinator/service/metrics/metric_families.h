@@ -1,6 +1,6 @@
 // The metrics that muster-coordinator exports.
-#ifndef MUSTER_COORDINATOR_SERVICE_METRIC_FAMILIES_H_
-#define MUSTER_COORDINATOR_SERVICE_METRIC_FAMILIES_H_
+#ifndef MUSTER_COORDINATOR_SERVICE_METRICS_METRIC_FAMILIES_H_
+#define MUSTER_COORDINATOR_SERVICE_METRICS_METRIC_FAMILIES_H_
 
 #include "absl/strings/string_view.h"
 #include "common/metrics/family.h"
@@ -237,4 +237,4 @@ consteval const metrics::Family& CoordinatorFamily(absl::string_view name) {
 
 }  // namespace muster::service
 
-#endif  // MUSTER_COORDINATOR_SERVICE_METRIC_FAMILIES_H_
+#endif  // MUSTER_COORDINATOR_SERVICE_METRICS_METRIC_FAMILIES_H_

@@ -1,4 +1,4 @@
-#include "coordinator/service/metrics.h"
+#include "coordinator/service/metrics/metrics.h"
 
 #include <algorithm>
 #include <map>
@@ -10,8 +10,8 @@
 #include "absl/strings/string_view.h"
 #include "common/proto_time.h"
 #include "common/version.h"
-#include "coordinator/service/job_watchers.h"
-#include "coordinator/service/metric_families.h"
+#include "coordinator/service/loop/job_watchers.h"
+#include "coordinator/service/metrics/metric_families.h"
 #include "prometheus/gauge.h"
 #include "prometheus/histogram.h"
 

@@ -1,7 +1,7 @@
 // The coordinator's Prometheus metrics: counters and histograms updated as events happen, and
 // gauges computed from the snapshot at each scrape.
-#ifndef MUSTER_COORDINATOR_SERVICE_METRICS_H_
-#define MUSTER_COORDINATOR_SERVICE_METRICS_H_
+#ifndef MUSTER_COORDINATOR_SERVICE_METRICS_METRICS_H_
+#define MUSTER_COORDINATOR_SERVICE_METRICS_METRICS_H_
 
 #include <functional>
 #include <memory>
@@ -11,7 +11,7 @@
 #include "common/now.h"
 #include "common/time.h"
 #include "coordinator/core/core.h"
-#include "coordinator/service/snapshot.h"
+#include "coordinator/service/loop/snapshot.h"
 #include "prometheus/collectable.h"
 #include "prometheus/registry.h"
 
@@ -59,4 +59,4 @@ class SnapshotMetrics : public prometheus::Collectable {
 
 }  // namespace muster::service
 
-#endif  // MUSTER_COORDINATOR_SERVICE_METRICS_H_
+#endif  // MUSTER_COORDINATOR_SERVICE_METRICS_METRICS_H_

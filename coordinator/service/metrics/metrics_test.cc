@@ -1,4 +1,4 @@
-#include "coordinator/service/metrics.h"
+#include "coordinator/service/metrics/metrics.h"
 
 #include <memory>
 #include <regex>
@@ -11,9 +11,9 @@
 #include "absl/strings/str_split.h"
 #include "common/metrics/differences.h"
 #include "common/proto_time.h"
-#include "coordinator/service/audit_log.h"
-#include "coordinator/service/grpc_metrics.h"
-#include "coordinator/service/metric_families.h"
+#include "coordinator/service/auth/audit_log.h"
+#include "coordinator/service/metrics/grpc_metrics.h"
+#include "coordinator/service/metrics/metric_families.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "prometheus/text_serializer.h"

@@ -1,4 +1,4 @@
-#include "coordinator/service/exec_call.h"
+#include "coordinator/service/relay/exec_call.h"
 
 #include <memory>
 #include <optional>
@@ -7,7 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/status.h"
 #include "coordinator/core/jobs/job.h"
-#include "coordinator/service/validate.h"
+#include "coordinator/service/checks/validate.h"
 
 namespace muster::service {
 

@@ -1,11 +1,11 @@
 // One ClusterService.Exec stream: the client's end of an exec.
-#ifndef MUSTER_COORDINATOR_SERVICE_EXEC_CALL_H_
-#define MUSTER_COORDINATOR_SERVICE_EXEC_CALL_H_
+#ifndef MUSTER_COORDINATOR_SERVICE_RELAY_EXEC_CALL_H_
+#define MUSTER_COORDINATOR_SERVICE_RELAY_EXEC_CALL_H_
 
 #include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "coordinator/service/transfer_call.h"
+#include "coordinator/service/relay/transfer_call.h"
 #include "grpcpp/grpcpp.h"
 #include "proto/muster/v1/cluster.pb.h"
 
@@ -46,4 +46,4 @@ class ExecCall final
 
 }  // namespace muster::service
 
-#endif  // MUSTER_COORDINATOR_SERVICE_EXEC_CALL_H_
+#endif  // MUSTER_COORDINATOR_SERVICE_RELAY_EXEC_CALL_H_

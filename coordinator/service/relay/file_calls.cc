@@ -1,4 +1,4 @@
-#include "coordinator/service/file_calls.h"
+#include "coordinator/service/relay/file_calls.h"
 
 #include <string>
 #include <utility>

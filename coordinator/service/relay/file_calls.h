@@ -1,7 +1,7 @@
 // The streams that upload and fetch files. File operations run on the file thread; no other thread
 // waits for them.
-#ifndef MUSTER_COORDINATOR_SERVICE_FILE_CALLS_H_
-#define MUSTER_COORDINATOR_SERVICE_FILE_CALLS_H_
+#ifndef MUSTER_COORDINATOR_SERVICE_RELAY_FILE_CALLS_H_
+#define MUSTER_COORDINATOR_SERVICE_RELAY_FILE_CALLS_H_
 
 #include <functional>
 #include <memory>
@@ -13,8 +13,8 @@
 #include "common/time.h"
 #include "coordinator/files/file_store.h"
 #include "coordinator/files/file_thread.h"
-#include "coordinator/service/caller_limit.h"
-#include "coordinator/service/core_loop.h"
+#include "coordinator/service/auth/caller_limit.h"
+#include "coordinator/service/loop/core_loop.h"
 #include "grpcpp/grpcpp.h"
 #include "proto/muster/v1/cluster.pb.h"
 #include "proto/muster/v1/worker.pb.h"
@@ -48,4 +48,4 @@ void EndStalledUploads(FileAccess& files, SteadyTime now);
 
 }  // namespace muster::service
 
-#endif  // MUSTER_COORDINATOR_SERVICE_FILE_CALLS_H_
+#endif  // MUSTER_COORDINATOR_SERVICE_RELAY_FILE_CALLS_H_

@@ -1,5 +1,5 @@
 // Files over gRPC: upload by a client, references by jobs, download by a worker.
-#include "coordinator/service/file_calls.h"
+#include "coordinator/service/relay/file_calls.h"
 
 #include <atomic>
 #include <memory>

@@ -1,4 +1,4 @@
-#include "coordinator/service/log_relay.h"
+#include "coordinator/service/relay/log_relay.h"
 
 #include <utility>
 #include <vector>

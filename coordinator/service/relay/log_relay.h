@@ -1,8 +1,8 @@
 // Relays log bytes from a worker to the client that reads them: one transfer at a time per reader,
 // one chunk at a time per transfer. The next chunk is read from the worker after the client has
 // accepted the previous one, so a slow reader only delays its own stream.
-#ifndef MUSTER_COORDINATOR_SERVICE_LOG_RELAY_H_
-#define MUSTER_COORDINATOR_SERVICE_LOG_RELAY_H_
+#ifndef MUSTER_COORDINATOR_SERVICE_RELAY_LOG_RELAY_H_
+#define MUSTER_COORDINATOR_SERVICE_RELAY_LOG_RELAY_H_
 
 #include <functional>
 #include <memory>
@@ -13,8 +13,8 @@
 #include "absl/status/statusor.h"
 #include "absl/synchronization/mutex.h"
 #include "common/ids.h"
-#include "coordinator/service/transfer_id.h"
-#include "coordinator/service/worker_sessions.h"
+#include "coordinator/service/loop/worker_sessions.h"
+#include "coordinator/service/relay/transfer_id.h"
 #include "proto/muster/v1/cluster.pb.h"
 
 namespace muster::service {
@@ -86,4 +86,4 @@ class LogRelay {
 
 }  // namespace muster::service
 
-#endif  // MUSTER_COORDINATOR_SERVICE_LOG_RELAY_H_
+#endif  // MUSTER_COORDINATOR_SERVICE_RELAY_LOG_RELAY_H_

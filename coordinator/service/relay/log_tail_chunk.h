@@ -1,6 +1,6 @@
 // Answers ReadLog with the end of a log that the coordinator kept.
-#ifndef MUSTER_COORDINATOR_SERVICE_LOG_TAIL_CHUNK_H_
-#define MUSTER_COORDINATOR_SERVICE_LOG_TAIL_CHUNK_H_
+#ifndef MUSTER_COORDINATOR_SERVICE_RELAY_LOG_TAIL_CHUNK_H_
+#define MUSTER_COORDINATOR_SERVICE_RELAY_LOG_TAIL_CHUNK_H_
 
 #include "absl/strings/string_view.h"
 #include "proto/muster/v1/cluster.pb.h"
@@ -15,4 +15,4 @@ v1::LogChunk LogTailChunk(const v1::ReadLogRequest& request, const v1::LogTail& 
 
 }  // namespace muster::service
 
-#endif  // MUSTER_COORDINATOR_SERVICE_LOG_TAIL_CHUNK_H_
+#endif  // MUSTER_COORDINATOR_SERVICE_RELAY_LOG_TAIL_CHUNK_H_

@@ -1,4 +1,4 @@
-#include "coordinator/service/log_tail_chunk.h"
+#include "coordinator/service/relay/log_tail_chunk.h"
 
 #include "absl/time/time.h"
 #include "common/proto_time.h"

@@ -1,4 +1,4 @@
-#include "coordinator/service/read_files_call.h"
+#include "coordinator/service/relay/read_files_call.h"
 
 #include <memory>
 

@@ -1,11 +1,11 @@
 // One ClusterService.ReadFiles stream: the client's end of a copy of files.
-#ifndef MUSTER_COORDINATOR_SERVICE_READ_FILES_CALL_H_
-#define MUSTER_COORDINATOR_SERVICE_READ_FILES_CALL_H_
+#ifndef MUSTER_COORDINATOR_SERVICE_RELAY_READ_FILES_CALL_H_
+#define MUSTER_COORDINATOR_SERVICE_RELAY_READ_FILES_CALL_H_
 
 #include <utility>
 
 #include "absl/status/statusor.h"
-#include "coordinator/service/transfer_call.h"
+#include "coordinator/service/relay/transfer_call.h"
 #include "grpcpp/grpcpp.h"
 #include "proto/muster/v1/cluster.pb.h"
 #include "proto/muster/v1/worker.pb.h"
@@ -36,4 +36,4 @@ class ReadFilesCall final
 
 }  // namespace muster::service
 
-#endif  // MUSTER_COORDINATOR_SERVICE_READ_FILES_CALL_H_
+#endif  // MUSTER_COORDINATOR_SERVICE_RELAY_READ_FILES_CALL_H_

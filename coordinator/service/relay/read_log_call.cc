@@ -1,10 +1,10 @@
-#include "coordinator/service/read_log_call.h"
+#include "coordinator/service/relay/read_log_call.h"
 
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "common/grpc_status.h"
-#include "coordinator/service/log_tail_chunk.h"
+#include "coordinator/service/relay/log_tail_chunk.h"
 
 namespace muster::service {
 namespace {

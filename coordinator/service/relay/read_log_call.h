@@ -8,8 +8,8 @@
 //
 // A node that has lost the log, or is not connected, is replaced by the end of the log that the
 // coordinator kept, if the request accepts it. No thread is blocked in any of these states.
-#ifndef MUSTER_COORDINATOR_SERVICE_READ_LOG_CALL_H_
-#define MUSTER_COORDINATOR_SERVICE_READ_LOG_CALL_H_
+#ifndef MUSTER_COORDINATOR_SERVICE_RELAY_READ_LOG_CALL_H_
+#define MUSTER_COORDINATOR_SERVICE_RELAY_READ_LOG_CALL_H_
 
 #include <memory>
 #include <optional>
@@ -17,10 +17,10 @@
 #include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
 #include "absl/synchronization/mutex.h"
-#include "coordinator/service/caller_limit.h"
-#include "coordinator/service/core_loop.h"
-#include "coordinator/service/job_watchers.h"
-#include "coordinator/service/log_relay.h"
+#include "coordinator/service/auth/caller_limit.h"
+#include "coordinator/service/loop/core_loop.h"
+#include "coordinator/service/loop/job_watchers.h"
+#include "coordinator/service/relay/log_relay.h"
 #include "grpcpp/grpcpp.h"
 #include "proto/muster/v1/cluster.pb.h"
 
@@ -90,4 +90,4 @@ class ReadLogCall final : public grpc::ServerWriteReactor<v1::LogChunk>,
 
 }  // namespace muster::service
 
-#endif  // MUSTER_COORDINATOR_SERVICE_READ_LOG_CALL_H_
+#endif  // MUSTER_COORDINATOR_SERVICE_RELAY_READ_LOG_CALL_H_

@@ -1,4 +1,4 @@
-#include "coordinator/service/send_files_call.h"
+#include "coordinator/service/relay/send_files_call.h"
 
 #include <utility>
 

@@ -1,13 +1,13 @@
 // One WorkerService.SendFiles stream: the worker's end of a copy of files.
-#ifndef MUSTER_COORDINATOR_SERVICE_SEND_FILES_CALL_H_
-#define MUSTER_COORDINATOR_SERVICE_SEND_FILES_CALL_H_
+#ifndef MUSTER_COORDINATOR_SERVICE_RELAY_SEND_FILES_CALL_H_
+#define MUSTER_COORDINATOR_SERVICE_RELAY_SEND_FILES_CALL_H_
 
 #include <optional>
 
 #include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "coordinator/service/transfer_worker_call.h"
+#include "coordinator/service/relay/transfer_worker_call.h"
 #include "proto/muster/v1/worker.pb.h"
 
 namespace muster::service {
@@ -32,4 +32,4 @@ class SendFilesCall final : public TransferWorkerCall<grpc::ServerReadReactor<v1
 
 }  // namespace muster::service
 
-#endif  // MUSTER_COORDINATOR_SERVICE_SEND_FILES_CALL_H_
+#endif  // MUSTER_COORDINATOR_SERVICE_RELAY_SEND_FILES_CALL_H_

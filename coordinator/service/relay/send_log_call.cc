@@ -1,4 +1,4 @@
-#include "coordinator/service/send_log_call.h"
+#include "coordinator/service/relay/send_log_call.h"
 
 #include <utility>
 

@@ -1,13 +1,13 @@
 // One WorkerService.SendLog stream: the worker side of a log transfer.
-#ifndef MUSTER_COORDINATOR_SERVICE_SEND_LOG_CALL_H_
-#define MUSTER_COORDINATOR_SERVICE_SEND_LOG_CALL_H_
+#ifndef MUSTER_COORDINATOR_SERVICE_RELAY_SEND_LOG_CALL_H_
+#define MUSTER_COORDINATOR_SERVICE_RELAY_SEND_LOG_CALL_H_
 
 #include <memory>
 #include <optional>
 
 #include "absl/base/thread_annotations.h"
 #include "absl/synchronization/mutex.h"
-#include "coordinator/service/log_relay.h"
+#include "coordinator/service/relay/log_relay.h"
 #include "grpcpp/grpcpp.h"
 #include "proto/muster/v1/worker.pb.h"
 
@@ -46,4 +46,4 @@ class SendLogCall final : public grpc::ServerReadReactor<v1::SendLogRequest>,
 
 }  // namespace muster::service
 
-#endif  // MUSTER_COORDINATOR_SERVICE_SEND_LOG_CALL_H_
+#endif  // MUSTER_COORDINATOR_SERVICE_RELAY_SEND_LOG_CALL_H_

@@ -1,7 +1,7 @@
-#include "coordinator/service/serve_exec_call.h"
+#include "coordinator/service/relay/serve_exec_call.h"
 
 #include "common/status.h"
-#include "coordinator/service/validate.h"
+#include "coordinator/service/checks/validate.h"
 
 namespace muster::service {
 

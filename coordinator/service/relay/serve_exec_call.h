@@ -1,6 +1,6 @@
 // One WorkerService.ServeExec stream: the worker's end of an exec.
-#ifndef MUSTER_COORDINATOR_SERVICE_SERVE_EXEC_CALL_H_
-#define MUSTER_COORDINATOR_SERVICE_SERVE_EXEC_CALL_H_
+#ifndef MUSTER_COORDINATOR_SERVICE_RELAY_SERVE_EXEC_CALL_H_
+#define MUSTER_COORDINATOR_SERVICE_RELAY_SERVE_EXEC_CALL_H_
 
 #include <optional>
 #include <utility>
@@ -9,8 +9,8 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/synchronization/mutex.h"
-#include "coordinator/service/stream_writer.h"
-#include "coordinator/service/transfer_worker_call.h"
+#include "coordinator/service/loop/stream_writer.h"
+#include "coordinator/service/relay/transfer_worker_call.h"
 #include "proto/muster/v1/worker.pb.h"
 
 namespace muster::service {
@@ -37,4 +37,4 @@ class ServeExecCall final
 
 }  // namespace muster::service
 
-#endif  // MUSTER_COORDINATOR_SERVICE_SERVE_EXEC_CALL_H_
+#endif  // MUSTER_COORDINATOR_SERVICE_RELAY_SERVE_EXEC_CALL_H_

@@ -1,6 +1,6 @@
 // The part that the clients' streams of execs and of copies have in common.
-#ifndef MUSTER_COORDINATOR_SERVICE_TRANSFER_CALL_H_
-#define MUSTER_COORDINATOR_SERVICE_TRANSFER_CALL_H_
+#ifndef MUSTER_COORDINATOR_SERVICE_RELAY_TRANSFER_CALL_H_
+#define MUSTER_COORDINATOR_SERVICE_RELAY_TRANSFER_CALL_H_
 
 #include <memory>
 #include <optional>
@@ -12,10 +12,10 @@
 #include "absl/synchronization/mutex.h"
 #include "common/status.h"
 #include "coordinator/core/actor.h"
-#include "coordinator/service/caller_limit.h"
-#include "coordinator/service/core_loop.h"
-#include "coordinator/service/stream_writer.h"
-#include "coordinator/service/transfers.h"
+#include "coordinator/service/auth/caller_limit.h"
+#include "coordinator/service/loop/core_loop.h"
+#include "coordinator/service/loop/stream_writer.h"
+#include "coordinator/service/relay/transfers.h"
 #include "proto/muster/v1/worker.pb.h"
 
 namespace muster::service {
@@ -128,4 +128,4 @@ class TransferCall : public Reactor,
 
 }  // namespace muster::service
 
-#endif  // MUSTER_COORDINATOR_SERVICE_TRANSFER_CALL_H_
+#endif  // MUSTER_COORDINATOR_SERVICE_RELAY_TRANSFER_CALL_H_

@@ -1,6 +1,6 @@
 // Identifies a stream between a client and a worker that the coordinator relays.
-#ifndef MUSTER_COORDINATOR_SERVICE_TRANSFER_ID_H_
-#define MUSTER_COORDINATOR_SERVICE_TRANSFER_ID_H_
+#ifndef MUSTER_COORDINATOR_SERVICE_RELAY_TRANSFER_ID_H_
+#define MUSTER_COORDINATOR_SERVICE_RELAY_TRANSFER_ID_H_
 
 #include <cstdint>
 
@@ -13,4 +13,4 @@ using TransferId = StrongId<struct TransferIdTag, uint64_t>;
 
 }  // namespace muster::service
 
-#endif  // MUSTER_COORDINATOR_SERVICE_TRANSFER_ID_H_
+#endif  // MUSTER_COORDINATOR_SERVICE_RELAY_TRANSFER_ID_H_

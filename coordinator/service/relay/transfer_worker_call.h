@@ -1,6 +1,6 @@
 // The worker's end of a transfer: a stream of which the first message names the transfer.
-#ifndef MUSTER_COORDINATOR_SERVICE_TRANSFER_WORKER_CALL_H_
-#define MUSTER_COORDINATOR_SERVICE_TRANSFER_WORKER_CALL_H_
+#ifndef MUSTER_COORDINATOR_SERVICE_RELAY_TRANSFER_WORKER_CALL_H_
+#define MUSTER_COORDINATOR_SERVICE_RELAY_TRANSFER_WORKER_CALL_H_
 
 #include <memory>
 #include <optional>
@@ -12,7 +12,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/synchronization/mutex.h"
 #include "common/status.h"
-#include "coordinator/service/transfers.h"
+#include "coordinator/service/relay/transfers.h"
 #include "grpcpp/grpcpp.h"
 
 namespace muster::service {
@@ -123,4 +123,4 @@ class TransferWorkerCall
 
 }  // namespace muster::service
 
-#endif  // MUSTER_COORDINATOR_SERVICE_TRANSFER_WORKER_CALL_H_
+#endif  // MUSTER_COORDINATOR_SERVICE_RELAY_TRANSFER_WORKER_CALL_H_

@@ -1,4 +1,4 @@
-#include "coordinator/service/transfers.h"
+#include "coordinator/service/relay/transfers.h"
 
 #include "absl/strings/str_cat.h"
 #include "common/limits.h"

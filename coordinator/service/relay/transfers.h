@@ -2,8 +2,8 @@
 //
 // In each direction, one message is in flight per transfer: the next one is read from its sender
 // after the receiver has accepted the previous one, so a slow receiver only delays its own stream.
-#ifndef MUSTER_COORDINATOR_SERVICE_TRANSFERS_H_
-#define MUSTER_COORDINATOR_SERVICE_TRANSFERS_H_
+#ifndef MUSTER_COORDINATOR_SERVICE_RELAY_TRANSFERS_H_
+#define MUSTER_COORDINATOR_SERVICE_RELAY_TRANSFERS_H_
 
 #include <functional>
 #include <memory>
@@ -18,8 +18,8 @@
 #include "absl/strings/string_view.h"
 #include "absl/synchronization/mutex.h"
 #include "common/ids.h"
-#include "coordinator/service/transfer_id.h"
-#include "coordinator/service/worker_sessions.h"
+#include "coordinator/service/loop/worker_sessions.h"
+#include "coordinator/service/relay/transfer_id.h"
 #include "proto/muster/v1/cluster.pb.h"
 
 namespace muster::service {
@@ -132,4 +132,4 @@ struct Transfers {
 
 }  // namespace muster::service
 
-#endif  // MUSTER_COORDINATOR_SERVICE_TRANSFERS_H_
+#endif  // MUSTER_COORDINATOR_SERVICE_RELAY_TRANSFERS_H_

@@ -1,5 +1,5 @@
 // Relays execs and copies of files between a client's stream and a worker's stream, over real gRPC.
-#include "coordinator/service/transfers.h"
+#include "coordinator/service/relay/transfers.h"
 
 #include <memory>
 #include <string>
