@@ -91,7 +91,10 @@ def normalise(line):
 
 
 def _lines(text, *ignored):
-    return [line for line in map(normalise, text.splitlines()) if not any(lines.fullmatch(line) for lines in ignored)]
+    lines = [line for line in map(normalise, text.splitlines()) if not any(kind.fullmatch(line) for kind in ignored)]
+    # A job's progress is printed once or several times, depending on when it is seen.
+    return [line for line, following in zip(lines, lines[1:] + [""])
+            if not (re.fullmatch(r"N/\d+ steps", line) and following.startswith(line))]
 
 
 def _stream(line):

@@ -108,6 +108,10 @@ class TranscriptTest(unittest.TestCase):
         self.assert_same("succeeded\n", shown)
         self.assert_differs(shown, shown.replace("images/s", "samples/s"))
 
+    def test_steps_of_a_command_may_be_printed_more_often(self):
+        self.assert_same("running: generation 1\n3/3 steps^C\n", "1/3 steps\nrunning: generation 1\n2/3 steps\n3/3 steps^C\n")
+        self.assert_differs("3/3 steps\n", "succeeded\n")
+
     def test_progress_is_erased_from_a_terminal(self):
         shown = "training\nstep 23/100  loss 1.1818  8s left\nProgress: training\nsucceeded\n"
         self.assertEqual(difference(shown, "succeeded\n", terminal=True), "")

@@ -119,38 +119,32 @@ LogServer::LogServer(Options options, const DataDirectory& directory)
     : options_(std::move(options)),
       directory_(directory),
       inotify_(inotify_init1(IN_CLOEXEC | IN_NONBLOCK)),
-      transfers_(std::make_unique<Transfers>(Transfers::Options{
-          "logs", options_.coordinator, options_.security, limits::kLogTransfers,
-          absl::StrCat("too many open log streams on this node (limit: ", limits::kLogTransfers,
-                       ")"),
-          "the node that has the log cannot send it", options_.refuse})) {
-  transfers_->loop().Post(
-      [this] { transfers_->loop().Watch(inotify_, [this] { OnFilesChanged(); }); });
-}
-
-LogServer::~LogServer() {
-  transfers_.reset();
-  close(inotify_);
+      transfers_({"logs", options_.coordinator, options_.security, limits::kLogTransfers,
+                  absl::StrCat("too many open log streams on this node (limit: ",
+                               limits::kLogTransfers, ")"),
+                  "the node that has the log cannot send it", options_.refuse}) {
+  transfers_.loop().Post(
+      [this] { transfers_.loop().Watch(inotify_.get(), [this] { OnFilesChanged(); }); });
 }
 
 void LogServer::Open(const v1::OpenLog& open, bool live) {
-  transfers_->loop().Post([this, open, live] {
-    transfers_->Start(open.transfer(),
-                      [&](TransferHost host) { return Make(open, live, std::move(host)); });
+  transfers_.loop().Post([this, open, live] {
+    transfers_.Start(open.transfer(),
+                     [&](TransferHost host) { return Make(open, live, std::move(host)); });
   });
 }
 
 void LogServer::Close(uint64_t transfer) {
-  transfers_->loop().Post([this, transfer] { transfers_->Close(transfer); });
+  transfers_.loop().Post([this, transfer] { transfers_.Close(transfer); });
 }
 
 void LogServer::CloseAll() {
-  transfers_->loop().Post([this] { transfers_->CloseAll(); });
+  transfers_.loop().Post([this] { transfers_.CloseAll(); });
 }
 
 void LogServer::OnRankExited(const std::string& job_id, uint64_t generation, uint32_t rank) {
-  transfers_->loop().Post(
-      [this, job_id, generation, rank] { transfers_->OnRankExited(job_id, generation, rank); });
+  transfers_.loop().Post(
+      [this, job_id, generation, rank] { transfers_.OnRankExited(job_id, generation, rank); });
 }
 
 absl::StatusOr<std::unique_ptr<Transfer>> LogServer::Make(const v1::OpenLog& open, bool live,
@@ -190,7 +184,7 @@ absl::StatusOr<std::unique_ptr<Transfer>> LogServer::Make(const v1::OpenLog& ope
 }
 
 absl::Status LogServer::Watch(const std::string& path, LogTransfer* transfer) {
-  const int watch = inotify_add_watch(inotify_, path.c_str(), IN_MODIFY);
+  const int watch = inotify_add_watch(inotify_.get(), path.c_str(), IN_MODIFY);
   if (watch < 0) return ErrnoStatus(errno, absl::StrCat("watch ", path));
   watches_[watch].insert(transfer);
   return absl::OkStatus();
@@ -203,7 +197,7 @@ void LogServer::Unwatch(LogTransfer* transfer) {
       ++it;
       continue;
     }
-    inotify_rm_watch(inotify_, it->first);
+    inotify_rm_watch(inotify_.get(), it->first);
     it = watches_.erase(it);
   }
 }
@@ -212,7 +206,7 @@ void LogServer::OnFilesChanged() {
   alignas(inotify_event) char buffer[4096];
   std::set<LogTransfer*> changed;
   ssize_t n = 0;
-  while ((n = read(inotify_, buffer, sizeof(buffer))) > 0) {
+  while ((n = read(inotify_.get(), buffer, sizeof(buffer))) > 0) {
     for (const char* at = buffer; at < buffer + n;) {
       const auto* event = reinterpret_cast<const inotify_event*>(at);
       for (const auto& [watch, transfers] : watches_) {

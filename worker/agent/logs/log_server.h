@@ -12,6 +12,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "common/security/client_security.h"
+#include "common/security/private_file.h"
 #include "proto/muster/v1/worker.pb.h"
 #include "worker/agent/session/transfers.h"
 #include "worker/agent/storage/data_directory.h"
@@ -32,7 +33,6 @@ class LogServer {
 
   // The directory must outlive the server.
   LogServer(Options options, const DataDirectory& directory);
-  ~LogServer();
   LogServer(const LogServer&) = delete;
   LogServer& operator=(const LogServer&) = delete;
 
@@ -56,9 +56,9 @@ class LogServer {
 
   const Options options_;
   const DataDirectory& directory_;
-  const int inotify_;
+  const security::OwnedFd inotify_;
   std::map<int, std::set<LogTransfer*>> watches_;  // by inotify watch descriptor; used on the loop
-  std::unique_ptr<Transfers> transfers_;
+  Transfers transfers_;  // the last: its loop uses what is above until it ends
 };
 
 }  // namespace muster::agent
