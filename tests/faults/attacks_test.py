@@ -14,6 +14,7 @@ from tests.support.joined_cluster import JoinedCluster
 
 STRANGER = "127.0.0.2"
 WORKER = "127.0.0.1"  # the workers' and the clients' own address
+PROBE = "127.0.0.3"  # of who asks for /readyz: requests from the attacker's address may be reset
 MAX_SECONDS = 1  # until /readyz is answered
 MAX_HEARTBEAT_AGE = 5  # in seconds, with a heartbeat a second
 MAX_GROWTH = 200 << 20  # of a daemon's memory, in bytes
@@ -24,7 +25,7 @@ def get(address, path):
     """The response to a GET, and the seconds that it took."""
     host, port = address.rsplit(":", 1)
     start = time.monotonic()
-    with socket.create_connection((host, int(port)), timeout=10) as connection:
+    with socket.create_connection((host, int(port)), timeout=10, source_address=(PROBE, 0)) as connection:
         connection.sendall(f"GET {path} HTTP/1.1\r\n\r\n".encode())
         response = b"".join(iter(lambda: connection.recv(1 << 16), b""))
     return response.decode(), time.monotonic() - start
