@@ -17,7 +17,7 @@ class StoreSpace {
   void Set(const store::Space& measured) { space_ = measured; }
   // RESOURCE_EXHAUSTED if records of `bytes` that a user adds would leave less than the reserve.
   absl::Status Check(uint64_t bytes) const;
-  // Such records are added; after Check.
+  // Subtracts records that Check has allowed and that are now written.
   void Take(uint64_t bytes) { space_.free_bytes -= Written(bytes); }
   // Whether less than the reserve is left: only what running jobs need is written.
   bool IsLow() const { return space_.free_bytes < space_.reserved_bytes; }

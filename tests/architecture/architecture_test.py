@@ -145,7 +145,7 @@ def wall_clock_uses(root):
     return found
 
 
-# A file of this tree in a comment or on a page. Names in capitals, as in docs/NAME.md, stand for others.
+# A file of this tree in a comment or on a page. Names in capitals, such as docs/NAME.md, are placeholders.
 FILE = re.compile(r"(?<![\w/.:\-{$*])((?:%s|docs|bazel)/[a-z0-9_./-]*\.(?:cc|h|cu|inc|py|proto|md|js|sh|bzl|yaml))\b"
                   % "|".join(sorted(FOLDERS)))
 COMMENT = re.compile(r"//.*|^\s*#(?!\s*include).*", re.MULTILINE)

@@ -7,7 +7,7 @@
 namespace muster::core {
 namespace {
 
-// An entry of a map or set, besides its text.
+// Overhead of an entry of a map or set.
 constexpr size_t kEntryBytes = 128;
 
 }  // namespace

@@ -24,8 +24,8 @@ namespace muster::core {
 
 class KeyTable {
  public:
-  // What the table holds is memory of the owner of the job until the table is destroyed. `memory`
-  // must outlive it.
+  // Charges `owner`, that of the job, for its keys and values until it is destroyed. `memory` must
+  // outlive it.
   KeyTable(MemoryBudget& memory, std::string owner) : memory_(memory), owner_(std::move(owner)) {}
   ~KeyTable() { memory_.Remove(owner_, bytes_); }
   KeyTable(const KeyTable&) = delete;

@@ -110,7 +110,6 @@ class ClusterServiceImpl : public v1::ClusterService::CallbackService {
   grpc::ServerUnaryReactor* CreatePageLogin(grpc::CallbackServerContext* context,
                                             const v1::CreatePageLoginRequest* request,
                                             v1::CreatePageLoginResponse* response) override;
-  // history_methods.cc
   grpc::ServerUnaryReactor* GetJobHistory(grpc::CallbackServerContext* context,
                                           const v1::GetJobHistoryRequest* request,
                                           v1::JobHistory* response) override;

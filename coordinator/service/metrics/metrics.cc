@@ -132,7 +132,7 @@ void GatherJobStates(const Snapshot& snapshot, metrics::Collection& out) {
 void GatherWaits(const Snapshot& snapshot, SteadyTime now, metrics::Collection& out) {
   std::map<std::pair<JobId, std::string>, core::LiveWait> oldest;
   for (const core::LiveWait& wait : snapshot.waits) {
-    // Programs choose the names of barriers, and everybody can read the metrics.
+    // Without the names of barriers: programs choose them, and anyone can read the metrics.
     const bool is_barrier = absl::StartsWith(wait.what, "barrier ");
     const auto [at, first] =
         oldest.try_emplace({wait.job, is_barrier ? "barrier" : wait.what}, wait);
