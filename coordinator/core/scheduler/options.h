@@ -17,7 +17,7 @@ struct OwnerQuota {
 };
 
 struct SchedulerOptions {
-  // A job is overdue when it has waited for others for so long: see overdue.cc.
+  // A job is overdue when it has waited for others for so long: see overdue.h.
   absl::Duration ageing = absl::Hours(24);
   // The part of the slots that overdue jobs may have ahead of others; at least one job.
   uint32_t overdue_percent = 5;

@@ -19,56 +19,9 @@ const Reservation* Plan::FindReservation(const JobId& job) const {
   return nullptr;
 }
 
-Planner::Candidate Planner::Describe(const JobQueue::Entry& entry) const {
-  const JobQueue::Group& group = queue_.group(entry.group);
-  Candidate job;
-  job.id = entry.id;
-  job.owner = queue_.owner(entry.owner);
-  job.owner_index = entry.owner;
-  job.group = entry.group;
-  job.job_class = group.job_class;
-  job.preempted = group.preempted;
-  job.end = now_ + group.length;
-  job.cells = &cluster_.CellsOf(group.shape, queue_.shape(group.shape));
-  job.slots = Cluster::LeastSlotsOf(*job.cells);
-  return job;
-}
-
-uint64_t Planner::UsedSlots(const Candidate& job, bool after_stops) const {
-  uint64_t used = usage_.RunningSlots(job.owner);
-  const auto claimed = claimed_by_owner_.find(job.owner);
-  if (claimed != claimed_by_owner_.end()) used += claimed->second;
-  if (claimants_.count(job.id) != 0) used -= job.slots;
-  if (!after_stops) return used;
-  for (const uint32_t running : RunningOf(job.owner)) {
-    if (stops_[running]) used -= std::min<uint64_t>(used, cluster_.running(running).slots);
-  }
-  return used;
-}
-
-bool Planner::ExceedsLimit(const Candidate& job, uint64_t slots, bool after_stops) const {
-  const uint32_t limit = options_.LimitsOf(job.owner).running_slots;
-  return limit > 0 && UsedSlots(job, after_stops) + slots > limit;
-}
-
-const std::vector<uint32_t>& Planner::RunningOf(const std::string& owner) const {
-  if (!running_of_owners_.has_value()) {
-    running_of_owners_.emplace();
-    for (uint32_t i = 0; i < cluster_.all_running().size(); ++i) {
-      const RunningJob& job = cluster_.running(i);
-      if (!job.id.value().empty()) (*running_of_owners_)[job.owner].push_back(i);
-    }
-  }
-  return (*running_of_owners_)[owner];
-}
-
 Plan Planner::Run(Start start) {
-  hold_of_.assign(cluster_.node_count(), kNone);
   for (const RunningJob& job : cluster_.all_running()) {
-    stops_.push_back(job.stopping);
-    if (job.id.value().empty()) continue;
-    if (job.overdue) plan_.overdue_slots += job.slots;
-    lowest_running_ = std::min(lowest_running_.value_or(job.job_class), job.job_class);
+    if (!job.id.value().empty() && job.overdue) plan_.overdue_slots += job.slots;
   }
   RenewClaims(start);
   QueueWalk walk = WalkQueue();
@@ -97,12 +50,12 @@ bool Planner::IsOutranked(const Candidate& claimant, const std::set<uint32_t>& n
     const Reservation* const own = last_.FindReservation(entry->id);
     if (own != nullptr && own->after_preemption) continue;
     const Candidate job = Describe(*entry);
-    if (ExceedsLimit(job)) {
+    if (allowance_.IsExceeded(job)) {
       walk.SkipGroupInLine(entry->group);
       continue;
     }
     for (const Cluster::Row& row : job.cells->rows) {
-      if (UnitsAfterStops(job, row, stops_) < job.cells->demand.units) continue;
+      if (preemptor_.UnitsAfterStops(job, row) < job.cells->demand.units) continue;
       for (const uint32_t node : nodes) {
         if (row.supplies[node].usable > 0) return true;
       }
@@ -119,23 +72,23 @@ void Planner::RenewClaims(Start start) {
     if (!queue_.ShapeOfGroup(entry->group).unplaceable.empty()) continue;
     const uint32_t group = entry->group;
     const Candidate job = Describe(*entry);
-    if (ExceedsLimit(job, job.slots, /*after_stops=*/true)) continue;
+    if (allowance_.IsExceeded(job, &preemptor_.stopping())) continue;
     std::set<uint32_t> nodes;
     for (const NodeName& name : claim.nodes) {
       const uint32_t node = cluster_.IndexOf(name);
       if (node < cluster_.node_count()) nodes.insert(node);
     }
     if (IsOutranked(job, nodes)) continue;
-    if (!ExceedsLimit(job) && StartOnClaim(job, nodes, start)) continue;
+    if (!allowance_.IsExceeded(job) && StartOnClaim(job, nodes, start)) continue;
     if (!MayPreempt(job) || !Claim(job, nodes)) continue;
-    claimants_.insert(job.id);
+    allowance_.NoteRenewed(job.id);
     plan_.of_groups[group] = {Hindrance::kNoSlots, job.slots};
   }
 }
 
 StartResult Planner::CallStart(Start start, const StartRequest& request) {
   const StartResult result = start(request);
-  stops_.resize(cluster_.all_running().size());
+  preemptor_.OnStart();
   return result;
 }
 
@@ -172,7 +125,7 @@ void Planner::Examine(QueueWalk& walk, Start start) {
     if (entry == nullptr) break;
     if (kept_overdue_.count(entry->id) != 0) continue;
     // A job with a claim may start elsewhere.
-    const bool has_claim = claimants_.count(entry->id) != 0;
+    const bool has_claim = allowance_.IsRenewed(entry->id);
     const uint32_t group = entry->group;
     if (!queue_.ShapeOfGroup(group).unplaceable.empty()) {
       plan_.of_groups[group] = {Hindrance::kUnplaceable, 0};
@@ -180,13 +133,13 @@ void Planner::Examine(QueueWalk& walk, Start start) {
       continue;
     }
     const Candidate job = Describe(*entry);
-    const bool exceeds_limit = ExceedsLimit(job);
+    const bool exceeds_limit = allowance_.IsExceeded(job);
     if (exceeds_limit && has_claim) continue;
     if (exceeds_limit && MayPreempt(job) && Claim(job, /*preferred=*/{})) {
       plan_.of_groups[group] = {Hindrance::kNoSlots, job.slots};
       continue;
     }
-    const std::optional<uint32_t> row = exceeds_limit ? std::nullopt : FindRow(job);
+    const std::optional<uint32_t> row = exceeds_limit ? std::nullopt : holds_.FindRow(job);
     std::optional<StartRequest> request;
     if (row.has_value()) request = MakeRequest(job, *row);
     if (exceeds_limit || (row.has_value() && !request.has_value())) {
@@ -200,7 +153,7 @@ void Planner::Examine(QueueWalk& walk, Start start) {
       const StartResult result = CallStart(start, *request);
       if (result.outcome == StartResult::Outcome::kGone) continue;
       if (result.outcome == StartResult::Outcome::kStarted) {
-        NoteStart(job, *row, result);
+        holds_.NoteStart(job, *row, result.slots);
         uint32_t slots = 0;
         for (const auto& [node, count] : result.slots) slots += count;
         walk.Count(slots);
@@ -223,7 +176,7 @@ void Planner::Examine(QueueWalk& walk, Start start) {
 }
 
 void Planner::DropClaim(const Candidate& job) {
-  claimed_by_owner_[job.owner] -= job.slots;
+  allowance_.DropClaim(job);
   const auto end = std::remove_if(plan_.reservations.begin(), plan_.reservations.end(),
                                   [&](const Reservation& kept) { return kept.job == job.id; });
   plan_.reservations.erase(end, plan_.reservations.end());
@@ -239,36 +192,64 @@ void Planner::CorrectVerdicts() {
   }
 }
 
-// ------------------------------------------------------------------------------------------------
-// starts
-
-bool Planner::EndsBefore(const Candidate& job, const Hold& hold) {
-  return hold.from < SteadyTime::Infinite() && job.end <= hold.from;
-}
-
-bool Planner::MayUse(const Candidate& job, const Cluster::Row& row, const Hold& hold) const {
-  if (EndsBefore(job, hold) || hold.job == job.id) return true;
-  const Demand& demand = job.cells->demand;
-  if (hold.kind != row.kind && !hold.exclusive && !demand.request.exclusive) return true;
-  if (hold.exclusive || demand.request.exclusive) return false;
-  const Supply& supply = row.supplies[hold.node];
-  return ContributionOf(demand, supply.usable, supply.free, demand.most_units).slots <= hold.spare;
-}
-
-std::optional<uint32_t> Planner::FindRow(const Candidate& job) const {
-  const Demand& demand = job.cells->demand;
-  for (uint32_t i = 0; i < job.cells->rows.size(); ++i) {
-    const Cluster::Row& row = job.cells->rows[i];
-    if (row.free_units < demand.units) continue;
-    uint64_t units = row.free_units;
-    for (const Hold& hold : holds_) {
-      if (MayUse(job, row, hold)) continue;
-      const Supply& supply = row.supplies[hold.node];
-      units -= ContributionOf(demand, supply.usable, supply.free, demand.most_units).units;
+void Planner::ServeOverdue(Start start) {
+  plan_.most_overdue_slots = cluster_.slot_count() * options_.overdue_percent / 100;
+  Ageing ageing = Age(
+      queue_, cluster_, last_.heads, options_.ageing, now_, [this](const JobQueue::Entry& entry) {
+        const uint32_t limit = options_.LimitsOf(queue_.owner(entry.owner)).running_slots;
+        return limit == 0 || !allowance_.IsExceeded(Describe(entry));
+      });
+  plan_.heads = std::move(ageing.heads);
+  plan_.next_overdue = ageing.next_overdue;
+  for (const Head& head : ageing.overdue) {
+    const JobQueue::Entry* const entry = queue_.Find(head.job);
+    if (entry == nullptr || plan_.FindReservation(head.job) != nullptr) continue;
+    const uint32_t group = entry->group;
+    const Candidate job = Describe(*entry);
+    // No younger one goes first, so that large jobs are served, too.
+    const bool alone = plan_.overdue_slots == 0;
+    if (!alone && plan_.overdue_slots + job.slots > plan_.most_overdue_slots) break;
+    if (const std::optional<uint32_t> row = holds_.FindRow(job)) {
+      std::optional<StartRequest> request = MakeRequest(job, *row);
+      if (!request.has_value()) continue;
+      request->overdue = true;
+      const StartResult result = CallStart(start, *request);
+      if (result.outcome == StartResult::Outcome::kStarted) {
+        holds_.NoteStart(job, *row, result.slots);
+        plan_.overdue_slots += job.slots;
+      }
+      if (result.outcome != StartResult::Outcome::kNotPlaced) continue;
     }
-    if (units >= demand.units) return i;
+    if (!Reserve(job)) continue;
+    plan_.reservations.back().overdue = true;
+    plan_.overdue_slots += job.slots;
+    plan_.of_groups.try_emplace(group, Verdict{Hindrance::kNoSlots, job.slots});
+    kept_overdue_.insert(job.id);
   }
-  return std::nullopt;
+}
+
+bool Planner::Reserve(const Candidate& job) {
+  // After a restart of the coordinator, other nodes may still reconnect.
+  const bool may_grow = queue_.IsUnchecked(queue_.group(job.group).shape);
+  const std::optional<Fit> fit = holds_.FindFit(job, now_, may_grow);
+  if (!fit.has_value()) return false;
+  plan_.reservations.push_back(holds_.Add(job, *fit, /*is_claim=*/false));
+  return true;
+}
+
+bool Planner::Claim(const Candidate& job, const std::set<uint32_t>& preferred) {
+  const std::optional<Clearing> clearing = preemptor_.Find(job, preferred);
+  if (!clearing.has_value()) return false;
+  preemptor_.Add(job, *clearing);
+  allowance_.AddClaim(job);
+  plan_.reservations.push_back(holds_.Add(job, clearing->fit, /*is_claim=*/true));
+  if (clearing->victims.empty()) return true;
+  Preemption& preemption = plan_.preemptions.emplace_back();
+  preemption.job = job.id;
+  for (const uint32_t victim : clearing->victims) {
+    preemption.victims.push_back(cluster_.running(victim).id);
+  }
+  return true;
 }
 
 std::optional<StartRequest> Planner::MakeRequest(const Candidate& job, uint32_t row_index,
@@ -280,8 +261,8 @@ std::optional<StartRequest> Planner::MakeRequest(const Candidate& job, uint32_t 
     request.resources.add_exclude_nodes(cluster_.node(node).node->record.name());
     request.narrowed = true;
   };
-  for (const Hold& hold : holds_) {
-    if (!MayUse(job, row, hold)) exclude(hold.node);
+  for (const Holds::Hold& hold : holds_.all()) {
+    if (!Holds::MayUse(job, row, hold)) exclude(hold.node);
   }
   for (uint32_t node = 0; nodes != nullptr && node < cluster_.node_count(); ++node) {
     if (nodes->count(node) == 0) exclude(node);
@@ -301,15 +282,15 @@ bool Planner::KeepLimit(const Candidate& job, const Cluster::Row& row, const Nod
   if (limit == 0 || !varies) return true;
   std::vector<std::pair<uint32_t, uint32_t>> free;  // slots that the job takes of each node
   for (uint32_t node = 0; node < row.supplies.size(); ++node) {
-    const Hold* const hold = HoldOf(node);
-    if (hold != nullptr && !MayUse(job, row, *hold)) continue;
+    const Holds::Hold* const hold = holds_.Of(node);
+    if (hold != nullptr && !Holds::MayUse(job, row, *hold)) continue;
     if (nodes != nullptr && nodes->count(node) == 0) continue;
     const uint32_t slots = TakenOf(demand, row.supplies[node], row.supplies[node].free);
     if (slots > 0) free.emplace_back(slots, node);
   }
   // The smallest nodes, as many as the limit allows.
   std::sort(free.begin(), free.end());
-  const uint64_t used = UsedSlots(job, /*after_stops=*/false);
+  const uint64_t used = allowance_.Used(job);
   const uint64_t left = limit - std::min<uint64_t>(limit, used);
   uint32_t units = 0;
   size_t count = 0;
@@ -331,16 +312,6 @@ bool Planner::KeepLimit(const Candidate& job, const Cluster::Row& row, const Nod
     request.resources.add_exclude_nodes(cluster_.node(free[i].second).node->record.name());
   }
   return true;
-}
-
-void Planner::NoteStart(const Candidate& job, uint32_t row, const StartResult& result) {
-  for (const auto& [name, slots] : result.slots) {
-    const uint32_t node = cluster_.IndexOf(name);
-    if (node == cluster_.node_count() || hold_of_[node] == kNone) continue;
-    Hold& hold = holds_[hold_of_[node]];
-    if (hold.kind != job.cells->rows[row].kind || EndsBefore(job, hold)) continue;
-    hold.spare -= std::min(hold.spare, slots);
-  }
 }
 
 }  // namespace muster::core

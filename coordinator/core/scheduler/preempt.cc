@@ -1,29 +1,42 @@
-// Planner: chooses the running jobs that make room for a job of a higher class: those of its owner
-// that its limit requires, then any that are in its way.
-#include <algorithm>
-#include <optional>
-#include <set>
-#include <tuple>
+#include "coordinator/core/scheduler/preempt.h"
 
-#include "coordinator/core/scheduler/plan.h"
+#include <algorithm>
+#include <tuple>
 
 namespace muster::core {
 
-bool Planner::MayPreempt(const Candidate& job) const {
-  return options_.preemption && !job.preempted && lowest_running_.has_value() &&
-         *lowest_running_ < job.job_class;
-}
-
-bool Planner::Claim(const Candidate& job, const std::set<uint32_t>& preferred) {
-  for (uint32_t row = 0; row < job.cells->rows.size(); ++row) {
-    if (ClaimRow(job, row, preferred)) return true;
+Preemptor::Preemptor(const Cluster& cluster, const Holds& holds, const Allowance& allowance,
+                     SteadyTime now)
+    : cluster_(cluster), holds_(holds), allowance_(allowance), now_(now) {
+  for (const RunningJob& job : cluster_.all_running()) {
+    stopping_.push_back(job.stopping);
+    if (job.id.value().empty()) continue;
+    lowest_running_ = std::min(lowest_running_.value_or(job.job_class), job.job_class);
   }
-  return false;
 }
 
-uint32_t Planner::FreeAfterStops(const Candidate& job, const Cluster::Row& row, uint32_t node,
-                                 const std::vector<bool>& stops) const {
-  const Hold* const hold = HoldOf(node);
+bool Preemptor::MayPreempt(const Candidate& job) const {
+  return !job.preempted && lowest_running_.has_value() && *lowest_running_ < job.job_class;
+}
+
+std::optional<Clearing> Preemptor::Find(const Candidate& job,
+                                        const std::set<uint32_t>& preferred) const {
+  for (uint32_t row = 0; row < job.cells->rows.size(); ++row) {
+    std::optional<Clearing> clearing = FindInRow(job, row, preferred);
+    if (clearing.has_value()) return clearing;
+  }
+  return std::nullopt;
+}
+
+void Preemptor::Add(const Candidate& job, const Clearing& clearing) {
+  const uint32_t kind = job.cells->rows[clearing.fit.row].kind;
+  for (const auto& [node, share] : clearing.fit.shares) claimed_[{kind, node}] += share.slots;
+  for (const uint32_t victim : clearing.victims) stopping_[victim] = true;
+}
+
+uint32_t Preemptor::FreeAfter(const Candidate& job, const Cluster::Row& row, uint32_t node,
+                              const Stopping& stopping) const {
+  const Holds::Hold* const hold = holds_.Of(node);
   if (hold != nullptr && !hold->is_claim) return 0;
   const uint32_t usable = row.supplies[node].usable;
   if (usable == 0) return 0;
@@ -31,7 +44,7 @@ uint32_t Planner::FreeAfterStops(const Candidate& job, const Cluster::Row& row, 
   uint32_t kept = 0;
   uint32_t freed = 0;
   for (const Cluster::Use& use : cluster_.node(node).uses) {
-    const bool ends = use.job != Cluster::kNoJob && stops[use.job];
+    const bool ends = use.job != Cluster::kNoJob && stopping[use.job];
     if (!ends) kept += use.slots;
     if (ends) freed += use.slots;
     if (ends && use.kind == row.kind) free += use.slots;
@@ -44,39 +57,38 @@ uint32_t Planner::FreeAfterStops(const Candidate& job, const Cluster::Row& row, 
   return free - std::min(free, taken);
 }
 
-uint64_t Planner::UnitsAfterStops(const Candidate& job, const Cluster::Row& row,
-                                  const std::vector<bool>& stops) const {
+uint64_t Preemptor::UnitsAfter(const Candidate& job, const Cluster::Row& row,
+                               const Stopping& stopping) const {
   const Demand& demand = job.cells->demand;
   uint64_t units = 0;
   for (uint32_t node = 0; node < row.supplies.size() && units < demand.units; ++node) {
-    units += ContributionOf(demand, row.supplies[node].usable,
-                            FreeAfterStops(job, row, node, stops), demand.units)
+    units += ContributionOf(demand, row.supplies[node].usable, FreeAfter(job, row, node, stopping),
+                            demand.units)
                  .units;
   }
   return units;
 }
 
 // Whether `a` makes room rather than `b`: the lower class, then the one that started last.
-bool Planner::IsCheaper(uint32_t a, uint32_t b) const {
+bool Preemptor::IsCheaper(uint32_t a, uint32_t b) const {
   const RunningJob& one = cluster_.running(a);
   const RunningJob& other = cluster_.running(b);
   return std::tuple(one.job_class, other.started, one.id) <
          std::tuple(other.job_class, one.started, other.id);
 }
 
-bool Planner::IsPreemptible(uint32_t running, const Candidate& job) const {
+bool Preemptor::IsPreemptible(uint32_t running, const Candidate& job) const {
   const RunningJob& other = cluster_.running(running);
-  return !stops_[running] && other.job_class < job.job_class &&
+  return !stopping_[running] && other.job_class < job.job_class &&
          (!other.overdue || job.job_class == JobClass::kCritical);
 }
 
-std::optional<std::vector<uint32_t>> Planner::FindOwnVictims(const Candidate& job) const {
+std::optional<std::vector<uint32_t>> Preemptor::FindOwnVictims(const Candidate& job) const {
   std::vector<uint32_t> victims;
-  if (!ExceedsLimit(job, job.slots, /*after_stops=*/true)) return victims;
-  uint64_t excess =
-      UsedSlots(job, /*after_stops=*/true) + job.slots - options_.LimitsOf(job.owner).running_slots;
+  if (!allowance_.IsExceeded(job, &stopping_)) return victims;
+  uint64_t excess = allowance_.Used(job, &stopping_) + job.slots - allowance_.LimitOf(job);
   std::vector<uint32_t> own;
-  for (const uint32_t running : RunningOf(job.owner)) {
+  for (const uint32_t running : allowance_.RunningOf(job.owner)) {
     if (IsPreemptible(running, job)) own.push_back(running);
   }
   std::sort(own.begin(), own.end(), [this](uint32_t a, uint32_t b) { return IsCheaper(a, b); });
@@ -89,22 +101,21 @@ std::optional<std::vector<uint32_t>> Planner::FindOwnVictims(const Candidate& jo
   return victims;
 }
 
-std::vector<uint32_t> Planner::VictimsOn(const Candidate& job, const Cluster::Row& row,
-                                         uint32_t node, const std::vector<bool>& stops) const {
+std::vector<uint32_t> Preemptor::VictimsOn(const Candidate& job, const Cluster::Row& row,
+                                           uint32_t node, const Stopping& stopping) const {
   std::vector<uint32_t> jobs;
   for (const Cluster::Use& use : cluster_.node(node).uses) {
-    if (use.job == Cluster::kNoJob || stops[use.job] || !IsPreemptible(use.job, job)) continue;
+    if (use.job == Cluster::kNoJob || stopping[use.job] || !IsPreemptible(use.job, job)) continue;
     if (std::find(jobs.begin(), jobs.end(), use.job) == jobs.end()) jobs.push_back(use.job);
   }
   std::sort(jobs.begin(), jobs.end(), [this](uint32_t a, uint32_t b) { return IsCheaper(a, b); });
   const Demand& demand = job.cells->demand;
   const uint32_t usable = row.supplies[node].usable;
   const auto units = [&](const std::vector<bool>& ended) {
-    return ContributionOf(demand, usable, FreeAfterStops(job, row, node, ended), demand.units)
-        .units;
+    return ContributionOf(demand, usable, FreeAfter(job, row, node, ended), demand.units).units;
   };
-  const uint32_t before = units(stops);
-  std::vector<bool> ended = stops;
+  const uint32_t before = units(stopping);
+  std::vector<bool> ended = stopping;
   for (size_t i = 0; i < jobs.size(); ++i) {
     ended[jobs[i]] = true;
     if (units(ended) <= before) continue;
@@ -115,17 +126,17 @@ std::vector<uint32_t> Planner::VictimsOn(const Candidate& job, const Cluster::Ro
 }
 
 // Adds the cheapest node until the job fits, then spares the victims that are not needed after all.
-std::vector<uint32_t> Planner::FindVictims(const Candidate& job, const Cluster::Row& row,
-                                           std::vector<bool> stops) const {
+std::vector<uint32_t> Preemptor::FindVictims(const Candidate& job, const Cluster::Row& row,
+                                             Stopping stopping) const {
   const uint32_t units = job.cells->demand.units;
   // First with the lowest class only, so that no job of a higher class is stopped in place of it.
   std::vector<uint32_t> victims;
-  while (UnitsAfterStops(job, row, stops) < units) {
+  while (UnitsAfter(job, row, stopping) < units) {
     std::vector<uint32_t> cheapest;
     std::tuple<JobClass, size_t, absl::Duration> least_cost;
     for (uint32_t node = 0; node < row.supplies.size(); ++node) {
       if (row.supplies[node].usable == 0) continue;
-      std::vector<uint32_t> jobs = VictimsOn(job, row, node, stops);
+      std::vector<uint32_t> jobs = VictimsOn(job, row, node, stopping);
       if (jobs.empty()) continue;
       const RunningJob& dearest = cluster_.running(jobs.back());
       const std::tuple cost(dearest.job_class, jobs.size(), -dearest.started.since_start());
@@ -135,7 +146,7 @@ std::vector<uint32_t> Planner::FindVictims(const Candidate& job, const Cluster::
     }
     if (cheapest.empty()) return {};
     for (const uint32_t victim : cheapest) {
-      stops[victim] = true;
+      stopping[victim] = true;
       victims.push_back(victim);
     }
   }
@@ -143,32 +154,33 @@ std::vector<uint32_t> Planner::FindVictims(const Candidate& job, const Cluster::
             [this](uint32_t a, uint32_t b) { return IsCheaper(b, a); });
   std::vector<uint32_t> needed;
   for (const uint32_t victim : victims) {
-    stops[victim] = false;
-    if (UnitsAfterStops(job, row, stops) >= units) continue;
-    stops[victim] = true;
+    stopping[victim] = false;
+    if (UnitsAfter(job, row, stopping) >= units) continue;
+    stopping[victim] = true;
     needed.push_back(victim);
   }
   std::reverse(needed.begin(), needed.end());
   return needed;
 }
 
-bool Planner::ClaimRow(const Candidate& job, uint32_t row_index,
-                       const std::set<uint32_t>& preferred) {
+std::optional<Clearing> Preemptor::FindInRow(const Candidate& job, uint32_t row_index,
+                                             const std::set<uint32_t>& preferred) const {
   const Cluster::Row& row = job.cells->rows[row_index];
   const Demand& demand = job.cells->demand;
-  if (row.usable_units < demand.units) return false;
+  if (row.usable_units < demand.units) return std::nullopt;
   const std::optional<std::vector<uint32_t>> own = FindOwnVictims(job);
-  if (!own.has_value()) return false;
-  std::vector<uint32_t> victims = *own;
-  std::vector<bool> stops = stops_;
-  for (const uint32_t victim : victims) stops[victim] = true;
-  if (UnitsAfterStops(job, row, stops) < demand.units) {
-    const std::vector<uint32_t> others = FindVictims(job, row, stops);
-    if (others.empty()) return false;
-    for (const uint32_t victim : others) stops[victim] = true;
+  if (!own.has_value()) return std::nullopt;
+  Clearing clearing{.victims = *own};
+  std::vector<uint32_t>& victims = clearing.victims;
+  Stopping stopping = stopping_;
+  for (const uint32_t victim : victims) stopping[victim] = true;
+  if (UnitsAfter(job, row, stopping) < demand.units) {
+    const std::vector<uint32_t> others = FindVictims(job, row, stopping);
+    if (others.empty()) return std::nullopt;
+    for (const uint32_t victim : others) stopping[victim] = true;
     victims.insert(victims.end(), others.begin(), others.end());
   }
-  Fit fit;
+  Fit& fit = clearing.fit;
   fit.row = row_index;
   fit.from = now_;
   std::vector<uint32_t> order(preferred.begin(), preferred.end());
@@ -179,7 +191,7 @@ bool Planner::ClaimRow(const Candidate& job, uint32_t row_index,
   uint64_t taken = 0;
   for (const uint32_t node : order) {
     if (missing == 0) break;
-    const uint32_t free = FreeAfterStops(job, row, node, stops);
+    const uint32_t free = FreeAfter(job, row, node, stopping);
     const Contribution share = ContributionOf(demand, row.supplies[node].usable, free, missing);
     if (share.units == 0) continue;
     missing -= share.units;
@@ -187,25 +199,14 @@ bool Planner::ClaimRow(const Candidate& job, uint32_t row_index,
     fit.shares.push_back({node, share});
     fit.spare.push_back(free - share.slots);
     for (const Cluster::Use& use : cluster_.node(node).uses) {
-      if (use.job == Cluster::kNoJob || !stops[use.job]) continue;
+      if (use.job == Cluster::kNoJob || !stopping[use.job]) continue;
       const RunningJob& stopping = cluster_.running(use.job);
       fit.from = std::max(fit.from, stopping.stopping ? stopping.end : now_ + stopping.grace);
     }
   }
   // The nodes may be too large for the limit.
-  std::swap(stops_, stops);
-  if (ExceedsLimit(job, taken, /*after_stops=*/true)) {
-    std::swap(stops_, stops);
-    return false;
-  }
-  for (const auto& [node, share] : fit.shares) claimed_[{row.kind, node}] += share.slots;
-  claimed_by_owner_[job.owner] += job.slots;
-  AddHolds(job, fit, /*is_claim=*/true);
-  if (victims.empty()) return true;
-  Preemption& preemption = plan_.preemptions.emplace_back();
-  preemption.job = job.id;
-  for (const uint32_t victim : victims) preemption.victims.push_back(cluster_.running(victim).id);
-  return true;
+  if (allowance_.IsExceeded(job, taken, &stopping)) return std::nullopt;
+  return clearing;
 }
 
 }  // namespace muster::core
