@@ -9,7 +9,7 @@
 namespace muster::limits {
 
 inline constexpr int kMessageBytes = 16 << 20;       // any gRPC message
-inline constexpr size_t kRequestBytes = 4 << 20;     // a request of a client, apart from streams
+inline constexpr size_t kRequestBytes = 2 << 20;     // a request of a client, apart from streams
 inline constexpr size_t kSpecBytes = 1 << 20;        // a serialized job spec
 inline constexpr size_t kSpecMemoryBytes = 8 << 20;  // a job spec in memory
 inline constexpr size_t kNameLength = 63;            // job and node names
@@ -42,6 +42,8 @@ inline constexpr int kRecordedBarrierGroups = 16;
 inline constexpr size_t kWatchersPerJob = 1024;
 inline constexpr size_t kWatchers = 65536;  // over all jobs
 inline constexpr size_t kWatchersPerCaller = 8192;
+// The states of jobs that watchers have not read, over all watches; one caller may use half of it.
+inline constexpr size_t kUnreadWatchBytes = 256 << 20;
 inline constexpr size_t kLabels = 64;       // per node
 inline constexpr size_t kLabelBytes = 256;  // also other short texts: an address, a phase, a digest
 inline constexpr size_t kCordonReasonBytes = 256;

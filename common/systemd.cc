@@ -11,6 +11,7 @@
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "common/files/owned_fd.h"
 #include "common/status.h"
 
 namespace muster {
@@ -43,14 +44,13 @@ absl::Status NotifySystemd(absl::string_view socket_path, absl::string_view stat
   if (address.sun_path[0] == '@') address.sun_path[0] = '\0';
   const socklen_t size =
       static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + socket_path.size());
-  const int fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
-  if (fd < 0) return ErrnoStatus(errno, "socket");
-  const ssize_t sent = sendto(fd, state.data(), state.size(), MSG_NOSIGNAL | MSG_DONTWAIT,
-                              reinterpret_cast<const sockaddr*>(&address), size);
-  const int send_errno = errno;
-  close(fd);
+  const OwnedFd notifier(socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0));
+  if (notifier.get() < 0) return ErrnoStatus(errno, "socket");
+  const ssize_t sent =
+      sendto(notifier.get(), state.data(), state.size(), MSG_NOSIGNAL | MSG_DONTWAIT,
+             reinterpret_cast<const sockaddr*>(&address), size);
   if (sent != static_cast<ssize_t>(state.size())) {
-    return ErrnoStatus(send_errno, absl::StrCat("notify systemd at ", socket_path));
+    return ErrnoStatus(errno, absl::StrCat("notify systemd at ", socket_path));
   }
   return absl::OkStatus();
 }

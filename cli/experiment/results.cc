@@ -14,10 +14,10 @@
 #include <system_error>
 #include <utility>
 
-#include "absl/cleanup/cleanup.h"
 #include "absl/strings/str_cat.h"
 #include "cli/client.h"
 #include "cli/output/json.h"
+#include "common/files/replace_file.h"
 #include "common/sha256.h"
 #include "common/status.h"
 #include "google/protobuf/util/json_util.h"
@@ -40,16 +40,6 @@ mode_t FileMode() {
   const mode_t mask = umask(0);
   umask(mask);
   return 0666 & ~mask;
-}
-
-absl::Status WriteAll(int fd, absl::string_view text) {
-  while (!text.empty()) {
-    const ssize_t n = write(fd, text.data(), text.size());
-    if (n < 0 && errno == EINTR) continue;
-    if (n < 0) return ErrnoStatus(errno, "write");
-    text.remove_prefix(static_cast<size_t>(n));
-  }
-  return absl::OkStatus();
 }
 
 absl::StatusOr<JobRun> ReadRun(const ordered_json& value) {
@@ -236,18 +226,9 @@ absl::Status RunStore::Save(ordered_json document) const {
 
 absl::Status RunStore::SaveFile(const std::string& name, const std::string& text) const {
   const std::string path = PathIn(directory_, name);
-  std::string temporary = path + ".XXXXXX";
-  const int fd = mkostemp(temporary.data(), O_CLOEXEC);
-  if (fd < 0) return ErrnoStatus(errno, absl::StrCat("write ", path));
-  const auto closer = absl::MakeCleanup([fd] { close(fd); });
-  absl::Cleanup remove = [&temporary] { unlink(temporary.c_str()); };
-  RETURN_IF_ERROR(Annotate(WriteAll(fd, text), path));
-  if (fchmod(fd, FileMode()) != 0 || fsync(fd) != 0 ||
-      rename(temporary.c_str(), path.c_str()) != 0) {
-    return ErrnoStatus(errno, absl::StrCat("write ", path));
-  }
-  std::move(remove).Cancel();
-  return absl::OkStatus();
+  return ReplaceFile(path, text, {.mode = FileMode()}).get() >= 0
+             ? absl::OkStatus()
+             : ErrnoStatus(errno, absl::StrCat("write ", path));
 }
 
 v1::Job Kept(const v1::Job& job) {

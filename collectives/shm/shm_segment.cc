@@ -54,15 +54,6 @@ absl::Status MappingError(size_t size_bytes) {
 
 }  // namespace
 
-OwnedFd::~OwnedFd() {
-  if (fd_ >= 0) close(fd_);
-}
-
-OwnedFd& OwnedFd::operator=(OwnedFd&& other) noexcept {
-  std::swap(fd_, other.fd_);
-  return *this;
-}
-
 Mapping::~Mapping() { munmap(data_, size_bytes_); }
 
 absl::StatusOr<std::unique_ptr<ShmSegment>> ShmSegment::Create(uint32_t size) {

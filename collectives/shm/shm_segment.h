@@ -19,23 +19,9 @@
 #include "absl/status/statusor.h"
 #include "collectives/operation.h"
 #include "collectives/shm/futex_word.h"
+#include "common/files/owned_fd.h"
 
 namespace muster::collectives {
-
-// A file descriptor, closed with the object.
-class OwnedFd {
- public:
-  OwnedFd() = default;
-  explicit OwnedFd(int fd) : fd_(fd) {}
-  ~OwnedFd();
-  OwnedFd(OwnedFd&& other) noexcept : fd_(other.fd_) { other.fd_ = -1; }
-  OwnedFd& operator=(OwnedFd&& other) noexcept;
-
-  int get() const { return fd_; }
-
- private:
-  int fd_ = -1;
-};
 
 // Memory mapped from a file, unmapped with the object.
 class Mapping {

@@ -13,6 +13,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "common/files/owned_fd.h"
 #include "common/status.h"
 
 namespace muster::http {
@@ -20,8 +21,9 @@ namespace muster::http {
 namespace {
 
 // A connection on which the request has been sent.
-absl::StatusOr<int> SendRequest(const Address& address, absl::string_view target,
-                                absl::string_view method, const std::vector<std::string>& headers) {
+absl::StatusOr<OwnedFd> SendRequest(const Address& address, absl::string_view target,
+                                    absl::string_view method,
+                                    const std::vector<std::string>& headers) {
   addrinfo hints = {};
   hints.ai_socktype = SOCK_STREAM;
   addrinfo* peer = nullptr;
@@ -31,10 +33,9 @@ absl::StatusOr<int> SendRequest(const Address& address, absl::string_view target
     return absl::InvalidArgumentError(absl::StrCat(address.host, ": ", gai_strerror(error)));
   }
   const absl::Cleanup free_peer = [peer] { freeaddrinfo(peer); };
-  const int fd = socket(peer->ai_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
-  if (fd < 0) return ErrnoStatus(errno, "socket");
-  absl::Cleanup close_fd = [fd] { close(fd); };
-  if (connect(fd, peer->ai_addr, peer->ai_addrlen) != 0) {
+  OwnedFd connection(socket(peer->ai_family, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  if (connection.get() < 0) return ErrnoStatus(errno, "socket");
+  if (connect(connection.get(), peer->ai_addr, peer->ai_addrlen) != 0) {
     return ErrnoStatus(errno, absl::StrCat("connect to ", address.ToString()));
   }
   std::string request = absl::StrCat(method, " ", target, " HTTP/1.1\r\nConnection: close\r\n");
@@ -44,24 +45,22 @@ absl::StatusOr<int> SendRequest(const Address& address, absl::string_view target
   if (!names_host) absl::StrAppend(&request, "Host: ", address.ToString(), "\r\n");
   for (const std::string& line : headers) absl::StrAppend(&request, line, "\r\n");
   absl::StrAppend(&request, "\r\n");
-  if (send(fd, request.data(), request.size(), MSG_NOSIGNAL) !=
+  if (send(connection.get(), request.data(), request.size(), MSG_NOSIGNAL) !=
       static_cast<ssize_t>(request.size())) {
     return ErrnoStatus(errno, "send");
   }
-  std::move(close_fd).Cancel();
-  return fd;
+  return connection;
 }
 
 }  // namespace
 
 absl::StatusOr<GetResult> Get(const Address& address, absl::string_view target,
                               absl::string_view method, const std::vector<std::string>& headers) {
-  ASSIGN_OR_RETURN(const int fd, SendRequest(address, target, method, headers));
-  absl::Cleanup close_fd = [fd] { close(fd); };
+  ASSIGN_OR_RETURN(const OwnedFd connection, SendRequest(address, target, method, headers));
   std::string response;
   std::array<char, 4096> buffer;
   ssize_t received = 0;
-  while ((received = recv(fd, buffer.data(), buffer.size(), 0)) > 0) {
+  while ((received = recv(connection.get(), buffer.data(), buffer.size(), 0)) > 0) {
     response.append(buffer.data(), received);
   }
   if (received < 0) return ErrnoStatus(errno, "recv");
@@ -79,13 +78,12 @@ absl::StatusOr<GetResult> Get(const Address& address, absl::string_view target,
 absl::Status Stream(const Address& address, absl::string_view target,
                     const std::function<bool(absl::string_view bytes)>& on_bytes,
                     const std::vector<std::string>& headers) {
-  ASSIGN_OR_RETURN(const int fd, SendRequest(address, target, "GET", headers));
-  absl::Cleanup close_fd = [fd] { close(fd); };
+  ASSIGN_OR_RETURN(const OwnedFd connection, SendRequest(address, target, "GET", headers));
   const timeval interval = {0, 100'000};
-  setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &interval, sizeof(interval));
+  setsockopt(connection.get(), SOL_SOCKET, SO_RCVTIMEO, &interval, sizeof(interval));
   std::array<char, 4096> buffer;
   for (;;) {
-    const ssize_t received = recv(fd, buffer.data(), buffer.size(), 0);
+    const ssize_t received = recv(connection.get(), buffer.data(), buffer.size(), 0);
     if (received == 0) return absl::OkStatus();
     if (received < 0 && errno != EAGAIN) return ErrnoStatus(errno, "recv");
     if (!on_bytes({buffer.data(), static_cast<size_t>(std::max<ssize_t>(received, 0))})) {

@@ -2,7 +2,6 @@
 
 #include <netinet/in.h>
 #include <sys/socket.h>
-#include <unistd.h>
 
 #include <cerrno>
 #include <string>
@@ -14,10 +13,11 @@ namespace muster {
 namespace {
 
 // A socket bound to `port` on all IPv6 and IPv4 addresses, or on all IPv4 addresses if the machine
-// has no IPv6; -1 with errno set on failure.
-int BindEverywhere(uint16_t port) {
+// has no IPv6; none, with errno set, on failure.
+OwnedFd BindEverywhere(uint16_t port) {
   for (const int family : {AF_INET6, AF_INET}) {
-    const int fd = socket(family, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    OwnedFd bound(socket(family, SOCK_STREAM | SOCK_CLOEXEC, 0));
+    const int fd = bound.get();
     if (fd < 0) continue;
     const int on = 1;
     const int off = 0;
@@ -32,20 +32,17 @@ int BindEverywhere(uint16_t port) {
                         ? setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &off, sizeof(off)) == 0 &&
                               bind(fd, reinterpret_cast<const sockaddr*>(&v6), sizeof(v6)) == 0
                         : bind(fd, reinterpret_cast<const sockaddr*>(&v4), sizeof(v4)) == 0;
-    if (ok) return fd;
-    const int error = errno;
-    close(fd);
-    errno = error;
-    if (error == EADDRINUSE || error == EACCES) return -1;
+    if (ok) return bound;
+    if (errno == EADDRINUSE || errno == EACCES) return OwnedFd();
   }
-  return -1;
+  return OwnedFd();
 }
 
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<HeldPort>> HeldPort::Hold(uint16_t port) {
-  const int fd = BindEverywhere(port);
-  if (fd < 0) {
+  OwnedFd socket = BindEverywhere(port);
+  if (socket.get() < 0) {
     const int error = errno;
     const absl::Status status =
         ErrnoStatus(error, port == 0 ? std::string("bind a free port for MASTER_PORT")
@@ -54,16 +51,12 @@ absl::StatusOr<std::unique_ptr<HeldPort>> HeldPort::Hold(uint16_t port) {
   }
   sockaddr_storage bound = {};
   socklen_t size = sizeof(bound);
-  if (getsockname(fd, reinterpret_cast<sockaddr*>(&bound), &size) != 0) {
-    const int error = errno;
-    close(fd);
-    return ErrnoStatus(error, "getsockname");
+  if (getsockname(socket.get(), reinterpret_cast<sockaddr*>(&bound), &size) != 0) {
+    return ErrnoStatus(errno, "getsockname");
   }
   // sockaddr_in and sockaddr_in6 have the port at the same offset.
   const uint16_t chosen = ntohs(reinterpret_cast<const sockaddr_in*>(&bound)->sin_port);
-  return std::unique_ptr<HeldPort>(new HeldPort(fd, chosen));
+  return std::unique_ptr<HeldPort>(new HeldPort(std::move(socket), chosen));
 }
-
-HeldPort::~HeldPort() { close(fd_); }
 
 }  // namespace muster

@@ -6,6 +6,7 @@
 #include <memory>
 
 #include "absl/status/statusor.h"
+#include "common/files/owned_fd.h"
 
 namespace muster {
 
@@ -17,16 +18,13 @@ class HeldPort {
   // Port 0 means any free port. UNAVAILABLE when a process listens on the port; otherwise the
   // system's error.
   static absl::StatusOr<std::unique_ptr<HeldPort>> Hold(uint16_t port);
-  ~HeldPort();
-  HeldPort(const HeldPort&) = delete;
-  HeldPort& operator=(const HeldPort&) = delete;
 
   uint16_t port() const { return port_; }
 
  private:
-  HeldPort(int fd, uint16_t port) : fd_(fd), port_(port) {}
+  HeldPort(OwnedFd socket, uint16_t port) : socket_(std::move(socket)), port_(port) {}
 
-  const int fd_;
+  const OwnedFd socket_;
   const uint16_t port_;
 };
 

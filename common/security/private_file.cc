@@ -2,17 +2,15 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include <filesystem>
-#include <utility>
 
 #include "absl/algorithm/container.h"
-#include "absl/cleanup/cleanup.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "common/files/replace_file.h"
 #include "common/status.h"
 
 namespace muster::security {
@@ -77,17 +75,6 @@ absl::Status MakeParents(const std::filesystem::path& path) {
 
 }  // namespace
 
-OwnedFd::~OwnedFd() {
-  if (fd_ >= 0) close(fd_);
-}
-
-OwnedFd::OwnedFd(OwnedFd&& other) noexcept : fd_(std::exchange(other.fd_, -1)) {}
-
-OwnedFd& OwnedFd::operator=(OwnedFd&& other) noexcept {
-  std::swap(fd_, other.fd_);
-  return *this;
-}
-
 absl::StatusOr<OwnedFd> OpenPrivateFile(const std::string& path, int flags) {
   // O_NONBLOCK: do not wait for a writer if the path is a pipe.
   OwnedFd file(open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | flags));
@@ -148,21 +135,8 @@ absl::StatusOr<std::string> ReadPrivateFile(const std::string& path) {
 
 absl::StatusOr<OwnedFd> WritePrivateFile(const std::string& path, absl::string_view text,
                                          bool lock) {
-  std::string temporary = path + ".XXXXXX";
-  // mkostemp creates the file with mode 0600.
-  OwnedFd file(mkostemp(temporary.data(), O_CLOEXEC));
-  const auto fail = [&path] { return ErrnoStatus(errno, absl::StrCat("write ", path)); };
-  if (file.get() < 0) return fail();
-  absl::Cleanup remove = [&temporary] { unlink(temporary.c_str()); };
-  if (lock && flock(file.get(), LOCK_EX | LOCK_NB) != 0) return fail();
-  while (!text.empty()) {
-    const ssize_t n = write(file.get(), text.data(), text.size());
-    if (n < 0 && errno == EINTR) continue;
-    if (n < 0) return fail();
-    text.remove_prefix(n);
-  }
-  if (fsync(file.get()) != 0 || rename(temporary.c_str(), path.c_str()) != 0) return fail();
-  std::move(remove).Cancel();
+  OwnedFd file = ReplaceFile(path, {text.data(), text.size()}, {.lock = lock});
+  if (file.get() < 0) return ErrnoStatus(errno, absl::StrCat("write ", path));
   return file;
 }
 

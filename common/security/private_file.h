@@ -11,22 +11,11 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+#include "common/files/owned_fd.h"
 
 namespace muster::security {
 
-// A file descriptor that is closed by the destructor.
-class OwnedFd {
- public:
-  OwnedFd() = default;
-  explicit OwnedFd(int fd) : fd_(fd) {}
-  ~OwnedFd();
-  OwnedFd(OwnedFd&& other) noexcept;
-  OwnedFd& operator=(OwnedFd&& other) noexcept;
-  int get() const { return fd_; }
-
- private:
-  int fd_ = -1;
-};
+using muster::OwnedFd;
 
 // Opens a file for reading that is owned by this user or root and not accessible to other users.
 // `flags` are further ones of open(2). Errors: NOT_FOUND; INVALID_ARGUMENT if it is not a regular
@@ -45,8 +34,7 @@ absl::StatusOr<OwnedFd> OpenOwnFile(const std::string& path, int flags);
 absl::StatusOr<std::string> ReadPrivateFile(const std::string& path);
 absl::StatusOr<std::string> ReadFrom(const OwnedFd& file, const std::string& path);
 
-// Atomically replaces `path` with a file of mode 0600. With `lock`, the returned descriptor holds
-// an exclusive flock on the file.
+// Durably replaces `path` by a file of mode 0600; see ReplaceFile.
 absl::StatusOr<OwnedFd> WritePrivateFile(const std::string& path, absl::string_view text,
                                          bool lock);
 

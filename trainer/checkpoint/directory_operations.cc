@@ -6,8 +6,8 @@
 #include <system_error>
 
 #include "absl/strings/str_cat.h"
+#include "common/files/replace_file.h"
 #include "common/status.h"
-#include "trainer/data/durable_file.h"
 
 namespace muster::train {
 namespace {
@@ -57,7 +57,8 @@ class RealOperations final : public DirectoryOperations {
   }
 
   absl::Status Sync(const std::string& directory) const override {
-    return data::SyncDirectory(directory);
+    return SyncDirectory(directory) ? absl::OkStatus()
+                                    : ErrnoStatus(errno, absl::StrCat("sync ", directory));
   }
 };
 

@@ -15,6 +15,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
+#include "common/files/replace_file.h"
 #include "common/status.h"
 #include "nlohmann/json.hpp"
 #include "trainer/checkpoint/loss_scale_json.h"
@@ -81,29 +82,16 @@ bool ReadHeader(const std::string& path, MemoryCheckpoint& checkpoint) {
   return true;
 }
 
-absl::Status WriteAll(int file, const void* data, size_t bytes, const std::string& path) {
-  const char* next = static_cast<const char*>(data);
-  while (bytes > 0) {
-    const ssize_t written = write(file, next, bytes);
-    if (written < 0 && errno == EINTR) continue;
-    if (written < 0) return ErrnoStatus(errno, absl::StrCat("write ", path));
-    next += written;
-    bytes -= static_cast<size_t>(written);
-  }
-  return absl::OkStatus();
-}
-
-absl::Status WriteContents(int file, const std::string& path, const MemoryCheckpoint& checkpoint,
-                           absl::Span<const StateArray> arrays) {
+// False with errno set.
+bool WriteContents(int file, const MemoryCheckpoint& checkpoint,
+                   absl::Span<const StateArray> arrays) {
   const std::string header = HeaderOf(checkpoint, arrays);
   const uint64_t length = header.size();
-  RETURN_IF_ERROR(WriteAll(file, &length, kLengthBytes, path));
-  RETURN_IF_ERROR(WriteAll(file, header.data(), header.size(), path));
-  RETURN_IF_ERROR(WriteAll(file, checkpoint.summary.data(), checkpoint.summary.size(), path));
-  for (const StateArray& array : arrays) {
-    RETURN_IF_ERROR(WriteAll(file, array.data, array.bytes, path));
-  }
-  return absl::OkStatus();
+  return WriteAll(file, {reinterpret_cast<const char*>(&length), kLengthBytes}) &&
+         WriteAll(file, header) && WriteAll(file, checkpoint.summary) &&
+         std::all_of(arrays.begin(), arrays.end(), [file](const StateArray& array) {
+           return WriteAll(file, {reinterpret_cast<const char*>(array.data), array.bytes});
+         });
 }
 
 FolderName NameOf(const MemoryCheckpoint& checkpoint) {
@@ -134,15 +122,14 @@ absl::StatusOr<bool> MemoryCheckpoints::Write(const MemoryCheckpoint& checkpoint
   const std::string unfinished =
       absl::StrCat(directory_, "/", UnfinishedFolderName(NameOf(checkpoint)));
   // Whoever creates it writes.
-  const int file = open(unfinished.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
-  if (file < 0 && errno == EEXIST) return false;
-  if (file < 0) return ErrnoStatus(errno, absl::StrCat("create ", unfinished));
-  absl::Status status = WriteContents(file, unfinished, checkpoint, arrays);
-  close(file);
-  if (status.ok() && std::rename(unfinished.c_str(), path.c_str()) != 0) {
-    status = ErrnoStatus(errno, absl::StrCat("rename ", unfinished));
+  const OwnedFd file(open(unfinished.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600));
+  if (file.get() < 0 && errno == EEXIST) return false;
+  if (file.get() < 0) return ErrnoStatus(errno, absl::StrCat("create ", unfinished));
+  if (WriteContents(file.get(), checkpoint, arrays) &&
+      std::rename(unfinished.c_str(), path.c_str()) == 0) {
+    return true;
   }
-  if (status.ok()) return true;
+  const absl::Status status = ErrnoStatus(errno, absl::StrCat("write ", path));
   unlink(unfinished.c_str());
   return status;
 }

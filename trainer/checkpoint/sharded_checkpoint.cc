@@ -86,10 +86,7 @@ absl::Status ReportPart(const ShardedAttempt& attempt, uint32_t index, const Par
   ASSIGN_OR_RETURN(auto file, data::DurableFile::Create(temporary));
   RETURN_IF_ERROR(file->Append(FormatPartFile(part)));
   RETURN_IF_ERROR(file->Close());
-  if (rename(temporary.c_str(), path.c_str()) != 0) {
-    return ErrnoStatus(errno, absl::StrCat("rename ", temporary, " to ", path));
-  }
-  return data::SyncDirectory(attempt.folder);
+  return data::RenameDurably(temporary, path);
 }
 
 // Reports a failure without its error. An empty file needs no space on the disk.

@@ -12,10 +12,10 @@
 #include <optional>
 #include <system_error>
 
-#include "absl/cleanup/cleanup.h"
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "common/deadline.h"
+#include "common/files/owned_fd.h"
 #include "common/sha256.h"
 #include "common/status.h"
 #include "glog/logging.h"
@@ -74,15 +74,14 @@ absl::Status MakeCacheFile(const std::string& target, absl::string_view unit, co
   std::error_code ignored;  // opening the lock reports the error
   std::filesystem::create_directories(std::filesystem::path(target).parent_path(), ignored);
   const std::string lock_path = target + ".lock";
-  const int lock = open(lock_path.c_str(), O_CREAT | O_RDWR | O_CLOEXEC, 0644);
-  if (lock < 0) return ErrnoStatus(errno, absl::StrCat("create ", lock_path));
-  absl::Cleanup unlock = [lock] { close(lock); };
-  RETURN_IF_ERROR(Lock(lock, lock_path, unit, cache));
+  const OwnedFd lock(open(lock_path.c_str(), O_CREAT | O_RDWR | O_CLOEXEC, 0644));
+  if (lock.get() < 0) return ErrnoStatus(errno, absl::StrCat("create ", lock_path));
+  RETURN_IF_ERROR(Lock(lock.get(), lock_path, unit, cache));
   if (is_complete()) return absl::OkStatus();
 
   const auto report = [&](uint64_t done) {
     // Without it, the waiting processes make no progress, which is reported there.
-    if (pwrite(lock, &done, sizeof(done), 0) < 0) {
+    if (pwrite(lock.get(), &done, sizeof(done), 0) < 0) {
       LOG_FIRST_N(WARNING, 1) << ErrnoStatus(errno, absl::StrCat("write ", lock_path));
     }
     cache.Report(done, unit);
@@ -94,14 +93,9 @@ absl::Status MakeCacheFile(const std::string& target, absl::string_view unit, co
   absl::Status status = write({*contents, report});
   if (status.ok()) status = contents->AppendDigest();
   if (status.ok()) status = contents->Close();
-  if (status.ok() && rename(temporary.c_str(), target.c_str()) != 0) {
-    status = ErrnoStatus(errno, absl::StrCat("rename ", temporary));
-  }
-  if (!status.ok()) {
-    unlink(temporary.c_str());
-    return status;
-  }
-  return SyncDirectory(std::filesystem::path(target).parent_path());
+  if (status.ok()) status = RenameDurably(temporary, target);
+  if (!status.ok()) unlink(temporary.c_str());
+  return status;
 }
 
 absl::StatusOr<MappedFile> MapCacheFile(const std::string& path) {

@@ -5,9 +5,12 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <cstdio>
+#include <filesystem>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "common/files/replace_file.h"
 #include "common/status.h"
 
 namespace muster::data {
@@ -35,10 +38,6 @@ absl::StatusOr<std::unique_ptr<DurableFile>> DurableFile::Create(
   return std::unique_ptr<DurableFile>(new DurableFile(path, fd, std::move(on_written)));
 }
 
-DurableFile::~DurableFile() {
-  if (fd_ >= 0) close(fd_);
-}
-
 absl::Status DurableFile::Append(absl::Span<const uint8_t> bytes) {
   while (!bytes.empty()) {
     const absl::Span<const uint8_t> piece = bytes.first(std::min(bytes.size(), kPieceBytes));
@@ -51,7 +50,7 @@ absl::Status DurableFile::Append(absl::Span<const uint8_t> bytes) {
 
 absl::Status DurableFile::Write(absl::Span<const uint8_t> bytes) {
   while (!bytes.empty()) {
-    const ssize_t result = write(fd_, bytes.data(), bytes.size());
+    const ssize_t result = write(fd_.get(), bytes.data(), bytes.size());
     if (result < 0) {
       if (errno == EINTR) continue;
       return ErrnoStatus(errno, absl::StrCat("write ", path_));
@@ -68,7 +67,7 @@ absl::Status DurableFile::Write(absl::Span<const uint8_t> bytes) {
 absl::Status DurableFile::FlushPages() {
   constexpr unsigned kWaitForAll =
       SYNC_FILE_RANGE_WAIT_BEFORE | SYNC_FILE_RANGE_WRITE | SYNC_FILE_RANGE_WAIT_AFTER;
-  if (sync_file_range(fd_, 0, 0, kWaitForAll) != 0) {
+  if (sync_file_range(fd_.get(), 0, 0, kWaitForAll) != 0) {
     return ErrnoStatus(errno, absl::StrCat("sync ", path_));
   }
   flushed_bytes_ = size_bytes_;
@@ -80,20 +79,17 @@ absl::Status DurableFile::Append(absl::string_view text) { return Append(BytesOf
 absl::Status DurableFile::AppendDigest() { return Write(BytesOf(hasher_.HexDigest())); }
 
 absl::Status DurableFile::Close() {
-  const int fd = std::exchange(fd_, -1);
-  absl::Status status;
-  if (fsync(fd) != 0) status = ErrnoStatus(errno, absl::StrCat("sync ", path_));
-  if (close(fd) != 0 && status.ok()) status = ErrnoStatus(errno, absl::StrCat("close ", path_));
-  return status;
+  if (fsync(fd_.get()) != 0) return ErrnoStatus(errno, absl::StrCat("sync ", path_));
+  if (close(fd_.Release()) != 0) return ErrnoStatus(errno, absl::StrCat("close ", path_));
+  return absl::OkStatus();
 }
 
-absl::Status SyncDirectory(const std::string& path) {
-  const int fd = open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-  if (fd < 0) return ErrnoStatus(errno, absl::StrCat("open ", path));
-  absl::Status status;
-  if (fsync(fd) != 0) status = ErrnoStatus(errno, absl::StrCat("sync ", path));
-  close(fd);
-  return status;
+absl::Status RenameDurably(const std::string& from, const std::string& to) {
+  if (rename(from.c_str(), to.c_str()) == 0 &&
+      SyncDirectory(std::filesystem::path(to).parent_path())) {
+    return absl::OkStatus();
+  }
+  return ErrnoStatus(errno, absl::StrCat("rename ", from, " to ", to));
 }
 
 }  // namespace muster::data

@@ -11,6 +11,7 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
+#include "common/files/owned_fd.h"
 #include "common/sha256.h"
 
 namespace muster::data {
@@ -23,7 +24,6 @@ class DurableFile {
   // written; pieces are small, so that even a slow disk makes visible progress.
   static absl::StatusOr<std::unique_ptr<DurableFile>> Create(
       const std::string& path, std::function<void(uint64_t bytes)> on_written = {});
-  ~DurableFile();
   DurableFile(const DurableFile&) = delete;
   DurableFile& operator=(const DurableFile&) = delete;
 
@@ -47,14 +47,14 @@ class DurableFile {
 
   const std::string path_;
   const std::function<void(uint64_t)> on_written_;
-  int fd_;
+  OwnedFd fd_;
   uint64_t size_bytes_ = 0;
   uint64_t flushed_bytes_ = 0;
   Sha256 hasher_;
 };
 
-// Syncs the entries of a directory to disk, so that created or renamed files survive a crash.
-absl::Status SyncDirectory(const std::string& path);
+// Renames a complete file, so that it also has its new name after a crash.
+absl::Status RenameDurably(const std::string& from, const std::string& to);
 
 }  // namespace muster::data
 

@@ -122,7 +122,7 @@ class AgentImpl final : public Agent {
                       *loop_, *table_,
                       [this](v1::WorkerMessage message) { Send(std::move(message)); }));
     loop_->RunAndWait([this] { leases_on_loop_ = leases_.get(); });
-    // On the loop, which opens the session afterwards: what its first messages request is sent.
+    // On the loop, which opens the session afterwards, so that the first messages can be answered.
     loop_->RunAndWait([this] {
       session_ = std::make_unique<Session>(options_.coordinator, *loop_, board_, SessionEvents(),
                                            options_.security);
@@ -140,8 +140,7 @@ class AgentImpl final : public Agent {
       transfers_on_loop_ = nullptr;
     });
     sweeper_->Drain();  // it may be restoring the ranks' socket
-    // Before what its Hello describes: a session that the coordinator refuses or breaks reopens by
-    // itself.
+    // Before the components that its Hello describes: a session that breaks reopens by itself.
     session_.reset();
     http_.reset();
     rank_server_.reset();

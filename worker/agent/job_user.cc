@@ -28,7 +28,7 @@ struct Capability {
   const char* name;
 };
 
-// What the worker and its shims do to processes and files of other users.
+// Capabilities with which the worker and its shims manage processes and files of other users.
 constexpr Capability kNeeded[] = {
     {CAP_CHOWN, "CAP_CHOWN"},           {CAP_DAC_OVERRIDE, "CAP_DAC_OVERRIDE"},
     {CAP_FOWNER, "CAP_FOWNER"},         {CAP_KILL, "CAP_KILL"},

@@ -16,6 +16,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
+#include "common/files/replace_file.h"
 #include "common/now.h"
 #include "common/proto_time.h"
 #include "common/status.h"
@@ -29,17 +30,6 @@ constexpr uint64_t kFreeBytes = uint64_t{64} << 20;
 // A smaller file system needs only this part of its size.
 constexpr uint64_t kFreePart = 8;
 constexpr char kFileName[] = "/self-test";
-
-absl::Status Write(int file, const std::string& path, const std::string& content) {
-  for (size_t written = 0; written < content.size();) {
-    const ssize_t size = write(file, content.data() + written, content.size() - written);
-    if (size < 0 && errno == EINTR) continue;
-    if (size < 0) return ErrnoStatus(errno, absl::StrCat("write ", path));
-    written += static_cast<size_t>(size);
-  }
-  if (fsync(file) != 0) return ErrnoStatus(errno, absl::StrCat("sync ", path));
-  return absl::OkStatus();
-}
 
 absl::Status CheckContent(int file, const std::string& path, const std::string& content) {
   // Drops the pages, so that they are read from the disk; a file system may ignore this.
@@ -92,16 +82,14 @@ absl::StatusOr<uint64_t> AvailableMemoryBytes(const std::string& meminfo) {
 
 absl::Status CheckDisk(const std::string& folder) {
   const std::string path = absl::StrCat(folder, kFileName);
-  const int file = open(path.c_str(), O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
-  if (file < 0) return ErrnoStatus(errno, absl::StrCat("create ", path));
-  const absl::Cleanup remove = [&] {
-    close(file);
-    unlink(path.c_str());
-  };
+  const OwnedFd file(open(path.c_str(), O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0600));
+  if (file.get() < 0) return ErrnoStatus(errno, absl::StrCat("create ", path));
+  const absl::Cleanup remove = [&path] { unlink(path.c_str()); };
   std::string content(kFileBytes, '\0');
   for (size_t i = 0; i < content.size(); ++i) content[i] = static_cast<char>(i * 31 + (i >> 8));
-  RETURN_IF_ERROR(Write(file, path, content));
-  RETURN_IF_ERROR(CheckContent(file, path, content));
+  if (!WriteAll(file.get(), content)) return ErrnoStatus(errno, absl::StrCat("write ", path));
+  if (fsync(file.get()) != 0) return ErrnoStatus(errno, absl::StrCat("sync ", path));
+  RETURN_IF_ERROR(CheckContent(file.get(), path, content));
   struct statvfs space;
   if (statvfs(folder.c_str(), &space) != 0) {
     return ErrnoStatus(errno, absl::StrCat("read the free space of ", folder));

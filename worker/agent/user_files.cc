@@ -11,8 +11,8 @@
 #include <cstring>
 #include <filesystem>
 
-#include "absl/cleanup/cleanup.h"
 #include "absl/strings/str_cat.h"
+#include "common/files/owned_fd.h"
 #include "common/security/private_file.h"
 #include "common/status.h"
 #include "glog/logging.h"
@@ -89,15 +89,14 @@ absl::Status MakeUserDirectory(const std::string& path, const JobUser& user) {
   if (mkdir(path.c_str(), 0700) != 0 && errno != EEXIST) {
     return ErrnoStatus(errno, absl::StrCat("mkdir ", path));
   }
-  const int fd = open(path.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-  if (fd < 0) {
+  const OwnedFd directory(open(path.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
+  if (directory.get() < 0) {
     return absl::FailedPreconditionError(absl::StrCat("open ", path, ": ", std::strerror(errno)));
   }
-  const absl::Cleanup close_fd = [fd] { close(fd); };
-  if (fchown(fd, user.credentials.uid, user.credentials.gid) != 0) {
+  if (fchown(directory.get(), user.credentials.uid, user.credentials.gid) != 0) {
     return ErrnoStatus(errno, absl::StrCat("give ", path, " to ", user.name));
   }
-  if (fchmod(fd, 0700) != 0) return ErrnoStatus(errno, absl::StrCat("chmod ", path));
+  if (fchmod(directory.get(), 0700) != 0) return ErrnoStatus(errno, absl::StrCat("chmod ", path));
   return absl::OkStatus();
 }
 
@@ -119,18 +118,16 @@ absl::Status CheckReachable(const std::string& path, const JobUser& user) {
 std::optional<std::string> ReadUserFile(const std::string& path, size_t max_bytes,
                                         std::optional<uid_t> uid) {
   // Opening a pipe must not wait for a writer.
-  const int fd = open(path.c_str(), O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
-  if (fd < 0) return std::nullopt;
-  const absl::Cleanup close_fd = [fd] { close(fd); };
+  const OwnedFd file(open(path.c_str(), O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC));
   struct stat status = {};
-  if (fstat(fd, &status) != 0 || !S_ISREG(status.st_mode)) return std::nullopt;
+  if (fstat(file.get(), &status) != 0 || !S_ISREG(status.st_mode)) return std::nullopt;
   // A hard link may lead to a file of another user.
   if (uid.has_value() && status.st_uid != *uid) return std::nullopt;
   if (static_cast<uint64_t>(status.st_size) > max_bytes) return std::nullopt;
   std::string contents(static_cast<size_t>(status.st_size), '\0');
   size_t size = 0;
   while (size < contents.size()) {
-    const ssize_t n = read(fd, contents.data() + size, contents.size() - size);
+    const ssize_t n = read(file.get(), contents.data() + size, contents.size() - size);
     if (n < 0 && errno == EINTR) continue;
     if (n < 0) return std::nullopt;
     if (n == 0) break;

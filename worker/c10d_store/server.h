@@ -37,8 +37,7 @@ class Server {
 
   // Writes the first status. False, with errno set, on failure.
   bool Start();
-  // Serves what is ready, after waiting for it for at most `timeout_ms`; -1: as long as nothing is
-  // to be done without it.
+  // Waits up to `timeout_ms` for events (-1: until the next tick), and handles them.
   void Poll(int timeout_ms);
 
  private:

@@ -12,6 +12,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/environment_value.h"
 #include "common/exit_code.h"
+#include "common/files/owned_fd.h"
 #include "worker/shim/program.h"
 
 namespace muster::mpi {
@@ -44,22 +45,22 @@ StartedChild Failure(const std::string& program, const Environment& environment,
 
 StartedChild StartChild(const std::vector<std::string>& command, const Environment& environment,
                         bool own_group) {
-  int report[2] = {-1, -1};
-  if (pipe2(report, O_CLOEXEC) != 0) return Failure(command.front(), environment, errno);
+  OwnedFd result;
+  OwnedFd report;
+  if (!OpenPipe(result, report)) return Failure(command.front(), environment, errno);
   const pid_t parent = getpid();
   const pid_t pid = fork();
-  if (pid == 0) Become(command, environment, own_group, parent, report[1]);
+  if (pid == 0) Become(command, environment, own_group, parent, report.get());
   int error = pid < 0 ? errno : 0;
-  close(report[1]);
+  report.Close();
   if (pid > 0) {
     ssize_t n = 0;
     do {
-      n = read(report[0], &error, sizeof(error));
+      n = read(result.get(), &error, sizeof(error));
     } while (n < 0 && errno == EINTR);
     if (n != sizeof(error)) error = 0;
     if (error != 0) waitpid(pid, nullptr, 0);
   }
-  close(report[0]);
   if (error != 0) return Failure(command.front(), environment, error);
   return {.pid = pid};
 }

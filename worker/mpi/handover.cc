@@ -21,25 +21,19 @@ constexpr uint32_t kMaxEnvironmentBytes = 16 << 20;
 // Calls `use` with the address of the rank's socket. The path goes through a descriptor of the
 // directory because addresses are limited to about 100 bytes.
 template <typename Use>
-absl::StatusOr<int> WithAddress(const std::string& directory, uint32_t local_rank, Use use) {
-  const int folder = open(directory.c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC);
-  if (folder < 0) return ErrnoStatus(errno, directory);
-  const int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
-  if (fd < 0) {
-    const int error = errno;
-    close(folder);
-    return ErrnoStatus(error, "socket");
-  }
+absl::StatusOr<OwnedFd> WithAddress(const std::string& directory, uint32_t local_rank, Use use) {
+  const OwnedFd folder(open(directory.c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC));
+  if (folder.get() < 0) return ErrnoStatus(errno, directory);
+  OwnedFd connection(socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  if (connection.get() < 0) return ErrnoStatus(errno, "socket");
   sockaddr_un address = {};
   address.sun_family = AF_UNIX;
-  const std::string path = absl::StrCat("/proc/self/fd/", folder, "/rank-", local_rank);
+  const std::string path = absl::StrCat("/proc/self/fd/", folder.get(), "/rank-", local_rank);
   std::strncpy(address.sun_path, path.c_str(), sizeof(address.sun_path) - 1);
-  const bool ok = use(fd, reinterpret_cast<const sockaddr*>(&address), sizeof(address));
-  const int error = errno;
-  close(folder);
-  if (ok) return fd;
-  close(fd);
-  return ErrnoStatus(error, absl::StrCat(directory, "/rank-", local_rank));
+  if (use(connection.get(), reinterpret_cast<const sockaddr*>(&address), sizeof(address))) {
+    return connection;
+  }
+  return ErrnoStatus(errno, absl::StrCat(directory, "/rank-", local_rank));
 }
 
 absl::Status SendAll(int fd, const char* data, size_t size) {
@@ -66,13 +60,13 @@ bool ReceiveAll(int fd, char* data, size_t size) {
 
 }  // namespace
 
-absl::StatusOr<int> ListenForProxy(const std::string& directory, uint32_t local_rank) {
+absl::StatusOr<OwnedFd> ListenForProxy(const std::string& directory, uint32_t local_rank) {
   return WithAddress(directory, local_rank, [](int fd, const sockaddr* address, socklen_t size) {
     return bind(fd, address, size) == 0 && listen(fd, 1) == 0;
   });
 }
 
-absl::StatusOr<int> ConnectToRank(const std::string& directory, uint32_t local_rank) {
+absl::StatusOr<OwnedFd> ConnectToRank(const std::string& directory, uint32_t local_rank) {
   return WithAddress(directory, local_rank, [](int fd, const sockaddr* address, socklen_t size) {
     return connect(fd, address, size) == 0;
   });

@@ -12,6 +12,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "common/files/owned_fd.h"
 #include "worker/mpi/open_mpi.h"
 
 namespace muster::mpi {
@@ -19,13 +20,13 @@ namespace muster::mpi {
 // A byte from the proxy after its environment.
 inline constexpr char kEnd = 'E';
 
-// Functions return file descriptors with close-on-exec, which the caller owns, and errors of errno.
+// Functions return file descriptors with close-on-exec, and errors of errno.
 // `directory` may be longer than an address of a socket.
 
 // Listens on the socket of the rank with this local rank.
-absl::StatusOr<int> ListenForProxy(const std::string& directory, uint32_t local_rank);
+absl::StatusOr<OwnedFd> ListenForProxy(const std::string& directory, uint32_t local_rank);
 // Connects to it. NOT_FOUND and UNAVAILABLE: the rank does not listen yet.
-absl::StatusOr<int> ConnectToRank(const std::string& directory, uint32_t local_rank);
+absl::StatusOr<OwnedFd> ConnectToRank(const std::string& directory, uint32_t local_rank);
 
 // Blocks until all is sent.
 absl::Status SendEnvironment(int fd, const Environment& environment);

@@ -30,12 +30,13 @@
 #include "common/program_folder.h"
 #include "common/status.h"
 #include "common/stop_signal.h"
+#include "nlohmann/json.hpp"
 #include "worker/mpi/daemon_exchange.h"
-#include "worker/mpi/error_report.h"
 #include "worker/mpi/open_mpi.h"
 #include "worker/mpi/proxy.h"
 #include "worker/mpi/rank_keys.h"
 #include "worker/mpi/rank_process.h"
+#include "worker/shim/fields.h"
 
 namespace muster::mpi {
 namespace {
@@ -73,6 +74,17 @@ absl::StatusOr<uint32_t> Number(const Environment& environment, const char* name
   _exit(kExitSignal + signal);  // a signal that is ignored by default
 }
 
+// Writes `message` to the file `path` (TORCHELASTIC_ERROR_FILE of the rank), from which the worker
+// reads the message of a failure. Does nothing for an empty path; errors are ignored.
+void WriteErrorFile(const std::string& path, absl::string_view message) {
+  if (path.empty()) return;
+  nlohmann::json file;
+  // As PyTorch's @record decorator writes it.
+  file["message"]["message"] = std::string(message);
+  const std::string text = file.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+  shim::WriteFileAtomically(path, text, /*sync=*/false);
+}
+
 [[noreturn]] void EndRank(const Environment& environment, const RankEnd& end) {
   if (!end.error.empty()) {
     std::fprintf(stderr, "muster-mpi: %s\n", end.error.c_str());
@@ -94,7 +106,7 @@ absl::Status MakeDirectories(const NodeOptions& node) {
   return MakeDirectory(node.shared_memory);
 }
 
-// No process of the node uses it any more. The worker removes what processes leave that are killed.
+// Called when no process of the node uses it. The worker removes the rest of killed processes.
 void RemoveSharedMemory(const std::string& path) {
   if (path.empty()) return;
   std::error_code error;

@@ -13,6 +13,7 @@
 #include <cstdlib>
 #include <optional>
 
+#include "common/files/owned_fd.h"
 #include "worker/mpi/handover.h"
 
 namespace muster::mpi {
@@ -44,7 +45,7 @@ int RunProxy(const std::string& directory, uint32_t local_rank, const Environmen
   // If the daemon is killed, the rank has to learn it.
   prctl(PR_SET_PDEATHSIG, SIGKILL);
   const int signals = OpenSignals();
-  absl::StatusOr<int> rank = ConnectToRank(directory, local_rank);
+  absl::StatusOr<OwnedFd> rank = ConnectToRank(directory, local_rank);
   while (!rank.ok()) {
     if (!absl::IsNotFound(rank.status()) && !absl::IsUnavailable(rank.status())) {
       std::fprintf(stderr, "muster-mpi: %s\n", std::string(rank.status().message()).c_str());
@@ -56,12 +57,12 @@ int RunProxy(const std::string& directory, uint32_t local_rank, const Environmen
     rank = ConnectToRank(directory, local_rank);
   }
   // A rank that has ended closes the connection.
-  SendEnvironment(*rank, environment).IgnoreError();
+  SendEnvironment(rank->get(), environment).IgnoreError();
   while (true) {
-    pollfd fds[] = {{*rank, POLLIN, 0}, {signals, POLLIN, 0}};
+    pollfd fds[] = {{rank->get(), POLLIN, 0}, {signals, POLLIN, 0}};
     if (poll(fds, 2, -1) < 0 && errno != EINTR) return SIGKILL;
-    if (fds[1].revents != 0 && ReadSignal(signals) != 0) send(*rank, &kEnd, 1, MSG_NOSIGNAL);
-    if (fds[0].revents != 0) return ReceiveWaitStatus(*rank).value_or(SIGKILL);
+    if (fds[1].revents != 0 && ReadSignal(signals) != 0) send(rank->get(), &kEnd, 1, MSG_NOSIGNAL);
+    if (fds[0].revents != 0) return ReceiveWaitStatus(rank->get()).value_or(SIGKILL);
   }
 }
 

@@ -54,10 +54,9 @@ absl::StatusOr<std::unique_ptr<RankProcess>> RankProcess::Create(RankOptions opt
   return process;
 }
 
-RankProcess::~RankProcess() {
-  for (const int fd : {listener_, proxy_, signals_}) {
-    if (fd >= 0) close(fd);
-  }
+void RankProcess::Child::SetEnded(int wait_status) {
+  status = wait_status;
+  ended = SteadyNow();
 }
 
 RankEnd RankProcess::Run(const std::optional<OpenMpiDaemon>& daemon) {
@@ -70,13 +69,13 @@ RankEnd RankProcess::Run(const std::optional<OpenMpiDaemon>& daemon) {
     const StartedChild child =
         StartChild(daemon_->command, DaemonEnvironment(options_.environment, options_.node), true);
     if (child.pid == 0) return {.exit_code = child.exit_code, .error = child.error};
-    daemon_pid_ = child.pid;
+    daemon_process_.pid = child.pid;
   }
   while (true) {
     EndProgramIfDue();
     if (const std::optional<RankEnd> end = End()) return *end;
-    const bool delayed =
-        ends_since_.has_value() || daemon_status_.has_value() || program_status_.has_value();
+    const bool delayed = ends_since_.has_value() || daemon_process_.status.has_value() ||
+                         program_.status.has_value();
     Wait(delayed ? kCheckInterval : absl::InfiniteDuration());
   }
 }
@@ -87,23 +86,25 @@ bool RankProcess::OpenSignals() {
   sigaddset(&mask, SIGCHLD);
   for (const int signal : kEndSignals) sigaddset(&mask, signal);
   sigprocmask(SIG_BLOCK, &mask, nullptr);
-  signals_ = signalfd(-1, &mask, SFD_CLOEXEC | SFD_NONBLOCK);
-  return signals_ >= 0;
+  signals_ = OwnedFd(signalfd(-1, &mask, SFD_CLOEXEC | SFD_NONBLOCK));
+  return signals_.get() >= 0;
 }
 
 void RankProcess::Wait(absl::Duration most) {
-  pollfd fds[] = {{signals_, POLLIN, 0}, {proxy_ >= 0 ? proxy_ : listener_, POLLIN, 0}};
+  const bool has_proxy = proxy_.get() >= 0;
+  pollfd fds[] = {{signals_.get(), POLLIN, 0},
+                  {has_proxy ? proxy_.get() : listener_.get(), POLLIN, 0}};
   const int timeout_ms =
       most == absl::InfiniteDuration() ? -1 : static_cast<int>(absl::ToInt64Milliseconds(most));
   if (poll(fds, 2, timeout_ms) <= 0) return;
   // The proxy first: it may have announced the end that is about to be reaped.
-  if (fds[1].revents != 0) proxy_ >= 0 ? ReadProxy() : Accept();
+  if (fds[1].revents != 0) has_proxy ? ReadProxy() : Accept();
   if (fds[0].revents != 0) ReadSignals();
 }
 
 void RankProcess::ReadSignals() {
   signalfd_siginfo info = {};
-  while (read(signals_, &info, sizeof(info)) == sizeof(info)) {
+  while (read(signals_.get(), &info, sizeof(info)) == sizeof(info)) {
     if (info.ssi_signo != SIGCHLD) stopping_ = true;
   }
   Reap();
@@ -114,76 +115,65 @@ void RankProcess::Reap() {
   while (true) {
     const pid_t pid = waitpid(-1, &status, WNOHANG);
     if (pid <= 0) return;
-    if (pid == daemon_pid_) {
-      daemon_status_ = status;
-      daemon_ended_ = SteadyNow();
-    } else if (pid == program_pid_) {
-      program_status_ = status;
-      program_ended_ = SteadyNow();
+    if (pid == daemon_process_.pid) {
+      daemon_process_.SetEnded(status);
+    } else if (pid == program_.pid) {
+      program_.SetEnded(status);
       // A proxy that has ended does not need it.
-      if (proxy_ >= 0) SendWaitStatus(proxy_, status).IgnoreError();
+      if (proxy_.get() >= 0) SendWaitStatus(proxy_.get(), status).IgnoreError();
     }
   }
 }
 
 void RankProcess::Accept() {
-  const int fd = accept4(listener_, nullptr, nullptr, SOCK_CLOEXEC);
-  if (fd < 0) return;
-  const absl::StatusOr<Environment> launched = ReceiveEnvironment(fd);
-  if (!launched.ok()) {
-    close(fd);
-    return;
-  }
-  proxy_ = fd;
-  close(std::exchange(listener_, -1));
+  OwnedFd proxy(accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC));
+  if (proxy.get() < 0) return;
+  const absl::StatusOr<Environment> launched = ReceiveEnvironment(proxy.get());
+  if (!launched.ok()) return;
+  proxy_ = std::move(proxy);
+  listener_.Close();
   const StartedChild child =
       StartChild(options_.command,
                  ProgramEnvironment(options_.environment, *launched, options_.node,
                                     options_.command, options_.oversubscribed),
                  /*own_group=*/false);
-  program_pid_ = child.pid;
+  program_.pid = child.pid;
   if (child.pid != 0) return;
   program_error_ = child.error;
-  program_status_ = W_EXITCODE(child.exit_code, 0);
-  program_ended_ = SteadyNow();
-  SendWaitStatus(proxy_, *program_status_).IgnoreError();
+  program_.SetEnded(W_EXITCODE(child.exit_code, 0));
+  SendWaitStatus(proxy_.get(), *program_.status).IgnoreError();
 }
 
 void RankProcess::ReadProxy() {
   char bytes[16];
-  const ssize_t n = recv(proxy_, bytes, sizeof(bytes), 0);
+  const ssize_t n = recv(proxy_.get(), bytes, sizeof(bytes), 0);
   if (n < 0 && errno == EINTR) return;
-  OnProxyEnds();
-  if (n <= 0) close(std::exchange(proxy_, -1));
-}
-
-void RankProcess::OnProxyEnds() {
-  if (!ends_since_.has_value() && !program_status_.has_value()) ends_since_ = SteadyNow();
+  if (!ends_since_.has_value() && !program_.status.has_value()) ends_since_ = SteadyNow();
+  if (n <= 0) proxy_.Close();
 }
 
 void RankProcess::EndProgramIfDue() {
   // A program that the worker stops has its grace period.
-  if (!ends_since_.has_value() || program_pid_ == 0 || program_status_.has_value() || stopping_) {
-    return;
-  }
+  if (!ends_since_.has_value() || !program_.runs() || stopping_) return;
   const absl::Duration passed = SteadyNow() - *ends_since_;
   if (passed >= options_.abort_delay && !std::exchange(terminated_, true)) {
-    kill(program_pid_, SIGTERM);
+    kill(program_.pid, SIGTERM);
   }
   if (passed >= options_.abort_delay + options_.kill_delay && !std::exchange(killed_, true)) {
-    kill(program_pid_, SIGKILL);
+    kill(program_.pid, SIGKILL);
   }
 }
 
 bool RankProcess::EndedByOpenMpi() const {
   return terminated_ ||
-         (WIFEXITED(*program_status_) && WEXITSTATUS(*program_status_) == kLostDaemonExitCode);
+         (WIFEXITED(*program_.status) && WEXITSTATUS(*program_.status) == kLostDaemonExitCode);
 }
 
 RankEnd RankProcess::DaemonFailure(const std::string& consequence) const {
-  RankEnd end = EndOf(*daemon_status_);
+  RankEnd end = EndOf(*daemon_process_.status);
   if (end.exit_code == 0 && end.signal == 0) end.exit_code = kExitFailure;
-  end.error = absl::StrCat(daemon_->name, " ended with ", Describe(*daemon_status_), consequence);
+  end.error =
+      absl::StrCat(daemon_->name, " ended with ", Describe(*daemon_process_.status), consequence);
   return end;
 }
 
@@ -195,34 +185,35 @@ std::optional<RankEnd> RankProcess::EndAfter(SteadyTime since, const RankEnd& en
 }
 
 std::optional<RankEnd> RankProcess::End() const {
-  const bool daemon_runs = daemon_pid_ != 0 && !daemon_status_.has_value();
-  if (!program_status_.has_value()) {
-    if (program_pid_ != 0) return std::nullopt;
+  const bool daemon_runs = daemon_process_.runs();
+  if (!program_.status.has_value()) {
+    if (program_.pid != 0) return std::nullopt;
     if (stopping_) return RankEnd{.signal = options_.stop_signal};
-    if (!daemon_status_.has_value()) return std::nullopt;
+    if (!daemon_process_.status.has_value()) return std::nullopt;
     const RankEnd failure = DaemonFailure(" before it started the rank; see the log of rank 0");
     // mpirun has not started it on any node.
     if (daemon_->is_mpirun) return failure;
-    return EndAfter(daemon_ended_, failure);
+    return EndAfter(daemon_process_.ended, failure);
   }
-  RankEnd own = EndOf(*program_status_);
+  RankEnd own = EndOf(*program_.status);
   own.error = program_error_;
   if (stopping_) {
     // The programs of the node's other ranks may still need the daemon in their grace period.
     if (daemon_runs) return std::nullopt;
     return own;
   }
-  if (Succeeded(*program_status_)) {
+  if (Succeeded(*program_.status)) {
     if (daemon_runs) return std::nullopt;
-    if (daemon_pid_ == 0 || Succeeded(*daemon_status_)) return own;
-    return EndAfter(daemon_ended_, DaemonFailure(" after the rank's program had succeeded"));
+    if (daemon_process_.pid == 0 || Succeeded(*daemon_process_.status)) return own;
+    return EndAfter(daemon_process_.ended,
+                    DaemonFailure(" after the rank's program had succeeded"));
   }
   if (!EndedByOpenMpi()) return own;
-  if (daemon_status_.has_value() && !Succeeded(*daemon_status_)) {
-    return EndAfter(daemon_ended_, DaemonFailure("; see the log of rank 0"));
+  if (daemon_process_.status.has_value() && !Succeeded(*daemon_process_.status)) {
+    return EndAfter(daemon_process_.ended, DaemonFailure("; see the log of rank 0"));
   }
   own.error = "Open MPI ended the rank's program; see the log of rank 0";
-  return EndAfter(program_ended_, own);
+  return EndAfter(program_.ended, own);
 }
 
 }  // namespace muster::mpi

@@ -22,6 +22,7 @@
 
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
+#include "common/files/owned_fd.h"
 #include "common/time.h"
 #include "worker/mpi/open_mpi.h"
 
@@ -65,7 +66,6 @@ class RankProcess {
  public:
   // Listens for the proxy. Errors of errno.
   static absl::StatusOr<std::unique_ptr<RankProcess>> Create(RankOptions options);
-  ~RankProcess();
   RankProcess(const RankProcess&) = delete;
   RankProcess& operator=(const RankProcess&) = delete;
 
@@ -74,6 +74,15 @@ class RankProcess {
   RankEnd Run(const std::optional<OpenMpiDaemon>& daemon);
 
  private:
+  struct Child {
+    pid_t pid = 0;              // 0: not started
+    std::optional<int> status;  // of waitpid, once it has ended
+    SteadyTime ended;
+
+    bool runs() const { return pid != 0 && !status.has_value(); }
+    void SetEnded(int wait_status);
+  };
+
   explicit RankProcess(RankOptions options) : options_(std::move(options)) {}
 
   bool OpenSignals();
@@ -82,31 +91,25 @@ class RankProcess {
   void Reap();
   void Accept();
   void ReadProxy();
-  void OnProxyEnds();
-  // Passes the wish of Open MPI to end the program on, step by step.
+  // Ends the program in steps, once Open MPI has asked for its end.
   void EndProgramIfDue();
-  // How the rank ends, if that is decided.
+  // How the rank ends; nothing while that is undecided.
   std::optional<RankEnd> End() const;
-  // The same for a rank whose own program did not fail, once mpirun or orted has.
+  // As End, for a rank whose own program did not fail but whose daemon did, at `since`.
   std::optional<RankEnd> EndAfter(SteadyTime since, const RankEnd& end) const;
   RankEnd DaemonFailure(const std::string& consequence) const;
   // Whether the program was ended by Open MPI, not by itself.
   bool EndedByOpenMpi() const;
 
   const RankOptions options_;
-  int listener_ = -1;  // until the proxy has connected
-  int proxy_ = -1;
-  int signals_ = -1;
+  OwnedFd listener_;  // until the proxy has connected
+  OwnedFd proxy_;
+  OwnedFd signals_;
   bool stopping_ = false;  // the worker stops the rank
 
   std::optional<OpenMpiDaemon> daemon_;
-  pid_t daemon_pid_ = 0;
-  std::optional<int> daemon_status_;
-  SteadyTime daemon_ended_;
-
-  pid_t program_pid_ = 0;
-  std::optional<int> program_status_;
-  SteadyTime program_ended_;
+  Child daemon_process_;
+  Child program_;
   std::string program_error_;             // why it could not be started
   std::optional<SteadyTime> ends_since_;  // Open MPI asks for its end
   bool terminated_ = false;               // SIGTERM was sent because of that

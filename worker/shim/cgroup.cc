@@ -16,17 +16,16 @@
 #include <sstream>
 #include <string_view>
 
+#include "common/files/owned_fd.h"
 #include "worker/shim/fields.h"
 
 namespace muster::shim {
 namespace {
 
 bool WriteTo(const std::string& path, std::string_view text) {
-  const int fd = open(path.c_str(), O_WRONLY | O_CLOEXEC);
-  if (fd < 0) return false;
-  const bool ok = write(fd, text.data(), text.size()) == static_cast<ssize_t>(text.size());
-  close(fd);
-  return ok;
+  const OwnedFd file(open(path.c_str(), O_WRONLY | O_CLOEXEC));
+  return file.get() >= 0 &&
+         write(file.get(), text.data(), text.size()) == static_cast<ssize_t>(text.size());
 }
 
 // The group of this process in the version 2 hierarchy (the line `0::/path`), without
@@ -139,14 +138,13 @@ bool Cgroup::Limit(const CgroupLimits& limits) const {
 
 pid_t Cgroup::Fork() const {
   // Directly into the group, because moving a process later takes the kernel milliseconds.
-  const int group = open(path_.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-  if (group >= 0) {
+  const OwnedFd group(open(path_.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  if (group.get() >= 0) {
     clone_args arguments = {};
     arguments.flags = CLONE_INTO_CGROUP;
     arguments.exit_signal = SIGCHLD;
-    arguments.cgroup = static_cast<uint64_t>(group);
+    arguments.cgroup = static_cast<uint64_t>(group.get());
     const auto pid = static_cast<pid_t>(syscall(SYS_clone3, &arguments, sizeof(arguments)));
-    close(group);
     if (pid >= 0) return pid;
   }
   const pid_t pid = fork();

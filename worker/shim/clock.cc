@@ -2,7 +2,6 @@
 
 #include <sys/timerfd.h>
 #include <time.h>
-#include <unistd.h>
 
 namespace muster::shim {
 namespace {
@@ -31,13 +30,9 @@ void SetTimer(int fd, int64_t delay_ms) {
   timerfd_settime(fd, 0, &spec, nullptr);
 }
 
-Fence::~Fence() {
-  if (fd_ >= 0) close(fd_);
-}
-
 bool Fence::Open() {
-  fd_ = timerfd_create(CLOCK_BOOTTIME, TFD_CLOEXEC | TFD_NONBLOCK);
-  return fd_ >= 0;
+  timer_ = OwnedFd(timerfd_create(CLOCK_BOOTTIME, TFD_CLOEXEC | TFD_NONBLOCK));
+  return fd() >= 0;
 }
 
 void Fence::SetDeadline(int64_t boot_ms) {
@@ -45,7 +40,7 @@ void Fence::SetDeadline(int64_t boot_ms) {
   itimerspec spec = {};
   spec.it_value.tv_sec = boot_ms / 1000;
   spec.it_value.tv_nsec = boot_ms % 1000 * 1'000'000;
-  timerfd_settime(fd_, TFD_TIMER_ABSTIME, &spec, nullptr);
+  timerfd_settime(fd(), TFD_TIMER_ABSTIME, &spec, nullptr);
 }
 
 bool Fence::HasPassed() const { return deadline_ms_ != 0 && BootMs() >= deadline_ms_; }

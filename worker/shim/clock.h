@@ -4,6 +4,8 @@
 
 #include <cstdint>
 
+#include "common/files/owned_fd.h"
+
 namespace muster::shim {
 
 int64_t MonotonicMs();
@@ -23,16 +25,10 @@ void SetTimer(int fd, int64_t delay_ms);
 // clock does too, so a rank that wakes after its lease must end.
 class Fence {
  public:
-  // Without a deadline.
-  Fence() = default;
-  ~Fence();
-  Fence(const Fence&) = delete;
-  Fence& operator=(const Fence&) = delete;
-
   // Creates the timer; returns false, with errno set, on failure. Call it before SetDeadline.
   bool Open();
   // Readable once the deadline has passed.
-  int fd() const { return fd_; }
+  int fd() const { return timer_.get(); }
 
   // Replaces the deadline, in milliseconds on CLOCK_BOOTTIME; 0 removes it.
   void SetDeadline(int64_t boot_ms);
@@ -40,7 +36,7 @@ class Fence {
   bool HasPassed() const;
 
  private:
-  int fd_ = -1;
+  OwnedFd timer_;
   int64_t deadline_ms_ = 0;
 };
 

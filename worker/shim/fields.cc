@@ -5,34 +5,14 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <cstdio>
 #include <cstdlib>
+
+#include "common/files/replace_file.h"
 
 namespace muster::shim {
 namespace {
 
 constexpr char kTemporarySuffix[] = ".tmp";
-
-bool WriteAll(int fd, std::string_view data) {
-  while (!data.empty()) {
-    const ssize_t n = write(fd, data.data(), data.size());
-    if (n < 0 && errno == EINTR) continue;
-    if (n < 0) return false;
-    data.remove_prefix(static_cast<size_t>(n));
-  }
-  return true;
-}
-
-// A rename is durable only once its directory is synced.
-bool SyncDirectoryOf(const std::string& path) {
-  const size_t slash = path.rfind('/');
-  const std::string directory = slash == std::string::npos ? "." : path.substr(0, slash + 1);
-  const int fd = open(directory.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-  if (fd < 0) return false;
-  const bool ok = fsync(fd) == 0;
-  close(fd);
-  return ok;
-}
 
 }  // namespace
 
@@ -64,24 +44,17 @@ std::optional<Fields> DecodeFields(std::string_view text) {
 }
 
 std::optional<std::string> ReadFile(const std::string& path) {
-  const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC);
-  if (fd < 0) return std::nullopt;
+  const OwnedFd file(open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  if (file.get() < 0) return std::nullopt;
   std::string contents;
   char buffer[16384];
   while (true) {
-    const ssize_t n = read(fd, buffer, sizeof(buffer));
+    const ssize_t n = read(file.get(), buffer, sizeof(buffer));
     if (n < 0 && errno == EINTR) continue;
-    if (n < 0) {
-      const int error = errno;
-      close(fd);
-      errno = error;
-      return std::nullopt;
-    }
-    if (n == 0) break;
+    if (n < 0) return std::nullopt;
+    if (n == 0) return contents;
     contents.append(buffer, static_cast<size_t>(n));
   }
-  close(fd);
-  return contents;
 }
 
 std::optional<uint64_t> CounterIn(const std::string& path, const std::string& name) {
@@ -102,32 +75,15 @@ std::optional<uint64_t> CounterIn(const std::string& path, const std::string& na
 
 bool ReserveFor(const std::string& path, size_t bytes) {
   const std::string temporary = path + kTemporarySuffix;
-  const int fd = open(temporary.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
-  if (fd < 0) return false;
-  const int error = posix_fallocate(fd, 0, static_cast<off_t>(bytes));
-  close(fd);
-  errno = error;
-  return error == 0;
+  const OwnedFd file(open(temporary.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0600));
+  if (file.get() < 0) return false;
+  errno = posix_fallocate(file.get(), 0, static_cast<off_t>(bytes));
+  return errno == 0;
 }
 
 bool WriteFileAtomically(const std::string& path, std::string_view contents, bool sync) {
-  const std::string temporary = path + kTemporarySuffix;
-  // Truncated only afterwards, so that the space reserved by ReserveFor is overwritten instead of
-  // freed first.
-  const int fd = open(temporary.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
-  if (fd < 0) return false;
-  const bool written = WriteAll(fd, contents) &&
-                       ftruncate(fd, static_cast<off_t>(contents.size())) == 0 &&
-                       (!sync || fsync(fd) == 0);
-  const int error = errno;
-  close(fd);
-  if (!written) {
-    unlink(temporary.c_str());
-    errno = error;
-    return false;
-  }
-  if (rename(temporary.c_str(), path.c_str()) != 0) return false;
-  return !sync || SyncDirectoryOf(path);
+  return ReplaceFile(path, contents, {.sync = sync, .temporary = path + kTemporarySuffix}).get() >=
+         0;
 }
 
 }  // namespace muster::shim

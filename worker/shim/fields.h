@@ -26,8 +26,7 @@ std::optional<Fields> DecodeFields(std::string_view text);
 std::optional<std::string> ReadFile(const std::string& path);
 // The number after `name ` at the start of a line, the format of the kernel's counters.
 std::optional<uint64_t> CounterIn(const std::string& path, const std::string& name);
-// Writes a temporary file and renames it: a reader sees the old contents, the complete new ones, or
-// no file. With `sync` the data also survives a power failure once this returns. False with errno
+// ReplaceFile for a file with one writer, with the temporary file of ReserveFor. False with errno
 // set.
 bool WriteFileAtomically(const std::string& path, std::string_view contents, bool sync);
 // Reserves disk space for a later WriteFileAtomically of that file, which then also succeeds on a

@@ -16,6 +16,7 @@
 #include <unordered_map>
 #include <unordered_set>
 
+#include "common/files/owned_fd.h"
 #include "worker/shim/fields.h"
 
 namespace muster::shim {
@@ -30,11 +31,10 @@ constexpr uint64_t kMarkEnd = uint64_t{1} << 62;
 // processes could be listed.
 template <typename Visit>
 bool VisitProcesses(Visit visit) {
-  const int proc = open("/proc", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-  if (proc < 0) return false;
+  const OwnedFd proc(open("/proc", O_RDONLY | O_DIRECTORY | O_CLOEXEC));
   alignas(dirent64) char entries[512];  // small, for the reason above
   ssize_t size = 0;
-  while ((size = getdents64(proc, entries, sizeof(entries))) > 0) {
+  while ((size = getdents64(proc.get(), entries, sizeof(entries))) > 0) {
     for (ssize_t at = 0; at < size;) {
       const auto* entry = reinterpret_cast<const dirent64*>(entries + at);
       at += entry->d_reclen;
@@ -42,7 +42,6 @@ bool VisitProcesses(Visit visit) {
       if (pid > 0) visit(pid);
     }
   }
-  close(proc);
   return size == 0;
 }
 
@@ -101,12 +100,10 @@ Match Examine(pid_t pid, std::string_view entry, uint64_t mark) {
 // Signals `pid` only if `still` holds once a pidfd guarantees that the pid is not reused.
 template <typename Predicate>
 bool KillIf(pid_t pid, Predicate still) {
-  const int fd = static_cast<int>(syscall(SYS_pidfd_open, pid, 0));
-  if (fd < 0) return false;
-  const bool matches = still(pid);
-  if (matches) syscall(SYS_pidfd_send_signal, fd, SIGKILL, nullptr, 0);
-  close(fd);
-  return matches;
+  const OwnedFd process(static_cast<int>(syscall(SYS_pidfd_open, pid, 0)));
+  if (process.get() < 0 || !still(pid)) return false;
+  syscall(SYS_pidfd_send_signal, process.get(), SIGKILL, nullptr, 0);
+  return true;
 }
 
 }  // namespace
@@ -176,16 +173,15 @@ Sweep KillMarked(std::string_view entry, uint64_t mark) {
     Match match = Examine(pid, entry, mark);
     if (match == Match::kNo) return;
     // Examined again once the pidfd guarantees that the pid is not reused.
-    const int fd = static_cast<int>(syscall(SYS_pidfd_open, pid, 0));
-    match = fd < 0 ? Match::kUnknown : Examine(pid, entry, mark);
-    pollfd end = {fd, POLLIN, 0};
+    const OwnedFd process(static_cast<int>(syscall(SYS_pidfd_open, pid, 0)));
+    match = process.get() < 0 ? Match::kUnknown : Examine(pid, entry, mark);
+    pollfd end = {process.get(), POLLIN, 0};
     if (match == Match::kUnknown) {
       sweep.complete = false;
     } else if (match == Match::kYes && poll(&end, 1, 0) == 0) {  // otherwise it is a zombie
-      syscall(SYS_pidfd_send_signal, fd, SIGKILL, nullptr, 0);
+      syscall(SYS_pidfd_send_signal, process.get(), SIGKILL, nullptr, 0);
       sweep.alive.push_back(pid);
     }
-    if (fd >= 0) close(fd);
   });
   sweep.complete = sweep.complete && listed;
   return sweep;

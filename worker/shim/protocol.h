@@ -43,7 +43,7 @@ inline constexpr char kLogFile[] = "shim.log";  // the shim's own stderr
 inline constexpr char kCompanionFile[] = "companion";
 inline constexpr int kControlFd = 3;
 inline constexpr size_t kMaxNoteBytes = 4096;
-// What the names of variables with the rank's secrets begin with in the shim's own environment.
+// Prefix of the variables in the shim's own environment that hold the rank's secrets.
 inline constexpr char kSecretPrefix[] = "MUSTER_SECRET:";
 
 struct Instructions {

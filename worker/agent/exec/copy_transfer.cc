@@ -54,37 +54,27 @@ absl::Status CopyTransfer::StartTar() {
   ASSIGN_OR_RETURN(const CopySource source,
                    ResolveCopySource(open_.request(), directory_, node_name_, users_));
   path_ = absl::StrCat(source.parent == "/" ? "" : source.parent, "/", source.name);
-  int out[2] = {-1, -1};
-  int err[2] = {-1, -1};
-  const int null = open("/dev/null", O_RDONLY | O_CLOEXEC);
-  const bool piped = pipe2(out, O_CLOEXEC) == 0 && pipe2(err, O_CLOEXEC) == 0;
-  absl::StatusOr<pid_t> pid = ErrnoStatus(piped ? EIO : errno, "pipe");
-  out_ = out[0];
-  err_ = err[0];
-  if (piped) {
-    const char* const path = std::getenv("PATH");
-    ChildProgram tar;
-    if (source.user.has_value()) {
-      tar.command = {shim_binary_, shim::kRunAsWord,
-                     shim::EncodeCredentials(source.user->credentials)};
-    }
-    for (const std::string& word :
-         std::vector<std::string>{"tar", "-C", source.parent, "-cf", "-", "--", source.name}) {
-      tar.command.push_back(word);
-    }
-    tar.environment = {absl::StrCat("PATH=", path == nullptr ? "/usr/bin:/bin" : path), "LC_ALL=C"};
-    tar.descriptors = {null, out[1], err[1]};
-    pid = StartChild(tar);
+  const OwnedFd null(open("/dev/null", O_RDONLY | O_CLOEXEC));
+  OwnedFd out;
+  OwnedFd err;
+  if (!OpenPipe(out_, out) || !OpenPipe(err_, err)) return ErrnoStatus(errno, "pipe");
+  const char* const path = std::getenv("PATH");
+  ChildProgram tar;
+  if (source.user.has_value()) {
+    tar.command = {shim_binary_, shim::kRunAsWord,
+                   shim::EncodeCredentials(source.user->credentials)};
   }
-  for (const int fd : {null, out[1], err[1]}) {
-    if (fd >= 0) close(fd);
+  for (const std::string& word :
+       std::vector<std::string>{"tar", "-C", source.parent, "-cf", "-", "--", source.name}) {
+    tar.command.push_back(word);
   }
-  if (!pid.ok()) return pid.status();
-  tar_ = *pid;
-  fcntl(out_, F_SETFL, O_NONBLOCK);
-  fcntl(err_, F_SETFL, O_NONBLOCK);
-  host_.loop.Watch(err_, [this] { OnErrorText(); });
-  ReapOnExit(host_.loop, *pid, [self = std::weak_ptr<CopyTransfer*>(self_)](int exit_code) {
+  tar.environment = {absl::StrCat("PATH=", path == nullptr ? "/usr/bin:/bin" : path), "LC_ALL=C"};
+  tar.descriptors = {null.get(), out.get(), err.get()};
+  ASSIGN_OR_RETURN(tar_, StartChild(tar));
+  fcntl(out_.get(), F_SETFL, O_NONBLOCK);
+  fcntl(err_.get(), F_SETFL, O_NONBLOCK);
+  host_.loop.Watch(err_.get(), [this] { OnErrorText(); });
+  ReapOnExit(host_.loop, tar_, [self = std::weak_ptr<CopyTransfer*>(self_)](int exit_code) {
     if (const auto raw = self.lock()) (*raw)->OnExit(exit_code);
   });
   return absl::OkStatus();
@@ -99,8 +89,8 @@ void CopyTransfer::OnExit(int exit_code) {
 
 void CopyTransfer::OnErrorText() {
   char buffer[1024];
-  while (err_ >= 0) {
-    const ssize_t n = read(err_, buffer, sizeof(buffer));
+  while (err_.get() >= 0) {
+    const ssize_t n = read(err_.get(), buffer, sizeof(buffer));
     if (n < 0 && (errno == EAGAIN || errno == EINTR)) return;
     if (n <= 0) return Close(err_);
     if (error_text_.size() < kErrorTextBytes) error_text_.append(buffer, static_cast<size_t>(n));
@@ -111,16 +101,16 @@ void CopyTransfer::Advance() {
   if (finished_ || writing_) return;
   if (broken_) return Finish();
   if (!named_) return Send("");
-  if (out_ >= 0) {
-    host_.loop.Unwatch(out_);
+  if (out_.get() >= 0) {
+    host_.loop.Unwatch(out_.get());
     std::string data(limits::kLogChunkBytes, '\0');
-    const ssize_t n = read(out_, data.data(), data.size());
+    const ssize_t n = read(out_.get(), data.data(), data.size());
     if (n > 0) {
       data.resize(static_cast<size_t>(n));
       return Send(std::move(data));
     }
     if (n < 0 && (errno == EAGAIN || errno == EINTR)) {
-      return host_.loop.Watch(out_, [this] { Advance(); });
+      return host_.loop.Watch(out_.get(), [this] { Advance(); });
     }
     Close(out_);
   }
@@ -139,10 +129,10 @@ void CopyTransfer::Send(std::string data) {
   Write();
 }
 
-void CopyTransfer::Close(int& fd) {
-  if (fd < 0) return;
-  host_.loop.Unwatch(fd);
-  close(std::exchange(fd, -1));
+void CopyTransfer::Close(OwnedFd& fd) {
+  if (fd.get() < 0) return;
+  host_.loop.Unwatch(fd.get());
+  fd.Close();
 }
 
 }  // namespace muster::agent

@@ -9,6 +9,7 @@
 #include <string>
 
 #include "absl/status/status.h"
+#include "common/files/owned_fd.h"
 #include "grpcpp/grpcpp.h"
 #include "proto/muster/v1/worker.pb.h"
 #include "worker/agent/job_user.h"
@@ -33,7 +34,7 @@ class CopyTransfer final
   void OnErrorText();
   void Advance() override;
   void Send(std::string data);
-  void Close(int& fd);
+  void Close(OwnedFd& fd);
 
   const v1::OpenFiles open_;
   const DataDirectory& directory_;
@@ -42,8 +43,8 @@ class CopyTransfer final
   const std::string shim_binary_;
   std::string path_;  // path of the source
   pid_t tar_ = -1;    // until it has been reaped
-  int out_ = -1;
-  int err_ = -1;
+  OwnedFd out_;
+  OwnedFd err_;
   std::string error_text_;
   std::optional<int> exit_code_;
   // For the exit callback, which may outlive this object.

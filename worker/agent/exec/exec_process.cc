@@ -51,7 +51,7 @@ absl::StatusOr<shim::Instructions> PrepareCompanion(const std::string& rank_dire
   return *std::move(instructions);
 }
 
-bool SetNonBlocking(int fd) { return fcntl(fd, F_SETFL, O_NONBLOCK) == 0; }
+bool SetNonBlocking(const OwnedFd& fd) { return fcntl(fd.get(), F_SETFL, O_NONBLOCK) == 0; }
 
 }  // namespace
 
@@ -98,94 +98,73 @@ absl::StatusOr<std::unique_ptr<ExecProcess>> ExecProcess::Start(
   ASSIGN_OR_RETURN(const shim::Instructions instructions, PrepareCompanion(rank_directory));
   std::unique_ptr<ExecProcess> process(new ExecProcess(loop));
   process->terminal_ = start.terminal();
-  int theirs[3] = {-1, -1, -1};
-  int control[2] = {-1, -1};
-  const bool opened =
-      (start.terminal() ? process->OpenTerminal(theirs) : process->OpenPipes(theirs)) &&
-      pipe2(control, O_CLOEXEC) == 0;
-  absl::StatusOr<pid_t> pid = ErrnoStatus(opened ? EIO : errno, "open the command's streams");
-  process->control_ = control[1];
-  if (opened) {
-    ChildProgram program;
-    program.command = {shim_binary, shim::kCompanionWord, rank_directory,
-                       start.terminal() ? (start.term().empty() ? "dumb" : start.term()) : ""};
-    program.command.insert(program.command.end(), start.command().begin(), start.command().end());
-    program.environment = {ShimEntry(instructions)};
-    program.descriptors = {theirs[0], theirs[1], theirs[2], control[0]};
-    pid = StartChild(program);
+  OwnedFd theirs[3];
+  OwnedFd control;
+  if (!(start.terminal() ? process->OpenTerminal(theirs[0]) : process->OpenPipes(theirs)) ||
+      !OpenPipe(control, process->control_)) {
+    return ErrnoStatus(errno, "open the command's streams");
   }
-  for (int fd : {theirs[0], control[0]}) {
-    if (fd >= 0) close(fd);
-  }
-  if (!start.terminal()) {
-    for (int fd : {theirs[1], theirs[2]}) {
-      if (fd >= 0) close(fd);
-    }
-  }
-  if (!pid.ok()) return pid.status();
-  ReapOnExit(loop, *pid, std::move(on_exit));
+  ChildProgram program;
+  program.command = {shim_binary, shim::kCompanionWord, rank_directory,
+                     start.terminal() ? (start.term().empty() ? "dumb" : start.term()) : ""};
+  program.command.insert(program.command.end(), start.command().begin(), start.command().end());
+  program.environment = {ShimEntry(instructions)};
+  program.descriptors = {theirs[0].get(), theirs[start.terminal() ? 0 : 1].get(),
+                         theirs[start.terminal() ? 0 : 2].get(), control.get()};
+  ASSIGN_OR_RETURN(const pid_t pid, StartChild(program));
+  ReapOnExit(loop, pid, std::move(on_exit));
   return process;
 }
 
-bool ExecProcess::OpenTerminal(int theirs[3]) {
-  out_ = posix_openpt(O_RDWR | O_NOCTTY | O_CLOEXEC);
+bool ExecProcess::OpenTerminal(OwnedFd& theirs) {
+  out_ = OwnedFd(posix_openpt(O_RDWR | O_NOCTTY | O_CLOEXEC));
   char name[64];
-  if (out_ < 0 || grantpt(out_) != 0 || unlockpt(out_) != 0 ||
-      ptsname_r(out_, name, sizeof(name)) != 0) {
+  if (out_.get() < 0 || grantpt(out_.get()) != 0 || unlockpt(out_.get()) != 0 ||
+      ptsname_r(out_.get(), name, sizeof(name)) != 0) {
     return false;
   }
-  theirs[0] = theirs[1] = theirs[2] = open(name, O_RDWR | O_NOCTTY | O_CLOEXEC);
-  in_ = fcntl(out_, F_DUPFD_CLOEXEC, 0);
-  return theirs[0] >= 0 && in_ >= 0 && SetNonBlocking(out_);
+  theirs = OwnedFd(open(name, O_RDWR | O_NOCTTY | O_CLOEXEC));
+  if (theirs.get() < 0) return false;
+  in_ = OwnedFd(fcntl(out_.get(), F_DUPFD_CLOEXEC, 0));
+  return in_.get() >= 0 && SetNonBlocking(out_);
 }
 
-bool ExecProcess::OpenPipes(int theirs[3]) {
-  int in[2];
-  int out[2];
-  int err[2];
-  if (pipe2(in, O_CLOEXEC) != 0) return false;
-  theirs[0] = in[0];
-  in_ = in[1];
-  if (pipe2(out, O_CLOEXEC) != 0) return false;
-  out_ = out[0];
-  theirs[1] = out[1];
-  if (pipe2(err, O_CLOEXEC) != 0) return false;
-  err_ = err[0];
-  theirs[2] = err[1];
-  return SetNonBlocking(in_) && SetNonBlocking(out_) && SetNonBlocking(err_);
+bool ExecProcess::OpenPipes(OwnedFd theirs[3]) {
+  return OpenPipe(theirs[0], in_) && OpenPipe(out_, theirs[1]) && OpenPipe(err_, theirs[2]) &&
+         SetNonBlocking(in_) && SetNonBlocking(out_) && SetNonBlocking(err_);
 }
 
 ExecProcess::~ExecProcess() {
   UnwatchOutput();
-  for (int* fd : {&in_, &out_, &err_, &control_}) Close(*fd);
+  for (OwnedFd* const fd : {&in_, &out_, &err_, &control_}) Close(*fd);
 }
 
-void ExecProcess::Close(int& fd) {
-  if (fd < 0) return;
-  loop_.Unwatch(fd);
-  close(std::exchange(fd, -1));
+void ExecProcess::Close(OwnedFd& fd) {
+  if (fd.get() < 0) return;
+  loop_.Unwatch(fd.get());
+  fd.Close();
 }
 
-bool ExecProcess::Read(int& fd, std::string& data) {
-  if (fd < 0) return true;
+bool ExecProcess::Read(OwnedFd& fd, std::string& data) {
+  if (fd.get() < 0) return true;
   data.resize(limits::kLogChunkBytes);
-  const ssize_t n = read(fd, data.data(), data.size());
+  const ssize_t n = read(fd.get(), data.data(), data.size());
   const int error = errno;
   data.resize(n > 0 ? static_cast<size_t>(n) : 0);
   if (n < 0 && (error == EAGAIN || error == EINTR)) return false;
   // A terminal ends with EIO.
-  if (n <= 0) close(std::exchange(fd, -1));
+  if (n <= 0) fd.Close();
   return true;
 }
 
 void ExecProcess::WatchOutput(const std::function<void()>& on_readable) {
-  for (const int fd : {out_, err_}) {
+  for (const int fd : {out_.get(), err_.get()}) {
     if (fd >= 0) loop_.Watch(fd, on_readable);
   }
 }
 
 void ExecProcess::UnwatchOutput() {
-  for (const int fd : {out_, err_}) {
+  for (const int fd : {out_.get(), err_.get()}) {
     if (fd >= 0) loop_.Unwatch(fd);
   }
 }
@@ -197,20 +176,20 @@ void ExecProcess::Write(std::string data, std::function<void()> done) {
 }
 
 void ExecProcess::Flush() {
-  while (in_ >= 0 && !pending_.empty()) {
-    const ssize_t n = write(in_, pending_.data(), pending_.size());
+  while (in_.get() >= 0 && !pending_.empty()) {
+    const ssize_t n = write(in_.get(), pending_.data(), pending_.size());
     if (n > 0) {
       pending_.erase(0, static_cast<size_t>(n));
     } else if (n < 0 && errno == EAGAIN) {
-      loop_.Unwatch(in_);
-      loop_.WatchWritable(in_, [this] { Flush(); });
+      loop_.Unwatch(in_.get());
+      loop_.WatchWritable(in_.get(), [this] { Flush(); });
       return;
     } else if (n < 0 && errno != EINTR) {
       Close(in_);  // the command does not read its stdin any more
     }
   }
   pending_.clear();
-  if (in_ >= 0) loop_.Unwatch(in_);
+  if (in_.get() >= 0) loop_.Unwatch(in_.get());
   const auto done = std::exchange(on_written_, nullptr);
   if (done) done();
 }
@@ -224,17 +203,16 @@ void ExecProcess::CloseInput() {
 }
 
 void ExecProcess::Resize(uint32_t rows, uint32_t columns) {
-  if (!terminal_ || out_ < 0) return;
+  if (!terminal_ || out_.get() < 0) return;
   winsize size = {};
   size.ws_row = static_cast<unsigned short>(rows);
   size.ws_col = static_cast<unsigned short>(columns);
-  ioctl(out_, TIOCSWINSZ, &size);
+  ioctl(out_.get(), TIOCSWINSZ, &size);
 }
 
 void ExecProcess::Signal(int signal) {
   const auto byte = static_cast<unsigned char>(signal);
-  if (control_ >= 0) [[maybe_unused]]
-    const ssize_t n = write(control_, &byte, 1);
+  [[maybe_unused]] const ssize_t n = write(control_.get(), &byte, 1);
 }
 
 void ExecProcess::Kill() { Close(control_); }

@@ -13,6 +13,7 @@
 
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+#include "common/files/owned_fd.h"
 #include "proto/muster/v1/cluster.pb.h"
 #include "worker/agent/event_loop.h"
 
@@ -65,18 +66,18 @@ class ExecProcess {
 
  private:
   explicit ExecProcess(EventLoop& loop) : loop_(loop) {}
-  bool OpenTerminal(int theirs[3]);
-  bool OpenPipes(int theirs[3]);
-  static bool Read(int& fd, std::string& data);
+  bool OpenTerminal(OwnedFd& theirs);
+  bool OpenPipes(OwnedFd theirs[3]);
+  static bool Read(OwnedFd& fd, std::string& data);
   void Flush();
-  void Close(int& fd);
+  void Close(OwnedFd& fd);
 
   EventLoop& loop_;
   bool terminal_ = false;
-  int in_ = -1;   // duplicate of `out_` if this is a terminal
-  int out_ = -1;  // -1 once its end has been read
-  int err_ = -1;
-  int control_ = -1;
+  OwnedFd in_;   // duplicate of `out_` if this is a terminal
+  OwnedFd out_;  // none once its end has been read
+  OwnedFd err_;
+  OwnedFd control_;
   std::string pending_;  // input that stdin has not accepted
   std::function<void()> on_written_;
 };

@@ -16,6 +16,7 @@
 #include "absl/strings/str_split.h"
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
+#include "common/files/owned_fd.h"
 #include "common/sha256.h"
 #include "common/status.h"
 #include "worker/agent/storage/data_directory.h"
@@ -32,14 +33,13 @@ constexpr size_t kCopyBytes = 16 << 20;
 
 // The digest of a file, after its content is on disk.
 absl::StatusOr<std::string> SyncedDigest(const std::string& path) {
-  const int fd = open(path.c_str(), O_RDWR | O_CLOEXEC);
-  if (fd < 0) return ErrnoStatus(errno, absl::StrCat("open ", path));
-  const auto closer = absl::MakeCleanup([fd] { close(fd); });
-  if (fsync(fd) != 0) return ErrnoStatus(errno, absl::StrCat("sync ", path));
+  const OwnedFd file(open(path.c_str(), O_RDWR | O_CLOEXEC));
+  if (file.get() < 0) return ErrnoStatus(errno, absl::StrCat("open ", path));
+  if (fsync(file.get()) != 0) return ErrnoStatus(errno, absl::StrCat("sync ", path));
   Sha256 sha256;
   std::string buffer(kReadBytes, '\0');
   while (true) {
-    const ssize_t size = read(fd, buffer.data(), buffer.size());
+    const ssize_t size = read(file.get(), buffer.data(), buffer.size());
     if (size < 0 && errno == EINTR) continue;
     if (size < 0) return ErrnoStatus(errno, absl::StrCat("read ", path));
     if (size == 0) return sha256.HexDigest();
@@ -97,13 +97,12 @@ absl::Status Copy(int cached, const std::string& root, const v1::FileSpec& file)
 // Copies a cached file, which only the worker may read, into directories of the user.
 absl::Status CopyToAll(const std::string& cached, const std::vector<std::string>& directories,
                        const v1::FileSpec& file, const std::optional<JobUser>& user) {
-  const int source = open(cached.c_str(), O_RDONLY | O_CLOEXEC);
-  if (source < 0) return ErrnoStatus(errno, absl::StrCat("open ", cached));
-  const auto closer = absl::MakeCleanup([source] { close(source); });
+  const OwnedFd source(open(cached.c_str(), O_RDONLY | O_CLOEXEC));
+  if (source.get() < 0) return ErrnoStatus(errno, absl::StrCat("open ", cached));
   const UserRights rights(user);
   RETURN_IF_ERROR(rights.status());
   for (const std::string& directory : directories) {
-    RETURN_IF_ERROR(Copy(source, directory, file));
+    RETURN_IF_ERROR(Copy(source.get(), directory, file));
   }
   return absl::OkStatus();
 }

@@ -11,6 +11,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
+#include "common/files/replace_file.h"
 #include "common/grpc_status.h"
 #include "common/now.h"
 #include "common/status.h"
@@ -27,16 +28,6 @@ namespace {
 // How long a fetch is retried while the coordinator is unreachable, for example while it restarts.
 constexpr absl::Duration kPatience = absl::Seconds(30);
 constexpr absl::Duration kPause = absl::Milliseconds(250);
-
-absl::Status WriteAll(int fd, absl::string_view data) {
-  while (!data.empty()) {
-    const ssize_t written = write(fd, data.data(), data.size());
-    if (written < 0 && errno == EINTR) continue;
-    if (written < 0) return ErrnoStatus(errno, "write the received content");
-    data.remove_prefix(static_cast<size_t>(written));
-  }
-  return absl::OkStatus();
-}
 
 }  // namespace
 
@@ -89,9 +80,8 @@ class FilePlacer::Impl {
   }
 
   absl::Status TryFetch(const v1::FileSpec& file, const std::string& path) {
-    const int fd = open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
-    if (fd < 0) return ErrnoStatus(errno, absl::StrCat("create ", path));
-    const auto closer = absl::MakeCleanup([fd] { close(fd); });
+    const OwnedFd content(open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600));
+    if (content.get() < 0) return ErrnoStatus(errno, absl::StrCat("create ", path));
     const std::shared_ptr<v1::WorkerService::Stub> stub = stub_.Get();
     grpc::ClientContext context;
     if (!Register(&context)) return absl::CancelledError("the worker is shutting down");
@@ -99,7 +89,7 @@ class FilePlacer::Impl {
     v1::FetchFileRequest request;
     request.set_sha256(file.sha256());
     const auto reader = stub->FetchFile(&context, request);
-    const absl::Status received = Receive(*reader, file.size_bytes(), fd);
+    const absl::Status received = Receive(*reader, file.size_bytes(), content.get());
     if (!received.ok()) {
       context.TryCancel();
       reader->Finish();
@@ -119,7 +109,7 @@ class FilePlacer::Impl {
         return absl::DataLossError("received more bytes than the spec's size_bytes");
       }
       size_bytes -= response.data().size();
-      RETURN_IF_ERROR(WriteAll(fd, response.data()));
+      if (!WriteAll(fd, response.data())) return ErrnoStatus(errno, "write the received content");
     }
     return absl::OkStatus();
   }

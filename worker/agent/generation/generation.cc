@@ -150,7 +150,7 @@ void Generation::Adopt() {
   if (ReadMessage(File(kWorldFile), world).ok()) OnWorld(world);
   v1::RendezvousRecord rendezvous;
   const absl::Status read = ReadMessage(File(kRendezvousFile), rendezvous);
-  // What could be read of a damaged file is used.
+  // The readable part of a damaged file is used.
   LOG_IF(WARNING, !read.ok() && !absl::IsNotFound(read)) << read;
   rendezvous_.Restore(rendezvous);
   for (auto& [number, rank] : ranks_) {

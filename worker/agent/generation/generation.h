@@ -20,7 +20,7 @@
 #include "worker/agent/generation/secrets.h"
 #include "worker/agent/generation/startup.h"
 #include "worker/agent/generation/store/job_store.h"
-#include "worker/agent/generation/store/master_port.h"
+#include "worker/agent/generation/store/master_endpoint.h"
 #include "worker/agent/rank/directives.h"
 #include "worker/agent/rank/rendezvous.h"
 
@@ -78,10 +78,10 @@ class Generation {
   // The same for a stop that the coordinator did not request, so that it may not end the generation
   // afterwards.
   void StopByWorker(const v1::StopGeneration& stop);
-  // The coordinator has ended the generation, which must be over: stops what is left. Returns
+  // The coordinator has ended the generation, which must be over: stops the hosted store. Returns
   // whether nothing was left; otherwise on_settled follows.
   bool Close() { return store_.Stop(); }
-  // Replaces the lease deadline of what runs; see worker/shim/clock.h.
+  // Replaces the lease deadline of the ranks and the store; see worker/shim/clock.h.
   void SetLeaseDeadline(int64_t boot_ms);
   // Reads what commands and the hosted store report. Call it periodically.
   void Tick();

@@ -21,12 +21,12 @@ class Launcher {
   // The command that the rank's shim executes to run `program`, the rank's own command line.
   virtual std::vector<std::string> CommandFor(std::vector<std::string> program) const = 0;
 
-  // Directories that the ranks of this node create and share. The worker creates them for ranks that
-  // run as another user, who may not.
+  // Directories that the ranks of this node create and share. The worker creates them for ranks
+  // that run as another user, who may not.
   virtual std::vector<std::string> Directories() const = 0;
 
   // Checks that this node has the programs that the launcher needs for the rank.
-  // FAILED_PRECONDITION names what is missing.
+  // FAILED_PRECONDITION names the missing part.
   virtual absl::Status CheckNode(const v1::RankPlacement& placement,
                                  const shim::Instructions& instructions) const = 0;
 };

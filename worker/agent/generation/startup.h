@@ -16,7 +16,7 @@
 #include "worker/agent/generation/ranks/rank.h"
 #include "worker/agent/generation/secrets.h"
 #include "worker/agent/generation/store/job_store.h"
-#include "worker/agent/generation/store/master_port.h"
+#include "worker/agent/generation/store/master_endpoint.h"
 #include "worker/agent/job_user.h"
 
 namespace muster::agent {

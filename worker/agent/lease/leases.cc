@@ -64,13 +64,30 @@ std::string CheckPeerListen(const std::string& listen, const security::TlsFiles&
                       " is reachable from other machines; set --tls-cert and --tls-key");
 }
 
+KnownPeers::KnownPeers(std::string file) : file_(std::move(file)) {
+  peers_ = absl::StrSplit(shim::ReadFile(file_).value_or(""), '\n', absl::SkipEmpty());
+  if (peers_.empty()) return;
+  coordinator_ = peers_.front();
+  peers_.erase(peers_.begin());
+}
+
+void KnownPeers::Set(const std::string& coordinator, const std::vector<std::string>& peers) {
+  const bool same_peers = peers.empty() || peers == peers_;
+  if (same_peers && coordinator == coordinator_) return;
+  coordinator_ = coordinator;
+  if (!peers.empty()) peers_ = peers;
+  const std::string text = absl::StrCat(coordinator, "\n", absl::StrJoin(peers_, "\n"));
+  if (!shim::WriteFileAtomically(file_, text, false)) {
+    LOG(WARNING) << "cannot write " << file_ << ": " << std::strerror(errno);
+  }
+}
+
 absl::StatusOr<std::unique_ptr<Leases>> Leases::Start(Options options, EventLoop& loop,
                                                       GenerationTable& table, Send send) {
   if (options.peer_listen.empty()) {
     options.peer_listen = DefaultPeerListen(options.coordinator, options.security.tls);
   }
   auto leases = absl::WrapUnique(new Leases(std::move(options), loop, table, std::move(send)));
-  leases->ReadPeers();
   const Options& with = leases->options_;
   if (with.peer_listen.empty()) return leases;
   ASSIGN_OR_RETURN(leases->server_,
@@ -88,6 +105,7 @@ Leases::Leases(Options options, EventLoop& loop, GenerationTable& table, Send se
       loop_(loop),
       table_(table),
       send_(std::move(send)),
+      known_(options_.peers_file),
       promises_(ReadPromises(options_.promises_file), absl::StrCat("boot-", BootId()), BootNow(),
                 [this](const v1::PromiseRecord& record) {
                   return WriteMessage(options_.promises_file, record, /*sync=*/true);
@@ -127,10 +145,10 @@ LeaseKeeper::Outside Leases::MakeOutside() {
                        PeerClient::Answered answered, PeerClient::Done done) {
     question.set_node_name(options_.node_name);
     question.set_incarnation(options_.incarnation);
-    question.set_coordinator_address(coordinator_address_);
+    question.set_coordinator_address(known_.coordinator());
     options_.membership->Describe(question);
     client_.Ask(
-        peers_, question, patience,
+        known_.peers(), question, patience,
         [this, answered = std::move(answered)](v1::PeerAnswer answer) {
           if (!options_.membership->Obeys(answer.coordinator())) answer.clear_coordinator();
           answered(answer);
@@ -149,7 +167,7 @@ LeaseKeeper::Outside Leases::MakeOutside() {
 LeaseWitness::Outside Leases::MakeWitnessOutside() {
   LeaseWitness::Outside outside;
   outside.now = BootNow;
-  outside.address = [this] { return coordinator_address_; };
+  outside.address = [this] { return known_.coordinator(); };
   outside.forward = [this](const v1::LeaseQuestion& question) {
     v1::WorkerMessage message;
     *message.mutable_lease_question() = question;
@@ -174,7 +192,7 @@ void Leases::OnWelcome(const v1::Welcome& welcome) {
 void Leases::OnAcknowledged(SteadyTime sent, const std::string& address,
                             const std::vector<std::string>& peers) {
   keeper_.OnAcknowledged(sent);
-  SetPeers(address, peers);
+  known_.Set(address, peers);
 }
 
 void Leases::OnFenceSet(const v1::FenceSet& set) {
@@ -201,7 +219,7 @@ void Leases::OnBans(const v1::Bans& bans) {
 
 void Leases::Probe(absl::Duration patience, std::function<void(std::optional<SteadyTime>)> done) {
   const SteadyTime sent = BootNow();
-  const std::string address = options_.trusts_refusals ? coordinator_address_ : "";
+  const std::string address = options_.trusts_refusals ? known_.coordinator() : "";
   probe_->Start(address, patience, [sent, done = std::move(done)](bool refused) {
     done(refused ? std::optional(sent) : std::nullopt);
   });
@@ -223,26 +241,6 @@ int64_t Leases::DeadlineMs(const v1::Launch& launch) {
   const SteadyTime acknowledged = options_.lines->acknowledged();
   if (acknowledged > keeper_.acknowledged()) keeper_.OnAcknowledged(acknowledged);
   return ToBootMs(keeper_.DeadlineFor(FromProto(launch.job_lease())));
-}
-
-void Leases::ReadPeers() {
-  const std::optional<std::string> text = shim::ReadFile(options_.peers_file);
-  if (!text.has_value()) return;
-  peers_ = absl::StrSplit(*text, '\n', absl::SkipEmpty());
-  if (peers_.empty()) return;
-  coordinator_address_ = peers_.front();
-  peers_.erase(peers_.begin());
-}
-
-void Leases::SetPeers(const std::string& address, const std::vector<std::string>& peers) {
-  const bool same_peers = peers.empty() || peers == peers_;
-  if (same_peers && address == coordinator_address_) return;
-  coordinator_address_ = address;
-  if (!peers.empty()) peers_ = peers;
-  const std::string text = absl::StrCat(address, "\n", absl::StrJoin(peers_, "\n"));
-  if (!shim::WriteFileAtomically(options_.peers_file, text, false)) {
-    LOG(WARNING) << "cannot write " << options_.peers_file << ": " << std::strerror(errno);
-  }
 }
 
 }  // namespace muster::agent

@@ -26,6 +26,24 @@
 
 namespace muster::agent {
 
+// The coordinator and the peers that answer for it, kept in a file for the next worker. Must be
+// used on the loop's thread.
+class KnownPeers {
+ public:
+  // Reads the file, which may not exist.
+  explicit KnownPeers(std::string file);
+  // The coordinator that last acknowledged; empty: unknown.
+  const std::string& coordinator() const { return coordinator_; }
+  const std::vector<std::string>& peers() const { return peers_; }
+  // No `peers` leave the known ones.
+  void Set(const std::string& coordinator, const std::vector<std::string>& peers);
+
+ private:
+  const std::string file_;
+  std::string coordinator_;
+  std::vector<std::string> peers_;
+};
+
 // Must be created and destroyed outside the loop; the other methods are called on it, except
 // peer_address.
 class Leases {
@@ -82,8 +100,6 @@ class Leases {
   // Calls `done` with the time at which the connection was begun if the coordinator's address
   // refuses one.
   void Probe(absl::Duration patience, std::function<void(std::optional<SteadyTime>)> done);
-  void ReadPeers();
-  void SetPeers(const std::string& address, const std::vector<std::string>& peers);
 
   const Options options_;
   EventLoop& loop_;
@@ -91,8 +107,7 @@ class Leases {
   const Send send_;
   std::string peer_address_;
   absl::Duration heartbeat_interval_ = absl::Seconds(1);
-  std::string coordinator_address_;  // that last acknowledged; empty: unknown
-  std::vector<std::string> peers_;
+  KnownPeers known_;
   Promises promises_;
   LeaseKeeper keeper_;
   LeaseWitness witness_;

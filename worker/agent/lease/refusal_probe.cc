@@ -4,7 +4,6 @@
 #include <linux/tcp.h>
 #include <netinet/in.h>
 #include <sys/socket.h>
-#include <unistd.h>
 
 #include <cerrno>
 #include <cstring>
@@ -50,20 +49,18 @@ std::optional<SocketAddress> Parse(absl::string_view peer) {
   return result;
 }
 
-int OpenSocket(const SocketAddress& address, int type) {
-  return socket(address.storage.ss_family, type | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+OwnedFd OpenSocket(const SocketAddress& address, int type) {
+  return OwnedFd(socket(address.storage.ss_family, type | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
 }
 
 // Whether the address belongs to this machine, so that no other host can answer for it.
 bool IsLocal(const SocketAddress& address) {
-  const int fd = OpenSocket(address, SOCK_DGRAM);
-  if (fd < 0) return false;
+  const OwnedFd probe = OpenSocket(address, SOCK_DGRAM);
   SocketAddress source;
   source.length = sizeof(source.storage);
   const bool routed =
-      connect(fd, address.get(), address.length) == 0 &&
-      getsockname(fd, reinterpret_cast<sockaddr*>(&source.storage), &source.length) == 0;
-  close(fd);
+      connect(probe.get(), address.get(), address.length) == 0 &&
+      getsockname(probe.get(), reinterpret_cast<sockaddr*>(&source.storage), &source.length) == 0;
   if (!routed || source.storage.ss_family != address.storage.ss_family) return false;
   if (address.storage.ss_family == AF_INET) {
     const auto* const a = reinterpret_cast<const sockaddr_in*>(&address.storage);
@@ -98,9 +95,11 @@ RefusalProbe::~RefusalProbe() {
 
 void RefusalProbe::Start(const std::string& address, absl::Duration patience, Done done) {
   const std::optional<SocketAddress> parsed = Parse(address);
-  const int fd = parsed.has_value() ? OpenSocket(*parsed, SOCK_STREAM) : -1;
+  OwnedFd socket = parsed.has_value() ? OpenSocket(*parsed, SOCK_STREAM) : OwnedFd();
+  const int fd = socket.get();
   if (fd < 0) return loop_.Post([done = std::move(done)] { done(false); });
-  connections_[fd] = {loop_.RunAfter(patience, [this, fd] { End(fd, false); }), std::move(done)};
+  connections_[fd] = {std::move(socket), loop_.RunAfter(patience, [this, fd] { End(fd, false); }),
+                      std::move(done)};
   if (connect(fd, parsed->get(), parsed->length) == 0 || errno == EINPROGRESS) {
     loop_.WatchWritable(fd, [this, fd] { End(fd, WasReset(fd)); });
     return;
@@ -115,7 +114,7 @@ void RefusalProbe::End(int fd, bool refused) {
   if (connection.empty()) return;
   loop_.Unwatch(fd);
   loop_.Cancel(connection.mapped().timer);
-  close(fd);
+  connection.mapped().socket.Close();
   connection.mapped().done(refused);
 }
 

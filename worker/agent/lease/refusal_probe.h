@@ -13,6 +13,7 @@
 #include <string>
 
 #include "absl/time/time.h"
+#include "common/files/owned_fd.h"
 #include "worker/agent/event_loop.h"
 
 namespace muster::agent {
@@ -35,6 +36,7 @@ class RefusalProbe {
 
  private:
   struct Connection {
+    OwnedFd socket;
     EventLoop::TimerId timer;
     Done done;
   };

@@ -23,14 +23,10 @@ constexpr uint64_t kBlockBytes = 64 << 10;
 
 }  // namespace
 
-LineTimesReader::~LineTimesReader() {
-  if (fd_ >= 0) close(fd_);
-}
-
 uint64_t LineTimesReader::Count() {
-  if (fd_ < 0) fd_ = open(path_.c_str(), O_RDONLY | O_CLOEXEC);
+  if (file_.get() < 0) file_ = OwnedFd(open(path_.c_str(), O_RDONLY | O_CLOEXEC));
   struct stat info = {};
-  if (fd_ < 0 || fstat(fd_, &info) != 0) return 0;
+  if (fstat(file_.get(), &info) != 0) return 0;
   return static_cast<uint64_t>(info.st_size) / shim::kLineTimeBytes;
 }
 
@@ -38,7 +34,8 @@ std::vector<shim::LineTime> LineTimesReader::Read(uint64_t index, size_t max) co
   std::string bytes(max * shim::kLineTimeBytes, '\0');
   ssize_t n = 0;
   do {
-    n = pread(fd_, bytes.data(), bytes.size(), static_cast<off_t>(index * shim::kLineTimeBytes));
+    n = pread(file_.get(), bytes.data(), bytes.size(),
+              static_cast<off_t>(index * shim::kLineTimeBytes));
   } while (n < 0 && errno == EINTR);
   std::vector<shim::LineTime> records;
   for (ssize_t at = 0; at + static_cast<ssize_t>(shim::kLineTimeBytes) <= n;
@@ -97,26 +94,24 @@ std::optional<uint64_t> LineTimesReader::OffsetSince(int64_t unix_micros) {
   const uint64_t index =
       Partition([&](const shim::LineTime& record) { return record.unix_micros < unix_micros; });
   const std::vector<shim::LineTime> record =
-      fd_ < 0 ? std::vector<shim::LineTime>() : Read(index, 1);
+      file_.get() < 0 ? std::vector<shim::LineTime>() : Read(index, 1);
   if (record.empty()) return std::nullopt;
   return record.front().offset;
 }
 
-LogFileReader::LogFileReader(int fd, const std::string& path)
-    : fd_(fd), times_(path + std::string(shim::kLineTimesSuffix)) {}
+LogFileReader::LogFileReader(OwnedFd file, const std::string& path)
+    : file_(std::move(file)), times_(path + std::string(shim::kLineTimesSuffix)) {}
 
 absl::StatusOr<std::unique_ptr<LogFileReader>> LogFileReader::Open(const std::string& path,
                                                                    bool create) {
-  const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC | (create ? O_CREAT : 0), 0640);
-  if (fd < 0) return ErrnoStatus(errno, path);
-  return std::unique_ptr<LogFileReader>(new LogFileReader(fd, path));
+  OwnedFd file(open(path.c_str(), O_RDONLY | O_CLOEXEC | (create ? O_CREAT : 0), 0640));
+  if (file.get() < 0) return ErrnoStatus(errno, path);
+  return std::unique_ptr<LogFileReader>(new LogFileReader(std::move(file), path));
 }
-
-LogFileReader::~LogFileReader() { close(fd_); }
 
 absl::StatusOr<uint64_t> LogFileReader::Size() const {
   struct stat info = {};
-  if (fstat(fd_, &info) != 0) return ErrnoStatus(errno, "stat a log");
+  if (fstat(file_.get(), &info) != 0) return ErrnoStatus(errno, "stat a log");
   return static_cast<uint64_t>(info.st_size);
 }
 
@@ -124,7 +119,7 @@ absl::StatusOr<std::string> LogFileReader::ReadAt(uint64_t offset, size_t max_by
   std::string data(max_bytes, '\0');
   ssize_t n = 0;
   do {
-    n = pread(fd_, data.data(), data.size(), static_cast<off_t>(offset));
+    n = pread(file_.get(), data.data(), data.size(), static_cast<off_t>(offset));
   } while (n < 0 && errno == EINTR);
   if (n < 0) return ErrnoStatus(errno, "read a log");
   data.resize(static_cast<size_t>(n));
@@ -138,7 +133,7 @@ absl::StatusOr<LogPiece> LogFileReader::Read(size_t max_bytes) {
     const size_t before = offset_ > 0 ? 1 : 0;
     ASSIGN_OR_RETURN(std::string data, ReadAt(offset_ - before, max_bytes + before));
     // After the read, because the shim may drop this part at any time.
-    if (const uint64_t kept = shim::FirstKeptOffset(fd_); offset_ < kept) {
+    if (const uint64_t kept = shim::FirstKeptOffset(file_.get()); offset_ < kept) {
       RETURN_IF_ERROR(SkipDropped(kept));
       dropped_bytes = offset_;
       continue;
@@ -182,7 +177,7 @@ absl::Status LogFileReader::SeekLastBytes(uint64_t bytes) {
 
 absl::Status LogFileReader::SeekTail(uint64_t lines) {
   ASSIGN_OR_RETURN(const uint64_t size, Size());
-  const uint64_t kept = shim::FirstKeptOffset(fd_);
+  const uint64_t kept = shim::FirstKeptOffset(file_.get());
   uint64_t found = 0;
   for (uint64_t end = size; end > kept;) {
     const uint64_t start = std::max(kept, end > kBlockBytes ? end - kBlockBytes : 0);

@@ -10,6 +10,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "common/files/owned_fd.h"
 #include "proto/muster/v1/cluster.pb.h"
 #include "worker/shim/log/line_times.h"
 
@@ -20,9 +21,6 @@ class LineTimesReader {
  public:
   // `path` of the index.
   explicit LineTimesReader(std::string path) : path_(std::move(path)) {}
-  ~LineTimesReader();
-  LineTimesReader(const LineTimesReader&) = delete;
-  LineTimesReader& operator=(const LineTimesReader&) = delete;
 
   bool empty() { return Count() == 0; }
   // Returns the lines that start at these offsets, which are ascending, with their times; lines
@@ -40,7 +38,7 @@ class LineTimesReader {
   uint64_t Partition(Before before);
 
   const std::string path_;
-  int fd_ = -1;
+  OwnedFd file_;
   uint64_t last_used_ = 0;  // record that TimesOf used last: usually it continues there
 };
 
@@ -59,9 +57,6 @@ class LogFileReader {
  public:
   // With `create`, a missing file counts as an empty one; otherwise NOT_FOUND.
   static absl::StatusOr<std::unique_ptr<LogFileReader>> Open(const std::string& path, bool create);
-  ~LogFileReader();
-  LogFileReader(const LogFileReader&) = delete;
-  LogFileReader& operator=(const LogFileReader&) = delete;
 
   uint64_t offset() const { return offset_; }
   void Seek(uint64_t offset) { offset_ = offset; }
@@ -76,13 +71,13 @@ class LogFileReader {
   absl::StatusOr<LogPiece> Read(size_t max_bytes);
 
  private:
-  LogFileReader(int fd, const std::string& path);
+  LogFileReader(OwnedFd file, const std::string& path);
   absl::StatusOr<uint64_t> Size() const;
   absl::StatusOr<std::string> ReadAt(uint64_t offset, size_t max_bytes) const;
   // Seeks to the first line at or after `kept`, or to `kept` if it is in a very long line.
   absl::Status SkipDropped(uint64_t kept);
 
-  const int fd_;
+  const OwnedFd file_;
   LineTimesReader times_;
   uint64_t offset_ = 0;
   bool skip_unfinished_ = false;  // the rest of a line that starts before the offset is skipped

@@ -58,7 +58,7 @@ class LogServer {
   const DataDirectory& directory_;
   const security::OwnedFd inotify_;
   std::map<int, std::set<LogTransfer*>> watches_;  // by inotify watch descriptor; used on the loop
-  Transfers transfers_;  // the last: its loop uses what is above until it ends
+  Transfers transfers_;  // declared last: its loop uses the members above until it ends
 };
 
 }  // namespace muster::agent

@@ -17,6 +17,7 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
+#include "common/files/owned_fd.h"
 #include "common/limits.h"
 #include "common/proto_time.h"
 #include "common/utf8.h"
@@ -213,11 +214,10 @@ void ProgressFile::Warn(absl::string_view problem) {
 
 std::string ProgressFile::NewBytes() {
   // The program may have replaced the file by a pipe or a device.
-  const int fd = open(path_.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOFOLLOW);
-  if (fd < 0) return "";
+  const OwnedFd file(open(path_.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOFOLLOW));
   struct stat status = {};
   std::string bytes;
-  if (fstat(fd, &status) == 0 && S_ISREG(status.st_mode) &&
+  if (fstat(file.get(), &status) == 0 && S_ISREG(status.st_mode) &&
       (!uid_.has_value() || status.st_uid == *uid_)) {
     const auto size = static_cast<uint64_t>(status.st_size);
     if (size < offset_) {
@@ -234,11 +234,10 @@ std::string ProgressFile::NewBytes() {
       skipping_ = true;
     }
     bytes.resize(size - offset_);
-    const ssize_t n = pread(fd, bytes.data(), bytes.size(), static_cast<off_t>(offset_));
+    const ssize_t n = pread(file.get(), bytes.data(), bytes.size(), static_cast<off_t>(offset_));
     bytes.resize(static_cast<size_t>(std::max<ssize_t>(n, 0)));
     offset_ += bytes.size();
   }
-  close(fd);
   return bytes;
 }
 

@@ -61,7 +61,7 @@ class Rendezvous {
 
   // Answers a waiting call with `status`.
   void End(CallId id, const absl::Status& status) { state_.AnswerOne(id, status); }
-  // Answers a waiting call with DEADLINE_EXCEEDED, naming what it waits for.
+  // Answers a waiting call with DEADLINE_EXCEEDED, naming the awaited key, barrier or ranks.
   void Expire(CallId id);
   // Answers all waiting and all later calls.
   void EndAll(const absl::Status& status) { state_.Fail(status); }
@@ -110,7 +110,7 @@ class Rendezvous {
   std::map<BarrierKey, Arrivals> arrivals_;
   std::map<std::string, uint64_t> passed_;
   size_t stored_entries_ = 0;  // in the stored record, outdated ones included
-  // The coordinator's latest notice of what the generation waits for, on all nodes.
+  // The coordinator's latest notice of the generation's wait, on all nodes.
   std::optional<v1::Wait> notice_;
   // For timers that outlive this object.
   std::shared_ptr<Rendezvous*> self_;

@@ -85,7 +85,7 @@ class Membership {
   bool IsOutdated(uint64_t term) const { return term != 0 && term < identity_.term(); }
   // An operator has ended the conflict. The worker must open a new session.
   void OnJoinCluster(const v1::JoinCluster& join);
-  // Stores what a successor needs.
+  // Stores the state that a successor needs.
   void Flush(SteadyTime now);
 
   bool in_conflict() const { return in_conflict_; }

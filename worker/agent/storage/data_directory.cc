@@ -12,13 +12,13 @@
 #include <optional>
 #include <system_error>
 
-#include "absl/cleanup/cleanup.h"
 #include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/strip.h"
+#include "common/files/owned_fd.h"
 #include "common/limits.h"
 #include "common/status.h"
 #include "worker/shim/fields.h"
@@ -201,16 +201,15 @@ absl::Status WriteMessage(const std::string& path, const google::protobuf::Messa
 }
 
 absl::Status AppendMessage(const std::string& path, const google::protobuf::MessageLite& message) {
-  const int fd = open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
-  if (fd < 0) return ErrnoStatus(errno, absl::StrCat("open ", path));
-  const absl::Cleanup close_fd = [fd] { close(fd); };
-  const off_t size = lseek(fd, 0, SEEK_END);
+  const OwnedFd file(open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600));
+  if (file.get() < 0) return ErrnoStatus(errno, absl::StrCat("open ", path));
+  const off_t size = lseek(file.get(), 0, SEEK_END);
   const std::string bytes = message.SerializeAsString();
-  const ssize_t written = write(fd, bytes.data(), bytes.size());
+  const ssize_t written = write(file.get(), bytes.data(), bytes.size());
   if (written == static_cast<ssize_t>(bytes.size())) return absl::OkStatus();
   const int error = written < 0 ? errno : ENOSPC;
   // Part of a message would make the file unreadable.
-  if (size >= 0 && written > 0 && ftruncate(fd, size) != 0) unlink(path.c_str());
+  if (size >= 0 && written > 0 && ftruncate(file.get(), size) != 0) unlink(path.c_str());
   return ErrnoStatus(error, absl::StrCat("append to ", path));
 }
 

@@ -30,27 +30,25 @@ bool ChangedAfter(const fs::path& directory, absl::Time time) {
 }
 
 // Opens the directory and locks it by flock(`operation`). Errors of errno.
-absl::StatusOr<int> Lock(const std::string& path, int operation) {
-  const int file = open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
-  if (file < 0) return ErrnoStatus(errno, absl::StrCat("open ", path));
-  if (flock(file, operation) == 0) return file;
-  absl::Status status = ErrnoStatus(errno, absl::StrCat("flock ", path));
-  close(file);
-  return status;
+absl::StatusOr<OwnedFd> Lock(const std::string& path, int operation) {
+  OwnedFd file(open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW));
+  if (file.get() < 0) return ErrnoStatus(errno, absl::StrCat("open ", path));
+  if (flock(file.get(), operation) == 0) return file;
+  return ErrnoStatus(errno, absl::StrCat("flock ", path));
 }
 
 // Everyone may create directories below the parent, so one with the expected name may be another
-// user's, who can replace what is in it.
-bool IsOwn(int file) {
+// user's, who can replace its contents.
+bool IsOwn(const OwnedFd& file) {
   struct stat status = {};
-  return fstat(file, &status) == 0 && status.st_uid == geteuid();
+  return fstat(file.get(), &status) == 0 && status.st_uid == geteuid();
 }
 
 // Whether the open directory still has this path.
-bool HasPath(int file, const std::string& path) {
+bool HasPath(const OwnedFd& file, const std::string& path) {
   struct stat own = {}, other = {};
-  return fstat(file, &own) == 0 && stat(path.c_str(), &other) == 0 && own.st_ino == other.st_ino &&
-         own.st_dev == other.st_dev;
+  return fstat(file.get(), &own) == 0 && stat(path.c_str(), &other) == 0 &&
+         own.st_ino == other.st_ino && own.st_dev == other.st_dev;
 }
 
 void SweepJobs(const std::string& directory, const std::set<std::pair<std::string, uint64_t>>& live,
@@ -87,24 +85,21 @@ absl::StatusOr<std::unique_ptr<MemoryDirectory>> MemoryDirectory::Open(
       return ErrnoStatus(errno, absl::StrCat("create ", path));
     }
     // Another worker may take it for abandoned and delete it.
-    const absl::StatusOr<int> lock = Lock(path, LOCK_SH);
+    absl::StatusOr<OwnedFd> lock = Lock(path, LOCK_SH);
     if (absl::IsNotFound(lock.status())) continue;
     RETURN_IF_ERROR(lock.status());
     if (!IsOwn(*lock)) {
-      close(*lock);
       return absl::PermissionDeniedError(absl::StrCat(path, " belongs to another user"));
     }
     if (HasPath(*lock, path)) {
-      fchmod(*lock, has_job_users ? 0711 : 0700);
-      return std::unique_ptr<MemoryDirectory>(new MemoryDirectory(path, *lock));
+      fchmod(lock->get(), has_job_users ? 0711 : 0700);
+      return std::unique_ptr<MemoryDirectory>(new MemoryDirectory(path, *std::move(lock)));
     }
-    close(*lock);
   }
 }
 
 MemoryDirectory::~MemoryDirectory() {
   rmdir(path_.c_str());  // fails unless it is empty
-  close(lock_);
 }
 
 void MemoryDirectory::Discard(absl::string_view job_id) const {
@@ -127,13 +122,12 @@ void MemoryDirectory::SweepAbandoned(absl::Time before) const {
         !absl::StartsWith(name, kPrefix)) {
       continue;
     }
-    const absl::StatusOr<int> lock = Lock(path, LOCK_EX | LOCK_NB);
+    const absl::StatusOr<OwnedFd> lock = Lock(path, LOCK_EX | LOCK_NB);
     if (!lock.ok()) continue;  // its worker runs, or it belongs to another user
     if (IsOwn(*lock)) {
       SweepJobs(path, {}, before);
       rmdir(path.c_str());  // fails unless it is empty
     }
-    close(*lock);
   }
 }
 

@@ -17,6 +17,7 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
+#include "common/files/owned_fd.h"
 
 namespace muster::agent {
 
@@ -54,10 +55,11 @@ class MemoryDirectory {
   void SweepAbandoned(absl::Time before) const;
 
  private:
-  MemoryDirectory(std::string path, int lock) : path_(std::move(path)), lock_(lock) {}
+  MemoryDirectory(std::string path, OwnedFd lock)
+      : path_(std::move(path)), lock_(std::move(lock)) {}
 
   const std::string path_;
-  const int lock_;  // file descriptor of the directory
+  const OwnedFd lock_;  // the directory
 };
 
 }  // namespace muster::agent

@@ -37,12 +37,12 @@ class Sweeper {
   void SweepIfDue(SteadyTime now, const std::function<Held()>& held);
   // Deletes the logs and directories of a job, which must have no ranks on this node.
   void DeleteFiles(const std::string& job_id);
-  // Deletes what the ranks of a job that has ended have left in memory.
+  // Deletes the state that the ranks of a finished job have left in memory.
   void DiscardMemory(const std::string& job_id);
   // Runs `f` on the thread of the sweeper.
   void Post(std::function<void()> f) { loop_->Post(std::move(f)); }
 
-  // Waits for what has been posted.
+  // Waits for the posted closures.
   void Drain() {
     loop_->RunAndWait([] {});
   }

@@ -19,6 +19,7 @@
 #include <utility>
 #include <vector>
 
+#include "common/files/owned_fd.h"
 #include "worker/shim/clock.h"
 #include "worker/shim/hang/symbols.h"
 
@@ -169,19 +170,20 @@ std::vector<std::pair<pid_t, Stack>> ReadStacks(int fd) {
 }
 
 std::vector<std::pair<pid_t, Stack>> CollectStacks(pid_t pid) {
-  int pipes[2];
-  if (pipe2(pipes, O_CLOEXEC) != 0) return {};
+  OwnedFd reader;
+  OwnedFd writer;
+  if (!OpenPipe(reader, writer)) return {};
   const pid_t parent = getpid();
   const pid_t child = fork();
   if (child == 0) {
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     alarm(kTracingSeconds);
-    if (getppid() == parent) WriteStacks(pid, pipes[1]);
+    if (getppid() == parent) WriteStacks(pid, writer.get());
     _exit(0);
   }
-  close(pipes[1]);
-  auto stacks = child < 0 ? std::vector<std::pair<pid_t, Stack>>() : ReadStacks(pipes[0]);
-  close(pipes[0]);
+  writer.Close();
+  auto stacks = child < 0 ? std::vector<std::pair<pid_t, Stack>>() : ReadStacks(reader.get());
+  reader.Close();
   while (child > 0 && waitpid(child, nullptr, 0) < 0 && errno == EINTR) {
   }
   return stacks;

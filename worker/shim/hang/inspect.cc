@@ -16,6 +16,7 @@
 #include <string>
 #include <utility>
 
+#include "common/files/replace_file.h"
 #include "common/limits.h"
 #include "worker/shim/clock.h"
 #include "worker/shim/fields.h"
@@ -47,8 +48,9 @@ std::string PathOf(pid_t pid) {
 // Runs `py-spy dump`; empty if it is not installed, fails or takes too long. It does not stop the
 // rank, whose stacks do not change while it hangs.
 std::string RunPySpy(pid_t pid) {
-  int pipes[2];
-  if (pipe2(pipes, O_CLOEXEC) != 0) return "";
+  OwnedFd reader;
+  OwnedFd writer;
+  if (!OpenPipe(reader, writer)) return "";
   const std::string path = PathOf(pid);
   const pid_t child = fork();
   if (child == 0) {
@@ -56,25 +58,25 @@ std::string RunPySpy(pid_t pid) {
     if (!path.empty()) setenv("PATH", path.c_str(), 1);
     const int null = open("/dev/null", O_RDWR | O_CLOEXEC);
     dup2(null, STDIN_FILENO);
-    dup2(pipes[1], STDOUT_FILENO);
+    dup2(writer.get(), STDOUT_FILENO);
     dup2(null, STDERR_FILENO);
     const std::string number = std::to_string(pid);
     execlp("py-spy", "py-spy", "dump", "--nonblocking", "--pid", number.c_str(), nullptr);
     _exit(127);
   }
-  close(pipes[1]);
+  writer.Close();
   std::string output;
   const int64_t deadline = MonotonicMs() + kPySpyMs;
   while (child > 0 && output.size() < kPySpyBytes) {
     const int64_t left_ms = deadline - MonotonicMs();
-    pollfd readable = {pipes[0], POLLIN, 0};
+    pollfd readable = {reader.get(), POLLIN, 0};
     if (left_ms <= 0 || poll(&readable, 1, static_cast<int>(left_ms)) <= 0) break;
     char buffer[4096];
-    const ssize_t n = read(pipes[0], buffer, sizeof(buffer));
+    const ssize_t n = read(reader.get(), buffer, sizeof(buffer));
     if (n <= 0) break;
     output.append(buffer, static_cast<size_t>(n));
   }
-  close(pipes[0]);
+  reader.Close();
   if (child > 0) kill(child, SIGKILL);
   while (child > 0 && waitpid(child, nullptr, 0) < 0 && errno == EINTR) {
   }
@@ -172,31 +174,27 @@ Inspection Bounded(Inspection inspection) {
 
 // Inspects in a child process that is one of the user.
 std::optional<Inspection> InspectAs(const Credentials& user, pid_t rank, double cpu_ratio) {
-  int pipes[2];
-  if (pipe2(pipes, O_CLOEXEC) != 0) return std::nullopt;
+  OwnedFd reader;
+  OwnedFd writer;
+  if (!OpenPipe(reader, writer)) return std::nullopt;
   const pid_t child = fork();
   if (child == 0) {
     prctl(PR_SET_PDEATHSIG, SIGKILL);
-    close(pipes[0]);
+    reader.Close();
     alarm(kInspectionSeconds);
     if (DropPrivileges(user) != 0) _exit(1);
     const std::string text = EncodeInspection(Inspect(rank, cpu_ratio));
-    for (size_t sent = 0; sent < text.size();) {
-      const ssize_t n = write(pipes[1], text.data() + sent, text.size() - sent);
-      if (n <= 0) _exit(1);
-      sent += static_cast<size_t>(n);
-    }
-    _exit(0);
+    _exit(WriteAll(writer.get(), text) ? 0 : 1);
   }
-  close(pipes[1]);
+  writer.Close();
   std::string text;
   char buffer[4096];
   while (child > 0 && text.size() <= kAnswerBytes) {
-    const ssize_t n = read(pipes[0], buffer, sizeof(buffer));
+    const ssize_t n = read(reader.get(), buffer, sizeof(buffer));
     if (n <= 0) break;
     text.append(buffer, static_cast<size_t>(n));
   }
-  close(pipes[0]);
+  reader.Close();
   if (child > 0) kill(child, SIGKILL);
   while (child > 0 && waitpid(child, nullptr, 0) < 0 && errno == EINTR) {
   }

@@ -16,6 +16,7 @@
 #include <string_view>
 #include <utility>
 
+#include "common/files/owned_fd.h"
 #include "worker/shim/fields.h"
 
 namespace muster::shim {
@@ -44,15 +45,13 @@ std::string Demangled(const char* name) {
 class Symbols::File {
  public:
   explicit File(const std::string& path) {
-    const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC);
-    if (fd < 0) return;
+    const OwnedFd file(open(path.c_str(), O_RDONLY | O_CLOEXEC));
     struct stat status = {};
-    if (fstat(fd, &status) == 0 && S_ISREG(status.st_mode) && status.st_size > 0) {
+    if (fstat(file.get(), &status) == 0 && S_ISREG(status.st_mode) && status.st_size > 0) {
       size_ = static_cast<size_t>(status.st_size);
-      data_ = mmap(nullptr, size_, PROT_READ, MAP_PRIVATE, fd, 0);
+      data_ = mmap(nullptr, size_, PROT_READ, MAP_PRIVATE, file.get(), 0);
       if (data_ == MAP_FAILED) data_ = nullptr;
     }
-    close(fd);
   }
   ~File() {
     if (data_ != nullptr) munmap(data_, size_);

@@ -1,4 +1,4 @@
-// The state of a process and what its main thread waits in, from /proc.
+// The state of a process and the wait of its main thread, from /proc.
 #ifndef MUSTER_WORKER_SHIM_HANG_WAIT_STATE_H_
 #define MUSTER_WORKER_SHIM_HANG_WAIT_STATE_H_
 

@@ -47,29 +47,24 @@ LineTime DecodeLineTime(const char* bytes) {
   return {LittleEndian(bytes), static_cast<int64_t>(LittleEndian(bytes + 8))};
 }
 
-LineTimesWriter::~LineTimesWriter() {
-  if (fd_ < 0) return;
-  WritePending();
-  close(fd_);
-}
-
 bool LineTimesWriter::Open(const std::string& path) {
-  fd_ = open(path.c_str(), O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC, 0640);
-  if (fd_ < 0) return false;
-  const off_t size = std::max<off_t>(0, lseek(fd_, 0, SEEK_END));
+  file_ = OwnedFd(open(path.c_str(), O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC, 0640));
+  if (file_.get() < 0) return false;
+  const off_t size = std::max<off_t>(0, lseek(file_.get(), 0, SEEK_END));
   size_bytes_ = static_cast<uint64_t>(size) / kLineTimeBytes * kLineTimeBytes;
-  if (static_cast<uint64_t>(size) > size_bytes_ && ftruncate(fd_, size_bytes_) != 0) return false;
+  if (static_cast<uint64_t>(size) > size_bytes_ && ftruncate(file_.get(), size_bytes_) != 0)
+    return false;
   char last[kLineTimeBytes];
   if (size_bytes_ > 0 &&
-      pread(fd_, last, sizeof(last), size_bytes_ - kLineTimeBytes) == sizeof(last)) {
+      pread(file_.get(), last, sizeof(last), size_bytes_ - kLineTimeBytes) == sizeof(last)) {
     last_unix_micros_ = DecodeLineTime(last).unix_micros;
   }
-  if (size_bytes_ > 0) dropped_bytes_ = FirstKeptOffset(fd_);
+  if (size_bytes_ > 0) dropped_bytes_ = FirstKeptOffset(file_.get());
   return true;
 }
 
 void LineTimesWriter::Add(LineTime record) {
-  if (fd_ < 0) return;
+  if (file_.get() < 0) return;
   last_unix_micros_ = record.unix_micros = std::max(record.unix_micros, last_unix_micros_);
   if (pending_.size() < kMaxPendingBytes) pending_ += EncodeLineTime(record);
   WritePending();
@@ -82,7 +77,7 @@ void LineTimesWriter::DropBefore(uint64_t offset) {
     const uint64_t middle = low + (high - low) / 2;
     char record[kLineTimeBytes];
     const off_t at = static_cast<off_t>(middle * kLineTimeBytes);
-    if (pread(fd_, record, sizeof(record), at) != sizeof(record)) return;
+    if (pread(file_.get(), record, sizeof(record), at) != sizeof(record)) return;
     if (DecodeLineTime(record).offset <= offset) {
       low = middle + 1;
     } else {
@@ -92,12 +87,12 @@ void LineTimesWriter::DropBefore(uint64_t offset) {
   // The last record up to the offset is the time of the line there.
   const uint64_t needed = (low > 0 ? low - 1 : 0) * kLineTimeBytes;
   const uint64_t end = needed / kDropUnitBytes * kDropUnitBytes;
-  if (end > dropped_bytes_ && shim::DropBefore(fd_, end)) dropped_bytes_ = end;
+  if (end > dropped_bytes_ && shim::DropBefore(file_.get(), end)) dropped_bytes_ = end;
 }
 
 void LineTimesWriter::WritePending() {
   while (!pending_.empty()) {
-    const ssize_t n = write(fd_, pending_.data(), pending_.size());
+    const ssize_t n = write(file_.get(), pending_.data(), pending_.size());
     if (n < 0 && errno == EINTR) continue;
     if (n <= 0) return;
     const size_t whole = static_cast<size_t>(n) / kLineTimeBytes * kLineTimeBytes;
@@ -105,10 +100,7 @@ void LineTimesWriter::WritePending() {
     pending_.erase(0, whole);
     if (whole == static_cast<size_t>(n)) continue;
     // The next record must start at a multiple of the record size.
-    if (ftruncate(fd_, static_cast<off_t>(size_bytes_)) != 0) {
-      close(fd_);
-      fd_ = -1;
-    }
+    if (ftruncate(file_.get(), static_cast<off_t>(size_bytes_)) != 0) file_.Close();
     return;
   }
 }

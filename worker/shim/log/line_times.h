@@ -18,6 +18,8 @@
 #include <string>
 #include <string_view>
 
+#include "common/files/owned_fd.h"
+
 namespace muster::shim {
 
 // Files whose beginning is dropped when they exceed their limit.
@@ -56,7 +58,7 @@ class LineTimesWriter {
   static constexpr size_t kMaxPendingBytes = 64 << 10;
 
   LineTimesWriter() = default;
-  ~LineTimesWriter();
+  ~LineTimesWriter() { WritePending(); }
   LineTimesWriter(const LineTimesWriter&) = delete;
   LineTimesWriter& operator=(const LineTimesWriter&) = delete;
 
@@ -71,7 +73,7 @@ class LineTimesWriter {
  private:
   void WritePending();
 
-  int fd_ = -1;
+  OwnedFd file_;
   uint64_t size_bytes_ = 0;     // size of whole records in the file
   uint64_t dropped_bytes_ = 0;  // dropped part of size_bytes_
   int64_t last_unix_micros_ = 0;

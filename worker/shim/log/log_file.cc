@@ -12,20 +12,16 @@
 
 namespace muster::shim {
 
-LogFile::~LogFile() {
-  if (fd_ >= 0) close(fd_);
-}
-
 bool LogFile::Open(const std::string& path, uint64_t max_bytes) {
   max_bytes_ = max_bytes;
-  fd_ = open(path.c_str(), O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC, 0640);
-  if (fd_ < 0) return false;
-  const off_t size = lseek(fd_, 0, SEEK_END);
+  file_ = OwnedFd(open(path.c_str(), O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC, 0640));
+  if (file_.get() < 0) return false;
+  const off_t size = lseek(file_.get(), 0, SEEK_END);
   if (size > 0) {
     size_bytes_ = static_cast<uint64_t>(size);
-    dropped_bytes_ = FirstKeptOffset(fd_);
+    dropped_bytes_ = FirstKeptOffset(file_.get());
     char last = '\n';
-    at_line_start_ = pread(fd_, &last, 1, size - 1) != 1 || last == '\n';
+    at_line_start_ = pread(file_.get(), &last, 1, size - 1) != 1 || last == '\n';
   }
   times_.Open(path + std::string(kLineTimesSuffix));
   lost_ = lost_file_.Open(path);
@@ -96,7 +92,7 @@ void LogFile::Write(std::string_view data, int64_t unix_micros) {
 size_t LogFile::WriteBytes(std::string_view data) {
   size_t written = 0;
   while (written < data.size()) {
-    const ssize_t n = write(fd_, data.data() + written, data.size() - written);
+    const ssize_t n = write(file_.get(), data.data() + written, data.size() - written);
     if (n < 0 && errno == EINTR) continue;
     if (n <= 0) break;
     written += static_cast<size_t>(n);
@@ -124,7 +120,7 @@ void LogFile::ApplyLimit() {
   while (max_bytes_ > 0 && !full_ && kept_bytes() > max_bytes_) {
     const uint64_t quarter = (size_bytes_ - dropped_bytes_) / 4 / kDropUnitBytes * kDropUnitBytes;
     const uint64_t end = dropped_bytes_ + std::max(quarter, kDropUnitBytes);
-    full_ = end > size_bytes_ || !DropBefore(fd_, end);
+    full_ = end > size_bytes_ || !DropBefore(file_.get(), end);
     if (full_) return;
     dropped_bytes_ = end;
     times_.DropBefore(end);

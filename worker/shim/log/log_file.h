@@ -7,6 +7,7 @@
 #include <string>
 #include <string_view>
 
+#include "common/files/owned_fd.h"
 #include "worker/shim/log/line_times.h"
 #include "worker/shim/log/lost_output.h"
 
@@ -26,7 +27,6 @@ class LogFile {
   static constexpr uint64_t kMinLimitBytes = 2 << 20;
 
   LogFile() = default;
-  ~LogFile();
   LogFile(const LogFile&) = delete;
   LogFile& operator=(const LogFile&) = delete;
 
@@ -58,7 +58,7 @@ class LogFile {
   std::string Mark() const;
   void ApplyLimit();
 
-  int fd_ = -1;
+  OwnedFd file_;
   LineTimesWriter times_;
   uint64_t max_bytes_ = 0;
   uint64_t size_bytes_ = 0;

@@ -58,28 +58,26 @@ LostOutput ReadLostOutput(const std::string& log_path) {
 }
 
 LostOutputFile::~LostOutputFile() {
-  if (fd_ < 0) return;
-  if (empty_) unlink(path_.c_str());
-  close(fd_);
+  if (file_.get() >= 0 && empty_) unlink(path_.c_str());
 }
 
 LostOutput LostOutputFile::Open(const std::string& log_path) {
   path_ = log_path + kSuffix;
-  fd_ = open(path_.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0640);
+  file_ = OwnedFd(open(path_.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0640));
   LostOutput lost = ReadLostOutput(log_path);
   empty_ = lost.bytes == 0;
   // A file system that cannot reserve space may be able to write the record nevertheless.
-  if (fd_ >= 0) fallocate(fd_, FALLOC_FL_KEEP_SIZE, 0, kRecordBytes);
+  if (file_.get() >= 0) fallocate(file_.get(), FALLOC_FL_KEEP_SIZE, 0, kRecordBytes);
   return lost;
 }
 
 void LostOutputFile::Write(const LostOutput& lost) {
-  if (fd_ < 0) return;
+  if (file_.get() < 0) return;
   std::string record = std::to_string(lost.lines) + " " + std::to_string(lost.bytes) + " " +
                        std::to_string(lost.unmarked_lines) + " " + lost.reason;
   record.resize(kRecordBytes - 1, ' ');
   record += '\n';
-  empty_ = pwrite(fd_, record.data(), record.size(), 0) <= 0 && empty_;
+  empty_ = pwrite(file_.get(), record.data(), record.size(), 0) <= 0 && empty_;
 }
 
 }  // namespace muster::shim

@@ -7,6 +7,8 @@
 #include <string>
 #include <string_view>
 
+#include "common/files/owned_fd.h"
+
 namespace muster::shim {
 
 struct LostOutput {
@@ -45,7 +47,7 @@ class LostOutputFile {
   void Write(const LostOutput& lost);
 
  private:
-  int fd_ = -1;
+  OwnedFd file_;
   bool empty_ = true;
   std::string path_;
 };

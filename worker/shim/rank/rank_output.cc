@@ -22,25 +22,19 @@ RankOutput::RankOutput(const Instructions& instructions, Events events)
       events_(std::move(events)),
       tail_(limits::kStderrTailLines, limits::kStderrTailBytes) {}
 
-RankOutput::~RankOutput() {
-  for (const int fd : {out_.fd, err_.fd}) {
-    if (fd >= 0) close(fd);
-  }
-}
-
 bool RankOutput::Open() {
   return out_.log.Open(instructions_.stdout_path, instructions_.log_max_bytes) &&
          err_.log.Open(instructions_.stderr_path, instructions_.log_max_bytes);
 }
 
-void RankOutput::SetPipes(int out, int err) {
-  out_.fd = out;
-  err_.fd = err;
+void RankOutput::SetPipes(OwnedFd out, OwnedFd err) {
+  out_.pipe = std::move(out);
+  err_.pipe = std::move(err);
 }
 
 void RankOutput::OnReadable(int fd) {
-  if (fd == out_.fd) return Read(out_, false);
-  if (fd == err_.fd) Read(err_, false);
+  if (fd == out_.pipe.get()) return Read(out_, false);
+  if (fd == err_.pipe.get()) Read(err_, false);
 }
 
 bool RankOutput::AddNote(std::string_view line) {
@@ -83,14 +77,11 @@ std::string RankOutput::Stream::LimitLine() const {
 
 void RankOutput::Read(Stream& stream, bool all) {
   char buffer[64 << 10];
-  for (size_t i = 0; stream.fd >= 0 && (all || i < kReadsPerTurn); ++i) {
-    const ssize_t n = read(stream.fd, buffer, sizeof(buffer));
+  for (size_t i = 0; stream.pipe.get() >= 0 && (all || i < kReadsPerTurn); ++i) {
+    const ssize_t n = read(stream.pipe.get(), buffer, sizeof(buffer));
     if (n < 0 && errno == EINTR) continue;
     if (n < 0 && errno == EAGAIN) return;
-    if (n <= 0) {
-      close(std::exchange(stream.fd, -1));
-      return;
-    }
+    if (n <= 0) return stream.pipe.Close();
     const std::string_view data(buffer, static_cast<size_t>(n));
     stream.log.Append(data, WallMicros());
     if (std::exchange(stream.drops, stream.log.drops()) != stream.drops) {

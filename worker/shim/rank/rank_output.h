@@ -1,4 +1,4 @@
-// The output of a rank: its pipes, its logs, and what the shim reports about them.
+// The output of a rank: its pipes, its logs, and the reports on them to workers.
 #ifndef MUSTER_WORKER_SHIM_RANK_RANK_OUTPUT_H_
 #define MUSTER_WORKER_SHIM_RANK_RANK_OUTPUT_H_
 
@@ -7,6 +7,7 @@
 #include <string>
 #include <string_view>
 
+#include "common/files/owned_fd.h"
 #include "worker/shim/log/log_file.h"
 #include "worker/shim/log/lost_output.h"
 #include "worker/shim/protocol.h"
@@ -24,15 +25,14 @@ class RankOutput {
 
   // The instructions must outlive the output.
   RankOutput(const Instructions& instructions, Events events);
-  ~RankOutput();
   RankOutput(const RankOutput&) = delete;
   RankOutput& operator=(const RankOutput&) = delete;
 
   // Opens the logs. False with errno set.
   bool Open();
-  // Takes the reading ends of the pipes; -1: none.
-  void SetPipes(int out, int err);
-  // Reads what the pipe holds, up to a limit. Without effect for other descriptors.
+  // Takes the reading ends of the pipes, which may be none.
+  void SetPipes(OwnedFd out, OwnedFd err);
+  // Reads the available output, up to a limit. Ignores other descriptors.
   void OnReadable(int fd);
   // Adds a line of the worker to the log of stderr. Returns whether WriteNotes must be called in a
   // while, because the program's line is unfinished.
@@ -51,12 +51,12 @@ class RankOutput {
  private:
   struct Stream {
     const char* name;
-    int fd = -1;
+    OwnedFd pipe = {};
     LogFile log = {};
     std::string_view drops = {};  // as last reported; see LogFile
     uint64_t lost_bytes = 0;
 
-    // The line that reports what the log drops; empty if it drops nothing.
+    // The line that reports dropped output; empty if there is none.
     std::string LimitLine() const;
   };
 

@@ -32,7 +32,7 @@ class RankOutputTest : public ::testing::Test {
     read_out_ = out[0];
     out_ = out[1];
     err_ = err[1];
-    output_->SetPipes(out[0], err[0]);
+    output_->SetPipes(OwnedFd(out[0]), OwnedFd(err[0]));
   }
   ~RankOutputTest() override {
     close(out_);

@@ -6,7 +6,6 @@
 #include <sys/prctl.h>
 #include <sys/signalfd.h>
 #include <sys/timerfd.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -14,20 +13,18 @@
 #include <charconv>
 #include <cstdio>
 #include <cstring>
+#include <optional>
 #include <utility>
 
-#include "common/exit_code.h"
 #include "common/limits.h"
 #include "worker/shim/clock.h"
 #include "worker/shim/fields.h"
-#include "worker/shim/process_tree.h"
 #include "worker/shim/program.h"
 #include "worker/shim/rank/exec.h"
 
 namespace muster::shim {
 namespace {
 
-constexpr int kQuickPasses = 100;  // over children that replace each other
 // How long a note waits for the end of the program's line.
 constexpr int64_t kNoteDelayMs = 1000;
 constexpr size_t kExitRecordBytes = limits::kStderrTailBytes + (8 << 10);
@@ -41,125 +38,8 @@ std::optional<int64_t> ParseMs(std::string_view text) {
   return ms;
 }
 
-}  // namespace
-
-Shim::Shim(Instructions instructions, int control_fd)
-    : instructions_(std::move(instructions)),
-      cgroup_(instructions_.cgroup),
-      hang_watch_(instructions_.hang_timeout_ms, MonotonicMs()),
-      memory_watch_(instructions_.memory_interval_ms),
-      workers_(control_fd, WorkerEvents()),
-      output_(instructions_, OutputEvents()) {}
-
-Shim::~Shim() {
-  for (const int fd : {epoll_, signals_, grace_timer_, worker_away_timer_, note_timer_, hang_timer_,
-                       memory_timer_, exec_result_}) {
-    if (fd >= 0) close(fd);
-  }
-}
-
-int Shim::Run() {
-  if (!SetUp()) {
-    record_.exec_errno = errno;
-    record_.exec_error = std::string("shim: ") + std::strerror(errno);
-    exec_known_ = main_exited_ = true;
-    record_.exit_code = kExitCannotExecute;
-    Finish();
-    return 1;
-  }
-  if (fence_.HasPassed()) {  // a worker that was stopped launches what may run elsewhere by now
-    record_.lease_expired = killed_by_us_ = true;
-    record_.signal = SIGKILL;
-    Finish();
-    return 0;
-  }
-  StartRank();
-  while (!Settle()) {
-    epoll_event events[16];
-    const int n = epoll_wait(epoll_, events, 16, -1);
-    for (int i = 0; i < n; ++i) Dispatch(events[i].data.fd);
-  }
-  Finish();
-  return 0;
-}
-
-bool Shim::SetUp() {
-  if (instructions_.mark != 0 && !SetMark(instructions_.mark)) return false;
-  if (prctl(PR_SET_CHILD_SUBREAPER, 1) != 0) return false;
-  oom_kills_before_ = OomKillCount();
-  // A limit of the size of files is reported as a failed write.
-  signal(SIGXFSZ, SIG_IGN);
-
-  sigset_t mask;
-  sigemptyset(&mask);
-  for (const int signal : {SIGCHLD, SIGTERM, SIGINT, SIGHUP}) sigaddset(&mask, signal);
-  sigprocmask(SIG_BLOCK, &mask, nullptr);
-  signals_ = signalfd(-1, &mask, SFD_CLOEXEC | SFD_NONBLOCK);
-  epoll_ = epoll_create1(EPOLL_CLOEXEC);
-  grace_timer_ = timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK);
-  worker_away_timer_ = timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK);
-  note_timer_ = timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK);
-  hang_timer_ = timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK);
-  memory_timer_ = timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK);
-  for (const int fd :
-       {signals_, grace_timer_, worker_away_timer_, note_timer_, hang_timer_, memory_timer_}) {
-    if (fd < 0 || !Watch(fd)) return false;
-  }
-  if (!fence_.Open() || !Watch(fence_.fd())) return false;
-  fence_.SetDeadline(instructions_.lease_deadline_ms);
-  SetTimer(hang_timer_, hang_watch_.interval_ms());
-  SetTimer(memory_timer_, memory_watch_.first_ms());
-  AwaitWorker();
-  // Reserve space for the exit record, because the rank's log may fill the disk.
-  return workers_.Open() && ReserveFor(kExitFile, kExitRecordBytes) && output_.Open();
-}
-
-bool Shim::Watch(int fd) {
-  epoll_event event = {};
-  event.events = EPOLLIN;
-  event.data.fd = fd;
-  return epoll_ctl(epoll_, EPOLL_CTL_ADD, fd, &event) == 0;
-}
-
-void Shim::StartRank() {
-  int out[2] = {-1, -1};
-  int err[2] = {-1, -1};
-  int report[2] = {-1, -1};
-  const bool joined = instructions_.joined_output;
-  const bool piped = pipe2(out, O_CLOEXEC) == 0 && (joined || pipe2(err, O_CLOEXEC) == 0) &&
-                     pipe2(report, O_CLOEXEC) == 0;
-  if (piped) pid_ = Fork();
-  if (pid_ == 0) BecomeRank(out[1], joined ? out[1] : err[1], report[1]);
-  if (pid_ < 0) {
-    record_.exec_errno = errno;
-    record_.exec_error =
-        (limited_ ? "fork: " : "limit the rank's group: ") + std::string(std::strerror(errno));
-    record_.exit_code = kExitCannotExecute;
-    exec_known_ = main_exited_ = no_children_ = true;
-    if (!piped) workers_.Broadcast(StateLine());  // otherwise at the end of the exec pipe
-  }
-  for (const int fd : {out[1], err[1], report[1]}) {
-    if (fd >= 0) close(fd);
-  }
-  output_.SetPipes(out[0], err[0]);
-  exec_result_ = report[0];
-  record_.pid = std::max<pid_t>(pid_, 0);
-  for (const int fd : {out[0], err[0], exec_result_}) {
-    if (fd < 0) continue;
-    fcntl(fd, F_SETFL, O_NONBLOCK);
-    Watch(fd);
-  }
-}
-
-pid_t Shim::Fork() {
-  cgroup_made_ = !instructions_.cgroup.empty() && cgroup_.Make();
-  limited_ = cgroup_.Limit(instructions_.limits);
-  if (!limited_) return -1;
-  return cgroup_made_ ? cgroup_.Fork() : fork();
-}
-
 // Runs in the child. Not limited to async-signal-safe calls, because the shim has no threads.
-void Shim::BecomeRank(int out, int err, int report) {
+[[noreturn]] void BecomeRank(const Instructions& instructions, int out, int err, int report) {
   const pid_t shim = getppid();
   setpgid(0, 0);
   // If the shim is killed, its rank must be killed, too.
@@ -173,35 +53,130 @@ void Shim::BecomeRank(int out, int err, int report) {
   dup2(out, STDOUT_FILENO);
   dup2(err, STDERR_FILENO);
   ResetSignals();
-  BindToCpus(instructions_.cpus);
+  BindToCpus(instructions.cpus);
 
-  const ExecFailure failure = Exec(instructions_);
+  const ExecFailure failure = Exec(instructions);
   [[maybe_unused]] const ssize_t n = write(report, &failure, sizeof(failure));
   _exit(ExitCodeOf(failure));
 }
 
+}  // namespace
+
+Shim::Shim(Instructions instructions, int control_fd)
+    : instructions_(std::move(instructions)),
+      hang_watch_(instructions_.hang_timeout_ms, MonotonicMs()),
+      memory_watch_(instructions_.memory_interval_ms),
+      workers_(control_fd, WorkerEvents()),
+      output_(instructions_, OutputEvents()),
+      tree_(instructions_, [this](pid_t pid) { workers_.Broadcast(hang_watch_.OnReaped(pid)); }) {}
+
+int Shim::Run() {
+  if (!SetUp()) {
+    tree_.SetNotStarted("shim");
+    Finish();
+    return 1;
+  }
+  if (fence_.HasPassed()) {  // the worker was suspended, and the job may run elsewhere by now
+    tree_.Expire();
+    tree_.record().signal = SIGKILL;
+    Finish();
+    return 0;
+  }
+  StartRank();
+  while (true) {
+    if (tree_.main_exited() && exec_result_.get() >= 0) ReadExecResult();
+    if (tree_.Settle()) break;
+    epoll_event events[16];
+    const int n = epoll_wait(epoll_.get(), events, 16, -1);
+    for (int i = 0; i < n; ++i) Dispatch(events[i].data.fd);
+  }
+  Finish();
+  return 0;
+}
+
+bool Shim::SetUp() {
+  if (!tree_.Open()) return false;
+  // A limit of the size of files is reported as a failed write.
+  signal(SIGXFSZ, SIG_IGN);
+
+  sigset_t mask;
+  sigemptyset(&mask);
+  for (const int signal : {SIGCHLD, SIGTERM, SIGINT, SIGHUP}) sigaddset(&mask, signal);
+  sigprocmask(SIG_BLOCK, &mask, nullptr);
+  epoll_ = OwnedFd(epoll_create1(EPOLL_CLOEXEC));
+  signals_ = OwnedFd(signalfd(-1, &mask, SFD_CLOEXEC | SFD_NONBLOCK));
+  if (signals_.get() < 0 || !Watch(signals_.get()) || !Watch(tree_.grace_timer())) return false;
+  for (OwnedFd* const timer : {&worker_away_timer_, &note_timer_, &hang_timer_, &memory_timer_}) {
+    *timer = OwnedFd(timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK));
+    if (timer->get() < 0 || !Watch(timer->get())) return false;
+  }
+  if (!fence_.Open() || !Watch(fence_.fd())) return false;
+  fence_.SetDeadline(instructions_.lease_deadline_ms);
+  SetTimer(hang_timer_.get(), hang_watch_.interval_ms());
+  SetTimer(memory_timer_.get(), memory_watch_.first_ms());
+  AwaitWorker();
+  // Reserve space for the exit record, because the rank's log may fill the disk.
+  return workers_.Open() && ReserveFor(kExitFile, kExitRecordBytes) && output_.Open();
+}
+
+bool Shim::Watch(int fd) {
+  epoll_event event = {};
+  event.events = EPOLLIN;
+  event.data.fd = fd;
+  return epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, fd, &event) == 0;
+}
+
+void Shim::StartRank() {
+  OwnedFd out[2];
+  OwnedFd err[2];
+  OwnedFd report;
+  const bool joined = instructions_.joined_output;
+  const bool piped = OpenPipe(out[0], out[1]) && (joined || OpenPipe(err[0], err[1])) &&
+                     OpenPipe(exec_result_, report);
+  if (!piped) tree_.SetNotStarted("fork");
+  if (piped && tree_.Fork() == 0) {
+    BecomeRank(instructions_, out[1].get(), (joined ? out : err)[1].get(), report.get());
+  }
+  if (exec_result_.get() < 0) workers_.Broadcast(StateLine());
+  for (const int fd : {out[0].get(), err[0].get(), exec_result_.get()}) {
+    if (fd < 0) continue;
+    fcntl(fd, F_SETFL, O_NONBLOCK);
+    Watch(fd);
+  }
+  output_.SetPipes(std::move(out[0]), std::move(err[0]));
+}
+
 void Shim::Dispatch(int fd) {
-  if (fd == signals_) return ReadSignals();
-  if (fd == exec_result_) return ReadExecResult();
-  if (fd == fence_.fd()) return OnLeaseDeadline();
-  if (fd == grace_timer_ || fd == worker_away_timer_ || fd == note_timer_ || fd == hang_timer_ ||
-      fd == memory_timer_) {
+  if (fd == signals_.get()) return ReadSignals();
+  if (fd == exec_result_.get()) return ReadExecResult();
+  if (fd == fence_.fd()) {
+    // A shim that was stopped or blocked may have later deadlines to read.
+    workers_.ReadAll();
+    if (!fence_.HasPassed()) return;
+    fence_.SetDeadline(0);
+    return tree_.Expire();
+  }
+  if (fd == tree_.grace_timer() || fd == worker_away_timer_.get() || fd == note_timer_.get() ||
+      fd == hang_timer_.get() || fd == memory_timer_.get()) {
     uint64_t expirations = 0;
     if (read(fd, &expirations, sizeof(expirations)) < 0)
       return;  // the timer was set again meanwhile
-    if (fd == worker_away_timer_) return OnWorkerAwayTooLong();
-    if (fd == note_timer_) return output_.WriteNotes();
-    if (fd == hang_timer_) {
-      SetTimer(hang_timer_, hang_watch_.interval_ms());
+    if (fd == worker_away_timer_.get()) {
+      tree_.record().abandoned = true;
+      return tree_.Stop(instructions_.grace_ms, instructions_.stop_signal);
+    }
+    if (fd == note_timer_.get()) return output_.WriteNotes();
+    if (fd == hang_timer_.get()) {
+      SetTimer(hang_timer_.get(), hang_watch_.interval_ms());
       return workers_.Broadcast(hang_watch_.OnTimer(MonotonicMs()));
     }
-    if (fd == memory_timer_) {
-      SetTimer(memory_timer_, memory_watch_.interval_ms());
-      return workers_.Broadcast(memory_watch_.OnTimer(Cgroup(cgroup_made_ ? cgroup_.path() : "")));
+    if (fd == memory_timer_.get()) {
+      SetTimer(memory_timer_.get(), memory_watch_.interval_ms());
+      return workers_.Broadcast(memory_watch_.OnTimer(tree_.group()));
     }
-    if (kill_sent_) return OnUnkillable();
-    grace_over_ = true;
-    return;
+    if (!tree_.OnGraceTimer()) return;
+    unkillable_ = true;
+    return workers_.Broadcast("unkillable\n");
   }
   output_.OnReadable(fd);
   workers_.OnReadable(fd);
@@ -211,7 +186,7 @@ WorkerSockets::Events Shim::WorkerEvents() {
   WorkerSockets::Events events;
   events.watch = [this](int fd) { return Watch(fd); };
   events.on_connected = [this] {
-    SetTimer(worker_away_timer_, -1);
+    SetTimer(worker_away_timer_.get(), -1);
     return State();
   };
   events.on_command = [this](std::string_view command) { return Execute(command); };
@@ -232,17 +207,17 @@ std::string_view Shim::Execute(std::string_view command) {
   constexpr std::string_view kNote = "note ";
   constexpr std::string_view kLease = "lease ";
   if (command == "kill") {
-    Stop(0, instructions_.stop_signal);
+    tree_.Stop(0, instructions_.stop_signal);
   } else if (command == "ping") {
     return "pong\n";
   } else if (command.substr(0, kNote.size()) == kNote) {
-    if (!main_exited_ && output_.AddNote(command.substr(kNote.size()))) {
-      SetTimer(note_timer_, kNoteDelayMs);
+    if (!tree_.main_exited() && output_.AddNote(command.substr(kNote.size()))) {
+      SetTimer(note_timer_.get(), kNoteDelayMs);
     }
   } else if (command == "active") {
     workers_.Broadcast(hang_watch_.OnOutput(MonotonicMs()));
   } else if (command == "inspect") {
-    hang_watch_.Inspect(pid_, instructions_.user);
+    hang_watch_.Inspect(tree_.record().pid, instructions_.user);
   } else if (command.substr(0, kLease.size()) == kLease) {
     const std::optional<int64_t> deadline_ms = ParseMs(command.substr(kLease.size()));
     if (deadline_ms.has_value()) fence_.SetDeadline(*deadline_ms);
@@ -250,7 +225,7 @@ std::string_view Shim::Execute(std::string_view command) {
              command.substr(0, kAbort.size()) == kAbort) {
     const int signal = command[0] == kAbort[0] ? SIGABRT : instructions_.stop_signal;
     const std::optional<int64_t> grace_ms = ParseMs(command.substr(command.find(' ') + 1));
-    if (grace_ms.has_value()) Stop(*grace_ms, signal);
+    if (grace_ms.has_value()) tree_.Stop(*grace_ms, signal);
   }
   return "";
 }
@@ -260,137 +235,54 @@ std::string Shim::State() {
          output_.StateLines();
 }
 
-std::string Shim::StateLine() const {
-  if (!exec_known_) return "";
-  const std::string unkillable = unkillable_ ? "unkillable\n" : "";
-  if (record_.exec_errno == 0) return "started " + std::to_string(pid_) + "\n" + unkillable;
-  return "exec-failed " + std::to_string(record_.exec_errno) + " " + record_.exec_error + "\n";
+std::string Shim::StateLine() {
+  if (exec_result_.get() >= 0) return "";
+  const ExitRecord& record = tree_.record();
+  if (record.exec_errno == 0) {
+    return "started " + std::to_string(record.pid) + "\n" + (unkillable_ ? "unkillable\n" : "");
+  }
+  return "exec-failed " + std::to_string(record.exec_errno) + " " + record.exec_error + "\n";
 }
 
 void Shim::ReadSignals() {
   signalfd_siginfo info = {};
-  while (read(signals_, &info, sizeof(info)) == sizeof(info)) {
+  while (read(signals_.get(), &info, sizeof(info)) == sizeof(info)) {
     if (info.ssi_signo == SIGCHLD) {
-      Reap();
+      tree_.Reap();
     } else {
-      Stop(instructions_.grace_ms, instructions_.stop_signal);
+      tree_.Stop(instructions_.grace_ms, instructions_.stop_signal);
     }
   }
 }
 
 void Shim::ReadExecResult() {
   ExecFailure failure = {};
-  const ssize_t n = read(exec_result_, &failure, sizeof(failure));
+  const ssize_t n = read(exec_result_.get(), &failure, sizeof(failure));
   if (n < 0 && (errno == EAGAIN || errno == EINTR)) return;
   if (n == sizeof(failure)) {
-    record_.exec_errno = failure.error;
-    record_.exec_error = Describe(failure, instructions_);
-    std::replace(record_.exec_error.begin(), record_.exec_error.end(), '\n', ' ');
+    ExitRecord& record = tree_.record();
+    record.exec_errno = failure.error;
+    record.exec_error = Describe(failure, instructions_);
+    std::replace(record.exec_error.begin(), record.exec_error.end(), '\n', ' ');
   }
-  close(exec_result_);
-  exec_result_ = -1;
-  exec_known_ = true;
+  exec_result_.Close();
   workers_.Broadcast(StateLine());
-}
-
-void Shim::Reap() {
-  while (true) {
-    int status = 0;
-    const pid_t pid = waitpid(-1, &status, WNOHANG);
-    if (pid < 0 && errno == EINTR) continue;
-    if (pid <= 0) {
-      no_children_ = pid < 0 && errno == ECHILD;
-      return;
-    }
-    workers_.Broadcast(hang_watch_.OnReaped(pid));
-    if (pid != pid_ || main_exited_) continue;
-    main_exited_ = true;
-    record_.time_unix_ms = WallMicros() / 1000;
-    if (WIFEXITED(status)) record_.exit_code = WEXITSTATUS(status);
-    if (WIFSIGNALED(status)) record_.signal = WTERMSIG(status);
-  }
-}
-
-void Shim::Stop(int64_t grace_ms, int signal) {
-  // A stop after the rank has exited by itself did not cause the exit.
-  if (!main_exited_) record_.stopped = true;
-  const int64_t deadline = MonotonicMs() + grace_ms;
-  const bool first = !stop_deadline_ms_.has_value();
-  if (first && pid_ > 0 && !main_exited_) {
-    kill(-pid_, signal);
-    // A hung rank may be stopped; it has to continue to handle the signal.
-    if (signal == SIGABRT) kill(-pid_, SIGCONT);
-  }
-  if (first || deadline < *stop_deadline_ms_) {
-    stop_deadline_ms_ = deadline;
-    if (!kill_sent_) SetTimer(grace_timer_, grace_ms);
-  }
 }
 
 void Shim::AwaitWorker() {
   if (workers_.connected() || fence_.has_deadline()) return;
   if (instructions_.failure_timeout_ms > 0) {
-    SetTimer(worker_away_timer_, instructions_.failure_timeout_ms);
+    SetTimer(worker_away_timer_.get(), instructions_.failure_timeout_ms);
   }
-}
-
-void Shim::OnLeaseDeadline() {
-  // A shim that was stopped or blocked may have later deadlines to read.
-  workers_.ReadAll();
-  if (!fence_.HasPassed()) return;
-  fence_.SetDeadline(0);
-  if (!main_exited_) record_.lease_expired = true;
-  grace_over_ = true;
-}
-
-void Shim::OnWorkerAwayTooLong() {
-  record_.abandoned = true;
-  Stop(instructions_.grace_ms, instructions_.stop_signal);
-}
-
-bool Shim::Settle() {
-  if (main_exited_ && exec_result_ >= 0) ReadExecResult();
-  // A wrapper script may exit while the program that it started still uses the grace period.
-  const bool in_grace =
-      main_exited_ && stop_deadline_ms_.has_value() && !grace_over_ && kill(-pid_, 0) == 0;
-  if ((grace_over_ || main_exited_) && !no_children_ && !in_grace) {
-    if (!main_exited_) killed_by_us_ = true;
-    EndTree();
-  }
-  return main_exited_ && no_children_;
-}
-
-void Shim::EndTree() {
-  if (!std::exchange(kill_sent_, true)) SetTimer(grace_timer_, instructions_.kill_patience_ms);
-  // If the kernel kills the whole group at once, only processes that left the group remain.
-  if (cgroup_made_) cgroup_.Kill();
-  KillDescendants(getpid());
-  Reap();
-  for (int pass = 0; pass < kQuickPasses && !no_children_; ++pass) {
-    if (!KillChildren()) return;
-    Reap();
-  }
-}
-
-void Shim::OnUnkillable() {
-  unkillable_ = true;
-  workers_.Broadcast("unkillable\n");
 }
 
 void Shim::Finish() {
   output_.Finish();
-  record_.lost_output = output_.Lost();
-  record_.stderr_tail = output_.LastLines();
-  if (record_.time_unix_ms == 0) record_.time_unix_ms = WallMicros() / 1000;
-  if (record_.signal == SIGKILL && !killed_by_us_) {
-    std::optional<uint64_t> kills;
-    if (cgroup_made_) kills = cgroup_.OomKills();
-    record_.out_of_memory =
-        kills.has_value() ? *kills > 0
-                          : oom_kills_before_.has_value() && OomKillCount() > oom_kills_before_;
-  }
-  if (cgroup_made_) cgroup_.Remove();
-  if (!WriteFileAtomically(kExitFile, EncodeExitRecord(record_), true)) {
+  tree_.Finish();
+  ExitRecord& record = tree_.record();
+  record.lost_output = output_.Lost();
+  record.stderr_tail = output_.LastLines();
+  if (!WriteFileAtomically(kExitFile, EncodeExitRecord(record), true)) {
     std::fprintf(stderr, "muster-shim: cannot write the exit record: %s\n", std::strerror(errno));
   }
   unlink(kSocketFile);

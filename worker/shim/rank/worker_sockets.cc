@@ -19,52 +19,47 @@ namespace {
 constexpr size_t kMaxConnections = 8;
 constexpr size_t kMaxCommandBytes = kMaxNoteBytes + 64;
 
-int ListenOn(const char* path) {
-  const int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-  if (fd < 0) return -1;
+OwnedFd ListenOn(const char* path) {
+  OwnedFd listener(socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  if (listener.get() < 0) return listener;
   sockaddr_un address = {};
   address.sun_family = AF_UNIX;
   std::strncpy(address.sun_path, path, sizeof(address.sun_path) - 1);
   unlink(path);
   const mode_t mask = umask(0177);
   const bool ok =
-      bind(fd, reinterpret_cast<sockaddr*>(&address), sizeof(address)) == 0 && listen(fd, 4) == 0;
+      bind(listener.get(), reinterpret_cast<sockaddr*>(&address), sizeof(address)) == 0 &&
+      listen(listener.get(), 4) == 0;
   umask(mask);
-  if (ok) return fd;
-  close(fd);
-  return -1;
+  return ok ? std::move(listener) : OwnedFd();
 }
 
-void SendTo(int fd, std::string_view line) {
-  if (!line.empty()) send(fd, line.data(), line.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
+void SendTo(const OwnedFd& socket, std::string_view line) {
+  if (!line.empty()) send(socket.get(), line.data(), line.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
 }
 
 }  // namespace
 
 WorkerSockets::WorkerSockets(int control_fd, Events events) : events_(std::move(events)) {
-  if (control_fd >= 0) connections_.push_back({control_fd, ""});
-}
-
-WorkerSockets::~WorkerSockets() {
-  for (const Connection& connection : connections_) close(connection.fd);
-  if (listener_ >= 0) close(listener_);
+  if (control_fd >= 0) connections_.push_back({OwnedFd(control_fd), ""});
 }
 
 bool WorkerSockets::Open() {
   listener_ = ListenOn(kSocketFile);
-  if (listener_ < 0 || !events_.watch(listener_)) return false;
+  if (listener_.get() < 0 || !events_.watch(listener_.get())) return false;
   for (const Connection& connection : connections_) {
-    fcntl(connection.fd, F_SETFD, FD_CLOEXEC);
-    fcntl(connection.fd, F_SETFL, O_NONBLOCK);
-    if (!events_.watch(connection.fd)) return false;
+    const int fd = connection.socket.get();
+    fcntl(fd, F_SETFD, FD_CLOEXEC);
+    fcntl(fd, F_SETFL, O_NONBLOCK);
+    if (!events_.watch(fd)) return false;
   }
   return true;
 }
 
 void WorkerSockets::OnReadable(int fd) {
-  if (fd == listener_) return Accept();
+  if (fd == listener_.get()) return Accept();
   const auto connection = std::find_if(connections_.begin(), connections_.end(),
-                                       [fd](const Connection& c) { return c.fd == fd; });
+                                       [fd](const Connection& c) { return c.socket.get() == fd; });
   if (connection != connections_.end()) ReadCommands(connection);
 }
 
@@ -77,23 +72,21 @@ void WorkerSockets::ReadAll() {
 }
 
 void WorkerSockets::Broadcast(std::string_view line) const {
-  for (const Connection& connection : connections_) SendTo(connection.fd, line);
+  for (const Connection& connection : connections_) SendTo(connection.socket, line);
 }
 
 void WorkerSockets::Accept() {
-  const int fd = accept4(listener_, nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK);
-  if (fd < 0) return;
-  if (connections_.size() >= kMaxConnections || !events_.watch(fd)) {
-    close(fd);
+  OwnedFd socket(accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
+  if (socket.get() < 0 || connections_.size() >= kMaxConnections || !events_.watch(socket.get())) {
     return;
   }
-  connections_.push_back({fd, ""});
-  SendTo(fd, events_.on_connected());
+  connections_.push_back({std::move(socket), ""});
+  SendTo(connections_.back().socket, events_.on_connected());
 }
 
 bool WorkerSockets::ReadCommands(std::list<Connection>::iterator connection) {
   char buffer[512];
-  const ssize_t n = read(connection->fd, buffer, sizeof(buffer));
+  const ssize_t n = read(connection->socket.get(), buffer, sizeof(buffer));
   if (n < 0 && (errno == EAGAIN || errno == EINTR)) return false;
   if (n <= 0) {
     Disconnect(connection);
@@ -104,7 +97,7 @@ bool WorkerSockets::ReadCommands(std::list<Connection>::iterator connection) {
   while ((newline = connection->input.find('\n')) != std::string::npos) {
     const std::string command = connection->input.substr(0, newline);
     connection->input.erase(0, newline + 1);
-    SendTo(connection->fd, events_.on_command(command));
+    SendTo(connection->socket, events_.on_command(command));
   }
   if (connection->input.size() <= kMaxCommandBytes) return true;
   Disconnect(connection);
@@ -112,7 +105,6 @@ bool WorkerSockets::ReadCommands(std::list<Connection>::iterator connection) {
 }
 
 void WorkerSockets::Disconnect(std::list<Connection>::iterator connection) {
-  close(connection->fd);
   connections_.erase(connection);
   events_.on_disconnected();
 }

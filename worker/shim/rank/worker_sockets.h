@@ -7,6 +7,8 @@
 #include <string>
 #include <string_view>
 
+#include "common/files/owned_fd.h"
+
 namespace muster::shim {
 
 // A worker that is too slow to read a few short lines gets the rest from the exit record.
@@ -25,9 +27,6 @@ class WorkerSockets {
 
   // `control_fd` is the socket of a connected worker, or -1.
   WorkerSockets(int control_fd, Events events);
-  ~WorkerSockets();
-  WorkerSockets(const WorkerSockets&) = delete;
-  WorkerSockets& operator=(const WorkerSockets&) = delete;
 
   // Listens on kSocketFile in the current directory. False with errno set.
   bool Open();
@@ -42,7 +41,7 @@ class WorkerSockets {
 
  private:
   struct Connection {
-    int fd = -1;
+    OwnedFd socket;
     std::string input;
   };
 
@@ -52,7 +51,7 @@ class WorkerSockets {
   void Disconnect(std::list<Connection>::iterator connection);
 
   const Events events_;
-  int listener_ = -1;
+  OwnedFd listener_;
   std::list<Connection> connections_;
 };
 

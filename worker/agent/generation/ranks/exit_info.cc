@@ -75,7 +75,7 @@ bool HasTooManyValues(absl::string_view json) {
 constexpr size_t kMessageBytes = 4 << 10;
 constexpr size_t kOmissionBytes = 64;  // of the text in place of the middle
 
-// Shortens a long text in the middle: the end of an exception may be all that it says.
+// Shortens a long text in the middle: the end of an exception may be its only message.
 std::string BoundedText(absl::string_view bytes) {
   if (bytes.size() <= kMessageBytes) {
     std::string text = ToUtf8(bytes);

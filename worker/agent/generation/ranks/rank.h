@@ -69,7 +69,7 @@ class Rank {
   void Inspect();
   // Reads the progress file of a command.
   void ReadProgress();
-  // Records what a native rank reports. ABORTED once it has exited.
+  // Records the report of a native rank. ABORTED once it has exited.
   absl::Status Report(const v1::ReportRequest& request);
   // Adds a warning to the record, and to the log.
   void Warn(const std::string& warning);

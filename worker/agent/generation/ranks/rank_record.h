@@ -23,7 +23,8 @@ namespace muster::agent {
 // changed.
 bool MergeReport(const v1::ReportRequest& request, v1::RankReport& report);
 
-// Bounds what it receives, and shows it on the progress board. Must be used on the loop's thread.
+// Bounds the reports of the rank, and shows them on the progress board. Must be used on the loop's
+// thread.
 class RankRecord {
  public:
   // `on_change` is called when the report has changed and is to be sent. Context and launch must

@@ -75,20 +75,17 @@ absl::StatusOr<pid_t> Spawn(const std::string& binary, const std::string& direct
 }
 
 // Through an open directory, so that a long path does not matter.
-int ConnectTo(const std::string& directory) {
-  const int folder = open(directory.c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC);
-  if (folder < 0) return -1;
+OwnedFd ConnectTo(const std::string& directory) {
+  const OwnedFd folder(open(directory.c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC));
   sockaddr_un address = {};
   address.sun_family = AF_UNIX;
-  std::snprintf(address.sun_path, sizeof(address.sun_path), "/proc/self/fd/%d/%s", folder,
+  std::snprintf(address.sun_path, sizeof(address.sun_path), "/proc/self/fd/%d/%s", folder.get(),
                 shim::kSocketFile);
-  int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-  if (connect(fd, reinterpret_cast<sockaddr*>(&address), sizeof(address)) != 0) {
-    close(fd);
-    fd = -1;
+  OwnedFd connection(socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  if (connect(connection.get(), reinterpret_cast<sockaddr*>(&address), sizeof(address)) != 0) {
+    return OwnedFd();
   }
-  close(folder);
-  return fd;
+  return connection;
 }
 
 // Reaps the shim. It closes its socket shortly before it exits, when its owner may already be
@@ -137,11 +134,7 @@ ShimProcess::ShimProcess(EventLoop& loop, std::string directory,
       events_(std::move(events)) {}
 
 ShimProcess::~ShimProcess() {
-  if (socket_ >= 0) {
-    loop_.Unwatch(socket_);
-    line_->Close();
-    close(socket_);
-  }
+  CloseSocket();
   if (timer_.has_value()) loop_.Cancel(*timer_);
   if (flush_timer_.has_value()) loop_.Cancel(*flush_timer_);
 }
@@ -162,16 +155,13 @@ absl::StatusOr<std::unique_ptr<ShimProcess>> ShimProcess::Start(
   for (const std::string& secret : secrets) {
     environment.push_back(absl::StrCat(shim::kSecretPrefix, secret));
   }
-  const absl::StatusOr<pid_t> pid = Spawn(shim_binary, directory, pair[1], environment);
-  close(pair[1]);
-  if (!pid.ok()) {
-    close(pair[0]);
-    return pid.status();
-  }
+  OwnedFd ours(pair[0]);
+  const OwnedFd theirs(pair[1]);
+  ASSIGN_OR_RETURN(const pid_t pid, Spawn(shim_binary, directory, theirs.get(), environment));
   std::unique_ptr<ShimProcess> shim(
       new ShimProcess(loop, directory, instructions, std::move(events)));
-  shim->WatchSocket(pair[0]);
-  ReapWhenOver(loop, *pid);
+  shim->WatchSocket(std::move(ours));
+  ReapWhenOver(loop, pid);
   return shim;
 }
 
@@ -180,9 +170,8 @@ std::unique_ptr<ShimProcess> ShimProcess::Adopt(EventLoop& loop, const std::stri
                                                 Events events) {
   std::unique_ptr<ShimProcess> shim(
       new ShimProcess(loop, directory, instructions, std::move(events)));
-  const int socket = ConnectTo(directory);
-  if (socket >= 0) {
-    shim->WatchSocket(socket);
+  if (OwnedFd socket = ConnectTo(directory); socket.get() >= 0) {
+    shim->WatchSocket(std::move(socket));
   } else {
     shim->timer_ = loop.RunAfter(absl::ZeroDuration(), [raw = shim.get()] { raw->OnGone(); });
   }
@@ -213,21 +202,25 @@ void ShimProcess::FlushLater() {
   });
 }
 
-void ShimProcess::WatchSocket(int socket) {
-  socket_ = socket;
-  line_->Open(socket);
-  loop_.Watch(socket_, [this] { OnReadable(); });
+void ShimProcess::WatchSocket(OwnedFd socket) {
+  socket_ = std::move(socket);
+  line_->Open(socket_.get());
+  loop_.Watch(socket_.get(), [this] { OnReadable(); });
+}
+
+void ShimProcess::CloseSocket() {
+  if (socket_.get() < 0) return;
+  loop_.Unwatch(socket_.get());
+  line_->Close();
+  socket_.Close();
 }
 
 void ShimProcess::OnReadable() {
   char buffer[1024];
-  const ssize_t n = read(socket_, buffer, sizeof(buffer));
+  const ssize_t n = read(socket_.get(), buffer, sizeof(buffer));
   if (n < 0 && (errno == EAGAIN || errno == EINTR)) return;
   if (n <= 0) {
-    loop_.Unwatch(socket_);
-    line_->Close();
-    close(socket_);
-    socket_ = -1;
+    CloseSocket();
     OnGone();
     return;
   }

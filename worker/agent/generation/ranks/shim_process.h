@@ -13,6 +13,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
+#include "common/files/owned_fd.h"
 #include "common/time.h"
 #include "worker/agent/event_loop.h"
 #include "worker/agent/generation/ranks/shim_line.h"
@@ -104,16 +105,17 @@ class ShimProcess {
 
   // See ShimLine.
   void Send(const std::string& line, bool essential = false);
-  // Sends later what the socket does not accept yet.
+  // Schedules sending the output that the socket has not accepted.
   void FlushLater();
 
-  void WatchSocket(int socket);
+  void WatchSocket(OwnedFd socket);
+  void CloseSocket();
   void OnReadable();
   void OnLine(const std::string& line);
   void OnInspected();
   // The socket was closed: the shim has exited or was killed.
   void OnGone();
-  // Kills what the shim did not: the processes of a lost shim, and companions.
+  // Kills the processes that the shim did not: those of a lost shim, and companions.
   void SweepRemains();
   void End();
 
@@ -123,7 +125,7 @@ class ShimProcess {
   const uint64_t mark_;
   const std::string entry_;  // see ShimEntry
   const Events events_;
-  int socket_ = -1;
+  OwnedFd socket_;
   std::optional<EventLoop::TimerId> timer_;
   std::optional<EventLoop::TimerId> flush_timer_;
   std::optional<shim::ExitRecord> record_;

@@ -46,8 +46,8 @@ class JobStore {
   void Adopt();
   // On other nodes: connects to the store at the endpoint.
   void Connect(const Address& endpoint);
-  // Sends what the hosted store reports, and keeps the connection to that of another node. Call it
-  // periodically.
+  // Sends the reports of the hosted store, and keeps the connection to that of another node. Call
+  // it periodically.
   void Tick();
 
   // Whether the hosted store runs.

@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "common/files/owned_fd.h"
 #include "common/http/address.h"
 #include "common/time.h"
 #include "worker/agent/event_loop.h"
@@ -35,7 +36,7 @@ class RankLocator {
   EventLoop& loop_;
   const Address store_;
   const std::vector<std::string> marks_;
-  int socket_ = -1;
+  OwnedFd socket_;
   std::string input_;
   SteadyTime retry_at_;
 };
