@@ -212,6 +212,11 @@ TEST_F(TeamVerbsTest, DryRunPrintsTheForecast) {
   EXPECT_THAT(out_.str(), HasSubstr("priority_class: high"));
   EXPECT_EQ(err_.str(), "would start now on node-1\n");
   EXPECT_EQ(Run({"submit", spec, "--dry-run", "--class", "urgent"}), 2);
+  cluster_.on_submit = [](const v1::SubmitJobRequest&, v1::SubmitJobResponse*) {
+    return grpc::Status(grpc::StatusCode::RESOURCE_EXHAUSTED, "the jobs of alice use 9 bytes");
+  };
+  EXPECT_EQ(Run({"submit", spec, "--dry-run"}), 75);
+  EXPECT_THAT(err_.str(), HasSubstr("the jobs of alice use 9 bytes"));
 }
 
 TEST_F(TeamVerbsTest, QueueAndReportPrintEveryFormat) {

@@ -5,14 +5,15 @@
 // store's records; recovery takes the same path.
 //
 // The core is composed of parts that own their state: nodes, jobs, scheduler, rendezvous and
-// failures (folder recovery), each in a folder of its own, with its unit tests. LifeCycle,
-// Requests, Reports and Sessions change that state; Views reads it. core.cc shows the dependencies
-// between the parts.
+// failures (folder recovery), each in a folder of its own, with its unit tests. The classes of
+// lifecycle, requests and sessions change that state; Views reads it. core.cc shows the
+// dependencies between the parts.
 //
 // Not thread-safe: one thread owns it.
 #ifndef MUSTER_COORDINATOR_CORE_CORE_H_
 #define MUSTER_COORDINATOR_CORE_CORE_H_
 
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -104,14 +105,12 @@ class Core {
   // At most `limit` jobs of the queue (0: limits::kJobsPerList) that follow `after`, and the use of
   // the owners.
   v1::GetQueueResponse GetQueue(uint32_t limit, Time now, const QueuePosition& after = {}) const;
-  // What would become of a job that the actor submits now; queues nothing.
+  // Forecasts when a job would start if the actor submitted it now; queues nothing.
   v1::Forecast ForecastJob(const v1::JobSpec& spec, const Actor& actor, Time now) const;
   // See scheduler/explain.h.
   std::string LimitsWarning(const v1::JobSpec& spec) const;
-  // Checks that the actor may submit the job or its tasks, as SubmitJob does. Errors: see
-  // JobTable::CheckSubmit and JobTable::ResolveDependencies.
-  absl::Status CheckSubmit(const v1::JobSpec& spec, const std::vector<ArrayTask>& tasks,
-                           const Actor& actor) const;
+  // The error that the submission would return. Changes nothing.
+  absl::Status CheckSubmit(const SubmitJob& event, Time now);
   // Use of the cluster by owner on the newest `days` days.
   v1::GetReportResponse GetReport(uint32_t days, Time now) const;
   // The owners that have jobs or have used the cluster.
@@ -136,9 +135,9 @@ class Core {
     NodeName node;  // node on which the rank ran
   };
   absl::StatusOr<KeptLog> FindLogTail(const JobId& job, Generation generation, Rank rank) const;
-  // Digests of the files of all jobs.
-  absl::flat_hash_set<std::string> ListFiles() const;
-  // See JobTable.
+  // Digests of the files of all jobs, by owner.
+  std::map<std::string, absl::flat_hash_set<std::string>> ListFiles() const;
+  // See jobs/job_table.h.
   absl::flat_hash_set<std::string> UsableFiles(
       const Actor& actor, const absl::flat_hash_set<std::string>& digests) const;
   bool NeedsFile(const std::optional<NodeName>& node, const std::string& digest) const;

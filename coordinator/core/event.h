@@ -39,49 +39,51 @@ struct SubmitJob {
   // The tasks of spec.array, by index; empty if it has none. The job id is that of the array.
   std::vector<ArrayTask> tasks = {};
 };
+// In the following requests, `job` is the id of a job, its name or a prefix of its id; see
+// JobNames::Resolve.
 struct CancelJob {
   RequestId request;
-  JobId job_id;
-  std::optional<absl::Duration> grace_period;
+  std::string job;
+  std::optional<absl::Duration> grace_period = std::nullopt;
   Actor actor = {};
 };
 // Cancels the tasks of the array that have not ended.
 struct CancelArray {
   RequestId request;
-  std::string array_id;
-  std::optional<absl::Duration> grace_period;
+  std::string array;
+  std::optional<absl::Duration> grace_period = std::nullopt;
   Actor actor = {};
 };
 struct HoldJob {
   RequestId request;
-  JobId job_id;
+  std::string job;
   Actor actor = {};
 };
 struct ReleaseJob {
   RequestId request;
-  JobId job_id;
+  std::string job;
   Actor actor = {};
 };
 struct RequeueJob {
   RequestId request;
-  JobId job_id;
+  std::string job;
   Actor actor = {};
 };
 struct CheckpointJob {
   RequestId request;
-  JobId job_id;
+  std::string job;
   Actor actor = {};
 };
 // The actor is an admin.
 struct ShareJob {
   RequestId request;
-  JobId job_id;
+  std::string job;
   bool shared = true;
   Actor actor = {};
 };
 struct RemoveJob {
   RequestId request;
-  JobId job_id;
+  std::string job;
   Actor actor = {};
 };
 
@@ -155,7 +157,7 @@ struct RemoveNode {
   bool force = false;  // also a node that is connected or has ranks
 };
 
-// Ends the conflicts of nodes; see takeovers.h.
+// Ends the conflicts of nodes; see sessions/takeovers.h.
 struct RecoverJobs {
   RequestId request;
   std::vector<NodeName> nodes;  // empty: all in conflict

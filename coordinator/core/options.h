@@ -18,7 +18,7 @@ struct Options {
   // After this time without a heartbeat, nothing new is placed on a node.
   absl::Duration lease = absl::Seconds(10);
   // At least this time without a heartbeat passes before a node's ranks are lost; see
-  // jobs/job_lease.h. Not shorter than `lease`.
+  // jobs/job.h. Not shorter than `lease`.
   absl::Duration job_lease = absl::Seconds(30);
   absl::Duration heartbeat_interval = absl::Seconds(1);
   // Whether leases end only after the event Listening.

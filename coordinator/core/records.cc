@@ -9,6 +9,15 @@
 namespace muster::core {
 
 std::string StartKey(uint64_t number) { return absl::StrFormat("%s%010d", kStartPrefix, number); }
+std::string StagedKey(uint64_t commit_index, uint32_t number) {
+  return absl::StrFormat("%s%020d/%06d", kStagedPrefix, commit_index, number);
+}
+std::string SpecKey(const std::string& id, uint32_t part) {
+  return absl::StrFormat("%s%s/%04d", kSpecPrefix, id, part);
+}
+std::string SummaryKey(const std::string& job, uint32_t part) {
+  return absl::StrFormat("%s%s/%04d", kSummaryPrefix, job, part);
+}
 std::string JobKey(const std::string& job) { return absl::StrCat(kJobPrefix, job); }
 std::string GenerationKey(const std::string& job, uint64_t generation) {
   return absl::StrFormat("%s%s/%010d", kGenerationPrefix, job, generation);
@@ -43,10 +52,6 @@ store::Mutation PutCluster(const std::string& cluster_id) {
   return {kClusterKey, cluster.SerializeAsString()};
 }
 
-store::Mutation Put(const v1::CommitRecord& record) {
-  return {kCommitKey, record.SerializeAsString()};
-}
-
 store::Mutation PutStart(const StoreIdentity& store) {
   const CoordinatorStart& start = store.starts.back();
   v1::StartRecord record;
@@ -55,14 +60,6 @@ store::Mutation PutStart(const StoreIdentity& store) {
   record.set_machine_id(start.machine_id);
   record.set_address(start.address);
   return {StartKey(store.starts.size()), record.SerializeAsString()};
-}
-
-store::Mutation Put(const v1::JobRecord& record) {
-  return {JobKey(record.job_id()), record.SerializeAsString()};
-}
-
-store::Mutation PutFence(const v1::FenceRecord& record) {
-  return {kFenceKey, record.SerializeAsString()};
 }
 
 store::Mutation PutGeneration(const v1::GenerationRecord& record) {
@@ -77,7 +74,7 @@ store::Mutation PutGeneration(const v1::GenerationRecord& record) {
   whole.set_idle_gpu_slots(record.idle_gpu_slots());
   whole.set_overdue(record.overdue());
   if (record.has_job_lease()) *whole.mutable_job_lease() = record.job_lease();
-  return {GenerationKey(record.job_id(), record.generation()), whole.SerializeAsString()};
+  return Put(whole);
 }
 
 store::Mutation PutPlacement(const v1::GenerationRecord& record, uint32_t node_rank) {
@@ -86,42 +83,13 @@ store::Mutation PutPlacement(const v1::GenerationRecord& record, uint32_t node_r
   placement.set_generation(record.generation());
   placement.set_node_rank(node_rank);
   *placement.mutable_placement() = record.nodes(static_cast<int>(node_rank));
-  return {PlacementKey(record.job_id(), record.generation(), node_rank),
-          placement.SerializeAsString()};
+  return Put(placement);
 }
 
-store::Mutation Put(const v1::EventRecord& record) {
-  return {EventKey(record.event().job_id(), record.event().sequence()), record.SerializeAsString()};
-}
-
-store::Mutation Put(const v1::NodeRecord& record) {
-  return {NodeKey(record.name()), record.SerializeAsString()};
-}
-
-store::Mutation Put(const v1::LogTail& tail) {
+store::Mutation PutLogTail(const v1::LogTail& tail) {
   v1::LogTailRecord record;
   record.set_tail(tail.SerializeAsString());
   return {LogTailKey(tail.job_id(), tail.generation(), tail.rank()), record.SerializeAsString()};
-}
-
-store::Mutation Put(const v1::HistoryRecord& record) {
-  return {HistoryKey(record.job_id()), record.SerializeAsString()};
-}
-
-store::Mutation Put(const v1::OwnerRecord& record) {
-  return {OwnerKey(record.name()), record.SerializeAsString()};
-}
-
-store::Mutation Put(const v1::SecretRecord& record) {
-  return {SecretKey(record.owner(), record.name()), record.SerializeAsString()};
-}
-
-store::Mutation Put(const v1::IdentityRecord& record) {
-  return {IdentityKey(record.node()), record.SerializeAsString()};
-}
-
-store::Mutation Put(const v1::JoinTokenRecord& record) {
-  return {JoinTokenKey(record.id()), record.SerializeAsString()};
 }
 
 store::Mutation PutForgotten(const JobId& job) {
@@ -150,6 +118,12 @@ store::Mutation DeleteJoinToken(const std::string& id) { return {JoinTokenKey(id
 absl::Status ParseRecord(const store::Record& record, google::protobuf::Message& message) {
   if (message.ParseFromString(record.value)) return absl::OkStatus();
   return absl::DataLossError(absl::StrCat("record ", record.key, " cannot be read"));
+}
+
+absl::Status CheckKey(const store::Record& record, const std::string& expected) {
+  if (record.key == expected) return absl::OkStatus();
+  return absl::DataLossError(
+      absl::StrCat("record ", record.key, " has the contents of record ", expected));
 }
 
 }  // namespace muster::core

@@ -24,15 +24,16 @@ void StatsCollector::OnTimeSettled(const Ledger& settled) {
 }
 
 Stats StatsCollector::Take(const Ledger& certain) {
-  Stats stats = std::move(samples_);
-  samples_ = Stats();
-  stats.jobs_submitted = submitted_;
-  stats.job_hangs = hangs_;
-  stats.unkillable_ranks = unkillable_;
-  stats.checkpoint_failures = checkpoint_failures_;
+  Stats stats = stats_;
+  for (std::vector<double>* const samples :
+       {&stats_.queue_wait_seconds, &stats_.barrier_wait_seconds, &stats_.failure_detection_seconds,
+        &stats_.recovery_seconds}) {
+    samples->clear();
+  }
   for (const auto& [key, count] : finished_) {
     stats.jobs_finished.push_back({key.first, key.second, count});
   }
+  stats.evicted_by_reason.assign(evicted_.begin(), evicted_.end());
   for (const auto& [cause, count] : restarts_) stats.restarts_by_cause.emplace_back(cause, count);
   stats.quarantined_by_field.assign(quarantined_.begin(), quarantined_.end());
   stats.stragglers_by_phase.assign(stragglers_.begin(), stragglers_.end());

@@ -33,6 +33,7 @@ struct Stats {
   uint64_t unkillable_ranks = 0;
   uint64_t checkpoint_failures = 0;
   std::vector<Finished> jobs_finished;
+  std::vector<std::pair<std::string, uint64_t>> evicted_by_reason;
   std::vector<std::pair<std::string, uint64_t>> restarts_by_cause;
   std::vector<std::pair<std::string, uint64_t>> quarantined_by_field;
   std::vector<std::pair<std::string, uint64_t>> stragglers_by_phase;
@@ -54,26 +55,31 @@ struct LiveWait {
   uint32_t missing = 0;  // number of ranks
 };
 
+// Why finished jobs are deleted earlier than --keep-jobs requires: memory, the number of jobs.
+inline constexpr char kEvictedForMemory[] = "memory";
+inline constexpr char kEvictedForCount[] = "count";
+
 // Not thread-safe.
 class StatsCollector {
  public:
-  void OnSubmitted() { ++submitted_; }
+  void OnSubmitted() { ++stats_.jobs_submitted; }
   void OnFinished(v1::JobState state, const std::string& reason) { ++finished_[{state, reason}]; }
+  void OnEvicted(const std::string& reason) { ++evicted_[reason]; }
   void OnRestart(const std::string& cause) { ++restarts_[cause]; }
-  void OnHang() { ++hangs_; }
+  void OnHang() { ++stats_.job_hangs; }
   // Returns how many values of the field were out of bounds so far.
   uint64_t OnQuarantined(const std::string& field) { return ++quarantined_[field]; }
   void OnStraggler(const std::string& phase) { ++stragglers_[phase]; }
-  void OnUnkillable() { ++unkillable_; }
-  void OnCheckpointFailures(uint64_t count) { checkpoint_failures_ += count; }
-  void OnQueueWait(absl::Duration wait) { Add(samples_.queue_wait_seconds, wait); }
+  void OnUnkillable() { ++stats_.unkillable_ranks; }
+  void OnCheckpointFailures(uint64_t count) { stats_.checkpoint_failures += count; }
+  void OnQueueWait(absl::Duration wait) { Add(stats_.queue_wait_seconds, wait); }
   void OnRendezvous(const std::string& phase, absl::Duration took) {
     Add(rendezvous_[phase], took);
   }
-  void OnBarrier(absl::Duration wait) { Add(samples_.barrier_wait_seconds, wait); }
-  void OnFailureDetected(absl::Duration after) { Add(samples_.failure_detection_seconds, after); }
+  void OnBarrier(absl::Duration wait) { Add(stats_.barrier_wait_seconds, wait); }
+  void OnFailureDetected(absl::Duration after) { Add(stats_.failure_detection_seconds, after); }
   void OnTimeSettled(const Ledger& settled);
-  void OnRecovered(absl::Duration took) { Add(samples_.recovery_seconds, took); }
+  void OnRecovered(absl::Duration took) { Add(stats_.recovery_seconds, took); }
 
   // Returns the totals, and the samples since the last call. The totals of slot time include
   // `certain`, which has not been settled yet.
@@ -82,11 +88,8 @@ class StatsCollector {
  private:
   static void Add(std::vector<double>& samples, absl::Duration sample);
 
-  uint64_t submitted_ = 0;
-  uint64_t hangs_ = 0;
-  uint64_t unkillable_ = 0;
-  uint64_t checkpoint_failures_ = 0;
   std::map<std::pair<v1::JobState, std::string>, uint64_t> finished_;
+  std::map<std::string, uint64_t> evicted_ = {{kEvictedForCount, 0}, {kEvictedForMemory, 0}};
   std::map<std::string, uint64_t> restarts_;
   std::map<std::string, uint64_t> quarantined_;
   std::map<std::string, uint64_t> stragglers_ = {{"compute", 0}, {"input", 0}};
@@ -94,7 +97,7 @@ class StatsCollector {
   std::map<v1::TimeCause, absl::Duration> slot_time_;
   std::map<v1::TimeCause, absl::Duration> reported_slot_time_;
   std::map<std::string, absl::Duration> lost_slot_time_;  // by node
-  Stats samples_;
+  Stats stats_;  // totals that are not in a map, and the samples
 };
 
 }  // namespace muster::core

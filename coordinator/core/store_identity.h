@@ -31,7 +31,14 @@ struct StoreIdentity {
   // Returns the last commit of that start which the store has; 0 if the store does not have the
   // start. A copy of the store lacks the commits that were made after it: once a coordinator has
   // started on the copy, the numbers of the missing commits belong to other starts.
-  uint64_t LastCommitOf(absl::string_view start) const;
+  uint64_t LastCommitOf(absl::string_view start) const {
+    uint64_t last = commit_index;
+    for (auto entry = starts.rbegin(); entry != starts.rend(); ++entry) {
+      if (entry->id == start) return last;
+      last = entry->first_commit - 1;
+    }
+    return 0;
+  }
 };
 
 }  // namespace muster::core

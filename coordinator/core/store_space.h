@@ -1,5 +1,5 @@
-// The space on the disk of the store, of which users may not take the last part: without it, the
-// coordinator could record nothing more and would have to end.
+// Free space on the disk of the store. Records that users add may not use the last part of it,
+// which the coordinator needs to record running jobs.
 //
 // Not thread-safe.
 #ifndef MUSTER_COORDINATOR_CORE_STORE_SPACE_H_
@@ -8,6 +8,7 @@
 #include <cstdint>
 
 #include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
 #include "coordinator/store/store.h"
 
 namespace muster::core {
@@ -16,7 +17,17 @@ class StoreSpace {
  public:
   void Set(const store::Space& measured) { space_ = measured; }
   // RESOURCE_EXHAUSTED if records of `bytes` that a user adds would leave less than the reserve.
-  absl::Status Check(uint64_t bytes) const;
+  absl::Status Check(uint64_t bytes) const {
+    const uint64_t written = Written(bytes);
+    if (space_.free_bytes >= written && space_.free_bytes - written >= space_.reserved_bytes) {
+      return absl::OkStatus();
+    }
+    return absl::ResourceExhaustedError(absl::StrCat(
+        "the disk of the coordinator's store has ", space_.free_bytes >> 10, " KiB free and ",
+        written >> 10, " KiB are needed; the last ", space_.reserved_bytes >> 10,
+        " KiB are kept for jobs that run; remove finished jobs with muster rm, or free space "
+        "there"));
+  }
   // Subtracts records that Check has allowed and that are now written.
   void Take(uint64_t bytes) { space_.free_bytes -= Written(bytes); }
   // Whether less than the reserve is left: only what running jobs need is written.

@@ -6,16 +6,20 @@
 // A digest gives no right to a file: only those who have uploaded its content may use it. Beside
 // the file, DIGEST.OWNER, an empty file, is the proof of a recent upload; OWNER is the SHA-256 of
 // the owner's name. Proofs expire like files; rights to the files of jobs follow from the jobs.
+//
+// An owner may have only so many bytes of files that none of the owner's jobs names, and half of
+// the space of the disk, so that no owner can stop the uploads and submissions of others.
 #ifndef MUSTER_COORDINATOR_FILES_FILE_STORE_H_
 #define MUSTER_COORDINATOR_FILES_FILE_STORE_H_
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
+#include <map>
 #include <memory>
 #include <string>
 #include <vector>
 
-#include "absl/container/flat_hash_map.h"
 #include "absl/container/flat_hash_set.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -33,9 +37,28 @@ inline constexpr absl::Duration kKeepUnreferenced = absl::Hours(1);
 inline constexpr size_t kUploads = 64;
 // The files that an owner may have uploaded without using them for kKeepUnreferenced.
 inline constexpr size_t kProofsPerOwner = 65536;
-// Free space that uploads leave on the disk, because the coordinator cannot continue without space
-// for its state.
-inline constexpr uint64_t kReservedBytes = 128 << 20;
+struct DiskLimits {
+  // Free space that uploads leave on the disk, because the coordinator cannot continue without
+  // space for its state.
+  uint64_t reserved_bytes = 128 << 20;
+  // Of the files of one owner that none of the owner's jobs names.
+  uint64_t unused_bytes = 1 << 30;
+};
+
+// Digests of the files of jobs.
+using FilesByOwner = std::map<std::string, absl::flat_hash_set<std::string>>;
+
+// What one owner has in the store. Content that several owners have counts for each of them.
+struct OwnerFiles {
+  size_t proofs = 0;
+  uint64_t unused_bytes = 0;  // of files with a proof that none of the owner's jobs names
+  uint64_t used_bytes = 0;    // of files that the owner's jobs name
+  uint64_t uploading_bytes = 0;
+};
+
+// RESOURCE_EXHAUSTED if the owner may not store `bytes` more. `free_bytes`: what is free for files.
+absl::Status CheckShare(const std::string& owner, const OwnerFiles& files, uint64_t bytes,
+                        uint64_t free_bytes, uint64_t unused_limit);
 
 // A stored file that is being read. It stays readable if it is removed from the store.
 class FileReader {
@@ -91,9 +114,9 @@ class FileStore {
   };
 
   // Creates the directory and removes incomplete uploads. If `directory` is empty, the store is a
-  // temporary directory that the destructor removes.
+  // temporary directory that the destructor removes. Until Count, all files count as unused.
   static absl::StatusOr<std::unique_ptr<FileStore>> Open(const std::string& directory,
-                                                         uint64_t reserved_bytes = kReservedBytes);
+                                                         const DiskLimits& limits = {});
   ~FileStore();
   FileStore(const FileStore&) = delete;
   FileStore& operator=(const FileStore&) = delete;
@@ -106,36 +129,52 @@ class FileStore {
   // both name the path. The files are kept for another kKeepUnreferenced.
   absl::Status CheckStored(const v1::JobSpec& spec, const FileUser& user, absl::Time now);
 
+  // The size of the files of the spec that are Missing.
+  uint64_t MissingBytes(const v1::JobSpec& spec, const FileUser& user, absl::Time now);
+  // RESOURCE_EXHAUSTED if the disk has no space for `bytes` more of the owner, as of the last
+  // Count.
+  absl::Status CheckSpace(const std::string& owner, uint64_t bytes) const;
+
   // `digest` must be valid (spec::IsSha256) here and below. RESOURCE_EXHAUSTED beyond kUploads or
-  // limits::kFilesBytes.
+  // limits::kFilesBytes, and if there is no space; uploads in progress count.
   absl::StatusOr<std::unique_ptr<Upload>> StartUpload(const std::string& owner,
                                                       const std::string& digest,
                                                       uint64_t size_bytes);
   // NOT_FOUND.
   absl::StatusOr<std::unique_ptr<FileReader>> Read(const std::string& digest) const;
 
-  // Removes files that are not in `referenced` and have not been used for kKeepUnreferenced, and
-  // proofs of uploads that have not been used for as long. Returns the number of files.
-  size_t CollectGarbage(const absl::flat_hash_set<std::string>& referenced, absl::Time now);
+  // Removes files that no job names and that have not been used for kKeepUnreferenced, and proofs
+  // of uploads that have not been used for as long. Counts the others. Returns the number of
+  // removed files.
+  size_t CollectGarbage(const FilesByOwner& of_jobs, absl::Time now);
+  // Counts what each owner has.
+  void Count(const FilesByOwner& of_jobs);
 
   const std::string& directory() const { return directory_; }
 
  private:
-  FileStore(std::string directory, bool temporary, uint64_t reserved_bytes)
-      : directory_(std::move(directory)), temporary_(temporary), reserved_bytes_(reserved_bytes) {}
+  FileStore(std::string directory, bool temporary, const DiskLimits& limits)
+      : directory_(std::move(directory)), temporary_(temporary), limits_(limits) {}
   std::string PathOf(absl::string_view digest) const;
   std::string ProofPath(absl::string_view digest, absl::string_view owner) const;
+  uint64_t SizeOf(absl::string_view digest) const;  // 0 if it is not stored
+  // Calls `visit` for each stored file, and for each proof with the SHA-256 of its owner's name.
+  void ForEach(const std::function<void(const std::string& path, const std::string& digest,
+                                        const std::string& owner)>& visit) const;
   // Records that the owner has uploaded the content of the digest.
-  absl::Status Prove(const std::string& digest, const std::string& owner, absl::Time now);
+  absl::Status Prove(const std::string& digest, uint64_t size_bytes, const std::string& owner,
+                     absl::Time now);
   // Whether the user may use the file and it is stored. If so, it is kept.
   bool Use(const std::string& digest, const FileUser& user, absl::Time now);
-  absl::Status CheckSpace() const;
+  // The free space of the disk without the reserve. RESOURCE_EXHAUSTED if there is none.
+  absl::StatusOr<uint64_t> FreeSpace() const;
 
   const std::string directory_;
   const bool temporary_;
-  const uint64_t reserved_bytes_;
+  const DiskLimits limits_;
   size_t uploads_ = 0;
-  absl::flat_hash_map<std::string, size_t> proofs_;  // number by OWNER, as of the last collection
+  uint64_t unwritten_bytes_ = 0;              // that the uploads in progress have announced
+  std::map<std::string, OwnerFiles> owners_;  // by OWNER
 };
 
 }  // namespace muster::files

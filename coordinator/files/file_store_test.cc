@@ -35,9 +35,9 @@ class FileStoreTest : public ::testing::Test {
     Reopen();
   }
 
-  void Reopen(uint64_t reserved_bytes = 0) {
+  void Reopen(const DiskLimits& limits = {.reserved_bytes = 0}) {
     store_.reset();
-    auto store = FileStore::Open(directory_, reserved_bytes);
+    auto store = FileStore::Open(directory_, limits);
     ASSERT_TRUE(store.ok()) << store.status();
     store_ = *std::move(store);
   }
@@ -134,7 +134,7 @@ TEST_F(FileStoreTest, LimitsUploads) {
 }
 
 TEST_F(FileStoreTest, LeavesReservedSpace) {
-  Reopen(/*reserved_bytes=*/uint64_t{1} << 60);
+  Reopen({.reserved_bytes = uint64_t{1} << 60});
   const absl::Status status = Upload("abc");
   EXPECT_TRUE(absl::IsResourceExhausted(status)) << status;
   EXPECT_THAT(status.message(), HasSubstr("disk is full"));
@@ -162,7 +162,7 @@ TEST_F(FileStoreTest, RemovesUnreferencedFilesAfterAnHour) {
   for (const char* content : {"used", "unused", "asked", "submitted"}) {
     ASSERT_TRUE(Upload(content).ok());
   }
-  const absl::flat_hash_set<std::string> referenced = {Sha256Hex("used")};
+  const FilesByOwner referenced = {{"alice", {Sha256Hex("used")}}};
   EXPECT_EQ(store_->CollectGarbage(referenced, kNow + absl::Minutes(59)), 0);
 
   // Clients that are about to submit have asked for these.
@@ -217,7 +217,7 @@ TEST_F(FileStoreTest, SecondOwnerProvesPossession) {
 TEST_F(FileStoreTest, ProofsExpireAlsoOfReferencedFiles) {
   ASSERT_TRUE(Upload("used").ok());
   ASSERT_TRUE(Upload("used", "used", "bob").ok());
-  const absl::flat_hash_set<std::string> referenced = {Sha256Hex("used")};
+  const FilesByOwner referenced = {{"alice", {Sha256Hex("used")}}};
   EXPECT_THAT(store_->Missing({Sha256Hex("used")}, kBob, kNow + absl::Minutes(59)), IsEmpty());
   EXPECT_EQ(store_->CollectGarbage(referenced, kNow + absl::Minutes(61)), 0);
   EXPECT_EQ(FilesOnDisk(), 2) << "the file and the proof of bob";
@@ -237,6 +237,85 @@ TEST_F(FileStoreTest, LimitsProofsPerOwner) {
   EXPECT_TRUE(absl::IsResourceExhausted(refused)) << refused;
   EXPECT_THAT(refused.message(), HasSubstr("alice has uploaded 65536 files"));
   EXPECT_TRUE(Upload("more", "more", "bob").ok()) << "others are not affected";
+}
+
+constexpr uint64_t kPlenty = uint64_t{1} << 40;
+
+TEST_F(FileStoreTest, LimitsUnusedFilesOfAnOwner) {
+  Reopen({.reserved_bytes = 0, .unused_bytes = 4096});
+  ASSERT_TRUE(Upload(std::string(2000, 'a')).ok());
+  ASSERT_TRUE(Upload(std::string(2000, 'a')).ok()) << "again";
+  ASSERT_TRUE(Upload(std::string(2000, 'b')).ok());
+  const std::string more(1024, 'c');
+  const auto refused = [&] {
+    const absl::Status status = Upload(more);
+    EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted) << status;
+    return std::string(status.message());
+  };
+  constexpr char kMessage[] =
+      "alice has 3 KiB of uploaded files that no job of that owner uses, and 1 KiB more would "
+      "exceed the limit of 4 KiB; submit the jobs that use them, or try again an hour after their "
+      "upload";
+  EXPECT_EQ(refused(), kMessage);
+  // Each owner of equal content has all of it.
+  ASSERT_TRUE(Upload(std::string(2000, 'a'), std::string(2000, 'a'), "bob").ok());
+  EXPECT_EQ(refused(), kMessage);
+  Reopen({.reserved_bytes = 0, .unused_bytes = 4096});
+  EXPECT_EQ(refused(), kMessage) << "after a restart";
+
+  const std::string used = Sha256Hex(std::string(2000, 'a'));
+  store_->Count({{"bob", {used}}});
+  EXPECT_EQ(refused(), kMessage) << "used by a job of another owner";
+  store_->Count({{"alice", {used}}});
+  EXPECT_TRUE(Upload(more).ok());
+  store_->Count({});
+  EXPECT_NE(refused(), "") << "the job is gone";
+  store_->CollectGarbage({}, kNow + absl::Hours(2));
+  EXPECT_TRUE(Upload(more).ok()) << "the files are deleted";
+}
+
+TEST_F(FileStoreTest, UploadsInProgressCount) {
+  Reopen({.reserved_bytes = 0, .unused_bytes = 4096});
+  const auto start = [&](const std::string& owner) {
+    return store_->StartUpload(owner, Sha256Hex("x"), 3000);
+  };
+  auto first = start("alice");
+  ASSERT_TRUE(first.ok()) << first.status();
+  EXPECT_TRUE(absl::IsResourceExhausted(start("alice").status()));
+  store_->Count({});
+  EXPECT_TRUE(absl::IsResourceExhausted(start("alice").status()));
+  EXPECT_TRUE(start("bob").ok());
+  *first = nullptr;
+  EXPECT_TRUE(start("alice").ok());
+}
+
+TEST(CheckShareTest, OwnerHasHalfOfTheDisk) {
+  EXPECT_TRUE(CheckShare("alice", {}, 500, 1000, kPlenty).ok());
+  EXPECT_FALSE(CheckShare("alice", {}, 501, 1000, kPlenty).ok());
+  // What the owner has counts, whatever for.
+  for (const OwnerFiles& files : {OwnerFiles{.unused_bytes = 400}, OwnerFiles{.used_bytes = 400},
+                                  OwnerFiles{.uploading_bytes = 400}}) {
+    EXPECT_TRUE(CheckShare("alice", files, 100, 600, kPlenty).ok());
+    EXPECT_FALSE(CheckShare("alice", files, 101, 600, kPlenty).ok());
+  }
+  const absl::Status refused =
+      CheckShare("alice", {.used_bytes = 9 << 20}, 1 << 20, 9 << 20, kPlenty);
+  EXPECT_EQ(refused.code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_EQ(refused.message(),
+            "alice has 9216 KiB of files on the coordinator's disk, and 1024 KiB more would exceed "
+            "the limit of 9216 KiB, half of the space for files; remove finished jobs with muster "
+            "rm and try again in an hour, or use --workdir with a directory that all nodes share");
+}
+
+TEST_F(FileStoreTest, MissingBytesCountsContentOnce) {
+  ASSERT_TRUE(Upload("there").ok());
+  v1::JobSpec spec;
+  for (const char* content : {"there", "missing", "missing", "gone"}) {
+    v1::FileSpec& file = *spec.add_files();
+    file.set_sha256(Sha256Hex(content));
+    file.set_size_bytes(std::string(content).size());
+  }
+  EXPECT_EQ(store_->MissingBytes(spec, kAlice, kNow), 11u);
 }
 
 TEST_F(FileStoreTest, ReadsRemovedFileToItsEnd) {

@@ -18,12 +18,14 @@
 #include "common/random_id.h"
 #include "common/status.h"
 #include "common/systemd.h"
+#include "coordinator/core/batches.h"
 #include "coordinator/service/auth/audit_calls.h"
 #include "coordinator/service/auth/audit_log.h"
 #include "coordinator/service/auth/first_join_token.h"
 #include "coordinator/service/auth/live_calls.h"
 #include "coordinator/service/auth/own_certificate.h"
 #include "coordinator/service/calls/cluster_service.h"
+#include "coordinator/service/calls/core_calls.h"
 #include "coordinator/service/calls/identity_service.h"
 #include "coordinator/service/calls/worker_service.h"
 #include "coordinator/service/grpc_server.h"
@@ -73,7 +75,7 @@ class Coordinator::Impl : public TurnObserver {
       : options_(options),
         sessions_(options.core.job_memory),
         logs_(sessions_),
-        files_{std::move(files), options.clock, {}, {}},
+        files_{std::move(files), options.clock, {}, {}, {}},
         transfers_(sessions_),
         snapshots_([this](const core::Stats& stats) { metrics_.Observe(stats); },
                    [this](const JobId& id, const v1::Job* job) { PutOnPage(id, job); },
@@ -91,11 +93,10 @@ class Coordinator::Impl : public TurnObserver {
         authority_(std::move(authority)),
         page_logins_(options.clock),
         page_(loop_, logs_, *authorizer_, page_logins_, [this] { return snapshots_.Get(); }),
-        cluster_service_(loop_, requests_, watchers_, logs_, files_, transfers_, *authorizer_,
-                         page_logins_),
+        calls_(loop_, requests_, *authorizer_),
+        cluster_service_(loop_, calls_, watchers_, logs_, files_, transfers_, page_logins_),
         worker_service_(loop_, sessions_, logs_, files_, transfers_),
-        identity_service_(loop_, requests_, *authorizer_, authority_, options.certificate_validity,
-                          options.clock) {}
+        identity_service_(calls_, authority_, options.certificate_validity, options.clock) {}
   ~Impl() override;
 
   absl::Status Serve();
@@ -139,6 +140,7 @@ class Coordinator::Impl : public TurnObserver {
   const std::optional<security::Authority> authority_;
   PageLogins page_logins_;
   StatusPage page_;
+  CoreCalls calls_;
   ClusterServiceImpl cluster_service_;
   WorkerServiceImpl worker_service_;
   IdentityServiceImpl identity_service_;
@@ -306,9 +308,7 @@ absl::StatusOr<std::unique_ptr<Coordinator>> Coordinator::Start(const Coordinato
   auto core = std::make_unique<core::Core>(complete.core);
   ASSIGN_OR_RETURN(const std::vector<store::Record> records, store.Scan(""));
   ASSIGN_OR_RETURN(const core::Effects effects, core->Load(records, complete.clock()));
-  if (!effects.writes.empty()) {
-    RETURN_IF_ERROR(Annotate(store.Commit(effects.writes), "recovery"));
-  }
+  RETURN_IF_ERROR(Annotate(core::CommitInBatches(store, effects.writes), "recovery"));
   for (const std::string& line : effects.logs) LOG(INFO) << line;
   LOG(INFO) << "recovered " << records.size() << " records of cluster " << core->store().cluster_id
             << ", commit " << core->store().commit_index;

@@ -48,16 +48,16 @@ TEST_F(LimitsTest, LimitsSpecs) {
   // Before its first authenticated call, a client may not send much.
   ASSERT_TRUE(SubmitOf(1000).ok());
   EXPECT_TRUE(SubmitOf(limits::kSpecBytes - 1000).ok());
-  grpc::Status status = SubmitOf(2 << 20);
+  grpc::Status status = SubmitOf(3 << 19);
   EXPECT_EQ(status.error_code(), grpc::StatusCode::INVALID_ARGUMENT);
   EXPECT_THAT(status.error_message(),
-              MatchesRegex("spec is 20971[0-9][0-9] bytes long; the limit is 1048576"));
+              MatchesRegex("spec is 15728[0-9][0-9] bytes long; the limit is 1048576"));
   // Refused before it is parsed.
   status = SubmitOf(10 << 20);
   EXPECT_EQ(status.error_code(), grpc::StatusCode::RESOURCE_EXHAUSTED);
   EXPECT_THAT(status.error_message(),
               MatchesRegex(
-                  "the request of SubmitJob has 10485[0-9][0-9][0-9] bytes; the limit is 4194304"));
+                  "the request of SubmitJob has 10485[0-9][0-9][0-9] bytes; the limit is 2097152"));
   // gRPC itself refuses messages beyond its own limit.
   status = SubmitOf(20 << 20);
   EXPECT_EQ(status.error_code(), grpc::StatusCode::RESOURCE_EXHAUSTED);
@@ -203,7 +203,7 @@ TEST_F(FullStoreTest, LimitsJobs) {
       Call(*cluster_, &v1::ClusterService::Stub::SubmitJob, SubmitRequest("more"), &response);
   EXPECT_EQ(status.error_code(), grpc::StatusCode::RESOURCE_EXHAUSTED);
   EXPECT_THAT(status.error_message(),
-              HasSubstr(absl::StrCat("has ", limits::kJobs, " unfinished jobs")));
+              HasSubstr(absl::StrCat("has ", limits::kJobs, " jobs that are unfinished")));
   StopCoordinator();
 }
 
@@ -372,6 +372,62 @@ TEST(WatcherLimits, LimitsWatchersPerJobAndInTotal) {
   EXPECT_THAT(std::string(refused.message()), HasSubstr("65536 watchers, the limit"));
   watchers.Remove(JobId("job-1"), watcher.get());
   EXPECT_TRUE(add(limits::kWatchers).ok());
+}
+
+TEST(WatcherLimits, LimitsUnreadBytesPerCallerAndInTotal) {
+  constexpr size_t kHalf = limits::kUnreadWatchBytes / 2;
+  JobWatchers watchers;
+  EXPECT_TRUE(watchers.CountUnread("alice", 0, kHalf));
+  EXPECT_FALSE(watchers.CountUnread("alice", kHalf, kHalf + 1));
+  EXPECT_TRUE(watchers.CountUnread("alice", kHalf, kHalf));
+  EXPECT_TRUE(watchers.CountUnread("bob", 0, kHalf));
+  EXPECT_FALSE(watchers.CountUnread("carol", 0, 1));
+  EXPECT_TRUE(watchers.CountUnread("alice", kHalf, 0));
+  EXPECT_TRUE(watchers.CountUnread("carol", 0, kHalf));
+}
+
+TEST_F(LimitsTest, LimitsUnreadStatesOfWatchedJobs) {
+  ASSERT_TRUE(SubmitOf(1000).ok());
+  v1::SubmitJobRequest submit = SubmitRequest("huge");
+  submit.mutable_spec()->add_command(std::string(1'000'000, 'x'));
+  v1::SubmitJobResponse submitted;
+  ASSERT_TRUE(Call(*cluster_, &v1::ClusterService::Stub::SubmitJob, submit, &submitted).ok());
+  grpc::ChannelArguments arguments;
+  arguments.SetInt(GRPC_ARG_HTTP2_BDP_PROBE, 0);  // the client does not receive ahead
+  const auto stub = v1::ClusterService::NewStub(grpc::CreateCustomChannel(
+      coordinator_->grpc_address().ToString(), grpc::InsecureChannelCredentials(), arguments));
+  struct Watch {
+    Watch(v1::ClusterService::Stub& stub, const std::string& job) {
+      v1::WatchJobRequest request;
+      request.set_job_id(job);
+      context.set_deadline(TestDeadline());
+      stream = stub.WatchJob(&context, request);
+    }
+    ~Watch() { context.TryCancel(); }
+    grpc::ClientContext context;
+    std::unique_ptr<grpc::ClientReader<v1::Job>> stream;
+  };
+  // Returns the error of another watch; OK if it receives the job.
+  const auto watch_once = [&] {
+    Watch watch(*stub, submitted.job().job_id());
+    v1::Job job;
+    return watch.stream->Read(&job) ? grpc::Status::OK : watch.stream->Finish();
+  };
+  EXPECT_TRUE(watch_once().ok());
+  std::vector<std::unique_ptr<Watch>> unread;
+  // Each state takes 2 MB: the job, and its serialized form.
+  for (size_t i = 0; i < limits::kUnreadWatchBytes / 2 / 2'000'000 + 1; ++i) {
+    unread.push_back(std::make_unique<Watch>(*stub, submitted.job().job_id()));
+  }
+  grpc::Status refused;
+  AwaitCondition([&] {
+    refused = watch_once();
+    return !refused.ok();
+  });
+  EXPECT_EQ(refused.error_code(), grpc::StatusCode::UNAVAILABLE);
+  EXPECT_THAT(refused.error_message(), HasSubstr("left too many states of jobs unread"));
+  unread.clear();
+  AwaitCondition([&] { return watch_once().ok(); });
 }
 
 class IdleReader : public LogReader {

@@ -37,6 +37,13 @@ class PagesTest : public CoordinatorFixture {
     fill(record);
     writes_.push_back(core::Put(record));
   }
+  // Gives the job of the record this spec.
+  void SetSpec(const v1::JobSpec& spec, v1::JobRecord& record) {
+    v1::SubmittedSpec submitted;
+    submitted.set_spec(spec.SerializeAsString());
+    record.set_spec_parts(
+        core::PutParts<v1::SpecRecord>(record.job_id(), submitted.SerializeAsString(), writes_));
+  }
   // Reads all pages of a list; `read` adds the page's items to `ids_`.
   template <typename Request, typename Response>
   void ReadPages(grpc::Status (Stub::*method)(grpc::ClientContext*, const Request&, Response*),
@@ -87,13 +94,13 @@ TEST_F(PagesTest, JobsComeNewestFirst) {
 TEST_F(PagesTest, LargeSpecsHideNoJobs) {
   constexpr int kJobs = 40;
   for (int i = 0; i < kJobs; ++i) {
-    AddJob(v1::STORED_HELD, [](v1::JobRecord& record) {
+    AddJob(v1::STORED_HELD, [this](v1::JobRecord& record) {
       v1::JobSpec spec;
       spec.set_name("large");
       (*spec.mutable_env())["X"] = std::string(900'000, 'x');
       spec.add_command("true");
       spec.mutable_resources()->mutable_nodes()->set_max(3);
-      record.set_spec(spec.SerializeAsString());
+      SetSpec(spec, record);
     });
   }
   Start();
@@ -143,12 +150,12 @@ TEST_F(PagesTest, ArraysAndJobsShareThePages) {
 
 TEST_F(PagesTest, QueueContinuesAfterTheLastJob) {
   for (int i = 0; i < 5; ++i) {
-    AddJob(v1::STORED_QUEUED, [](v1::JobRecord& record) {
+    AddJob(v1::STORED_QUEUED, [this](v1::JobRecord& record) {
       v1::JobSpec spec;
       spec.add_command("true");
       spec.mutable_resources()->mutable_nodes()->set_min(1);
       spec.mutable_resources()->mutable_nodes()->set_max(1);
-      record.set_spec(spec.SerializeAsString());
+      SetSpec(spec, record);
     });
   }
   Start();

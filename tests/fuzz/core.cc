@@ -103,7 +103,7 @@ class Cluster {
   }
 
   void ChangeJob() {
-    const JobId job(Job());
+    const std::string job = Job();
     const RequestId request(1'000'000 + next_request_++);
     switch (input_.ConsumeIntegralInRange(0, 5)) {
       case 0:

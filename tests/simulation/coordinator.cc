@@ -6,6 +6,7 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "coordinator/core/batches.h"
 #include "coordinator/core/records.h"
 #include "coordinator/service/checks/quarantine.h"
 #include "coordinator/service/checks/validate.h"
@@ -276,15 +277,20 @@ void Coordinator::Commit(const core::Effects& effects) {
   const std::set<std::string> recovered = RecoveredJobs(effects);
   disk_.recovered.insert(recovered.begin(), recovered.end());
   if (!effects.writes.empty()) disk_.committers.push_back(process_);
-  for (const store::Mutation& write : effects.writes) {
-    if (!write.value.has_value()) {
+  for (const std::vector<store::Mutation>& batch : core::SplitIntoBatches(effects.writes)) {
+    size_t bytes = 0;
+    for (const store::Mutation& write : batch) {
+      bytes += write.key.size() + write.value.value_or("").size();
       disk_.records.erase(write.key);
-      continue;
+      if (!write.value.has_value()) continue;
+      disk_.records[write.key] = *write.value;
+      if (absl::StartsWith(write.key, core::kPlacementPrefix)) {
+        NameInstance(write, !recovered.empty());
+      }
     }
-    disk_.records[write.key] = *write.value;
-    if (absl::StartsWith(write.key, core::kPlacementPrefix)) {
-      NameInstance(write, !recovered.empty());
-    }
+    if (batch.size() <= core::kBatchOperations && bytes <= core::kBatchBytes) continue;
+    world_.violations.Add(
+        absl::StrCat("a batch has ", batch.size(), " writes with ", bytes, " bytes"));
   }
   world_.NotifyCheckers(&Checker::OnCommit, effects.writes);
 }

@@ -99,7 +99,7 @@ void AddStrangeGeneration(v1::GenerationReport& report, Random& random) {
   // A job that probably exists.
   constexpr uint64_t kWrong[] = {0, limits::kLargestGeneration + 1,
                                  std::numeric_limits<uint64_t>::max()};
-  report.set_job_id(absl::StrCat("job-", 1 + random.Below(20)));
+  report.set_job_id(absl::StrCat(1 + random.Below(20), "-job"));
   report.set_generation(kWrong[random.Below(std::size(kWrong))]);
 }
 
@@ -156,12 +156,12 @@ v1::WorkerMessage MakeGarbage(Random& random) {
       AddStrangeGeneration(*message.mutable_report(), random);
       break;
     case 2:
-      message.mutable_put_key()->set_job_id("job-1");
+      message.mutable_put_key()->set_job_id("1-job");
       message.mutable_put_key()->set_generation(1);
       message.mutable_put_key()->set_value("value without key");
       break;
     case 3:
-      message.mutable_get_key()->set_job_id("job-1");
+      message.mutable_get_key()->set_job_id("1-job");
       message.mutable_get_key()->set_key(Long(2 * limits::kKeyBytes));
       break;
     case 4:

@@ -49,7 +49,7 @@ class SinglePlacement : public Checker {
 // another store.
 //
 // This does not hold for train jobs: the coordinator gives their ranks up before the lease of a
-// node ends when a peer reports that it lost one of them (LifeCycle::LoseAccusedNodes), and ranks
+// node ends when a peer reports that it lost one of them (Losses::LoseAccusedNodes), and ranks
 // that are cut off continue. Their checkpoints are kept apart by their generations.
 class SingleGeneration : public Checker {
  public:

@@ -236,7 +236,8 @@ void Simulation::SubmitSomeJob() {
 void Simulation::Submit(const v1::JobSpec& spec, const std::string& key, uint64_t attempts) {
   core::SubmitJob submit;
   submit.request = coordinator_.NewRequest();
-  submit.job_id = JobId(absl::StrCat("job-", next_job_++));
+  // No id is the beginning of another one: requests name jobs also in this way.
+  submit.job_id = JobId(absl::StrCat(next_job_++, "-job"));
   submit.spec = spec;
   submit.idempotency_key = key;
   coordinator_.Request(submit, [this, key, depends = spec.has_after()](const core::Reply& reply) {
@@ -262,17 +263,17 @@ void Simulation::Submit(const v1::JobSpec& spec, const std::string& key, uint64_
 
 void Simulation::HoldRequeueOrCancelSomeJob() {
   if (jobs_.empty()) return;
-  const JobId job(jobs_[Below(jobs_.size())]);
+  const std::string job = jobs_[Below(jobs_.size())];
   const RequestId request = coordinator_.NewRequest();
   switch (Below(4)) {
     case 0:
       coordinator_.Request(core::CancelJob{request, job, std::nullopt},
                            [this, job](const core::Reply& reply) {
                              if (reply.job.ok() && !core::IsTerminal(reply.job->state())) {
-                               acknowledged_.cancelled.insert(job.value());
+                               acknowledged_.cancelled.insert(job);
                              }
                            });
-      cancel_tried_.insert(job.value());
+      cancel_tried_.insert(job);
       break;
     case 1:
       coordinator_.Request(core::HoldJob{request, job}, [](const core::Reply&) {});

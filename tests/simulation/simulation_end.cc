@@ -35,7 +35,7 @@ void Simulation::Heal() {
     coordinator_.Request(core::UncordonNode{NodeName(node)}, nullptr);
   }
   for (const std::string& job : jobs_) {
-    coordinator_.Request(core::ReleaseJob{coordinator_.NewRequest(), JobId(job)},
+    coordinator_.Request(core::ReleaseJob{coordinator_.NewRequest(), job},
                          [](const core::Reply&) {});
   }
 }

@@ -1,8 +1,7 @@
-#include "coordinator/core/jobs/checkpoint_paths.h"
-
 #include <string>
 #include <vector>
 
+#include "coordinator/core/jobs/job_submission.h"
 #include "gtest/gtest.h"
 
 namespace muster::core {

@@ -1,8 +1,7 @@
-#include "coordinator/core/jobs/curves.h"
-
 #include <cmath>
 
 #include "common/limits.h"
+#include "coordinator/core/jobs/histories.h"
 #include "gtest/gtest.h"
 
 namespace muster::core {

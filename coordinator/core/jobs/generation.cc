@@ -1,5 +1,9 @@
 #include "coordinator/core/jobs/generation.h"
 
+#include <algorithm>
+#include <numeric>
+
+#include "common/limits.h"
 #include "coordinator/core/jobs/first_failure.h"
 #include "coordinator/core/jobs/job_record.h"
 
@@ -8,12 +12,15 @@ namespace {
 
 // The phase of a rank's progress in which it prepares its data.
 constexpr char kLoadingData[] = "loading-data";
+// The most text of exits in the record of a node's ranks.
+constexpr size_t kExitTextBytesPerNode = 512 << 10;
 
 }  // namespace
 
 GenerationState::GenerationState(v1::GenerationRecord generation_record, SteadyTime now)
     : record(std::move(generation_record)), stopping_since(now) {
   ranks.resize(record.world_size());
+  exit_text_bytes.resize(record.nodes_size());
   for (int node = 0; node < record.nodes_size(); ++node) {
     node_ranks[record.nodes(node).node()] = node;
     for (const v1::RankRecord& rank_record : record.nodes(node).ranks()) {
@@ -23,10 +30,22 @@ GenerationState::GenerationState(v1::GenerationRecord generation_record, SteadyT
       rank.last_seen = rank.last_progress = now;
       ++reached[v1::PLACED];
       if (rank_record.exited()) Reach(rank, v1::EXITED);
-      exit_text_bytes += ExitTextBytes(FromRecord(rank_record.exit()));
+      CountExitText(node, FromRecord(rank_record.exit()));
       if (rank_record.lost()) MarkLost(rank);
     }
   }
+}
+
+size_t GenerationState::ExitTextRoom(uint32_t node_rank) const {
+  const size_t used = std::accumulate(exit_text_bytes.begin(), exit_text_bytes.end(), size_t{0});
+  const size_t on_node = std::min(exit_text_bytes[node_rank], kExitTextBytesPerNode);
+  return std::min(
+      limits::kExitTextBytesPerGeneration - std::min(used, limits::kExitTextBytesPerGeneration),
+      kExitTextBytesPerNode - on_node);
+}
+
+void GenerationState::CountExitText(uint32_t node_rank, const v1::ExitInfo& exit) {
+  exit_text_bytes[node_rank] += ExitTextBytes(exit);
 }
 
 std::optional<uint32_t> GenerationState::NodeRank(const NodeName& node) const {

@@ -28,7 +28,7 @@ struct RankState {
   std::optional<v1::FailureReport> failure;
   std::optional<v1::Progress> progress;
   uint64_t memory_bytes = 0;  // as last reported; 0: unknown
-  bool lost = false;  // lost with its node
+  bool lost = false;          // lost with its node
   bool prepares_data = false;
   SteadyTime last_seen;
   SteadyTime last_progress;  // when it last reported that its work had advanced
@@ -60,6 +60,10 @@ struct GenerationState {
   bool EveryRankReached(v1::RankPhase phase) const { return reached[phase] == ranks.size(); }
   bool NothingLeft() const { return gone == ranks.size(); }
   bool EveryRankExitedCleanly() const { return clean_exits == ranks.size(); }
+  // The bytes of text that the exit of a further rank of this node may have, so that the store's
+  // records stay small. CountExitText counts those of a recorded exit.
+  size_t ExitTextRoom(uint32_t node_rank) const;
+  void CountExitText(uint32_t node_rank, const v1::ExitInfo& exit);
   // Ranks that have not reached the phase, lost and failed ones included.
   std::vector<uint32_t> RanksBefore(v1::RankPhase phase) const;
 
@@ -70,7 +74,7 @@ struct GenerationState {
   uint32_t gone = 0;
   uint32_t preparing_data = 0;  // ranks
   uint32_t clean_exits = 0;
-  size_t exit_text_bytes = 0;  // total of all recorded exits
+  std::vector<size_t> exit_text_bytes;  // of all recorded exits, by node rank
   SteadyTime stopping_since;
   SteadyTime grace_end;     // once the job stops: SIGKILL follows
   absl::Duration run_time;  // time in state RUNNING, set once the job stops

@@ -51,7 +51,7 @@ class HistoriesTest : public ::testing::Test {
   }
 
   Context context_ = testing::MakeContext();
-  JobTable jobs_{context_};
+  Jobs jobs_{context_};
   Histories histories_{context_, /*max_bytes=*/100'000};
   std::map<std::string, std::string> records_;
 };
@@ -101,7 +101,7 @@ TEST_F(HistoriesTest, OldestAreDeletedBeyondTheLimit) {
   }
   EXPECT_THAT(written, Contains("-history/first"));
   EXPECT_EQ(histories_.View(first, 0).curves().points_size(), 0);
-  EXPECT_EQ(histories_.View(jobs_.at(JobId("fifth")), 0).curves().points_size(),
+  EXPECT_EQ(histories_.View(jobs_.table.at(JobId("fifth")), 0).curves().points_size(),
             static_cast<int>(limits::kCurvePoints));
   Report(first, 1000);
   EXPECT_THAT(Written(), IsEmpty()) << "a deleted history stays deleted";

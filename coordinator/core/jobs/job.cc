@@ -43,4 +43,13 @@ const v1::GenerationRecord* Job::FindRecord(Generation number) const {
 
 size_t MemoryOf(const v1::JobSpec& spec) { return sizeof(Job) + spec.SpaceUsedLong(); }
 
+absl::Duration JobLease(const v1::JobSpec& spec, const Options& options) {
+  return std::max(options.job_lease, FromProto(spec.failure_timeout()));
+}
+
+absl::Duration LeaseOf(const Job& job, const Options& options) {
+  const v1::GenerationRecord& record = job.generation->record;
+  return record.has_job_lease() ? FromProto(record.job_lease()) : JobLease(job.spec(), options);
+}
+
 }  // namespace muster::core

@@ -1,18 +1,15 @@
-// JobTable: finds jobs and arrays by what users call them.
+#include "coordinator/core/jobs/job_names.h"
+
 #include <algorithm>
-#include <cstdint>
 #include <optional>
 #include <set>
-#include <string>
 #include <utility>
-#include <vector>
 
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "common/status.h"
-#include "coordinator/core/jobs/job_table.h"
 
 namespace muster::core {
 namespace {
@@ -31,7 +28,7 @@ std::optional<std::pair<std::string, uint32_t>> SplitTaskName(const std::string&
 }
 
 // Names the newest of the jobs and arrays that `given` matches.
-absl::Status Ambiguous(absl::string_view given, std::vector<JobTable::Match> matches) {
+absl::Status Ambiguous(absl::string_view given, std::vector<JobNames::Match> matches) {
   std::sort(matches.begin(), matches.end(),
             [](const auto& a, const auto& b) { return a.queue_sequence > b.queue_sequence; });
   const size_t listed = std::min(matches.size(), kListedMatches);
@@ -45,15 +42,16 @@ absl::Status Ambiguous(absl::string_view given, std::vector<JobTable::Match> mat
 
 }  // namespace
 
-std::vector<JobTable::Match> JobTable::MatchesOf(const std::string& given) const {
-  if (jobs_.count(JobId(given)) != 0) return {{given, false, 0}};
-  const JobArray* const exact = arrays_.Find(given);
+std::vector<JobNames::Match> JobNames::MatchesOf(const std::string& given) const {
+  const Arrays& arrays = jobs_.arrays();
+  if (jobs_.Find(JobId(given)) != nullptr) return {{given, false, 0}};
+  const JobArray* const exact = arrays.Find(given);
   if (exact != nullptr) return {{given, true, exact->queue_sequence}};
   std::vector<Match> named, begun;
   std::set<std::string> seen;  // arrays, which many jobs may belong to
   // Ids begin with their job's name.
-  for (auto entry = jobs_.lower_bound(JobId(given));
-       entry != jobs_.end() && absl::StartsWith(entry->first.value(), given); ++entry) {
+  for (auto entry = jobs_.all().lower_bound(JobId(given));
+       entry != jobs_.all().end() && absl::StartsWith(entry->first.value(), given); ++entry) {
     const Job& job = entry->second;
     const std::string& array = job.status.array_id();
     if (!array.empty() && !seen.insert(array).second) continue;
@@ -65,8 +63,8 @@ std::vector<JobTable::Match> JobTable::MatchesOf(const std::string& given) const
   const auto task = SplitTaskName(given);
   if (!task.has_value()) return begun;
   const auto& [name, index] = *task;
-  for (auto entry = arrays_.all().lower_bound(name);
-       entry != arrays_.all().end() && absl::StartsWith(entry->first, name); ++entry) {
+  for (auto entry = arrays.all().lower_bound(name);
+       entry != arrays.all().end() && absl::StartsWith(entry->first, name); ++entry) {
     const JobArray& array = entry->second;
     if (array.name != name || array.tasks.count(index) == 0) continue;
     named.push_back({TaskId(array.id, index).value(), false, array.queue_sequence});
@@ -74,30 +72,30 @@ std::vector<JobTable::Match> JobTable::MatchesOf(const std::string& given) const
   return named.empty() ? begun : named;
 }
 
-absl::StatusOr<JobTable::Match> JobTable::ResolveAny(absl::string_view name) const {
+absl::StatusOr<JobNames::Match> JobNames::ResolveAny(absl::string_view name) const {
   const std::string given(name);
   if (given.empty()) return absl::NotFoundError("job id is empty");
   std::vector<Match> matches = MatchesOf(given);
   if (matches.size() == 1) return matches.front();
   if (!matches.empty()) return Ambiguous(given, std::move(matches));
-  return absl::NotFoundError(absl::StrCat("no job ", given, " (the coordinator keeps the newest ",
-                                          context_.options.keep_jobs, " finished jobs)"));
+  return absl::NotFoundError(absl::StrCat(
+      "no job ", given, " (finished jobs are deleted beyond the coordinator's --keep-jobs, ",
+      options_.keep_jobs, ", and for room within --job-memory)"));
 }
 
-absl::StatusOr<JobId> JobTable::Resolve(absl::string_view name) const {
+absl::StatusOr<JobId> JobNames::Resolve(absl::string_view name) const {
   ASSIGN_OR_RETURN(const Match match, ResolveAny(name));
   if (!match.is_array) return JobId(match.id);
-  const JobArray& array = *arrays_.Find(match.id);
+  const JobArray& array = *jobs_.arrays().Find(match.id);
   return absl::InvalidArgumentError(absl::StrCat(
       name, " is an array of ", array.count, array.count == 1 ? " task" : " tasks",
       "; name one of its tasks, as in ", TaskId(array.id, *array.tasks.begin()).value()));
 }
 
-absl::StatusOr<std::string> JobTable::ResolveArray(absl::string_view name) const {
+absl::StatusOr<std::string> JobNames::ResolveArray(absl::string_view name) const {
   const std::string given(name);
-  const auto job = jobs_.find(JobId(given));
-  if (job != jobs_.end()) {
-    const std::string& array = job->second.status.array_id();
+  if (const Job* const job = jobs_.Find(JobId(given))) {
+    const std::string& array = job->status.array_id();
     return absl::InvalidArgumentError(
         array.empty() ? absl::StrCat(given, " is a job and not an array of jobs")
                       : absl::StrCat(given, " is a task of array ", array, "; name the array"));
@@ -109,7 +107,7 @@ absl::StatusOr<std::string> JobTable::ResolveArray(absl::string_view name) const
   return absl::NotFoundError(absl::StrCat("no array of jobs ", given));
 }
 
-absl::StatusOr<After> JobTable::ResolveDependencies(const v1::Dependencies& given,
+absl::StatusOr<After> JobNames::ResolveDependencies(const v1::Dependencies& given,
                                                     std::vector<Ended>& ended) const {
   const auto resolve = [&](absl::string_view path, const auto& names,
                            std::vector<std::string>& ids) -> absl::Status {
@@ -121,7 +119,7 @@ absl::StatusOr<After> JobTable::ResolveDependencies(const v1::Dependencies& give
       }
       if (std::find(ids.begin(), ids.end(), match->id) != ids.end()) continue;
       ids.push_back(match->id);
-      const v1::JobState state = StateOf(match->id);
+      const v1::JobState state = jobs_.StateOf(match->id);
       if (IsTerminal(state)) ended.push_back({match->id, state});
     }
     return absl::OkStatus();
@@ -133,10 +131,9 @@ absl::StatusOr<After> JobTable::ResolveDependencies(const v1::Dependencies& give
   return after;
 }
 
-v1::JobState JobTable::StateOf(const std::string& id) const {
-  if (const Job* const job = Find(JobId(id))) return job->state();
-  const JobArray* const array = arrays_.Find(id);
-  return array == nullptr ? v1::JOB_STATE_UNSPECIFIED : array->state();
+const JobId* JobNames::FindKey(const OwnerAndKey& key) const {
+  const auto found = keys_.find(key);
+  return found == keys_.end() ? nullptr : &found->second;
 }
 
 }  // namespace muster::core

@@ -1,11 +1,15 @@
 #include "coordinator/core/jobs/job_record.h"
 
+#include <optional>
 #include <string>
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "common/proto_time.h"
+#include "coordinator/core/records.h"
 #include "coordinator/core/steady_clock.h"
+#include "google/protobuf/io/coded_stream.h"
+#include "google/protobuf/io/zero_copy_stream_impl_lite.h"
 
 namespace muster::core {
 namespace {
@@ -21,6 +25,8 @@ static_assert(static_cast<int>(v1::STORED_FAILED) == v1::FAILED);
 static_assert(static_cast<int>(v1::STORED_CANCELLED) == v1::CANCELLED);
 static_assert(static_cast<int>(v1::STORED_TIMED_OUT) == v1::TIMED_OUT);
 static_assert(v1::StoredState_MAX == static_cast<int>(v1::JobState_MAX));
+
+constexpr int kStoredStragglers = 512;
 
 v1::StoredState ToStored(v1::JobState state) { return static_cast<v1::StoredState>(state); }
 v1::JobState FromStored(v1::StoredState state) { return static_cast<v1::JobState>(state); }
@@ -81,6 +87,7 @@ void CopyValues(const Other& from, Values& to) {
 template <typename Stragglers, typename Other>
 void CopyStragglers(const Other& from, Stragglers& to) {
   for (const auto& straggler : from) {
+    if (to.size() >= kStoredStragglers) return;  // further ones are detected again
     auto& copy = *to.Add();
     copy.set_rank(straggler.rank());
     copy.set_node(straggler.node());
@@ -114,6 +121,23 @@ void CopyStatus(const Other& from, Status& to) {
   CopyStragglers(from.stragglers(), *to.mutable_stragglers());
 }
 
+// Returns the id under which the job's spec is stored.
+const std::string& SpecId(const Job& job) {
+  return job.shares_spec ? job.status.array_id() : job.status.job_id();
+}
+
+// Writes the job's summary once it has been reported; deletes that of an earlier generation.
+void WriteSummary(Job& job, std::vector<store::Mutation>& writes) {
+  if (job.status.has_summary() == (job.summary_parts > 0)) return;
+  for (uint32_t part = 0; part < job.summary_parts; ++part) {
+    writes.push_back({SummaryKey(job.status.job_id(), part), std::nullopt});
+  }
+  job.summary_parts = 0;
+  if (!job.status.has_summary()) return;
+  job.summary_parts = PutParts<v1::SummaryRecord>(job.status.job_id(),
+                                                  job.status.summary().SerializeAsString(), writes);
+}
+
 absl::Status Unreadable(const v1::JobRecord& record, const char* what) {
   return absl::DataLossError(
       absl::StrCat("the record of job ", record.job_id(), " has an unreadable ", what));
@@ -125,8 +149,9 @@ v1::JobRecord ToRecord(const Job& job) {
   v1::JobRecord record;
   CopyStatus(job.status, record);
   record.set_state(ToStored(job.state()));
-  record.set_spec(job.spec().SerializeAsString());
-  if (job.status.has_summary()) record.set_summary(job.status.summary().SerializeAsString());
+  record.set_spec_parts(job.spec_parts);
+  record.set_shares_spec(job.shares_spec);
+  record.set_summary_parts(job.summary_parts);
   if (job.status.has_progress()) record.set_progress(job.status.progress().SerializeAsString());
   if (job.status.has_checkpoint()) {
     record.set_checkpoint(job.status.checkpoint().SerializeAsString());
@@ -167,22 +192,47 @@ v1::JobRecord ToRecord(const Job& job) {
   record.set_array_index(job.status.array_index());
   record.set_array_count(job.status.array_count());
   record.set_array_concurrency(job.array_concurrency);
-  CopyValues(job.status.array_values(), *record.mutable_array_values());
   record.mutable_after_ok()->Assign(job.after.ok.begin(), job.after.ok.end());
   record.mutable_after_failed()->Assign(job.after.failed.begin(), job.after.failed.end());
   record.mutable_after_any()->Assign(job.after.any.begin(), job.after.any.end());
   return record;
 }
 
-absl::StatusOr<Job> FromRecord(const v1::JobRecord& record) {
+std::string Serialize(const v1::JobSpec& spec) {
+  std::string bytes;
+  google::protobuf::io::StringOutputStream stream(&bytes);
+  google::protobuf::io::CodedOutputStream coded(&stream);
+  coded.SetSerializationDeterministic(true);
+  spec.SerializeToCodedStream(&coded);
+  coded.Trim();
+  return bytes;
+}
+
+void WriteSpec(Job& job, std::vector<store::Mutation>& writes) {
+  v1::SubmittedSpec submitted;
+  submitted.set_spec(Serialize(job.spec()));
+  CopyValues(job.status.array_values(), *submitted.mutable_array_values());
+  job.spec_parts = PutParts<v1::SpecRecord>(SpecId(job), submitted.SerializeAsString(), writes);
+}
+
+absl::StatusOr<Job> FromRecord(const v1::JobRecord& record, const std::string& spec,
+                               const std::string& summary) {
   Job job;
   CopyStatus(record, job.status);
   if (!v1::StoredState_IsValid(record.state()) || !v1::StoredState_IsValid(record.outcome())) {
     return Unreadable(record, "state");
   }
   job.status.set_state(FromStored(record.state()));
-  if (!job.status.mutable_spec()->ParseFromString(record.spec())) return Unreadable(record, "spec");
-  if (record.has_summary() && !job.status.mutable_summary()->ParseFromString(record.summary())) {
+  v1::SubmittedSpec submitted;
+  if (!submitted.ParseFromString(spec) ||
+      !job.status.mutable_spec()->ParseFromString(submitted.spec())) {
+    return Unreadable(record, "spec");
+  }
+  CopyValues(submitted.array_values(), *job.status.mutable_array_values());
+  job.spec_parts = record.spec_parts();
+  job.shares_spec = record.shares_spec();
+  job.summary_parts = record.summary_parts();
+  if (job.summary_parts > 0 && !job.status.mutable_summary()->ParseFromString(summary)) {
     return Unreadable(record, "summary");
   }
   if (record.has_progress() && !job.status.mutable_progress()->ParseFromString(record.progress())) {
@@ -223,7 +273,6 @@ absl::StatusOr<Job> FromRecord(const v1::JobRecord& record) {
   job.status.set_array_index(record.array_index());
   job.status.set_array_count(record.array_count());
   job.array_concurrency = record.array_concurrency();
-  CopyValues(record.array_values(), *job.status.mutable_array_values());
   job.after.ok.assign(record.after_ok().begin(), record.after_ok().end());
   job.after.failed.assign(record.after_failed().begin(), record.after_failed().end());
   job.after.any.assign(record.after_any().begin(), record.after_any().end());
@@ -264,6 +313,58 @@ v1::FirstFailure FromRecord(const v1::FailureRecord& record) {
   v1::FirstFailure failure;
   CopyFailure(record, failure);
   return failure;
+}
+
+void AddKeys(const v1::GenerationRecord& record, std::vector<std::string>& keys) {
+  keys.push_back(GenerationKey(record.job_id(), record.generation()));
+  for (int node_rank = 0; node_rank < record.nodes_size(); ++node_rank) {
+    keys.push_back(PlacementKey(record.job_id(), record.generation(), node_rank));
+  }
+}
+
+std::vector<std::string> KeysOf(const Job& job, bool last_of_array) {
+  const std::string& id = job.status.job_id();
+  std::vector<std::string> keys = {JobKey(id)};
+  for (uint32_t part = 0; part < job.spec_parts && (last_of_array || !job.shares_spec); ++part) {
+    keys.push_back(SpecKey(SpecId(job), part));
+  }
+  for (uint32_t part = 0; part < job.summary_parts; ++part) keys.push_back(SummaryKey(id, part));
+  for (const auto& [number, record] : job.past) AddKeys(record, keys);
+  for (const v1::JobEvent& event : job.events) keys.push_back(EventKey(id, event.sequence()));
+  return keys;
+}
+
+void ChangedRecords::MarkJob(const Job& job) {
+  dirty_jobs_.insert(job.id());
+  MarkChanged(job);
+}
+
+void ChangedRecords::MarkGeneration(const Job& job) {
+  dirty_generations_.emplace(job.id(), job.generation->number());
+  MarkChanged(job);
+}
+
+void ChangedRecords::MarkPlacement(const Job& job, uint32_t node_rank) {
+  dirty_placements_.emplace(job.id(), job.generation->number(), node_rank);
+  MarkChanged(job);
+}
+
+void ChangedRecords::Write(std::map<JobId, Job>& jobs, Context& context) {
+  std::vector<store::Mutation>& writes = context.effects.writes;
+  for (const JobId& id : std::exchange(dirty_jobs_, {})) {
+    Job& job = jobs.at(id);
+    job.time_account.MarkWritten(context.now.steady);
+    WriteSummary(job, writes);
+    writes.push_back(Put(ToRecord(job)));
+  }
+  for (const auto& [id, number] : std::exchange(dirty_generations_, {})) {
+    writes.push_back(PutGeneration(*jobs.at(id).FindRecord(number)));
+  }
+  for (const auto& [id, number, node_rank] : std::exchange(dirty_placements_, {})) {
+    writes.push_back(PutPlacement(*jobs.at(id).FindRecord(number), node_rank));
+  }
+  context.effects.changed_jobs.assign(changed_.begin(), changed_.end());
+  changed_.clear();
 }
 
 }  // namespace muster::core

@@ -1,6 +1,10 @@
 #include "coordinator/core/jobs/job_record.h"
 
+#include <string>
+#include <vector>
+
 #include "common/proto_time.h"
+#include "coordinator/core/records.h"
 #include "gtest/gtest.h"
 
 namespace muster::core {
@@ -56,6 +60,7 @@ Job MakeJob() {
   *status.add_past_failures() = MakeFailure();
   status.mutable_summary()->set_steps(7);
   status.mutable_summary()->add_losses(0.5f);
+  job.summary_parts = 1;
   status.mutable_checkpoint()->set_dir("/shared/job-1");
   status.mutable_checkpoint()->set_shared(true);
   status.add_warnings("rank 0: a warning");
@@ -94,11 +99,21 @@ Job MakeJob() {
   return job;
 }
 
+std::string SpecOf(const Job& job) {
+  v1::SubmittedSpec submitted;
+  submitted.set_spec(Serialize(job.spec()));
+  return submitted.SerializeAsString();
+}
+
+absl::StatusOr<Job> Read(const v1::JobRecord& record, const Job& job) {
+  return FromRecord(record, SpecOf(job), job.status.summary().SerializeAsString());
+}
+
 TEST(JobRecordTest, JobRoundTrips) {
   const Job job = MakeJob();
   v1::JobRecord record;
   ASSERT_TRUE(record.ParseFromString(ToRecord(job).SerializeAsString()));
-  const absl::StatusOr<Job> found = FromRecord(record);
+  const absl::StatusOr<Job> found = Read(record, job);
   ASSERT_TRUE(found.ok()) << found.status();
   EXPECT_EQ(found->status.DebugString(), job.status.DebugString());
   EXPECT_EQ(found->queue_sequence, job.queue_sequence);
@@ -132,7 +147,7 @@ TEST(JobRecordTest, OlderRecordsHaveDatesOnly) {
   record.clear_submitted();
   record.clear_finished();
   record.mutable_finish_time()->set_seconds(40);
-  const absl::StatusOr<Job> found = FromRecord(record);
+  const absl::StatusOr<Job> found = Read(record, MakeJob());
   ASSERT_TRUE(found.ok()) << found.status();
   EXPECT_TRUE(found->submitted == SteadyTime(absl::Seconds(11)));
   EXPECT_TRUE(found->finished == SteadyTime(absl::Seconds(40)));
@@ -142,7 +157,7 @@ TEST(JobRecordTest, NewJobHasNoUnsetFields) {
   Job job;
   job.status.set_job_id("job-1");
   job.status.set_state(v1::QUEUED);
-  const absl::StatusOr<Job> found = FromRecord(ToRecord(job));
+  const absl::StatusOr<Job> found = Read(ToRecord(job), job);
   ASSERT_TRUE(found.ok()) << found.status();
   EXPECT_FALSE(found->status.has_start_time());
   EXPECT_FALSE(found->status.has_finish_time());
@@ -155,22 +170,39 @@ TEST(JobRecordTest, NewJobHasNoUnsetFields) {
   EXPECT_EQ(found->ending.outcome, v1::JOB_STATE_UNSPECIFIED);
 }
 
-TEST(JobRecordTest, StoresSpecAsBytes) {
-  const Job job = MakeJob();
-  v1::JobSpec spec;
-  ASSERT_TRUE(spec.ParseFromString(ToRecord(job).spec()));
-  EXPECT_EQ(spec.DebugString(), job.spec().DebugString());
+TEST(JobRecordTest, SpecHasRecordsOfItsOwn) {
+  Job job = MakeJob();
+  job.status.mutable_spec()->add_command(std::string(2 * kPartBytes, 'x'));
+  v1::ArrayValue& value = *job.status.add_array_values();
+  value.set_field("train.lr");
+  value.set_value("0.1");
+  std::vector<store::Mutation> writes;
+  WriteSpec(job, writes);
+  EXPECT_EQ(job.spec_parts, 3u);
+  std::string bytes;
+  for (const store::Mutation& write : writes) {
+    v1::SpecRecord part;
+    ASSERT_TRUE(part.ParseFromString(*write.value));
+    EXPECT_EQ(write.key, SpecKey("job-1", part.part()));
+    bytes += part.data();
+  }
+  const v1::JobRecord record = ToRecord(job);
+  EXPECT_LT(record.ByteSizeLong(), 4096u);
+  const absl::StatusOr<Job> found =
+      FromRecord(record, bytes, job.status.summary().SerializeAsString());
+  ASSERT_TRUE(found.ok()) << found.status();
+  EXPECT_EQ(found->spec().DebugString(), job.spec().DebugString());
+  EXPECT_EQ(found->status.array_values(0).value(), "0.1");
+  EXPECT_EQ(KeysOf(job, /*last_of_array=*/false)[3], "spec/job-1/0002");
 }
 
 TEST(JobRecordTest, ReturnsDataLossForDamagedRecord) {
-  for (const auto& damage : std::vector<void (*)(v1::JobRecord&)>{
-           [](v1::JobRecord& record) { record.set_spec("\xff\xff"); },
-           [](v1::JobRecord& record) { record.set_summary("\xff\xff"); },
-           [](v1::JobRecord& record) { record.set_state(static_cast<v1::StoredState>(99)); }}) {
-    v1::JobRecord record = ToRecord(MakeJob());
-    damage(record);
-    EXPECT_EQ(FromRecord(record).status().code(), absl::StatusCode::kDataLoss);
-  }
+  const Job job = MakeJob();
+  EXPECT_TRUE(absl::IsDataLoss(FromRecord(ToRecord(job), "\xff\xff", "").status()));
+  EXPECT_TRUE(absl::IsDataLoss(FromRecord(ToRecord(job), SpecOf(job), "\xff\xff").status()));
+  v1::JobRecord record = ToRecord(job);
+  record.set_state(static_cast<v1::StoredState>(99));
+  EXPECT_TRUE(absl::IsDataLoss(Read(record, job).status()));
 }
 
 TEST(JobRecordTest, EveryStateRoundTrips) {
@@ -180,7 +212,7 @@ TEST(JobRecordTest, EveryStateRoundTrips) {
     const v1::JobRecord record = ToRecord(job);
     EXPECT_EQ(v1::StoredState_Name(record.state()),
               "STORED_" + v1::JobState_Name(static_cast<v1::JobState>(state)));
-    EXPECT_EQ(FromRecord(record)->state(), state);
+    EXPECT_EQ(Read(record, job)->state(), state);
   }
 }
 

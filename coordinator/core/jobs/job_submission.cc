@@ -1,17 +1,17 @@
-// JobTable: adds the jobs that clients submit.
-#include <algorithm>
-#include <iterator>
-#include <numeric>
-#include <string>
-#include <utility>
-#include <vector>
+#include "coordinator/core/jobs/job_submission.h"
 
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/str_split.h"
 #include "common/limits.h"
 #include "common/proto_time.h"
 #include "common/status.h"
-#include "coordinator/core/jobs/checkpoint_paths.h"
-#include "coordinator/core/jobs/job_table.h"
+#include "coordinator/core/jobs/job_record.h"
+#include "coordinator/core/jobs/job_time.h"
 #include "coordinator/core/reasons.h"
 
 namespace muster::core {
@@ -42,16 +42,100 @@ void SetSharedCheckpointDir(const std::string& of_cluster, v1::Job& job) {
   job.mutable_checkpoint()->set_shared(true);
 }
 
+// Returns whether several tasks have the same spec, as those of an array without values have.
+bool ShareSpec(const std::vector<ArrayTask>& tasks) {
+  const std::string first = tasks.size() > 1 ? Serialize(tasks.front().spec) : "";
+  return tasks.size() > 1 && std::all_of(tasks.begin(), tasks.end(), [&](const ArrayTask& task) {
+           return task.values.empty() && Serialize(task.spec) == first;
+         });
+}
+
+constexpr absl::string_view kNode = "{node}";
+
+// The absolute path in one spelling. Of a checkpoint (DIR/step-…) or a file of one, DIR.
+std::string DirectoryOf(absl::string_view path) {
+  std::vector<absl::string_view> folders;
+  for (const absl::string_view folder : absl::StrSplit(path, '/', absl::SkipEmpty())) {
+    if (folder == ".." && !folders.empty()) folders.pop_back();
+    if (folder != "." && folder != "..") folders.push_back(folder);
+  }
+  for (size_t last = 1; last <= std::min<size_t>(2, folders.size()); ++last) {
+    if (!absl::StartsWith(folders[folders.size() - last], "step-")) continue;
+    folders.resize(folders.size() - last);
+    break;
+  }
+  return absl::StrCat("/", absl::StrJoin(folders, "/"));
+}
+
+// Whether both name the same directory; `{node}` in one of them matches the name of any node.
+bool IsSame(absl::string_view a, absl::string_view b) {
+  if (a == b) return true;
+  if (!absl::StrContains(a, kNode)) std::swap(a, b);
+  const size_t at = a.find(kNode);
+  if (at == a.npos) return false;
+  const absl::string_view before = a.substr(0, at);
+  const absl::string_view after = a.substr(at + kNode.size());
+  return b.size() > before.size() + after.size() && absl::StartsWith(b, before) &&
+         absl::EndsWith(b, after) &&
+         !absl::StrContains(b.substr(at, b.size() - before.size() - after.size()), '/');
+}
+
 }  // namespace
 
-absl::StatusOr<JobTable::Submitted> JobTable::Submit(const SubmitJob& event) {
-  if (!event.idempotency_key.empty()) {
-    const auto made = idempotency_keys_.find({event.actor.name, event.idempotency_key});
-    if (made != idempotency_keys_.end()) {
-      Job& job = jobs_.at(made->second);
-      RETURN_IF_ERROR(CheckSameSpec(job, event));
-      return Submitted{&job, true};
+void CheckpointPaths::AddPath(const char* field, const std::string& path, bool writes) {
+  if (!path.empty()) paths_.emplace(DirectoryOf(path), Use{.field = field, .writes = writes});
+}
+
+void CheckpointPaths::Add(const v1::JobSpec& spec) {
+  // The first use of a path counts, so that paths that are written come first.
+  AddPath("checkpoint_dir", spec.checkpoint_dir(), /*writes=*/true);
+  AddPath("train.checkpoint.dir", spec.train().checkpoint().dir(), /*writes=*/true);
+  AddPath("train.checkpoint.resume_from", spec.train().checkpoint().resume_from(),
+          /*writes=*/false);
+  AddPath("train.init_from", spec.train().init_from(), /*writes=*/false);
+}
+
+void CheckpointPaths::Meet(const v1::Job& job, const Actor& actor) {
+  const bool may_use = MayUse(job, actor);
+  for (const std::string* dir : {&job.checkpoint().dir(), &job.spec().checkpoint_dir(),
+                                 &job.spec().train().checkpoint().dir()}) {
+    if (dir->empty()) continue;
+    const std::string normal = DirectoryOf(*dir);
+    for (auto& [path, use] : paths_) {
+      if (!IsSame(path, normal)) continue;
+      use.allowed |= may_use || (job.shared() && !use.writes);
+      use.job = job.job_id();
+      use.owner = job.owner();
     }
+  }
+}
+
+absl::Status CheckpointPaths::Check() const {
+  for (const auto& [path, use] : paths_) {
+    if (use.allowed || use.job.empty()) continue;
+    return absl::PermissionDeniedError(absl::StrCat(
+        use.field, ": ", path, " has the checkpoints of job ", use.job, " of ", use.owner,
+        use.writes
+            ? "; use another directory"
+            : absl::StrCat("; ask an administrator to share them: muster admin share ", use.job)));
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<JobSubmission::Needs> JobSubmission::Examine(const SubmitJob& event) const {
+  Needs needs;
+  const JobId* const made = names_.FindKey({event.actor.name, event.idempotency_key});
+  if (!event.idempotency_key.empty() && made != nullptr) {
+    const Job* const job = jobs_.Find(*made);
+    if (job == nullptr) {
+      return absl::AlreadyExistsError(absl::StrCat(
+          "idempotency key ", event.idempotency_key, " was already used for job ", made->value(),
+          ", which has finished and was deleted to make room; to run it "
+          "again, use a new key"));
+    }
+    RETURN_IF_ERROR(CheckSameSpec(*job, event));
+    needs.existing = *made;
+    return needs;
   }
   if (event.job_id.value().empty()) return absl::InvalidArgumentError("job id is empty");
   if (event.idempotency_key.size() > limits::kIdempotencyKeyLength) {
@@ -60,72 +144,81 @@ absl::StatusOr<JobTable::Submitted> JobTable::Submit(const SubmitJob& event) {
                      " characters; the limit is ", limits::kIdempotencyKeyLength));
   }
   RETURN_IF_ERROR(CheckIds(event));
-  std::vector<Ended> ended;
-  ASSIGN_OR_RETURN(After after, ResolveDependencies(event.spec.after(), ended));
-  const size_t count = std::max<size_t>(event.tasks.size(), 1);
-  RETURN_IF_ERROR(CheckSubmit(event.spec, event.tasks, event.actor));
-  std::vector<size_t> memory(count);
-  uint64_t stored = 0;
-  for (size_t i = 0; i < count; ++i) {
+  ASSIGN_OR_RETURN(needs.after, names_.ResolveDependencies(event.spec.after(), needs.ended));
+  RETURN_IF_ERROR(CheckActor(event));
+  needs.jobs = std::max<size_t>(event.tasks.size(), 1);
+  needs.shares_spec = ShareSpec(event.tasks);
+  for (size_t i = 0; i < needs.jobs; ++i) {
     const v1::JobSpec& spec = event.tasks.empty() ? event.spec : event.tasks[i].spec;
-    memory[i] = MemoryOf(spec);
-    stored += spec.ByteSizeLong();
+    needs.memory_bytes += MemoryOf(spec);
+    if (i == 0 || !needs.shares_spec) needs.stored += spec.ByteSizeLong();
   }
   // A step may write the records of all jobs again, for example when many nodes are lost.
-  RETURN_IF_ERROR(context_.space.Check(stored + memory_.used() / 2));
-  RETURN_IF_ERROR(
-      MakeMemory(event.actor.name, std::accumulate(memory.begin(), memory.end(), size_t{0})));
-  RETURN_IF_ERROR(MakeRoom(count));
-  context_.space.Take(stored);
+  RETURN_IF_ERROR(context_.space.Check(needs.stored + eviction_.memory().used() / 2));
+  RETURN_IF_ERROR(eviction_.CheckMemory(event.actor.name, needs.memory_bytes));
+  RETURN_IF_ERROR(eviction_.CheckRoom(needs.jobs));
+  return needs;
+}
+
+absl::StatusOr<JobSubmission::Submitted> JobSubmission::Submit(const SubmitJob& event) {
+  ASSIGN_OR_RETURN(const Needs needs, Examine(event));
+  if (needs.existing.has_value()) return Submitted{jobs_.Find(*needs.existing), true};
+  RETURN_IF_ERROR(eviction_.MakeMemory(event.actor.name, needs.memory_bytes));
+  eviction_.MakeRoom(needs.jobs);
+  context_.space.Take(needs.stored);
   Job* first = nullptr;
-  for (size_t i = 0; i < count; ++i) {
+  for (size_t i = 0; i < needs.jobs; ++i) {
     const bool is_task = !event.tasks.empty();
     const JobId id = is_task ? TaskId(event.job_id.value(), i) : event.job_id;
-    Job& job = AddSubmitted(event, id, is_task ? event.tasks[i].spec : event.spec, memory[i]);
+    Job made = MakeJob(event, id, is_task ? event.tasks[i].spec : event.spec);
     if (is_task) {
-      job.status.set_array_id(event.job_id.value());
-      job.status.set_array_index(i);
-      job.status.set_array_count(count);
-      job.array_concurrency = event.spec.array().concurrency();
-      for (const v1::ArrayValue& value : event.tasks[i].values) {
-        *job.status.add_array_values() = value;
-      }
+      made.status.set_array_id(event.job_id.value());
+      made.status.set_array_index(i);
+      made.status.set_array_count(needs.jobs);
+      made.array_concurrency = event.spec.array().concurrency();
+      *made.status.mutable_array_values() = {event.tasks[i].values.begin(),
+                                             event.tasks[i].values.end()};
     }
-    job.after = after;
-    arrays_.Add(job);
-    dependents_.Add(job);
-    if (i > 0) continue;
-    first = &job;
-    job.status.set_idempotency_key(event.idempotency_key);
+    made.shares_spec = needs.shares_spec;
+    if (i == 0 || !needs.shares_spec) {
+      WriteSpec(made, context_.effects.writes);
+    } else {
+      made.spec_parts = first->spec_parts;
+    }
+    if (i == 0) made.status.set_idempotency_key(event.idempotency_key);
+    made.after = needs.after;
+    Job& job = jobs_.Add(std::move(made));
+    if (i == 0) first = &job;
+    states_.OnAdded(job, i == 0 ? needs.ended : std::vector<Ended>());
+    context_.stats.OnSubmitted();
+    jobs_.AddEvent(job, events::kSubmitted, absl::StrCat("submitted as ", job.spec().name()));
   }
   if (!event.idempotency_key.empty()) {
-    idempotency_keys_.emplace(std::make_pair(event.actor.name, event.idempotency_key), first->id());
+    names_.AddKey({event.actor.name, event.idempotency_key}, first->id());
   }
-  std::move(ended.begin(), ended.end(), std::back_inserter(ended_));
   return Submitted{first, false};
 }
 
-absl::Status JobTable::CheckSubmit(const v1::JobSpec& spec, const std::vector<ArrayTask>& tasks,
-                                   const Actor& actor) const {
-  const size_t count = std::max<size_t>(tasks.size(), 1);
-  RETURN_IF_ERROR(owners_.CheckSubmit(spec, actor, count));
+absl::Status JobSubmission::CheckActor(const SubmitJob& event) const {
+  const size_t count = std::max<size_t>(event.tasks.size(), 1);
+  RETURN_IF_ERROR(owners_.CheckSubmit(event.spec, event.actor, count));
   CheckpointPaths paths;
-  if (tasks.empty()) paths.Add(spec);
+  if (event.tasks.empty()) paths.Add(event.spec);
   // The matrix of an array may set what depends on the role of the token, and paths.
-  for (const ArrayTask& task : tasks) {
-    RETURN_IF_ERROR(owners_.CheckSubmit(task.spec, actor, count));
+  for (const ArrayTask& task : event.tasks) {
+    RETURN_IF_ERROR(owners_.CheckSubmit(task.spec, event.actor, count));
     paths.Add(task.spec);
   }
-  if (paths.empty() || actor.is_admin) return absl::OkStatus();
-  for (const auto& [id, job] : jobs_) paths.Meet(job.status, actor);
+  if (paths.empty() || event.actor.is_admin) return absl::OkStatus();
+  for (const auto& [id, job] : jobs_.all()) paths.Meet(job.status, event.actor);
   return paths.Check();
 }
 
-absl::Status JobTable::CheckIds(const SubmitJob& event) const {
+absl::Status JobSubmission::CheckIds(const SubmitJob& event) const {
   const auto taken = [this](const JobId& id) {
-    return jobs_.count(id) != 0 || retention_.IsForgotten(id);
+    return jobs_.Find(id) != nullptr || eviction_.IsForgotten(id);
   };
-  bool any = taken(event.job_id) || arrays_.Find(event.job_id.value()) != nullptr;
+  bool any = taken(event.job_id) || jobs_.arrays().Find(event.job_id.value()) != nullptr;
   for (size_t i = 0; i < event.tasks.size() && !any; ++i) {
     any = taken(TaskId(event.job_id.value(), i));
   }
@@ -133,36 +226,8 @@ absl::Status JobTable::CheckIds(const SubmitJob& event) const {
   return absl::AbortedError(absl::StrCat("job id ", event.job_id.value(), " is taken"));
 }
 
-absl::Status JobTable::MakeRoom(size_t count) {
-  while (jobs_.size() + count > limits::kJobs && retention_.HasFinished()) {
-    Remove(JobId(retention_.OldestFinished()));
-  }
-  if (jobs_.size() + count <= limits::kJobs) return absl::OkStatus();
-  return absl::ResourceExhaustedError(
-      count == 1
-          ? absl::StrCat("the coordinator has ", limits::kJobs,
-                         " unfinished jobs, the limit; wait for some to finish or cancel some")
-          : absl::StrCat("the coordinator has ", jobs_.size(), " unfinished jobs, and ", count,
-                         " more exceed the limit of ", limits::kJobs,
-                         "; wait for some to finish or cancel some"));
-}
-
-absl::Status JobTable::MakeMemory(const std::string& owner, size_t bytes) {
-  while (true) {
-    absl::Status room = memory_.Check(owner, bytes);
-    const JobId* evicted = room.ok() ? nullptr : retention_.OldestFinishedOf(owner);
-    if (!room.ok() && evicted == nullptr && retention_.HasFinished() &&
-        memory_.OwnerHasRoom(owner, bytes)) {
-      evicted = &retention_.OldestFinished();
-    }
-    if (evicted == nullptr) return room;
-    Remove(JobId(*evicted));
-  }
-}
-
-Job& JobTable::AddSubmitted(const SubmitJob& event, const JobId& id, const v1::JobSpec& spec,
-                            size_t memory_bytes) {
-  Job& job = jobs_[id];
+Job JobSubmission::MakeJob(const SubmitJob& event, const JobId& id, const v1::JobSpec& spec) const {
+  Job job;
   v1::Job& status = job.status;
   status.set_job_id(id.value());
   *status.mutable_spec() = spec;
@@ -170,16 +235,32 @@ Job& JobTable::AddSubmitted(const SubmitJob& event, const JobId& id, const v1::J
   status.set_reason(reasons::kWaitingForResources);
   status.set_message(kWaitingMessage);
   status.set_owner(event.actor.name);
-  Charge(job, memory_bytes);
   SetSharedCheckpointDir(context_.options.checkpoint_dir, status);
   *status.mutable_submit_time() = ToProto(context_.now.wall);
-  job.queue_sequence = next_queue_sequence_++;
   job.submitted_digest = event.spec_digest;
-  job.submitted = job.state_since = context_.now.steady;
+  job.submitted = context_.now.steady;
   job.time_account = TimeAccount(job.is_train(), absl::ZeroDuration(), context_.now);
-  owners_.OnQueued(status);
-  context_.stats.OnSubmitted();
-  AddEvent(job, events::kSubmitted, absl::StrCat("submitted as ", spec.name()));
+  return job;
+}
+
+Job& JobSubmission::Restore(Job restored) {
+  if (restored.state() != v1::QUEUED && restored.state() != v1::HELD) {
+    restored.after = After();  // earlier builds kept those of recovered jobs
+  }
+  Job& job = jobs_.Add(std::move(restored));
+  RestoreTimeAccount(job, context_);
+  if (!job.status.idempotency_key().empty()) {
+    names_.AddKey({job.status.owner(), job.status.idempotency_key()}, job.id());
+  }
+  if (IsTerminal(job.state()) && job.status.array_id().empty()) eviction_.Allow(job, job.finished);
+  states_.OnAdded(job);
+  return job;
+}
+
+Job& JobSubmission::AddRecovered(Job recovered) {
+  WriteSpec(recovered, context_.effects.writes);
+  Job& job = Restore(std::move(recovered));
+  jobs_.MarkJob(job);
   return job;
 }
 

@@ -29,7 +29,7 @@ class JobTableTest : public ::testing::Test {
     return keys;
   }
   Context context_ = MakeContext();
-  JobTable jobs_{context_};
+  Jobs jobs_{context_};
 };
 
 TEST_F(JobTableTest, SubmittedJobIsQueuedAndRecorded) {
@@ -42,82 +42,82 @@ TEST_F(JobTableTest, SubmittedJobIsQueuedAndRecorded) {
 
 TEST_F(JobTableTest, ReservedNumbersLeaveRoomForGenerations) {
   Job& job = Submit(jobs_, "one");
-  jobs_.ReserveGeneration(JobId("one"), 7);
+  ReserveGeneration(jobs_.table, JobId("one"), 7);
   EXPECT_EQ(job.NextGeneration(), Generation(8));
   for (const uint64_t number : {limits::kLargestGeneration, std::numeric_limits<uint64_t>::max()}) {
-    jobs_.ReserveGeneration(JobId("one"), number);
+    ReserveGeneration(jobs_.table, JobId("one"), number);
     EXPECT_GT(job.NextGeneration().value(), 8u);
     EXPECT_LT(job.NextGeneration().value(), limits::kLargestGeneration - 100'000);
   }
 }
 
 TEST_F(JobTableTest, SameIdempotencyKeyReturnsSameJob) {
-  const auto first = jobs_.Submit({RequestId(1), JobId("one"), {}, "key"});
-  const auto again = jobs_.Submit({RequestId(2), JobId("two"), {}, "key"});
+  const auto first = jobs_.submission.Submit({RequestId(1), JobId("one"), {}, "key"});
+  const auto again = jobs_.submission.Submit({RequestId(2), JobId("two"), {}, "key"});
   ASSERT_TRUE(again.ok());
   EXPECT_TRUE(again->already_existed);
   EXPECT_EQ(again->job, first->job);
-  EXPECT_EQ(jobs_.Find(JobId("two")), nullptr);
+  EXPECT_EQ(jobs_.table.Find(JobId("two")), nullptr);
 }
 
 TEST_F(JobTableTest, RejectsDuplicateJobId) {
   Submit(jobs_, "one");
-  const auto again = jobs_.Submit({RequestId(2), JobId("one"), {}, ""});
+  const auto again = jobs_.submission.Submit({RequestId(2), JobId("one"), {}, ""});
   EXPECT_EQ(again.status().code(), absl::StatusCode::kAborted);
 }
 
 TEST_F(JobTableTest, RejectsIdempotencyKeyWithAnotherSpec) {
   SubmitJob submit{RequestId(1), JobId("one"), {}, "key"};
   submit.spec_digest = "d1";
-  ASSERT_TRUE(jobs_.Submit(submit).ok());
-  EXPECT_TRUE(jobs_.Submit(submit)->already_existed);
+  ASSERT_TRUE(jobs_.submission.Submit(submit).ok());
+  EXPECT_TRUE(jobs_.submission.Submit(submit)->already_existed);
   submit.spec_digest = "d2";
-  const auto refused = jobs_.Submit(submit);
+  const auto refused = jobs_.submission.Submit(submit);
   EXPECT_EQ(refused.status().code(), absl::StatusCode::kAlreadyExists);
   EXPECT_EQ(refused.status().message(),
             "idempotency key key was already used for job one with another spec; use a new key");
   // Jobs of older stores have no digest.
-  jobs_.at(JobId("one")).submitted_digest.clear();
-  EXPECT_TRUE(jobs_.Submit(submit)->already_existed);
+  jobs_.table.at(JobId("one")).submitted_digest.clear();
+  EXPECT_TRUE(jobs_.submission.Submit(submit)->already_existed);
 }
 
 TEST_F(JobTableTest, ResolvesUniquePrefixes) {
   Submit(jobs_, "train-1");
   Submit(jobs_, "train-12");
   Submit(jobs_, "test-1");
-  EXPECT_EQ(*jobs_.Resolve("te"), JobId("test-1"));
-  EXPECT_EQ(*jobs_.Resolve("train-1"), JobId("train-1"));
-  EXPECT_EQ(jobs_.Resolve("train").status().code(), absl::StatusCode::kInvalidArgument);
-  EXPECT_EQ(jobs_.Resolve("x").status().code(), absl::StatusCode::kNotFound);
-  EXPECT_EQ(jobs_.Resolve("").status().code(), absl::StatusCode::kNotFound);
+  EXPECT_EQ(*jobs_.names.Resolve("te"), JobId("test-1"));
+  EXPECT_EQ(*jobs_.names.Resolve("train-1"), JobId("train-1"));
+  EXPECT_EQ(jobs_.names.Resolve("train").status().code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(jobs_.names.Resolve("x").status().code(), absl::StatusCode::kNotFound);
+  EXPECT_EQ(jobs_.names.Resolve("").status().code(), absl::StatusCode::kNotFound);
 }
 
 TEST_F(JobTableTest, ResolvesNamesBeforePrefixes) {
   const auto submit = [this](const std::string& id, const std::string& name) {
     v1::JobSpec spec;
     spec.set_name(name);
-    ASSERT_TRUE(jobs_.Submit({RequestId(1), JobId(id), spec, ""}).ok());
+    ASSERT_TRUE(jobs_.submission.Submit({RequestId(1), JobId(id), spec, ""}).ok());
   };
   submit("train-aaaaa", "train");
   submit("train-2-bbbbb", "train-2");
-  EXPECT_EQ(*jobs_.Resolve("train"), JobId("train-aaaaa"));
-  EXPECT_EQ(*jobs_.Resolve("train-2"), JobId("train-2-bbbbb"));
+  EXPECT_EQ(*jobs_.names.Resolve("train"), JobId("train-aaaaa"));
+  EXPECT_EQ(*jobs_.names.Resolve("train-2"), JobId("train-2-bbbbb"));
   submit("train-ccccc", "train");
-  EXPECT_EQ(jobs_.Resolve("train").status().message(),
+  EXPECT_EQ(jobs_.names.Resolve("train").status().message(),
             "job train is ambiguous: it matches train-ccccc, train-aaaaa; give more of the id");
   for (int i = 0; i < 5; ++i) submit(absl::StrCat("train-d", i), "train");
-  EXPECT_THAT(std::string(jobs_.Resolve("trai").status().message()),
+  EXPECT_THAT(std::string(jobs_.names.Resolve("trai").status().message()),
               ::testing::HasSubstr("train-d0, 3 more; give more"));
 }
 
 TEST_F(JobTableTest, ListsTheNewestFirst) {
   Submit(jobs_, "a");
   Submit(jobs_, "b");
-  jobs_.Finish(Submit(jobs_, "c"), v1::CANCELLED, reasons::kCancelledByUser, "", 1);
+  jobs_.states.Finish(Submit(jobs_, "c"), v1::CANCELLED, reasons::kCancelledByUser, "", 1);
   v1::ListJobsRequest request;
   const auto ids = [&] {
     std::vector<std::string> ids;
-    for (const Job* job : jobs_.List(request)) ids.push_back(job->id().value());
+    for (const Job* job : ListJobs(jobs_.table, request)) ids.push_back(job->id().value());
     return ids;
   };
   EXPECT_THAT(ids(), ElementsAre("b", "a"));
@@ -130,11 +130,11 @@ TEST_F(JobTableTest, ListsTheNewestFirst) {
 TEST_F(JobTableTest, StepWritesEachRecordOnce) {
   Job& job = Submit(jobs_, "one");
   Start(jobs_, job, {"a", "a", "b"});
-  jobs_.MarkJob(job);
-  jobs_.MarkPlacement(job, 1);
+  jobs_.table.MarkJob(job);
+  jobs_.table.MarkPlacement(job, 1);
   EXPECT_THAT(KeysWritten(),
-              ElementsAre("event/one/0000000001", "job/one", "generation/one/0000000001",
-                          "placement/one/0000000001/0000000000",
+              ElementsAre("spec/one/0000", "event/one/0000000001", "job/one",
+                          "generation/one/0000000001", "placement/one/0000000001/0000000000",
                           "placement/one/0000000001/0000000001", "owner/"));
   EXPECT_THAT(KeysWritten(), IsEmpty());
 }
@@ -142,15 +142,15 @@ TEST_F(JobTableTest, StepWritesEachRecordOnce) {
 TEST_F(JobTableTest, EndedGenerationMovesToPast) {
   Job& job = Submit(jobs_, "one");
   Start(jobs_, job, {"a"});
-  EXPECT_TRUE(jobs_.UsesNode(NodeName("a")));
-  EXPECT_EQ(jobs_.FindLiving(JobId("one"), 1, NodeName("a")), &job);
-  EXPECT_EQ(jobs_.FindLiving(JobId("one"), 2, NodeName("a")), nullptr);
-  EXPECT_EQ(jobs_.FindLiving(JobId("one"), 1, NodeName("b")), nullptr);
-  jobs_.Transition(job, v1::STOPPING, "", "");
-  jobs_.EndGeneration(job);
+  EXPECT_TRUE(jobs_.table.UsesNode(NodeName("a")));
+  EXPECT_EQ(jobs_.table.FindLiving(JobId("one"), 1, NodeName("a")), &job);
+  EXPECT_EQ(jobs_.table.FindLiving(JobId("one"), 2, NodeName("a")), nullptr);
+  EXPECT_EQ(jobs_.table.FindLiving(JobId("one"), 1, NodeName("b")), nullptr);
+  jobs_.states.Transition(job, v1::STOPPING, "", "");
+  jobs_.states.EndGeneration(job);
   EXPECT_TRUE(job.past.rbegin()->second.over());
-  EXPECT_EQ(jobs_.FindLiving(JobId("one"), 1, NodeName("a")), nullptr);
-  EXPECT_THAT(jobs_.active(), IsEmpty());
+  EXPECT_EQ(jobs_.table.FindLiving(JobId("one"), 1, NodeName("a")), nullptr);
+  EXPECT_THAT(jobs_.table.active(), IsEmpty());
   ASSERT_NE(job.FindRecord(Generation(1)), nullptr);
 }
 
@@ -160,8 +160,8 @@ TEST_F(JobTableTest, NewGenerationClearsPreviousState) {
   job.ending = {v1::FAILED, "r", "m", absl::Seconds(1), true};
   job.suspected_failure.emplace();
   job.status.mutable_progress()->set_step(3);
-  jobs_.Transition(job, v1::STOPPING, "", "");
-  jobs_.EndGeneration(job);
+  jobs_.states.Transition(job, v1::STOPPING, "", "");
+  jobs_.states.EndGeneration(job);
   Start(jobs_, job, {"a"});
   EXPECT_EQ(job.status.generation(), 2u);
   EXPECT_EQ(job.ending.outcome, v1::JOB_STATE_UNSPECIFIED);
@@ -171,7 +171,7 @@ TEST_F(JobTableTest, NewGenerationClearsPreviousState) {
 
 TEST_F(JobTableTest, BoundsHistory) {
   Job& job = Submit(jobs_, "one");
-  for (size_t i = 0; i < limits::kEventsPerJob; ++i) jobs_.AddEvent(job, "Test", "");
+  for (size_t i = 0; i < limits::kEventsPerJob; ++i) jobs_.table.AddEvent(job, "Test", "");
   EXPECT_EQ(job.events.size(), limits::kEventsPerJob);
   EXPECT_EQ(job.events.front().sequence(), 2u);
   EXPECT_EQ(context_.effects.writes.back().key, "event/one/0000000001");
@@ -180,28 +180,29 @@ TEST_F(JobTableTest, BoundsHistory) {
 
 TEST(JobTableDeathTest, ForbiddenTransitionEndsProcess) {
   Context context = MakeContext();
-  JobTable jobs(context);
+  Jobs jobs(context);
   Job& job = Submit(jobs, "one");
-  EXPECT_DEATH(jobs.Transition(job, v1::RUNNING, "", ""), "cannot go from QUEUED to RUNNING");
+  EXPECT_DEATH(jobs.states.Transition(job, v1::RUNNING, "", ""),
+               "cannot go from QUEUED to RUNNING");
 }
 
 TEST(JobTableRetention, DeletesOldestFinishedJob) {
   Options options;
   options.keep_jobs = 1;
   Context context = MakeContext(options);
-  JobTable jobs(context);
+  Jobs jobs(context);
   for (const char* id : {"one", "two"}) {
-    jobs.Finish(Submit(jobs, id), v1::CANCELLED, reasons::kCancelledByUser, "", 1);
+    jobs.states.Finish(Submit(jobs, id), v1::CANCELLED, reasons::kCancelledByUser, "", 1);
     Advance(context, absl::Seconds(1));
   }
-  jobs.ArmRetention();
+  jobs.eviction.Arm();
   EXPECT_EQ(context.timers.Next(), context.now.steady + absl::Seconds(58));
-  jobs.ForgetDue();
-  EXPECT_NE(jobs.Find(JobId("one")), nullptr);
+  jobs.eviction.ForgetDue();
+  EXPECT_NE(jobs.table.Find(JobId("one")), nullptr);
   Advance(context, absl::Seconds(58));
-  jobs.ForgetDue();
-  EXPECT_EQ(jobs.Find(JobId("one")), nullptr);
-  EXPECT_NE(jobs.Find(JobId("two")), nullptr);
+  jobs.eviction.ForgetDue();
+  EXPECT_EQ(jobs.table.Find(JobId("one")), nullptr);
+  EXPECT_NE(jobs.table.Find(JobId("two")), nullptr);
   EXPECT_EQ(context.effects.writes.back().key, "job/one");
   EXPECT_FALSE(context.effects.writes.back().value.has_value());
 }

@@ -1,10 +1,10 @@
-// JobTable: accounts for the time of jobs.
+#include "coordinator/core/jobs/job_time.h"
+
 #include <algorithm>
 #include <optional>
 #include <string>
 
 #include "common/proto_time.h"
-#include "coordinator/core/jobs/job_table.h"
 #include "coordinator/core/reasons.h"
 
 namespace muster::core {
@@ -42,21 +42,9 @@ v1::TimeCause ActivityOf(const Job& job) {
   }
 }
 
-}  // namespace
-
-SlotCount JobTable::CountSlots(const v1::GenerationRecord& record) {
-  SlotCount slots;
-  for (const v1::NodePlacement& node : record.nodes()) {
-    for (const v1::RankRecord& rank : node.ranks()) slots.cpu += rank.slots_size();
-  }
-  slots.gpu = std::min(slots.cpu, record.gpu_slots());
-  slots.cpu -= slots.gpu;
-  slots.cpu += record.idle_cpu_slots();
-  slots.gpu += record.idle_gpu_slots();
-  return slots;
-}
-
-std::optional<std::string> JobTable::LostNode(const Job& job) {
+// Returns the node that is to blame for the failure of the living generation; nullopt if there is
+// none.
+std::optional<std::string> LostNode(const Job& job) {
   const v1::FirstFailure& failure = job.status.first_failure();
   const bool of_generation =
       job.status.has_first_failure() && failure.generation() == job.generation->record.generation();
@@ -68,10 +56,29 @@ std::optional<std::string> JobTable::LostNode(const Job& job) {
   return of_node ? std::make_optional(failure.node()) : std::nullopt;
 }
 
-void JobTable::UpdateTimeAccount(Job& job) {
+// Adds the time that has been settled to the cluster's totals.
+void CountSettledTime(Job& job, Context& context) {
+  context.stats.OnTimeSettled(job.time_account.TakeSettled());
+}
+
+}  // namespace
+
+SlotCount CountSlots(const v1::GenerationRecord& record) {
+  SlotCount slots;
+  for (const v1::NodePlacement& node : record.nodes()) {
+    for (const v1::RankRecord& rank : node.ranks()) slots.cpu += rank.slots_size();
+  }
+  slots.gpu = std::min(slots.cpu, record.gpu_slots());
+  slots.cpu -= slots.gpu;
+  slots.cpu += record.idle_cpu_slots();
+  slots.gpu += record.idle_gpu_slots();
+  return slots;
+}
+
+void UpdateTimeAccount(Job& job, JobTable& jobs, Context& context) {
   if (IsTerminal(job.state())) {
-    job.time_account.Close(context_.now);
-    CountSettledTime(job);
+    job.time_account.Close(context.now);
+    CountSettledTime(job, context);
     return;
   }
   // A generation that has just ended is followed by the next state in the same step.
@@ -84,29 +91,31 @@ void JobTable::UpdateTimeAccount(Job& job) {
         std::max(first.failure.has_value() ? first.failure->step() : 0,
                  uint64_t{job.generation->RecordOf(first).exit().failure().step()});
     job.time_account.ReportStep(std::max(uint64_t{progress.step()}, failed_at),
-                                absl::Seconds(progress.checkpoint_stall_seconds()), context_.now);
+                                absl::Seconds(progress.checkpoint_stall_seconds()), context.now);
   }
-  job.time_account.Enter(ActivityOf(job), context_.now);
-  CountSettledTime(job);
-  if (job.time_account.IsWriteDue(context_.now.steady)) MarkJob(job);
+  job.time_account.Enter(ActivityOf(job), context.now);
+  CountSettledTime(job, context);
+  if (job.time_account.IsWriteDue(context.now.steady)) jobs.MarkJob(job);
 }
 
-void JobTable::RestoreTimeAccount(Job& job) {
+Ledger EndGenerationTime(Job& job, Context& context) {
+  Ledger spent = job.time_account.EndGeneration(LostNode(job), context.now);
+  CountSettledTime(job, context);
+  return spent;
+}
+
+void RestoreTimeAccount(Job& job, const Context& context) {
   if (job.time_account.is_open() || IsTerminal(job.state())) {
-    job.time_account.Resume(context_.now);
+    job.time_account.Resume(context.now);
     return;
   }
   const absl::Duration before =
-      job.submitted > SteadyTime() ? context_.now.steady - job.submitted : absl::ZeroDuration();
-  job.time_account = TimeAccount(job.is_train(), before, context_.now);
+      job.submitted > SteadyTime() ? context.now.steady - job.submitted : absl::ZeroDuration();
+  job.time_account = TimeAccount(job.is_train(), before, context.now);
   if (job.generation.has_value()) {
-    job.time_account.BeginGeneration(CountSlots(job.generation->record).total(), context_.now);
+    job.time_account.BeginGeneration(CountSlots(job.generation->record).total(), context.now);
   }
-  job.time_account.Enter(ActivityOf(job), context_.now);
-}
-
-void JobTable::CountSettledTime(Job& job) {
-  context_.stats.OnTimeSettled(job.time_account.TakeSettled());
+  job.time_account.Enter(ActivityOf(job), context.now);
 }
 
 }  // namespace muster::core

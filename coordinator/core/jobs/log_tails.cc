@@ -43,7 +43,7 @@ absl::Status LogTails::Add(const Job& job, v1::LogTail tail) {
         absl::StrCat("the end of its log is on its node only: the coordinator keeps ",
                      limits::kLogTailBytesPerGeneration, " bytes of logs per generation"));
   }
-  context_.effects.writes.push_back(Put(tail));
+  context_.effects.writes.push_back(PutLogTail(tail));
   Restore(job, std::move(tail));
   // Ends at the new tail at the latest.
   auto oldest = tails_.lower_bound({key.job, 0, 0});

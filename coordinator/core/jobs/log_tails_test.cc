@@ -43,12 +43,12 @@ class LogTailsTest : public ::testing::Test {
     return keys;
   }
   bool Has(const Job& job, uint32_t rank, uint64_t generation = 1) const {
-    return jobs_.log_tails().Find(job, Generation(generation), Rank(rank)) != nullptr;
+    return jobs_.log_tails.Find(job, Generation(generation), Rank(rank)) != nullptr;
   }
 
   Context context_ = testing::MakeContext();
-  JobTable jobs_{context_};
-  LogTails& tails_ = jobs_.log_tails();
+  Jobs jobs_{context_};
+  LogTails& tails_ = jobs_.log_tails;
 };
 
 TEST_F(LogTailsTest, StoresEachTailOnce) {
@@ -120,8 +120,8 @@ TEST_F(LogTailsTest, DeletesThoseOfTheOldestJobsBeyondTheTotal) {
     tails_.Add(job, Tail(job, 0, data)).IgnoreError();
     Writes();
   }
-  EXPECT_FALSE(Has(*jobs_.Find(JobId("job-10000")), 0));
-  EXPECT_TRUE(Has(*jobs_.Find(JobId(absl::StrCat("job-", 10'001 - tails))), 0));
+  EXPECT_FALSE(Has(*jobs_.table.Find(JobId("job-10000")), 0));
+  EXPECT_TRUE(Has(*jobs_.table.Find(JobId(absl::StrCat("job-", 10'001 - tails))), 0));
 }
 
 TEST_F(LogTailsTest, RemovesThoseOfAJob) {

@@ -60,7 +60,7 @@ void Fence::AdaptSet() {
     stored.set_id(kept.id());
     *stored.mutable_nodes() = kept.nodes();
   }
-  context_.effects.writes.push_back(PutFence(record));
+  context_.effects.writes.push_back(Put(record));
 }
 
 void Fence::DropUnusedSets() {

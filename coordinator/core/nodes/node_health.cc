@@ -1,5 +1,5 @@
-// NodeTable: the health of nodes (failed launches and self-tests), and slots of ranks that cannot
-// be killed.
+#include "coordinator/core/nodes/node_health.h"
+
 #include <algorithm>
 
 #include "absl/strings/match.h"
@@ -8,7 +8,6 @@
 #include "common/limits.h"
 #include "common/proto_time.h"
 #include "common/utf8.h"
-#include "coordinator/core/nodes/node_table.h"
 #include "coordinator/core/steady_clock.h"
 
 namespace muster::core {
@@ -58,9 +57,9 @@ std::string Bounded(std::string text) {
 // ------------------------------------------------------------------------------------------------
 // launches
 
-void NodeTable::NoteLaunchFailure(const NodeName& name, const std::string& why) {
-  Node& node = nodes_.at(name);
-  changed_.insert(name);
+void NodeHealth::NoteLaunchFailure(const NodeName& name, const std::string& why) {
+  Node& node = nodes_.Edit(name);
+  nodes_.MarkRecord(node);
   node.record.set_launch_failure(Bounded(why));
   // Launched before the cordon.
   if (node.record.cordoned_by_health()) return;
@@ -78,51 +77,52 @@ void NodeTable::NoteLaunchFailure(const NodeName& name, const std::string& why) 
   const absl::Duration cool_down = CoolDownAfter(failed);
   if (cool_down == absl::ZeroDuration()) return;
   *node.record.mutable_cool_down_until() = ToStored(context_.now.steady + cool_down);
-  ArmCoolDown(node);
-  ++version_;
+  Restore(node);
+  nodes_.MarkOffer();
   context_.Log(absl::StrCat("node ", name.value(), " failed to launch ranks ", failed,
                             " times in a row; no ranks will be placed on it for ",
                             absl::FormatDuration(cool_down), ": ", why));
 }
 
-void NodeTable::NoteLaunchSuccess(const NodeName& name) {
-  if (ForgetFailedLaunches(nodes_.at(name))) ++version_;
+void NodeHealth::NoteLaunchSuccess(const NodeName& name) {
+  if (ForgetFailedLaunches(nodes_.Edit(name))) nodes_.MarkOffer();
 }
 
-void NodeTable::EndCoolDown(const NodeName& name) {
-  const auto entry = nodes_.find(name);
-  if (entry == nodes_.end() || !entry->second.IsCoolingDown()) return;
-  Node& node = entry->second;
+void NodeHealth::EndCoolDown(const NodeName& name) {
+  Node* const found = nodes_.FindToEdit(name);
+  if (found == nullptr || !found->IsCoolingDown()) return;
+  Node& node = *found;
   if (!node.CanTestItself() || node.IsCordonedByOperator()) return FinishCoolDown(node);
   if (!node.self_test.running) StartSelfTest(node);  // the node returns if it passes
 }
 
-void NodeTable::FinishCoolDown(Node& node) {
+void NodeHealth::FinishCoolDown(Node& node) {
   if (!node.IsCoolingDown()) return;
   node.record.clear_cool_down_until();
   context_.timers.Cancel(CoolDownOf(node));
-  changed_.insert(node.name());
-  ++version_;
+  nodes_.MarkRecord(node);
+  nodes_.MarkOffer();
 }
 
-void NodeTable::ArmCoolDown(const Node& node) {
+void NodeHealth::Restore(const Node& node) {
+  if (!node.IsCoolingDown()) return;
   context_.timers.Set(CoolDownOf(node), FromStored(node.record.cool_down_until()));
 }
 
-bool NodeTable::ForgetFailedLaunches(Node& node) {
+bool NodeHealth::ForgetFailedLaunches(Node& node) {
   if (node.record.failed_launches() == 0) return false;
   node.record.clear_failed_launches();
   node.record.clear_launch_failure();
   node.record.clear_cool_down_until();
   context_.timers.Cancel(CoolDownOf(node));
-  changed_.insert(node.name());
+  nodes_.MarkRecord(node);
   return true;
 }
 
 // ------------------------------------------------------------------------------------------------
 // self-tests
 
-void NodeTable::BeginHealth(Node& node) {
+void NodeHealth::Begin(Node& node) {
   AbortSelfTest(node);
   if (!node.conflict.empty()) return;
   if (node.CanTestItself()) return StartSelfTest(node);
@@ -131,10 +131,10 @@ void NodeTable::BeginHealth(Node& node) {
   if (node.record.cordoned_by_health()) UncordonByHealth(node, "its worker does not test itself");
 }
 
-absl::Status NodeTable::TestNode(const NodeName& name) {
-  const auto entry = nodes_.find(name);
-  if (entry == nodes_.end()) return absl::NotFoundError(absl::StrCat("no node ", name.value()));
-  Node& node = entry->second;
+absl::Status NodeHealth::TestNode(const NodeName& name) {
+  Node* const found = nodes_.FindToEdit(name);
+  if (found == nullptr) return absl::NotFoundError(absl::StrCat("no node ", name.value()));
+  Node& node = *found;
   if (!node.session.has_value()) {
     return absl::FailedPreconditionError(
         absl::StrCat("node ", name.value(), " is not connected; start its worker"));
@@ -153,27 +153,27 @@ absl::Status NodeTable::TestNode(const NodeName& name) {
   return absl::OkStatus();
 }
 
-void NodeTable::AbortSelfTest(Node& node) {
+void NodeHealth::AbortSelfTest(Node& node) {
   node.self_test.running = false;
   context_.timers.Cancel(SelfTestOf(node));
 }
 
-void NodeTable::StartSelfTest(Node& node) {
+void NodeHealth::StartSelfTest(Node& node) {
   node.self_test.running = true;
   v1::CoordinatorMessage message;
   message.mutable_self_test()->set_id(++node.self_test.id);
-  Send(node, std::move(message));
+  nodes_.Send(node, std::move(message));
   ScheduleSelfTest(node, kTestPatience);
 }
 
-void NodeTable::ScheduleSelfTest(const Node& node, absl::Duration delay) {
+void NodeHealth::ScheduleSelfTest(const Node& node, absl::Duration delay) {
   context_.timers.Set(SelfTestOf(node), context_.now.steady + delay);
 }
 
-void NodeTable::OnSelfTestTimer(const NodeName& name) {
-  const auto entry = nodes_.find(name);
-  if (entry == nodes_.end()) return;
-  Node& node = entry->second;
+void NodeHealth::OnSelfTestTimer(const NodeName& name) {
+  Node* const found = nodes_.FindToEdit(name);
+  if (found == nullptr) return;
+  Node& node = *found;
   if (!node.self_test.running) {
     if (node.CanTestItself()) StartSelfTest(node);
     return;
@@ -187,8 +187,8 @@ void NodeTable::OnSelfTestTimer(const NodeName& name) {
   OnSelfTest(name, report);
 }
 
-void NodeTable::OnSelfTest(const NodeName& name, const v1::SelfTestReport& report) {
-  Node& node = nodes_.at(name);
+void NodeHealth::OnSelfTest(const NodeName& name, const v1::SelfTestReport& report) {
+  Node& node = nodes_.Edit(name);
   SelfTestState& test = node.self_test;
   if (!test.running || report.id() != test.id) return;  // not awaited any more
   AbortSelfTest(node);
@@ -205,7 +205,7 @@ void NodeTable::OnSelfTest(const NodeName& name, const v1::SelfTestReport& repor
   ScheduleSelfTest(node, Doubled(test.failures - 1));
 }
 
-void NodeTable::CordonByHealth(Node& node, std::string reason) {
+void NodeHealth::CordonByHealth(Node& node, std::string reason) {
   AbortSelfTest(node);
   FinishCoolDown(node);
   reason = Bounded(std::move(reason));
@@ -214,30 +214,74 @@ void NodeTable::CordonByHealth(Node& node, std::string reason) {
   record.set_cordoned(true);
   record.set_cordoned_by_health(true);
   record.set_cordon_reason(reason);
-  changed_.insert(node.name());
-  ++version_;
+  nodes_.MarkRecord(node);
+  nodes_.MarkOffer();
   context_.Log(
       absl::StrCat("node ", record.name(), " was cordoned until it passes a self-test: ", reason));
 }
 
-void NodeTable::UncordonByHealth(Node& node, const std::string& why) {
+void NodeHealth::UncordonByHealth(Node& node, const std::string& why) {
   node.record.clear_cordoned();
   node.record.clear_cordoned_by_health();
   node.record.clear_cordon_reason();
-  changed_.insert(node.name());
-  ++version_;
+  nodes_.MarkRecord(node);
+  nodes_.MarkOffer();
   context_.Log(absl::StrCat("node ", node.record.name(), " was uncordoned: ", why));
 }
 
 // ------------------------------------------------------------------------------------------------
-// unkillable ranks
+// operators
 
-void NodeTable::SetUnkillable(const NodeName& name, const RankRef& rank, int64_t pid) {
-  Node& node = nodes_.at(name);
-  std::erase_if(node.unkillable, [&rank](const UnkillableRank& held) { return held.rank == rank; });
-  node.unkillable.push_back({rank, pid});
-  node.leftovers[{rank.job, rank.generation}].insert(rank.rank);
-  ++version_;
+void NodeHealth::Cordon(const NodeName& name, const std::string& reason) {
+  Node* const found = nodes_.FindToEdit(name);
+  if (found == nullptr) return;
+  v1::NodeRecord& record = found->record;
+  if (found->IsCordonedByOperator() && record.cordon_reason() == reason) return;
+  record.set_cordoned(true);
+  record.clear_cordoned_by_health();
+  record.set_cordon_reason(reason);
+  nodes_.MarkRecord(*found);
+  nodes_.MarkOffer();
+  context_.Log(WithReason(absl::StrCat("node ", name.value(), " was cordoned"), reason));
+}
+
+void NodeHealth::SetDrainDeadline(const NodeName& name, std::optional<SteadyTime> until) {
+  Node* const found = nodes_.FindToEdit(name);
+  if (found == nullptr) return;
+  v1::NodeRecord& record = found->record;
+  if (!until.has_value() && !record.has_drain_until()) return;
+  record.clear_drain_until();
+  if (until.has_value()) *record.mutable_drain_until() = ToStored(*until);
+  nodes_.MarkRecord(*found);
+}
+
+bool NodeHealth::Uncordon(const NodeName& name) {
+  Node* const found = nodes_.FindToEdit(name);
+  if (found == nullptr) return false;
+  Node& node = *found;
+  const bool had_failures = ForgetFailedLaunches(node);
+  if (!node.record.cordoned() && !had_failures) return false;
+  node.record.clear_cordoned();
+  node.record.clear_cordoned_by_health();
+  node.record.clear_cordon_reason();
+  node.record.clear_drain_until();
+  node.self_test.failures = 0;
+  AbortSelfTest(node);
+  nodes_.MarkRecord(node);
+  nodes_.MarkOffer();
+  context_.Log(absl::StrCat("node ", name.value(), " was uncordoned"));
+  return true;
+}
+
+bool NodeHealth::SetLeaving(const NodeName& name) {
+  if (std::exchange(nodes_.Edit(name).leaving, true)) return false;
+  nodes_.MarkOffer();
+  context_.Log(absl::StrCat("node ", name.value(), " is leaving"));
+  return true;
+}
+
+std::string WithReason(std::string text, const std::string& reason) {
+  return reason.empty() ? text : absl::StrCat(text, ": ", reason);
 }
 
 }  // namespace muster::core

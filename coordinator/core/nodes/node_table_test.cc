@@ -1,6 +1,5 @@
-#include "coordinator/core/nodes/node_table.h"
-
 #include "common/limits.h"
+#include "coordinator/core/nodes/nodes.h"
 #include "coordinator/core/testing/parts.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -25,11 +24,13 @@ class NodeTableTest : public ::testing::Test {
 
   const NodeName a_{"a"};
   Context context_ = MakeContext();
-  NodeTable nodes_{context_};
+  Nodes all_nodes_{context_};
+  NodeTable& nodes_ = all_nodes_.table;
+  NodeSessions& sessions_ = all_nodes_.sessions;
 };
 
 TEST_F(NodeTableTest, AdmittedWorkerIsReadyAndHasLease) {
-  const Node* const node = Open(nodes_, MakeSession(1, "a", 2));
+  const Node* const node = Open(sessions_, MakeSession(1, "a", 2));
   ASSERT_NE(node, nullptr);
   EXPECT_EQ(node->state, v1::READY);
   EXPECT_EQ(node->address, "10.0.0.1");
@@ -40,47 +41,47 @@ TEST_F(NodeTableTest, AdmittedWorkerIsReadyAndHasLease) {
 TEST_F(NodeTableTest, RejectsOldProtocol) {
   SessionOpened session = MakeSession(1, "a");
   session.hello.set_protocol_version(kProtocolVersion + 1);
-  EXPECT_EQ(Open(nodes_, session), nullptr);
+  EXPECT_EQ(Open(sessions_, session), nullptr);
   ASSERT_EQ(context_.effects.closes.size(), 1u);
   EXPECT_EQ(context_.effects.closes[0].status.code(), absl::StatusCode::kFailedPrecondition);
   EXPECT_THAT(nodes_.all(), IsEmpty());
 }
 
 TEST_F(NodeTableTest, RejectsSecondWorkerWhileFirstIsLive) {
-  Open(nodes_, MakeSession(1, "a", 1, /*incarnation=*/1));
-  EXPECT_EQ(Open(nodes_, MakeSession(2, "a", 1, /*incarnation=*/2)), nullptr);
-  nodes_.OnSessionClosed(SessionId(1));
-  EXPECT_NE(Open(nodes_, MakeSession(3, "a", 1, /*incarnation=*/2)), nullptr);
+  Open(sessions_, MakeSession(1, "a", 1, /*incarnation=*/1));
+  EXPECT_EQ(Open(sessions_, MakeSession(2, "a", 1, /*incarnation=*/2)), nullptr);
+  sessions_.OnSessionClosed(SessionId(1));
+  EXPECT_NE(Open(sessions_, MakeSession(3, "a", 1, /*incarnation=*/2)), nullptr);
   // The first incarnation is fenced now.
-  nodes_.OnSessionClosed(SessionId(3));
-  EXPECT_EQ(Open(nodes_, MakeSession(4, "a", 1, /*incarnation=*/1)), nullptr);
+  sessions_.OnSessionClosed(SessionId(3));
+  EXPECT_EQ(Open(sessions_, MakeSession(4, "a", 1, /*incarnation=*/1)), nullptr);
 }
 
 TEST_F(NodeTableTest, NewSessionReplacesOldOne) {
-  Open(nodes_, MakeSession(1, "a"));
-  ASSERT_NE(Open(nodes_, MakeSession(2, "a")), nullptr);
+  Open(sessions_, MakeSession(1, "a"));
+  ASSERT_NE(Open(sessions_, MakeSession(2, "a")), nullptr);
   ASSERT_EQ(context_.effects.closes.size(), 1u);
   EXPECT_EQ(context_.effects.closes[0].session, SessionId(1));
-  EXPECT_EQ(nodes_.RenewLease(SessionId(1)), nullptr);
-  EXPECT_EQ(nodes_.OnSessionClosed(SessionId(1)), nullptr);
+  EXPECT_EQ(sessions_.RenewLease(SessionId(1)), nullptr);
+  EXPECT_EQ(sessions_.OnSessionClosed(SessionId(1)), nullptr);
   EXPECT_EQ(nodes_.at(a_).state, v1::READY);
 }
 
 TEST_F(NodeTableTest, MessagesRenewLeaseAndBrokenStreamDoesNot) {
-  Open(nodes_, MakeSession(1, "a"));
+  Open(sessions_, MakeSession(1, "a"));
   Advance(context_, absl::Seconds(4));
-  ASSERT_NE(nodes_.RenewLease(SessionId(1)), nullptr);
+  ASSERT_NE(sessions_.RenewLease(SessionId(1)), nullptr);
   const SteadyTime end = context_.now.steady + context_.options.lease;
   EXPECT_EQ(LeaseEnd(), end);
   Advance(context_, absl::Seconds(1));
-  nodes_.OnSessionClosed(SessionId(1));
+  sessions_.OnSessionClosed(SessionId(1));
   EXPECT_EQ(nodes_.at(a_).state, v1::SUSPECT);
   EXPECT_EQ(LeaseEnd(), end);
 }
 
 TEST_F(NodeTableTest, LostNodeHasNoSessionOrLease) {
-  Open(nodes_, MakeSession(1, "a"));
-  nodes_.Lose(a_, "disconnected");
+  Open(sessions_, MakeSession(1, "a"));
+  sessions_.Lose(a_, "disconnected");
   EXPECT_EQ(nodes_.at(a_).state, v1::LOST);
   EXPECT_EQ(LeaseEnd(), std::nullopt);
   ASSERT_EQ(context_.effects.closes.size(), 1u);
@@ -90,7 +91,7 @@ TEST_F(NodeTableTest, LostNodeHasNoSessionOrLease) {
 }
 
 TEST_F(NodeTableTest, OccupiedSlotsAreNotOffered) {
-  Open(nodes_, MakeSession(1, "a", 3));
+  Open(sessions_, MakeSession(1, "a", 3));
   const RankRef rank{JobId("job"), Generation(1), 0};
   nodes_.Occupy(a_, rank, {1});
   EXPECT_THAT(nodes_.at(a_).Offer("cpu")->free_slots, ElementsAre(0, 2));
@@ -99,7 +100,7 @@ TEST_F(NodeTableTest, OccupiedSlotsAreNotOffered) {
 }
 
 TEST_F(NodeTableTest, LeftoversKeepSlotsUntilCleared) {
-  Open(nodes_, MakeSession(1, "a", 2));
+  Open(sessions_, MakeSession(1, "a", 2));
   nodes_.Occupy(a_, {JobId("job"), Generation(1), 0}, {0});
   nodes_.SetLeftovers(a_, JobId("job"), Generation(1), {0});
   EXPECT_THAT(nodes_.at(a_).PlacedGenerations(), IsEmpty());
@@ -109,9 +110,9 @@ TEST_F(NodeTableTest, LeftoversKeepSlotsUntilCleared) {
 }
 
 TEST_F(NodeTableTest, WritesOneRecordPerChangedNode) {
-  Open(nodes_, MakeSession(1, "a"));
-  nodes_.Cordon(a_, "noisy");
-  nodes_.Cordon(a_, "very noisy");
+  Open(sessions_, MakeSession(1, "a"));
+  all_nodes_.health.Cordon(a_, "noisy");
+  all_nodes_.health.Cordon(a_, "very noisy");
   nodes_.WriteChanges();
   ASSERT_EQ(context_.effects.writes.size(), 1u);
   v1::NodeRecord record;
@@ -119,11 +120,11 @@ TEST_F(NodeTableTest, WritesOneRecordPerChangedNode) {
   EXPECT_EQ(record.cordon_reason(), "very noisy");
   EXPECT_EQ(record.incarnation(), 1u);
   context_.effects = Effects();
-  nodes_.Cordon(a_, "very noisy");  // no change
+  all_nodes_.health.Cordon(a_, "very noisy");  // no change
   nodes_.WriteChanges();
   EXPECT_THAT(context_.effects.writes, IsEmpty());
-  EXPECT_TRUE(nodes_.Uncordon(a_));
-  EXPECT_FALSE(nodes_.Uncordon(a_));
+  EXPECT_TRUE(all_nodes_.health.Uncordon(a_));
+  EXPECT_FALSE(all_nodes_.health.Uncordon(a_));
 }
 
 TEST_F(NodeTableTest, FullTableDropsUnneededLostNode) {
@@ -132,21 +133,22 @@ TEST_F(NodeTableTest, FullTableDropsUnneededLostNode) {
     record.set_name(absl::StrCat("node-", i));
     record.set_incarnation(1);
     record.set_cordoned(i > 1);  // cordoned nodes are kept
-    nodes_.Restore(std::move(record));
+    sessions_.Restore(std::move(record));
   }
-  for (const char* name : {"node-0", "node-1"}) nodes_.Lose(NodeName(name), "its lease has ended");
+  for (const char* name : {"node-0", "node-1"})
+    sessions_.Lose(NodeName(name), "its lease has ended");
   const auto needed = [](const NodeName& name) { return name == NodeName("node-0"); };
-  ASSERT_NE(nodes_.Open(MakeSession(1, "new-1"), needed), nullptr);
+  ASSERT_NE(sessions_.Open(MakeSession(1, "new-1"), needed), nullptr);
   EXPECT_NE(nodes_.Find(NodeName("node-0")), nullptr);
   EXPECT_EQ(nodes_.Find(NodeName("node-1")), nullptr);
-  EXPECT_EQ(nodes_.Open(MakeSession(2, "new-2"), needed), nullptr);
+  EXPECT_EQ(sessions_.Open(MakeSession(2, "new-2"), needed), nullptr);
   EXPECT_EQ(context_.effects.closes.at(0).status.code(), absl::StatusCode::kResourceExhausted);
 }
 
 TEST_F(NodeTableTest, RecordedNodeGetsFreshLease) {
   v1::NodeRecord record;
   record.set_name("a");
-  nodes_.Restore(record);
+  sessions_.Restore(record);
   EXPECT_EQ(nodes_.at(a_).state, v1::SUSPECT);
   EXPECT_FALSE(nodes_.at(a_).seen);
   EXPECT_TRUE(LeaseEnd().has_value());
@@ -156,7 +158,7 @@ TEST_F(NodeTableTest, NodeOfLivingGenerationGetsFreshLease) {
   v1::NodePlacement placement;
   placement.set_node("a");
   placement.set_incarnation(7);
-  nodes_.Expect(placement);
+  sessions_.Expect(placement);
   EXPECT_EQ(nodes_.at(a_).state, v1::SUSPECT);
   EXPECT_FALSE(nodes_.at(a_).seen);
   EXPECT_EQ(nodes_.at(a_).incarnation(), Incarnation(7));

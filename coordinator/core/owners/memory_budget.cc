@@ -11,7 +11,8 @@ absl::Status CheckLimit(const std::string& whose, size_t used, size_t bytes, siz
   return absl::ResourceExhaustedError(absl::StrCat(
       whose, " use ", used, " bytes of the coordinator's memory, and ", bytes,
       " more would exceed the limit of ", limit,
-      "; wait for some to finish, cancel some, or raise --job-memory of the coordinator"));
+      "; cancel some or wait until some have been finished for a minute, or raise --job-memory of "
+      "the coordinator"));
 }
 
 }  // namespace

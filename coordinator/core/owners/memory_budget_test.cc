@@ -18,8 +18,8 @@ TEST(MemoryBudget, OneOwnerGetsHalf) {
   EXPECT_EQ(refused.code(), absl::StatusCode::kResourceExhausted);
   EXPECT_EQ(refused.message(),
             "the jobs of alice use 400 bytes of the coordinator's memory, and 101 more would "
-            "exceed the limit of 500; wait for some to finish, cancel some, or raise --job-memory "
-            "of the coordinator");
+            "exceed the limit of 500; cancel some or wait until some have been finished for a "
+            "minute, or raise --job-memory of the coordinator");
   EXPECT_TRUE(budget.Check("bob", 500).ok());
 }
 

@@ -24,7 +24,7 @@ class FailuresTest : public ::testing::Test {
     job_ = &Submit(jobs_, "job");
     job_->status.mutable_spec()->mutable_restart()->set_max(3);
     Start(jobs_, *job_, {"a", "b", "c"});
-    jobs_.Transition(*job_, v1::RUNNING, "", "");
+    jobs_.states.Transition(*job_, v1::RUNNING, "", "");
     for (RankState& rank : job_->generation->ranks) rank.started = true;
   }
   void Exit(uint32_t rank, const v1::ExitInfo& exit) {
@@ -52,8 +52,8 @@ class FailuresTest : public ::testing::Test {
   }
 
   Context context_ = MakeContext();
-  JobTable jobs_{context_};
-  Failures failures_{jobs_, context_};
+  Jobs jobs_{context_};
+  Failures failures_{jobs_.table, context_};
   Job* job_ = nullptr;
 };
 
@@ -112,7 +112,7 @@ TEST_F(FailuresTest, RankStoppedByWorkerDisplacesJob) {
 }
 
 TEST_F(FailuresTest, IgnoresExitsAfterStop) {
-  jobs_.Transition(*job_, v1::STOPPING, "", "");
+  jobs_.states.Transition(*job_, v1::STOPPING, "", "");
   Exit(0, Killed());
   EXPECT_EQ(failures_.Earliest(*job_), nullptr);
   failures_.Attribute(*job_, /*final=*/true);
@@ -123,7 +123,7 @@ TEST_F(FailuresTest, RecallRebuildsEvidenceFromRecords) {
   ReportLostPeer(0, /*peer=*/2);
   job_->suspected_failure = *failures_.Earliest(*job_);
   Exit(1, Killed());
-  Failures again(jobs_, context_);
+  Failures again(jobs_.table, context_);
   again.Recall(*job_);
   ASSERT_NE(again.Earliest(*job_), nullptr);
   EXPECT_EQ(again.Earliest(*job_)->rank(), 0u);

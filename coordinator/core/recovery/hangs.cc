@@ -8,6 +8,7 @@
 #include "absl/time/time.h"
 #include "common/limits.h"
 #include "common/proto_time.h"
+#include "coordinator/core/jobs/job_time.h"
 #include "coordinator/core/reasons.h"
 
 namespace muster::core {
@@ -216,7 +217,7 @@ void Hangs::Conclude(Job& job, Watch& watch) {
   hang = MakeHang(job, watch);
   if (!watch.stalled) {
     job.time_account.FindHang(context_.now.steady - FromProto(hang.silence()), context_.now);
-    jobs_.UpdateTimeAccount(job);
+    UpdateTimeAccount(job, jobs_, context_);
   }
   jobs_.MarkChanged(job);
   const std::string message = Describe(watch, hang);

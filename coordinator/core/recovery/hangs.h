@@ -31,7 +31,7 @@ namespace muster::core {
 // completed a step for 2.5 s, or for ten times the usual time of a step; failure_timeout, after
 // which its ranks give up, is usually longer.
 //
-// All of it is in memory. After a restart of the coordinator the workers report their ranks'
+// This state is in memory only. After a restart of the coordinator the workers report their ranks'
 // silence again, so that a hang is found again within seconds; the job's history prevents a second
 // event.
 //

@@ -20,16 +20,11 @@ namespace {
 // no job.
 JobId JobOf(absl::string_view key) {
   for (const absl::string_view prefix :
-       {kGenerationPrefix, kPlacementPrefix, kEventPrefix, kHistoryPrefix, kLogPrefix}) {
+       {kSpecPrefix, kSummaryPrefix, kGenerationPrefix, kPlacementPrefix, kEventPrefix,
+        kHistoryPrefix, kLogPrefix}) {
     if (absl::ConsumePrefix(&key, prefix)) return JobId(std::string(key.substr(0, key.find('/'))));
   }
   return JobId();
-}
-
-absl::Status CheckKey(const store::Record& record, const std::string& expected) {
-  if (record.key == expected) return absl::OkStatus();
-  return absl::DataLossError(
-      absl::StrCat("record ", record.key, " has the contents of record ", expected));
 }
 
 // Checks that ranks are numbered node by node from 0 and that each node appears once.
@@ -61,16 +56,52 @@ absl::Status CheckRankMap(const v1::GenerationRecord& record) {
 
 using Placements = std::map<std::tuple<JobId, Generation, uint32_t>, v1::NodePlacement>;
 
-absl::Status ReadJob(const store::Record& record, Records& result) {
+// A message that is stored in parts.
+struct Parts {
+  std::string bytes;
+  uint32_t count = 0;
+};
+using PartsById = std::map<std::string, Parts>;
+
+// `records` are read in the order of their keys.
+template <typename Record>
+absl::Status ReadPart(const store::Record& stored, PartsById& parts) {
+  Record record;
+  RETURN_IF_ERROR(ReadRecord(stored, record));
+  Parts& of_id = parts[record.id()];
+  if (record.part() != of_id.count++) {
+    return absl::DataLossError(absl::StrCat("a record before ", stored.key, " is missing"));
+  }
+  of_id.bytes += record.data();
+  return absl::OkStatus();
+}
+
+// Returns the bytes of a message that has `count` parts.
+absl::StatusOr<std::string> FindParts(const PartsById& parts, const std::string& id, uint32_t count,
+                                      const char* prefix) {
+  const auto found = parts.find(id);
+  const uint32_t stored = found == parts.end() ? 0 : found->second.count;
+  if (stored == count) return count == 0 ? std::string() : found->second.bytes;
+  return absl::DataLossError(
+      absl::StrCat("there are ", stored, " records ", prefix, id, ", not ", count));
+}
+
+absl::Status ReadJob(const store::Record& record, const PartsById& specs,
+                     const PartsById& summaries, Records& result) {
   v1::JobRecord stored;
-  RETURN_IF_ERROR(ParseRecord(record, stored));
-  RETURN_IF_ERROR(CheckKey(record, JobKey(stored.job_id())));
+  RETURN_IF_ERROR(ReadRecord(record, stored));
   const JobId id(stored.job_id());
   if (stored.forgotten()) {
     result.forgotten[id].push_back(record.key);
-  } else {
-    ASSIGN_OR_RETURN(result.jobs[id], FromRecord(stored));
+    if (!stored.idempotency_key().empty()) result.kept_keys.push_back(std::move(stored));
+    return absl::OkStatus();
   }
+  ASSIGN_OR_RETURN(const std::string spec,
+                   FindParts(specs, stored.shares_spec() ? stored.array_id() : stored.job_id(),
+                             stored.spec_parts(), kSpecPrefix));
+  ASSIGN_OR_RETURN(const std::string summary,
+                   FindParts(summaries, stored.job_id(), stored.summary_parts(), kSummaryPrefix));
+  ASSIGN_OR_RETURN(result.jobs[id], FromRecord(stored, spec, summary));
   return absl::OkStatus();
 }
 
@@ -100,27 +131,22 @@ absl::StatusOr<bool> ReadMeta(const store::Record& record, Records& result) {
 absl::Status ReadOne(const store::Record& record, Records& result, Placements& placements) {
   if (absl::StartsWith(record.key, kGenerationPrefix)) {
     v1::GenerationRecord generation;
-    RETURN_IF_ERROR(ParseRecord(record, generation));
-    RETURN_IF_ERROR(CheckKey(record, GenerationKey(generation.job_id(), generation.generation())));
+    RETURN_IF_ERROR(ReadRecord(record, generation));
     const JobId job(generation.job_id());
     result.generations[job][Generation(generation.generation())] = std::move(generation);
   } else if (absl::StartsWith(record.key, kPlacementPrefix)) {
     v1::PlacementRecord placement;
-    RETURN_IF_ERROR(ParseRecord(record, placement));
-    RETURN_IF_ERROR(CheckKey(
-        record, PlacementKey(placement.job_id(), placement.generation(), placement.node_rank())));
+    RETURN_IF_ERROR(ReadRecord(record, placement));
     placements[{JobId(placement.job_id()), Generation(placement.generation()),
                 placement.node_rank()}] = std::move(*placement.mutable_placement());
   } else if (absl::StartsWith(record.key, kEventPrefix)) {
     v1::EventRecord event;
-    RETURN_IF_ERROR(ParseRecord(record, event));
-    RETURN_IF_ERROR(CheckKey(record, EventKey(event.event().job_id(), event.event().sequence())));
+    RETURN_IF_ERROR(ReadRecord(record, event));
     const JobId job(event.event().job_id());
     result.events[job].push_back(FromRecord(event));
   } else if (absl::StartsWith(record.key, kNodePrefix)) {
     v1::NodeRecord node;
-    RETURN_IF_ERROR(ParseRecord(record, node));
-    RETURN_IF_ERROR(CheckKey(record, NodeKey(node.name())));
+    RETURN_IF_ERROR(ReadRecord(record, node));
     result.nodes[NodeName(node.name())] = std::move(node);
   } else if (absl::StartsWith(record.key, kLogPrefix)) {
     v1::LogTailRecord stored;
@@ -132,26 +158,21 @@ absl::Status ReadOne(const store::Record& record, Records& result, Placements& p
     result.log_tails[job].push_back(std::move(tail));
   } else if (absl::StartsWith(record.key, kHistoryPrefix)) {
     v1::HistoryRecord history;
-    RETURN_IF_ERROR(ParseRecord(record, history));
-    RETURN_IF_ERROR(CheckKey(record, HistoryKey(history.job_id())));
+    RETURN_IF_ERROR(ReadRecord(record, history));
     const JobId job(history.job_id());
     result.histories[job] = std::move(history);
   } else if (absl::StartsWith(record.key, kOwnerPrefix)) {
     v1::OwnerRecord& owner = result.owners.emplace_back();
-    RETURN_IF_ERROR(ParseRecord(record, owner));
-    RETURN_IF_ERROR(CheckKey(record, OwnerKey(owner.name())));
+    RETURN_IF_ERROR(ReadRecord(record, owner));
   } else if (absl::StartsWith(record.key, kSecretPrefix)) {
     v1::SecretRecord& secret = result.secrets.emplace_back();
-    RETURN_IF_ERROR(ParseRecord(record, secret));
-    RETURN_IF_ERROR(CheckKey(record, SecretKey(secret.owner(), secret.name())));
+    RETURN_IF_ERROR(ReadRecord(record, secret));
   } else if (absl::StartsWith(record.key, kIdentityPrefix)) {
     v1::IdentityRecord& identity = result.identities.emplace_back();
-    RETURN_IF_ERROR(ParseRecord(record, identity));
-    RETURN_IF_ERROR(CheckKey(record, IdentityKey(identity.node())));
+    RETURN_IF_ERROR(ReadRecord(record, identity));
   } else if (absl::StartsWith(record.key, kJoinTokenPrefix)) {
     v1::JoinTokenRecord& token = result.join_tokens.emplace_back();
-    RETURN_IF_ERROR(ParseRecord(record, token));
-    RETURN_IF_ERROR(CheckKey(record, JoinTokenKey(token.id())));
+    RETURN_IF_ERROR(ReadRecord(record, token));
   } else {
     return absl::DataLossError(absl::StrCat("record ", record.key, " has an unknown kind"));
   }
@@ -205,6 +226,16 @@ absl::Status CheckGenerations(const v1::Job& job,
   return absl::OkStatus();
 }
 
+// Checks that each job that has records of this kind exists.
+template <typename Table>
+absl::Status CheckJobs(const char* kind, const Table& table, const std::map<JobId, Job>& jobs) {
+  for (const auto& [id, records] : table) {
+    if (jobs.count(id) != 0) continue;
+    return absl::DataLossError(absl::StrCat(kind, " without a job: ", id.value()));
+  }
+  return absl::OkStatus();
+}
+
 absl::Status CheckConsistency(const Records& records) {
   std::set<std::tuple<std::string, uint32_t>> taken;
   for (const auto& [id, job] : records.jobs) {
@@ -213,10 +244,8 @@ absl::Status CheckConsistency(const Records& records) {
                                                      ? std::map<Generation, v1::GenerationRecord>()
                                                      : generations->second));
   }
+  RETURN_IF_ERROR(CheckJobs("generation records", records.generations, records.jobs));
   for (const auto& [id, generations] : records.generations) {
-    if (records.jobs.count(id) == 0) {
-      return absl::DataLossError(absl::StrCat("generation records without a job: ", id.value()));
-    }
     for (const auto& [number, record] : generations) {
       if (record.over()) continue;
       for (const v1::NodePlacement& node : record.nodes()) {
@@ -231,37 +260,44 @@ absl::Status CheckConsistency(const Records& records) {
       }
     }
   }
-  for (const auto& [id, tails] : records.log_tails) {
-    if (records.jobs.count(id) == 0) {
-      return absl::DataLossError(absl::StrCat("log records without a job: ", id.value()));
-    }
-  }
-  for (const auto& [id, history] : records.histories) {
-    if (records.jobs.count(id) == 0) {
-      return absl::DataLossError(absl::StrCat("history record without a job: ", id.value()));
-    }
-  }
-  for (const auto& [id, events] : records.events) {
-    if (records.jobs.count(id) == 0) {
-      return absl::DataLossError(absl::StrCat("event records without a job: ", id.value()));
-    }
-  }
-  return absl::OkStatus();
+  RETURN_IF_ERROR(CheckJobs("log records", records.log_tails, records.jobs));
+  RETURN_IF_ERROR(CheckJobs("history record", records.histories, records.jobs));
+  return CheckJobs("event records", records.events, records.jobs);
 }
 
 }  // namespace
 
 absl::StatusOr<Records> ReadRecords(absl::Span<const store::Record> records) {
   Records result;
+  PartsById specs, summaries;
   for (const store::Record& record : records) {
-    if (absl::StartsWith(record.key, kJobPrefix)) RETURN_IF_ERROR(ReadJob(record, result));
+    if (absl::StartsWith(record.key, kSpecPrefix)) {
+      RETURN_IF_ERROR(ReadPart<v1::SpecRecord>(record, specs));
+    } else if (absl::StartsWith(record.key, kSummaryPrefix)) {
+      RETURN_IF_ERROR(ReadPart<v1::SummaryRecord>(record, summaries));
+    }
+  }
+  std::set<JobId> known;  // jobs, and arrays whose tasks share a spec
+  for (const store::Record& record : records) {
+    if (!absl::StartsWith(record.key, kJobPrefix)) continue;
+    RETURN_IF_ERROR(ReadJob(record, specs, summaries, result));
+  }
+  for (const auto& [id, job] : result.jobs) {
+    known.insert(id);
+    if (job.shares_spec) known.insert(JobId(job.status.array_id()));
   }
   Placements placements;
   for (const store::Record& record : records) {
     if (absl::StartsWith(record.key, kJobPrefix)) continue;
     ASSIGN_OR_RETURN(const bool is_meta, ReadMeta(record, result));
     if (is_meta) continue;
-    const auto forgotten = result.forgotten.find(JobOf(record.key));
+    const JobId id = JobOf(record.key);
+    const bool is_part =
+        absl::StartsWith(record.key, kSpecPrefix) || absl::StartsWith(record.key, kSummaryPrefix);
+    if (is_part && known.count(id) != 0) continue;
+    // The spec of an array is left when the deletion of its last task was interrupted.
+    if (is_part) result.forgotten.try_emplace(id);
+    const auto forgotten = result.forgotten.find(id);
     if (forgotten != result.forgotten.end()) {
       forgotten->second.push_back(record.key);
     } else {

@@ -33,6 +33,7 @@ struct Records {
   std::vector<v1::JoinTokenRecord> join_tokens;
   // Jobs that are being deleted, with the keys still in the store, the job's own first.
   std::map<JobId, std::vector<std::string>> forgotten;
+  std::vector<v1::JobRecord> kept_keys;  // those of which the idempotency key is still used
 };
 
 // Reads records of this build's schema. Errors: DATA_LOSS for a record that cannot be parsed, does

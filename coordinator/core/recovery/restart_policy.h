@@ -2,9 +2,10 @@
 //
 // A failure of the program (an exit, a hang, a rendezvous that timed out) uses up one of the
 // restarts that the spec allows. They are counted since the last completed step, so that a job that
-// makes progress is never out of restarts; a program that reports no steps has all of them, however
-// long it runs. Lost nodes and failed launches use up none: they are repeated, but only a bounded
-// number of times in a row. Failures soon after the start are repeated after growing delays.
+// makes progress is never out of restarts; for a program that reports no steps, the
+// count is never reset. Lost nodes and failed launches use up none: they are repeated, but only a
+// bounded number of times in a row. Failures soon after the start are repeated after growing
+// delays.
 #ifndef MUSTER_COORDINATOR_CORE_RECOVERY_RESTART_POLICY_H_
 #define MUSTER_COORDINATOR_CORE_RECOVERY_RESTART_POLICY_H_
 

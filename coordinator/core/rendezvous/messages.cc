@@ -3,42 +3,6 @@
 #include <algorithm>
 
 namespace muster::core {
-namespace {
-
-void SetPlacement(const v1::RankRecord& record, v1::RankPlacement& placement) {
-  placement.set_rank(record.rank());
-  placement.set_local_rank(record.local_rank());
-  *placement.mutable_slots() = record.slots();
-}
-
-}  // namespace
-
-v1::CoordinatorMessage MakeLaunch(const Job& job, uint32_t node_rank, const SecretTable& secrets) {
-  const GenerationState& generation = *job.generation;
-  v1::CoordinatorMessage message;
-  v1::Launch& launch = *message.mutable_launch();
-  launch.set_job_id(job.status.job_id());
-  launch.set_generation(generation.record.generation());
-  *launch.mutable_spec() = job.status.spec();
-  for (const v1::RankRecord& rank : generation.placement(node_rank).ranks()) {
-    SetPlacement(rank, *launch.add_ranks());
-  }
-  launch.set_world_size(generation.record.world_size());
-  launch.set_node_rank(node_rank);
-  launch.set_node_count(generation.record.nodes_size());
-  launch.set_restarts(job.status.restarts());
-  if (generation.record.has_job_lease())
-    *launch.mutable_job_lease() = generation.record.job_lease();
-  launch.set_owner(job.status.owner());
-  secrets.AddTo(job.status, launch);
-  launch.set_array_id(job.status.array_id());
-  launch.set_array_index(job.status.array_index());
-  launch.set_array_count(job.status.array_count());
-  if (job.status.checkpoint().shared()) {
-    launch.set_checkpoint_dir(job.status.checkpoint().dir());
-  }
-  return message;
-}
 
 v1::CoordinatorMessage MakeWorld(const Job& job, uint32_t node_rank, const Agreement& agreement) {
   const GenerationState& generation = *job.generation;
@@ -50,7 +14,12 @@ v1::CoordinatorMessage MakeWorld(const Job& job, uint32_t node_rank, const Agree
   world.set_world_size(generation.record.world_size());
   world.set_node_count(generation.record.nodes_size());
   world.set_node_rank(node_rank);
-  for (const v1::RankRecord& rank : node.ranks()) SetPlacement(rank, *world.add_ranks());
+  for (const v1::RankRecord& record : node.ranks()) {
+    v1::RankPlacement& rank = *world.add_ranks();
+    rank.set_rank(record.rank());
+    rank.set_local_rank(record.local_rank());
+    *rank.mutable_slots() = record.slots();
+  }
   world.set_master_address(generation.placement(0).address());
   world.set_node_address(node.address());
   const auto& nodes = generation.record.nodes();

@@ -8,13 +8,11 @@
 #include "absl/status/status.h"
 #include "absl/strings/string_view.h"
 #include "coordinator/core/jobs/job.h"
-#include "coordinator/core/owners/secret_table.h"
 #include "coordinator/core/rendezvous/agreement.h"
 #include "proto/muster/v1/worker.pb.h"
 
 namespace muster::core {
 
-v1::CoordinatorMessage MakeLaunch(const Job& job, uint32_t node_rank, const SecretTable& secrets);
 // The world as one node needs it: its own ranks, and the size and addresses of the whole.
 v1::CoordinatorMessage MakeWorld(const Job& job, uint32_t node_rank, const Agreement& agreement);
 // The answer to a put or a get: the key's value, or an error.

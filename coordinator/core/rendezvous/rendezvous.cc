@@ -66,6 +66,16 @@ void RecordResume(const Agreement& agreement, Job& job) {
   status.set_continued_job_id(agreement.resume_job_id);
 }
 
+bool HaveAllNodesReported(const GenerationState& generation, const NodeTable& nodes) {
+  for (const v1::NodePlacement& placement : generation.record.nodes()) {
+    const Node& node = nodes.at(NodeName(placement.node()));
+    // Nodes in conflict report nothing until the conflict ends.
+    const bool has_reported = node.seen && node.conflict.empty();
+    if (!has_reported && node.state != v1::LOST) return false;
+  }
+  return true;
+}
+
 }  // namespace
 
 // ------------------------------------------------------------------------------------------------
@@ -73,10 +83,10 @@ void RecordResume(const Agreement& agreement, Job& job) {
 
 void Rendezvous::Begin(const Job& job) {
   states_.erase(job.id());
-  State& state = states_
-                     .try_emplace(job.id(), job.generation->record.world_size(), jobs_.memory(),
-                                  job.status.owner())
-                     .first->second;
+  RendezvousState& state = states_
+                               .try_emplace(job.id(), job.generation->record.world_size(),
+                                            eviction_.memory(), job.status.owner())
+                               .first->second;
   state.awaited_since = context_.now.steady;
   if (job.state() == v1::STARTING) ArmPhase(job, v1::STARTED);
 }
@@ -97,11 +107,11 @@ void Rendezvous::End(const Job& job) {
 // phases
 
 void Rendezvous::ArmPhase(const Job& job, v1::RankPhase awaited) {
-  State& state = states_.at(job.id());
+  RendezvousState& state = states_.at(job.id());
   state.awaited = awaited;
   state.awaited_since = context_.now.steady;
   context_.timers.Set(PhaseTimer(job), context_.now.steady + PhaseTimeout(job));
-  ArmWaitTimer(job);
+  ArmWaitTimer(job, context_);
 }
 
 void Rendezvous::RecordJoin(const Job& job, uint32_t rank, const v1::JoinInfo& join) {
@@ -110,7 +120,7 @@ void Rendezvous::RecordJoin(const Job& job, uint32_t rank, const v1::JoinInfo& j
 }
 
 std::optional<v1::FirstFailure> Rendezvous::FormWorld(Job& job) {
-  State& state = states_.at(job.id());
+  RendezvousState& state = states_.at(job.id());
   const GenerationState& generation = *job.generation;
   // Ranks that join get the world, whatever the kind of the job.
   if (state.agreement.has_value() || !generation.EveryRankReached(v1::JOINED)) return std::nullopt;
@@ -140,7 +150,7 @@ std::optional<v1::FirstFailure> Rendezvous::FormWorld(Job& job) {
 }
 
 bool Rendezvous::AdvancePhases(const Job& job) {
-  State& state = states_.at(job.id());
+  RendezvousState& state = states_.at(job.id());
   const v1::RankPhase last = job.is_train() ? v1::CONNECTED : v1::STARTED;
   while (job.state() == v1::STARTING && job.generation->EveryRankReached(state.awaited)) {
     context_.stats.OnRendezvous(PhaseLabel(state.awaited),
@@ -156,7 +166,7 @@ bool Rendezvous::AdvancePhases(const Job& job) {
 
 std::optional<v1::FirstFailure> Rendezvous::OnPhaseTimer(const Job& job) {
   const GenerationState& generation = *job.generation;
-  const State& state = states_.at(job.id());
+  const RendezvousState& state = states_.at(job.id());
   std::vector<uint32_t> silent;
   SteadyTime next = SteadyTime::Infinite();
   for (const uint32_t rank : generation.RanksBefore(state.awaited)) {
@@ -179,9 +189,9 @@ std::optional<v1::FirstFailure> Rendezvous::OnPhaseTimer(const Job& job) {
     failure.set_node(generation.placement(generation.ranks[silent.front()].node_rank).node());
   }
   // The first open wait is that of the rendezvous.
-  OpenWait open = OpenWaits(job).front();
+  OpenWait open = OpenWaits(job, state).front();
   open.named = std::move(silent);
-  const v1::Wait wait = SendNotice(job, open, /*timed_out=*/true);
+  const v1::Wait wait = SendNotice(job, state, open, /*timed_out=*/true, nodes_, context_);
   failure.set_message(WaitText(wait, /*timed_out=*/true, kShownInMessage));
   return failure;
 }
@@ -192,16 +202,8 @@ bool Rendezvous::IsReachable(const GenerationState& generation, uint32_t node_ra
   return node.session.has_value() && node.record.incarnation() == placement.incarnation();
 }
 
-void Rendezvous::SendLaunch(const Job& job, uint32_t node_rank) {
-  const GenerationState& generation = *job.generation;
-  if (!IsReachable(generation, node_rank) || !generation.HasLiveRanks(node_rank)) return;
-  v1::CoordinatorMessage launch = MakeLaunch(job, node_rank, secrets_);
-  launch.mutable_launch()->set_term(context_.store.term());
-  nodes_.Send(nodes_.at(NodeName(generation.placement(node_rank).node())), std::move(launch));
-}
-
 void Rendezvous::SendWorld(const Job& job, uint32_t node_rank) {
-  State& state = states_.at(job.id());
+  RendezvousState& state = states_.at(job.id());
   const GenerationState& generation = *job.generation;
   if (!state.agreement.has_value() || state.world_sent.count(node_rank) != 0) return;
   if (!IsReachable(generation, node_rank) || !generation.HasLiveRanks(node_rank)) return;
@@ -234,7 +236,7 @@ void Rendezvous::PutKey(const Node& node, const v1::PutKey& put) {
     return;
   }
   const size_t bytes = KeyTable::MostBytes(put.key(), put.value());
-  (void)jobs_.MakeMemory(job->status.owner(), bytes);  // Put checks it, too
+  (void)eviction_.MakeMemory(job->status.owner(), bytes);  // Put checks it, too
   const absl::StatusOr<std::vector<NodeName>> waiting =
       states_.at(job->id()).keys.Put(put.key(), put.value());
   if (!waiting.ok()) {
@@ -254,7 +256,7 @@ void Rendezvous::GetKey(const Node& node, const v1::GetKey& get) {
   const Job* const job = FindOpen(get.job_id(), get.generation(), node);
   absl::StatusOr<const std::string*> value = EndedError(get.job_id(), get.generation());
   if (job != nullptr) {
-    (void)jobs_.MakeMemory(job->status.owner(), KeyTable::MostBytes(get.key(), ""));
+    (void)eviction_.MakeMemory(job->status.owner(), KeyTable::MostBytes(get.key(), ""));
     value = states_.at(job->id()).keys.Get(get.key(), node.name());
   }
   if (value.ok() && *value == nullptr) return;  // PutKey answers
@@ -287,7 +289,7 @@ void Rendezvous::ArriveAtBarrier(const Node& node, const v1::ArriveBarrier& arri
     return;
   }
   if (outcome->released.empty()) {
-    ArmWaitTimer(*job);
+    ArmWaitTimer(*job, context_);
   } else {
     context_.stats.OnBarrier(barriers.last_wait());
   }
@@ -327,16 +329,6 @@ void Rendezvous::RestorePassed(const Job& job) {
   }
 }
 
-bool Rendezvous::HaveAllNodesReported(const GenerationState& generation) const {
-  for (const v1::NodePlacement& placement : generation.record.nodes()) {
-    const Node& node = nodes_.at(NodeName(placement.node()));
-    // Nodes in conflict report nothing until the conflict ends.
-    const bool has_reported = node.seen && node.conflict.empty();
-    if (!has_reported && node.state != v1::LOST) return false;
-  }
-  return true;
-}
-
 void Rendezvous::AbortHopelessBarriers(const Job& job) {
   if (!job.generation.has_value() || job.generation->clean_exits == 0) return;
   BarrierTable& barriers = states_.at(job.id()).barriers;
@@ -351,7 +343,7 @@ void Rendezvous::AbortHopelessBarriers(const Job& job) {
       if (generation.placement(generation.ranks[rank].node_rank).has_passed_barriers()) return true;
       // A restarted coordinator does not know which barriers the rank passed before it exited, but
       // a worker may.
-      if (!all_reported.has_value()) all_reported = HaveAllNodesReported(generation);
+      if (!all_reported.has_value()) all_reported = HaveAllNodesReported(generation, nodes_);
       return *all_reported;
     });
     if (ended == missing.end()) continue;

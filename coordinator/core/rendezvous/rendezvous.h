@@ -1,4 +1,4 @@
-// Brings the ranks of a living generation together: launch, join, world, key store and barriers.
+// Brings the ranks of a living generation together: join, world, key store and barriers.
 //
 // Keeps one state per living generation, in memory only. A restarted coordinator rebuilds it,
 // because workers report joins, keys and barriers again in the Hello of each session. A worker
@@ -12,26 +12,23 @@
 #include <cstdint>
 #include <map>
 #include <optional>
-#include <set>
 #include <string>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "coordinator/core/context.h"
 #include "coordinator/core/jobs/job_table.h"
+#include "coordinator/core/jobs/retention.h"
 #include "coordinator/core/nodes/node_table.h"
-#include "coordinator/core/owners/secret_table.h"
-#include "coordinator/core/rendezvous/agreement.h"
-#include "coordinator/core/rendezvous/barriers.h"
-#include "coordinator/core/rendezvous/keys.h"
+#include "coordinator/core/rendezvous/waits.h"
 #include "proto/muster/v1/worker.pb.h"
 
 namespace muster::core {
 
 class Rendezvous {
  public:
-  Rendezvous(JobTable& jobs, NodeTable& nodes, const SecretTable& secrets, Context& context)
-      : jobs_(jobs), nodes_(nodes), secrets_(secrets), context_(context) {}
+  Rendezvous(JobTable& jobs, Eviction& eviction, NodeTable& nodes, Context& context)
+      : jobs_(jobs), eviction_(eviction), nodes_(nodes), context_(context) {}
 
   // ---- Life cycle of a generation
   // Starts a generation that is new or was loaded from the records.
@@ -55,8 +52,6 @@ class Rendezvous {
   // rank if there is exactly one. Arms the timer again otherwise.
   std::optional<v1::FirstFailure> OnPhaseTimer(const Job& job);
 
-  // Sends a Launch to the node if it is reachable and has live ranks.
-  void SendLaunch(const Job& job, uint32_t node_rank);
   // Sends the world to the node once it is formed, once per session of the node.
   void SendWorld(const Job& job, uint32_t node_rank);
   // The node has a new session, which has not received the world.
@@ -87,63 +82,18 @@ class Rendezvous {
   void OnWaitTimer(const Job& job);
 
  private:
-  // A wait in the hosted c10d store.
-  struct StoreWait {
-    std::string what;
-    SteadyTime since;
-    std::vector<uint32_t> missing;
-    std::string reason;  // what it waits for, if no rank is known to be missing
-  };
-  struct OpenWait {
-    std::string what;
-    SteadyTime since;
-    uint32_t missing = 0;
-    std::optional<v1::BarrierId> barrier;  // no value: the rendezvous or the communicators
-    std::vector<uint32_t> named;           // the ranks to describe; empty: all that are missing
-    std::optional<StoreWait> store = std::nullopt;  // replaces `barrier` and `named`
-  };
-  struct State {
-    State(uint32_t world_size, MemoryBudget& memory, const std::string& owner)
-        : keys(memory, owner), barriers(world_size), joins(world_size) {}
-
-    KeyTable keys;
-    BarrierTable barriers;
-    std::vector<std::optional<v1::JoinInfo>> joins;  // by rank
-    std::optional<Agreement> agreement;              // once all ranks have joined
-    std::set<uint32_t> world_sent;  // node ranks whose current session has received the world
-    // The phase that ranks have yet to reach, and the time since which they are awaited.
-    v1::RankPhase awaited = v1::STARTED;
-    SteadyTime awaited_since;
-    SteadyTime noticed_until;  // notices due by this time have been sent
-    std::vector<StoreWait> store_waits;
-  };
-
   // Returns the job if its living generation is `number`, has ranks on the node and is not
   // stopping; null otherwise.
   const Job* FindOpen(const std::string& job, uint64_t number, const Node& node);
   void ArmPhase(const Job& job, v1::RankPhase awaited);
   bool IsReachable(const GenerationState& generation, uint32_t node_rank) const;
-  bool HaveAllNodesReported(const GenerationState& generation) const;
   void ReleaseBarrier(const Job& job, const v1::BarrierId& barrier, const absl::Status& status);
 
-  // ---- waits.cc
-  std::vector<OpenWait> OpenWaits(const Job& job) const;
-  v1::Wait DescribeWait(const Job& job, const OpenWait& open, size_t most, Time now) const;
-  // Adds the missing ranks `ids` to the wait: at most `most` of them, then the number of the
-  // others.
-  void DescribeRanks(const Job& job, std::vector<uint32_t> ids, size_t most, Time now,
-                     v1::Wait& wait) const;
-  std::string DescribeRank(const Job& job, const RankState& rank, Time now) const;
-  // Arms the wait timer for a wait that begins now.
-  void ArmWaitTimer(const Job& job);
-  // Sends a notice of the wait to the generation's nodes and logs it; returns the wait as sent.
-  v1::Wait SendNotice(const Job& job, const OpenWait& open, bool timed_out);
-
   JobTable& jobs_;
+  Eviction& eviction_;
   NodeTable& nodes_;
-  const SecretTable& secrets_;
   Context& context_;
-  std::map<JobId, State> states_;
+  std::map<JobId, RendezvousState> states_;
 };
 
 }  // namespace muster::core

@@ -24,8 +24,8 @@ using Message = v1::CoordinatorMessage;
 class RendezvousTest : public ::testing::Test {
  protected:
   void SetUp() override {
-    Open(nodes_, MakeSession(1, "a"));
-    Open(nodes_, MakeSession(2, "b"));
+    Open(sessions_, MakeSession(1, "a"));
+    Open(sessions_, MakeSession(2, "b"));
     job_ = &Submit(jobs_, "job");
     job_->status.mutable_spec()->mutable_train();
     Start(jobs_, *job_, {"a", "b"});
@@ -72,10 +72,11 @@ class RendezvousTest : public ::testing::Test {
   }
 
   Context context_ = MakeContext();
-  NodeTable nodes_{context_};
-  JobTable jobs_{context_};
-  SecretTable secrets_{context_};
-  Rendezvous rendezvous_{jobs_, nodes_, secrets_, context_};
+  Nodes all_nodes_{context_};
+  NodeTable& nodes_ = all_nodes_.table;
+  NodeSessions& sessions_ = all_nodes_.sessions;
+  Jobs jobs_{context_};
+  Rendezvous rendezvous_{jobs_.table, jobs_.eviction, nodes_, context_};
   Job* job_ = nullptr;
 };
 
@@ -197,7 +198,7 @@ TEST_F(RendezvousTest, AbortsBarrierWhenARankExitsWithoutArriving) {
 
 TEST_F(RendezvousTest, StopAbortsBarriersAndRejectsNewOnes) {
   Arrive("a", 0);
-  jobs_.Transition(*job_, v1::STOPPING, "", "");
+  jobs_.states.Transition(*job_, v1::STOPPING, "", "");
   rendezvous_.Stop(*job_, "cancelled");
   EXPECT_EQ(ReleaseCode(1), static_cast<int>(absl::StatusCode::kAborted));
   EXPECT_FALSE(context_.timers.Get({TimerKey::Kind::kRendezvous, "job"}).has_value());

@@ -1,4 +1,5 @@
-// The waits of ranks, and the notices that report them every few seconds.
+#include "coordinator/core/rendezvous/waits.h"
+
 #include <algorithm>
 #include <tuple>
 #include <utility>
@@ -8,7 +9,7 @@
 #include "common/phase_text.h"
 #include "common/proto_time.h"
 #include "common/wait_text.h"
-#include "coordinator/core/jobs/job_lease.h"
+#include "coordinator/core/jobs/job.h"
 #include "coordinator/core/rendezvous/rendezvous.h"
 
 namespace muster::core {
@@ -66,13 +67,74 @@ void KeepMostSuspicious(const GenerationState& generation, size_t most,
   std::sort(ids.begin(), ids.end());
 }
 
+// Describes the last report on a rank. A living node is no evidence that its ranks are alive.
+std::string DescribeRank(const Job& job, const RankState& rank, Time now, const NodeTable& nodes,
+                         const Context& context) {
+  const std::string& name = job.generation->placement(rank.node_rank).node();
+  std::string phase =
+      rank.lost ? "lost with its node" : absl::StrCat("phase ", v1::RankPhase_Name(rank.phase));
+  const std::string own = rank.progress.has_value() ? PhaseText(*rank.progress) : "";
+  if (!rank.gone() && !own.empty() && own.size() <= kMaxPhaseBytes) {
+    absl::StrAppend(&phase, " (", own, ")");
+  }
+  std::vector<std::string> parts = {std::move(phase)};
+  if (rank.pid != 0) parts.push_back(absl::StrCat("pid ", rank.pid));
+  const std::string silence = Seconds(now.steady - rank.last_seen);
+  parts.push_back(rank.phase == v1::PLACED ? absl::StrCat("no report for ", silence)
+                                           : absl::StrCat("last seen ", silence, " ago"));
+  if (!own.empty() && rank.last_seen - rank.last_progress >= kShownStandstill) {
+    parts.push_back(absl::StrCat("no progress for ", Seconds(now.steady - rank.last_progress)));
+  }
+  if (nodes.at(NodeName(name)).state == v1::SUSPECT) {
+    const SteadyTime end = nodes.at(NodeName(name)).lease_start + LeaseOf(job, context.options);
+    parts.push_back(absl::StrCat("its node is SUSPECT and the rank will be lost in ",
+                                 Seconds(std::max(end - now.steady, absl::ZeroDuration()))));
+  }
+  return absl::StrJoin(parts, ", ");
+}
+
+// Adds the missing ranks `ids` to the wait: at most `most` of them, then the number of the others.
+void DescribeRanks(const Job& job, std::vector<uint32_t> ids, size_t most, Time now,
+                   const NodeTable& nodes, const Context& context, v1::Wait& wait) {
+  const GenerationState& generation = *job.generation;
+  const size_t all = ids.size();
+  KeepMostSuspicious(generation, most, ids);
+  for (const uint32_t id : ids) {
+    const RankState& rank = generation.ranks[id];
+    v1::WaitedFor& missing = *wait.add_missing();
+    missing.set_rank(id);
+    missing.set_node(generation.placement(rank.node_rank).node());
+    missing.set_reason(DescribeRank(job, rank, now, nodes, context));
+  }
+  AddHiddenCount(all - ids.size(), wait);
+}
+
+v1::Wait DescribeWait(const Job& job, const RendezvousState& state, const OpenWait& open,
+                      size_t most, Time now, const NodeTable& nodes, const Context& context) {
+  const GenerationState& generation = *job.generation;
+  v1::Wait wait;
+  wait.set_what(open.what);
+  *wait.mutable_since() = ToProto(now.steady - open.since);
+  if (open.store.has_value()) {
+    DescribeRanks(job, open.store->missing, most, now, nodes, context, wait);
+    if (wait.missing().empty()) wait.add_missing()->set_reason(open.store->reason);
+    return wait;
+  }
+  std::vector<uint32_t> ranks = open.named;
+  if (ranks.empty()) {
+    ranks = open.barrier.has_value() ? state.barriers.Missing(*open.barrier)
+                                     : generation.RanksBefore(state.awaited);
+  }
+  DescribeRanks(job, std::move(ranks), most, now, nodes, context, wait);
+  return wait;
+}
+
 }  // namespace
 
-std::vector<Rendezvous::OpenWait> Rendezvous::OpenWaits(const Job& job) const {
+std::vector<OpenWait> OpenWaits(const Job& job, const RendezvousState& state) {
   std::vector<OpenWait> waits;
   if (!job.generation.has_value() || job.state() == v1::STOPPING) return waits;
   const GenerationState& generation = *job.generation;
-  const State& state = states_.at(job.id());
   if (job.state() == v1::STARTING) {
     waits.push_back(
         {state.awaited == v1::CONNECTED ? "communicators" : "rendezvous",
@@ -99,8 +161,39 @@ std::vector<Rendezvous::OpenWait> Rendezvous::OpenWaits(const Job& job) const {
   return waits;
 }
 
+void ArmWaitTimer(const Job& job, Context& context) {
+  const TimerKey key{TimerKey::Kind::kWait, job.status.job_id()};
+  const std::optional<SteadyTime> armed = context.timers.Get(key);
+  const SteadyTime first = context.now.steady + kFirstNotice;
+  if (!armed.has_value() || *armed > first) context.timers.Set(key, first);
+}
+
+v1::Wait SendNotice(const Job& job, const RendezvousState& state, const OpenWait& open,
+                    bool timed_out, NodeTable& nodes, Context& context) {
+  const GenerationState& generation = *job.generation;
+  v1::CoordinatorMessage message;
+  v1::WaitNotice& notice = *message.mutable_wait_notice();
+  notice.set_job_id(job.status.job_id());
+  notice.set_generation(generation.record.generation());
+  *notice.mutable_wait() =
+      DescribeWait(job, state, open, kRanksInNotice, context.now, nodes, context);
+  notice.set_timed_out(timed_out);
+  for (int node_rank = 0; node_rank < generation.record.nodes_size(); ++node_rank) {
+    const v1::NodePlacement& placement = generation.placement(node_rank);
+    const Node& node = nodes.at(NodeName(placement.node()));
+    if (node.record.incarnation() != placement.incarnation()) continue;
+    if (generation.HasLiveRanks(node_rank)) nodes.Send(node, message);
+  }
+  context.Log(absl::StrCat("job ", notice.job_id(), " generation ", notice.generation(), ": ",
+                           WaitText(notice.wait(), timed_out)));
+  return std::move(*notice.mutable_wait());
+}
+
+// ------------------------------------------------------------------------------------------------
+// Rendezvous
+
 void Rendezvous::SetStoreWaits(const Job& job, const v1::StoreWaits& waits) {
-  State& state = states_.at(job.id());
+  RendezvousState& state = states_.at(job.id());
   const size_t world_size = job.generation->ranks.size();
   state.store_waits.clear();
   for (const v1::StoreWait& reported : waits.waits()) {
@@ -112,35 +205,14 @@ void Rendezvous::SetStoreWaits(const Job& job, const v1::StoreWaits& waits) {
     }
     wait.reason = reported.reason();
   }
-  if (!state.store_waits.empty()) ArmWaitTimer(job);
-}
-
-v1::Wait Rendezvous::DescribeWait(const Job& job, const OpenWait& open, size_t most,
-                                  Time now) const {
-  const GenerationState& generation = *job.generation;
-  const State& state = states_.at(job.id());
-  v1::Wait wait;
-  wait.set_what(open.what);
-  *wait.mutable_since() = ToProto(now.steady - open.since);
-  if (open.store.has_value()) {
-    DescribeRanks(job, open.store->missing, most, now, wait);
-    if (wait.missing().empty()) wait.add_missing()->set_reason(open.store->reason);
-    return wait;
-  }
-  std::vector<uint32_t> ranks = open.named;
-  if (ranks.empty()) {
-    ranks = open.barrier.has_value() ? state.barriers.Missing(*open.barrier)
-                                     : generation.RanksBefore(state.awaited);
-  }
-  DescribeRanks(job, std::move(ranks), most, now, wait);
-  return wait;
+  if (!state.store_waits.empty()) ArmWaitTimer(job, context_);
 }
 
 std::vector<LiveWait> Rendezvous::ListWaits() const {
   std::vector<LiveWait> all;
   for (const JobId& id : jobs_.active()) {
     std::map<std::string, LiveWait> by_name;
-    for (const OpenWait& open : OpenWaits(jobs_.at(id))) {
+    for (const OpenWait& open : OpenWaits(jobs_.at(id), states_.at(id))) {
       std::string what = open.store.has_value() ? kStoreLabel : open.what;
       if (open.barrier.has_value()) what = absl::StrCat("barrier ", open.barrier->group());
       if (by_name.count(what) == 0 && by_name.size() >= kMaxLabelsPerJob) what = kOtherBarriers;
@@ -163,67 +235,19 @@ std::vector<v1::Wait> Rendezvous::Waits(const Job& job, Time now) const {
     v1::Wait& wait = waits.emplace_back();
     wait.set_what("stop");
     *wait.mutable_since() = ToProto(now.steady - job.generation->stopping_since);
-    DescribeRanks(job, std::move(live), kRanksInView, now, wait);
+    DescribeRanks(job, std::move(live), kRanksInView, now, nodes_, context_, wait);
   }
-  for (const OpenWait& open : OpenWaits(job)) {
-    waits.push_back(DescribeWait(job, open, kRanksInView, now));
+  const auto state = states_.find(job.id());
+  if (state == states_.end()) return waits;
+  for (const OpenWait& open : OpenWaits(job, state->second)) {
+    waits.push_back(DescribeWait(job, state->second, open, kRanksInView, now, nodes_, context_));
   }
   return waits;
 }
 
-// Describes the last report on a rank. A living node is no evidence that its ranks are alive.
-std::string Rendezvous::DescribeRank(const Job& job, const RankState& rank, Time now) const {
-  const std::string& name = job.generation->placement(rank.node_rank).node();
-  std::string phase =
-      rank.lost ? "lost with its node" : absl::StrCat("phase ", v1::RankPhase_Name(rank.phase));
-  const std::string own = rank.progress.has_value() ? PhaseText(*rank.progress) : "";
-  if (!rank.gone() && !own.empty() && own.size() <= kMaxPhaseBytes) {
-    absl::StrAppend(&phase, " (", own, ")");
-  }
-  std::vector<std::string> parts = {std::move(phase)};
-  if (rank.pid != 0) parts.push_back(absl::StrCat("pid ", rank.pid));
-  const std::string silence = Seconds(now.steady - rank.last_seen);
-  parts.push_back(rank.phase == v1::PLACED ? absl::StrCat("no report for ", silence)
-                                           : absl::StrCat("last seen ", silence, " ago"));
-  if (!own.empty() && rank.last_seen - rank.last_progress >= kShownStandstill) {
-    parts.push_back(absl::StrCat("no progress for ", Seconds(now.steady - rank.last_progress)));
-  }
-  if (nodes_.at(NodeName(name)).state == v1::SUSPECT) {
-    const SteadyTime end = nodes_.at(NodeName(name)).lease_start + LeaseOf(job, context_.options);
-    parts.push_back(absl::StrCat("its node is SUSPECT and the rank will be lost in ",
-                                 Seconds(std::max(end - now.steady, absl::ZeroDuration()))));
-  }
-  return absl::StrJoin(parts, ", ");
-}
-
-void Rendezvous::DescribeRanks(const Job& job, std::vector<uint32_t> ids, size_t most, Time now,
-                               v1::Wait& wait) const {
-  const GenerationState& generation = *job.generation;
-  const size_t all = ids.size();
-  KeepMostSuspicious(generation, most, ids);
-  for (const uint32_t id : ids) {
-    const RankState& rank = generation.ranks[id];
-    v1::WaitedFor& missing = *wait.add_missing();
-    missing.set_rank(id);
-    missing.set_node(generation.placement(rank.node_rank).node());
-    missing.set_reason(DescribeRank(job, rank, now));
-  }
-  AddHiddenCount(all - ids.size(), wait);
-}
-
-// ----------------------------------------------------------------------------------------------
-// notices
-
-void Rendezvous::ArmWaitTimer(const Job& job) {
-  const TimerKey key{TimerKey::Kind::kWait, job.status.job_id()};
-  const std::optional<SteadyTime> armed = context_.timers.Get(key);
-  const SteadyTime first = context_.now.steady + kFirstNotice;
-  if (!armed.has_value() || *armed > first) context_.timers.Set(key, first);
-}
-
 void Rendezvous::OnWaitTimer(const Job& job) {
-  State& state = states_.at(job.id());
-  std::vector<OpenWait> waits = OpenWaits(job);
+  RendezvousState& state = states_.at(job.id());
+  std::vector<OpenWait> waits = OpenWaits(job, state);
   std::sort(waits.begin(), waits.end(),
             [](const OpenWait& a, const OpenWait& b) { return a.since < b.since; });
   SteadyTime next = SteadyTime::Infinite();
@@ -231,31 +255,12 @@ void Rendezvous::OnWaitTimer(const Job& job) {
   for (const OpenWait& wait : waits) {
     next = std::min(next, NextNotice(wait.since, context_.now.steady));
     if (NextNotice(wait.since, state.noticed_until) > context_.now.steady) continue;
-    if (sent++ < kMaxNotices) SendNotice(job, wait, /*timed_out=*/false);
+    if (sent++ < kMaxNotices) SendNotice(job, state, wait, /*timed_out=*/false, nodes_, context_);
   }
   state.noticed_until = context_.now.steady;
   if (next < SteadyTime::Infinite()) {
     context_.timers.Set({TimerKey::Kind::kWait, job.status.job_id()}, next);
   }
-}
-
-v1::Wait Rendezvous::SendNotice(const Job& job, const OpenWait& open, bool timed_out) {
-  const GenerationState& generation = *job.generation;
-  v1::CoordinatorMessage message;
-  v1::WaitNotice& notice = *message.mutable_wait_notice();
-  notice.set_job_id(job.status.job_id());
-  notice.set_generation(generation.record.generation());
-  *notice.mutable_wait() = DescribeWait(job, open, kRanksInNotice, context_.now);
-  notice.set_timed_out(timed_out);
-  for (int node_rank = 0; node_rank < generation.record.nodes_size(); ++node_rank) {
-    const v1::NodePlacement& placement = generation.placement(node_rank);
-    const Node& node = nodes_.at(NodeName(placement.node()));
-    if (node.record.incarnation() != placement.incarnation()) continue;
-    if (generation.HasLiveRanks(node_rank)) nodes_.Send(node, message);
-  }
-  context_.Log(absl::StrCat("job ", notice.job_id(), " generation ", notice.generation(), ": ",
-                            WaitText(notice.wait(), timed_out)));
-  return std::move(*notice.mutable_wait());
 }
 
 }  // namespace muster::core

@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "absl/time/time.h"
-#include "coordinator/core/scheduler/request.h"
+#include "coordinator/core/scheduler/placement/request.h"
 
 namespace muster::core {
 

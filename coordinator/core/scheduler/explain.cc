@@ -10,11 +10,11 @@
 #include "absl/strings/str_join.h"
 #include "common/proto_time.h"
 #include "coordinator/core/scheduler/estimate.h"
-#include "coordinator/core/scheduler/natural_order.h"
-#include "coordinator/core/scheduler/node_choice.h"
-#include "coordinator/core/scheduler/placement.h"
+#include "coordinator/core/scheduler/placement/natural_order.h"
+#include "coordinator/core/scheduler/placement/node_choice.h"
+#include "coordinator/core/scheduler/placement/placement.h"
+#include "coordinator/core/scheduler/placement/request.h"
 #include "coordinator/core/scheduler/queue_blockers.h"
-#include "coordinator/core/scheduler/request.h"
 #include "coordinator/core/steady_clock.h"
 
 namespace muster::core {

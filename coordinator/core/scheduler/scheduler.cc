@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "common/proto_time.h"
-#include "coordinator/core/jobs/job_table.h"
+#include "coordinator/core/jobs/job_time.h"
 
 namespace muster::core {
 namespace {
@@ -58,7 +58,7 @@ RunningJob RunningJobOf(const Job& job, const Time& now) {
   return running;
 }
 
-uint32_t SlotsOf(const Job& job) { return JobTable::CountSlots(job.generation->record).total(); }
+uint32_t SlotsOf(const Job& job) { return CountSlots(job.generation->record).total(); }
 
 // ------------------------------------------------------------------------------------------------
 // order

@@ -21,10 +21,10 @@
 #include "coordinator/core/context.h"
 #include "coordinator/core/jobs/job.h"
 #include "coordinator/core/nodes/node_table.h"
-#include "coordinator/core/scheduler/cluster.h"
 #include "coordinator/core/scheduler/fair_share.h"
-#include "coordinator/core/scheduler/plan.h"
-#include "coordinator/core/scheduler/queue.h"
+#include "coordinator/core/scheduler/plan/cluster.h"
+#include "coordinator/core/scheduler/plan/plan.h"
+#include "coordinator/core/scheduler/plan/queue.h"
 
 namespace muster::core {
 

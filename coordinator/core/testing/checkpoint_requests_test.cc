@@ -29,7 +29,7 @@ class CheckpointRequestsTest : public ::testing::Test {
   }
 
   Effects Request(const std::string& job) {
-    return cluster_.Step(CheckpointJob{RequestId(1000), JobId(job), {"alice"}});
+    return cluster_.Step(CheckpointJob{RequestId(1000), job, {"alice"}});
   }
   absl::Status StatusOf(const std::string& job) {
     const Effects effects = Request(job);

@@ -2,11 +2,13 @@
 
 #include <algorithm>
 #include <iterator>
+#include <set>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "common/proto_time.h"
 #include "common/version.h"
+#include "coordinator/core/batches.h"
 #include "coordinator/core/jobs/job.h"
 #include "coordinator/core/records.h"
 #include "gtest/gtest.h"
@@ -71,24 +73,58 @@ void Harness::ForgetPassedBarriers(const std::string& job, uint32_t node_rank) {
   PutRecord(key, record.SerializeAsString());
 }
 
-std::unique_ptr<Core> Harness::Load(Effects* effects) const {
+std::vector<store::Record> Harness::StoredRecords() const {
   std::vector<store::Record> records;
   for (const auto& [key, value] : records_) records.push_back({key, value});
+  return records;
+}
+
+std::unique_ptr<Core> Harness::Load(Effects* effects) const {
   auto core = std::make_unique<Core>(options_);
-  absl::StatusOr<Effects> loaded = core->Load(records, now_);
+  absl::StatusOr<Effects> loaded = core->Load(StoredRecords(), now_);
   EXPECT_TRUE(loaded.ok()) << loaded.status();
   if (effects != nullptr && loaded.ok()) *effects = *std::move(loaded);
   return core;
 }
 
-void Harness::Apply(const Effects& effects) {
-  for (const store::Mutation& write : effects.writes) {
-    if (write.value.has_value()) {
-      records_[write.key] = *write.value;
-    } else {
-      records_.erase(write.key);
-    }
+namespace {
+
+void CheckBounds(const std::vector<store::Mutation>& batch) {
+  EXPECT_LE(batch.size(), kBatchOperations);
+  size_t bytes = 0;
+  std::set<std::string> keys;
+  for (const store::Mutation& write : batch) {
+    EXPECT_TRUE(keys.insert(write.key).second) << write.key << " is written twice";
+    const size_t value_bytes = write.value.has_value() ? write.value->size() : 0;
+    EXPECT_LT(value_bytes, kBatchBytes) << write.key;
+    bytes += write.key.size() + value_bytes;
   }
+  EXPECT_LE(bytes, kBatchBytes);
+}
+
+}  // namespace
+
+void Harness::Apply(const Effects& effects) {
+  const std::vector<std::vector<store::Mutation>> batches = SplitIntoBatches(effects.writes);
+  std::vector<std::map<std::string, std::string>> states;  // as a coordinator reads the records
+  if (batches.size() > 1) states.push_back(records_);
+  size_t committed = 0;
+  for (const std::vector<store::Mutation>& batch : batches) {
+    CheckBounds(batch);
+    for (const store::Mutation& write : batch) {
+      records_.erase(write.key);
+      if (write.value.has_value()) records_[write.key] = *write.value;
+    }
+    if (batches.size() == 1) break;
+    if (++committed % 8 != 0 && batches.size() > 64) continue;  // takes too long
+    const absl::StatusOr<Unstaged> unstaged = Unstage(StoredRecords());
+    ASSERT_TRUE(unstaged.ok()) << unstaged.status();
+    std::map<std::string, std::string> state;
+    for (const store::Record& record : unstaged->records) state[record.key] = record.value;
+    if (state != states.back()) states.push_back(std::move(state));
+  }
+  // The whole step counts from one of its batches on.
+  EXPECT_TRUE(batches.size() <= 1 || (states.size() == 2 && states.back() == records_));
   for (const Reply& reply : effects.replies) {
     replies_.emplace(reply.request.value(), reply.job);
   }
@@ -229,25 +265,25 @@ v1::JobArray Harness::GetArray(const std::string& array) const {
 
 absl::StatusOr<v1::Job> Harness::Cancel(const std::string& job) {
   const uint64_t request = next_request_++;
-  Step(CancelJob{RequestId(request), JobId(job), std::nullopt});
+  Step(CancelJob{RequestId(request), job, std::nullopt});
   return replies_.at(request);
 }
 
 absl::StatusOr<v1::Job> Harness::Hold(const std::string& job) {
   const uint64_t request = next_request_++;
-  Step(HoldJob{RequestId(request), JobId(job)});
+  Step(HoldJob{RequestId(request), job});
   return replies_.at(request);
 }
 
 absl::StatusOr<v1::Job> Harness::Release(const std::string& job) {
   const uint64_t request = next_request_++;
-  Step(ReleaseJob{RequestId(request), JobId(job)});
+  Step(ReleaseJob{RequestId(request), job});
   return replies_.at(request);
 }
 
 absl::StatusOr<v1::Job> Harness::Requeue(const std::string& job) {
   const uint64_t request = next_request_++;
-  Step(RequeueJob{RequestId(request), JobId(job)});
+  Step(RequeueJob{RequestId(request), job});
   return replies_.at(request);
 }
 

@@ -110,6 +110,9 @@ class Harness {
 
  private:
   std::unique_ptr<Core> Load(Effects* effects = nullptr) const;
+  std::vector<store::Record> StoredRecords() const;
+  // Applies the writes in batches, which must be within their bounds. A coordinator that starts
+  // between two of them must find the records from before the step or from after it.
   void Apply(const Effects& effects);
   void CheckRecords() const;
   void CheckTime(const Core& again, const JobId& id) const;

@@ -73,7 +73,7 @@ TEST_F(HistoriesInCore, OutliveTheNodeAndTheCoordinator) {
 TEST_F(HistoriesInCore, AreDeletedWithTheJob) {
   cluster_.ExitAll(job_, ExitWith(0));
   ASSERT_EQ(cluster_.records().count(HistoryKey(job_)), 1u);
-  cluster_.Step(RemoveJob{RequestId(99), JobId(job_)});
+  cluster_.Step(RemoveJob{RequestId(99), job_});
   cluster_.Step(Tick{});
   EXPECT_EQ(cluster_.records().count(HistoryKey(job_)), 0u);
   EXPECT_FALSE(cluster_.core().GetJobHistory(JobId(job_), 0, cluster_.now()).ok());

@@ -514,7 +514,7 @@ TEST(Lifecycle, ShorterGracePeriodReplacesLonger) {
   cluster.Join("a");
   const std::string job = cluster.Submit(MakeSpec(1));
   ASSERT_TRUE(cluster.Cancel(job).ok());
-  const Effects effects = cluster.Step(CancelJob{RequestId(900), JobId(job), absl::Seconds(1)});
+  const Effects effects = cluster.Step(CancelJob{RequestId(900), job, absl::Seconds(1)});
   const Message* stop = FindSent(effects, cluster.session("a"), Message::kStop);
   ASSERT_NE(stop, nullptr);
   EXPECT_EQ(FromProto(stop->stop().grace_period()), absl::Seconds(1));

@@ -72,7 +72,7 @@ TEST_F(LogsTest, IgnoresLogsOfOtherNodesRanks) {
 TEST_F(LogsTest, EndsAreDeletedWithTheirJob) {
   SendTail("a", 0);
   cluster_.ExitAll(job_, testing::ExitWith(0));
-  cluster_.Step(RemoveJob{RequestId(900), JobId(job_), Actor{"root", true}});
+  cluster_.Step(RemoveJob{RequestId(900), job_, Actor{"root", true}});
   cluster_.Run(absl::Milliseconds(100), {"a", "b"});
   for (const auto& [key, value] : cluster_.records()) EXPECT_THAT(key, Not(HasSubstr("log/")));
 }
@@ -81,7 +81,7 @@ TEST_F(LogsTest, EndsAreDeletedWithTheirJob) {
 TEST_F(LogsTest, DeletionContinuesAfterRestart) {
   SendTail("a", 0);
   cluster_.ExitAll(job_, testing::ExitWith(0));
-  cluster_.Step(RemoveJob{RequestId(900), JobId(job_), Actor{"root", true}});
+  cluster_.Step(RemoveJob{RequestId(900), job_, Actor{"root", true}});
   cluster_.Restart();
   cluster_.Join("a", 1, 2);
   cluster_.Run(absl::Milliseconds(100), {"a"});

@@ -73,7 +73,7 @@ class OwnersTest : public ::testing::Test {
 
 TEST_F(OwnersTest, OnlyOwnerAndAdminsMayChangeQueuedJob) {
   ASSERT_TRUE(Submit(kAlice, "job").ok());
-  const JobId job("job");
+  const std::string job = "job";
   const std::vector<Event> by_bob = {CancelJob{kRequest, job, std::nullopt, kBob},
                                      HoldJob{kRequest, job, kBob},
                                      ReleaseJob{kRequest, job, kBob},
@@ -126,10 +126,10 @@ TEST_F(OwnersTest, SharedJobCanBeRerunAndContinuedByOthers) {
     return cluster_.core().UsableFiles(actor, {"digest", "other"}).size();
   };
   const auto submitted = [&](const Actor& actor) {
-    return cluster_.core().CheckSubmit(continued, {}, actor);
+    return cluster_.core().CheckSubmit(SubmitEvent(actor, "new", "", continued), cluster_.now());
   };
   const auto share = [&](bool shared) {
-    ASSERT_TRUE(StatusOf(cluster_.Step(ShareJob{kRequest, JobId("job"), shared, kAdmin})).ok());
+    ASSERT_TRUE(StatusOf(cluster_.Step(ShareJob{kRequest, "job", shared, kAdmin})).ok());
     cluster_.Restart();
     EXPECT_EQ(cluster_.Get("job").shared(), shared);
   };
@@ -139,8 +139,9 @@ TEST_F(OwnersTest, SharedJobCanBeRerunAndContinuedByOthers) {
   EXPECT_TRUE(absl::IsPermissionDenied(submitted(kBob)));
   EXPECT_TRUE(submitted(kAlice).ok() && submitted(kAdmin).ok());
   // Also in a task of an array.
-  const std::vector<ArrayTask> tasks = {ArrayTask{continued}};
-  EXPECT_TRUE(absl::IsPermissionDenied(cluster_.core().CheckSubmit({}, tasks, kBob)));
+  SubmitJob array = SubmitEvent(kBob, "array", "", MakeCommandSpec(1));
+  array.tasks.push_back(ArrayTask{continued});
+  EXPECT_TRUE(absl::IsPermissionDenied(cluster_.core().CheckSubmit(array, cluster_.now())));
   share(true);
   share(true);
   EXPECT_EQ(usable(kBob), 1u);
@@ -156,8 +157,8 @@ TEST_F(OwnersTest, SharedJobCanBeRerunAndContinuedByOthers) {
 
 TEST_F(OwnersTest, JobWithoutOwnerIsOpenToAll) {
   const std::string job = cluster_.Submit(MakeCommandSpec(1));
-  EXPECT_TRUE(StatusOf(cluster_.Step(HoldJob{kRequest, JobId(job), kBob})).ok());
-  EXPECT_TRUE(StatusOf(cluster_.Step(CancelJob{kRequest, JobId(job), std::nullopt, kBob})).ok());
+  EXPECT_TRUE(StatusOf(cluster_.Step(HoldJob{kRequest, job, kBob})).ok());
+  EXPECT_TRUE(StatusOf(cluster_.Step(CancelJob{kRequest, job, std::nullopt, kBob})).ok());
 }
 
 TEST_F(OwnersTest, ListsJobsOfOneOwner) {
@@ -184,8 +185,8 @@ TEST_F(OwnersTest, IdempotencyKeysBelongToOwners) {
   EXPECT_TRUE(absl::IsAlreadyExists(
       StatusOf(cluster_.Step(SubmitEvent(kBob, "b3", "key", std::move(other))))));
   // The key of a removed job is free, that of another owner is not.
-  EXPECT_TRUE(StatusOf(cluster_.Step(CancelJob{kRequest, JobId("a"), std::nullopt, kAlice})).ok());
-  EXPECT_TRUE(StatusOf(cluster_.Step(RemoveJob{kRequest, JobId("a"), kAlice})).ok());
+  EXPECT_TRUE(StatusOf(cluster_.Step(CancelJob{kRequest, "a", std::nullopt, kAlice})).ok());
+  EXPECT_TRUE(StatusOf(cluster_.Step(RemoveJob{kRequest, "a", kAlice})).ok());
   EXPECT_EQ(Submit(kAlice, "a4", "key")->job_id(), "a4");
   EXPECT_EQ(Submit(kBob, "b4", "key")->job_id(), "b");
 }
@@ -193,16 +194,17 @@ TEST_F(OwnersTest, IdempotencyKeysBelongToOwners) {
 TEST_F(OwnersTest, PriorityClassIsBoundedByRole) {
   v1::JobSpec spec = MakeCommandSpec(1);
   spec.set_priority_class("high");
-  EXPECT_TRUE(absl::IsPermissionDenied(cluster_.core().CheckSubmit(spec, {}, kAlice)));
+  EXPECT_TRUE(absl::IsPermissionDenied(
+      cluster_.core().CheckSubmit(SubmitEvent(kAlice, "a", "", spec), cluster_.now())));
   EXPECT_TRUE(
       absl::IsPermissionDenied(StatusOf(cluster_.Step(SubmitEvent(kAlice, "a", "", spec)))));
-  EXPECT_TRUE(cluster_.core().CheckSubmit(spec, {}, kAdmin).ok());
+  EXPECT_TRUE(cluster_.core().CheckSubmit(SubmitEvent(kAdmin, "b", "", spec), cluster_.now()).ok());
   EXPECT_TRUE(StatusOf(cluster_.Step(SubmitEvent(kAdmin, "b", "", spec))).ok());
 }
 
 TEST_F(OwnersTest, QueuedJobsOfOneOwnerAreLimited) {
   for (const char* job : {"a", "b", "c"}) ASSERT_TRUE(Submit(kAlice, job).ok());
-  ASSERT_TRUE(StatusOf(cluster_.Step(HoldJob{kRequest, JobId("c"), kAlice})).ok());
+  ASSERT_TRUE(StatusOf(cluster_.Step(HoldJob{kRequest, "c", kAlice})).ok());
   const absl::Status refused = Submit(kAlice, "d").status();
   EXPECT_TRUE(absl::IsResourceExhausted(refused));
   EXPECT_THAT(std::string(refused.message()), HasSubstr("limit of 3"));
@@ -214,7 +216,7 @@ TEST_F(OwnersTest, QueuedJobsOfOneOwnerAreLimited) {
   EXPECT_EQ(cluster_.State("a"), v1::STARTING);
   EXPECT_TRUE(Submit(kAlice, "e").ok());
   EXPECT_TRUE(absl::IsResourceExhausted(Submit(kAlice, "f").status()));
-  ASSERT_TRUE(StatusOf(cluster_.Step(CancelJob{kRequest, JobId("c"), std::nullopt, kAlice})).ok());
+  ASSERT_TRUE(StatusOf(cluster_.Step(CancelJob{kRequest, "c", std::nullopt, kAlice})).ok());
   EXPECT_TRUE(Submit(kAlice, "f").ok());
 }
 

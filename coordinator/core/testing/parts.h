@@ -10,8 +10,8 @@
 #include "absl/strings/str_cat.h"
 #include "common/version.h"
 #include "coordinator/core/context.h"
-#include "coordinator/core/jobs/job_table.h"
-#include "coordinator/core/nodes/node_table.h"
+#include "coordinator/core/jobs/jobs.h"
+#include "coordinator/core/nodes/nodes.h"
 #include "coordinator/core/reasons.h"
 
 namespace muster::core::testing {
@@ -38,16 +38,16 @@ inline SessionOpened MakeSession(uint64_t session, const std::string& node, uint
   return {SessionId(session), hello, "10.0.0.1"};
 }
 
-inline const Node* Open(NodeTable& nodes, const SessionOpened& session) {
+inline const Node* Open(NodeSessions& nodes, const SessionOpened& session) {
   return nodes.Open(session, [](const NodeName&) { return false; });
 }
 
-inline Job& Submit(JobTable& jobs, const std::string& id, v1::JobSpec spec = {}) {
-  return *jobs.Submit({RequestId(1), JobId(id), std::move(spec), ""})->job;
+inline Job& Submit(Jobs& jobs, const std::string& id, v1::JobSpec spec = {}) {
+  return *jobs.submission.Submit({RequestId(1), JobId(id), std::move(spec), ""})->job;
 }
 
 // Starts the job's next generation with rank i on nodes[i].
-inline void Start(JobTable& jobs, Job& job, const std::vector<std::string>& nodes,
+inline void Start(Jobs& jobs, Job& job, const std::vector<std::string>& nodes,
                   uint64_t incarnation = 1) {
   v1::GenerationRecord record;
   record.set_job_id(job.status.job_id());
@@ -62,8 +62,8 @@ inline void Start(JobTable& jobs, Job& job, const std::vector<std::string>& node
     node.add_ranks()->set_rank(rank);
     node.mutable_ranks(node.ranks_size() - 1)->add_slots(node.ranks_size() - 1);
   }
-  jobs.BeginGeneration(job, std::move(record));
-  jobs.Transition(job, v1::STARTING, reasons::kRendezvous, "");
+  jobs.states.BeginGeneration(job, std::move(record));
+  jobs.states.Transition(job, v1::STARTING, reasons::kRendezvous, "");
 }
 
 // The messages of one kind that the step sent to the session.

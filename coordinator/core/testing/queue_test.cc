@@ -173,9 +173,9 @@ TEST_F(Ageing, SurvivesRestartOfCoordinator) {
 }
 
 TEST_F(Ageing, TimeOnHoldDoesNotCount) {
-  cluster_.Step(HoldJob{RequestId(901), JobId(job_), Actor{}});
+  cluster_.Step(HoldJob{RequestId(901), job_, Actor{}});
   Run(absl::Minutes(50));
-  cluster_.Step(ReleaseJob{RequestId(902), JobId(job_), Actor{}});
+  cluster_.Step(ReleaseJob{RequestId(902), job_, Actor{}});
   Run(absl::Minutes(50));
   EXPECT_EQ(Class(), "normal");
   Run(absl::Minutes(11));

@@ -215,8 +215,8 @@ TEST(Recovery, BoundsEvents) {
   Core& core = cluster.core();
   std::map<std::string, std::string> records = cluster.records();
   for (size_t i = 0; i < limits::kEventsPerJob; ++i) {
-    Effects effects = i % 2 == 0 ? core.Step(HoldJob{RequestId(i), JobId(job)}, cluster.now())
-                                 : core.Step(ReleaseJob{RequestId(i), JobId(job)}, cluster.now());
+    Effects effects = i % 2 == 0 ? core.Step(HoldJob{RequestId(i), job}, cluster.now())
+                                 : core.Step(ReleaseJob{RequestId(i), job}, cluster.now());
     for (const store::Mutation& write : effects.writes) {
       if (write.value.has_value()) {
         records[write.key] = *write.value;
@@ -289,8 +289,9 @@ TEST(Recovery, BoundsTextOfExits) {
     EXPECT_EQ(rank.exit().exit_code(), 1);
     bytes += ExitTextBytes(rank.exit());
   }
-  EXPECT_GT(bytes, limits::kExitTextBytesPerGeneration / 2);
-  EXPECT_LT(bytes, limits::kExitTextBytesPerGeneration + kRanks * 256);
+  // Those of one node are in one record.
+  EXPECT_GT(bytes, limits::kExitTextBytesPerGeneration / 8);
+  EXPECT_LT(bytes, limits::kExitTextBytesPerGeneration / 8 + kRanks * 256);
   EXPECT_EQ(failed.ranks(0).exit().stderr_tail().size(), limits::kStderrTailBytes);
   EXPECT_EQ(failed.ranks(kRanks - 1).exit().stderr_tail(), "");
   EXPECT_EQ(failed.ranks(kRanks - 1).exit().failure().message().size(), 256u);
@@ -477,6 +478,10 @@ TEST_F(BadRecords, RejectsSlotAssignedTwice) {
   ASSERT_TRUE(job.ParseFromString(records_["job/job1"]));
   job.set_job_id("job2");
   records_["job/job2"] = job.SerializeAsString();
+  v1::SpecRecord spec;
+  ASSERT_TRUE(spec.ParseFromString(records_["spec/job1/0000"]));
+  spec.set_id("job2");
+  records_["spec/job2/0000"] = spec.SerializeAsString();
   v1::GenerationRecord record = Generation();
   record.set_job_id("job2");
   records_["generation/job2/0000000001"] = record.SerializeAsString();

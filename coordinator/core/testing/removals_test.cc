@@ -61,17 +61,17 @@ TEST(Owner, HistoryNamesWhoActed) {
   const auto last_event = [&] {
     return cluster.core().ListEvents(JobId(job), 0)->back().message();
   };
-  cluster.Step(HoldJob{kRequest, JobId(job), kAlice});
+  cluster.Step(HoldJob{kRequest, job, kAlice});
   EXPECT_EQ(cluster.Get(job).message(), "held by alice");
-  cluster.Step(ReleaseJob{kRequest, JobId(job), kBob});
+  cluster.Step(ReleaseJob{kRequest, job, kBob});
   EXPECT_EQ(last_event(), "released by bob");
-  cluster.Step(CancelJob{kRequest, JobId(job), std::nullopt, kAlice});
+  cluster.Step(CancelJob{kRequest, job, std::nullopt, kAlice});
   EXPECT_EQ(last_event(), "CANCELLED: cancelled by alice");
   EXPECT_EQ(cluster.Get(job).message(), "cancelled by alice");
 
   OwnedJob running;
   running.cluster_.BringUp("job");
-  running.cluster_.Step(RequeueJob{kRequest, JobId("job"), kAdmin});
+  running.cluster_.Step(RequeueJob{kRequest, "job", kAdmin});
   EXPECT_EQ(running.cluster_.Get("job").message(), "requeued by root");
 }
 
@@ -85,7 +85,7 @@ TEST(RemoveJob, DeletesRecordsAndFilesOfFinishedJob) {
   OwnedJob owned;
   owned.RunToEnd();
   ASSERT_EQ(owned.cluster_.State("job"), v1::SUCCEEDED);
-  const Effects effects = owned.cluster_.Step(RemoveJob{kRequest, JobId("job"), kAlice});
+  const Effects effects = owned.cluster_.Step(RemoveJob{kRequest, "job", kAlice});
   EXPECT_TRUE(StatusOf(effects).ok());
   EXPECT_THAT(effects.logs, Contains("job job was removed by alice"));
   const v1::CoordinatorMessage* const forget =
@@ -104,31 +104,29 @@ TEST(RemoveJob, DeletesRecordsAndFilesOfFinishedJob) {
 TEST(RemoveJob, OnlyOwnerAndAdminMayRemove) {
   OwnedJob owned;
   owned.RunToEnd();
-  const absl::Status refused =
-      StatusOf(owned.cluster_.Step(RemoveJob{kRequest, JobId("job"), kBob}));
+  const absl::Status refused = StatusOf(owned.cluster_.Step(RemoveJob{kRequest, "job", kBob}));
   EXPECT_TRUE(absl::IsPermissionDenied(refused));
   EXPECT_EQ(refused.message(),
             "job job belongs to alice, and bob is neither its owner nor an admin");
-  EXPECT_TRUE(StatusOf(owned.cluster_.Step(RemoveJob{kRequest, JobId("job"), kAdmin})).ok());
+  EXPECT_TRUE(StatusOf(owned.cluster_.Step(RemoveJob{kRequest, "job", kAdmin})).ok());
 }
 
 TEST(RemoveJob, JobWithoutOwnerIsOpenToAll) {
   Harness cluster;
   const std::string job = cluster.Submit(MakeCommandSpec(1));
   ASSERT_TRUE(cluster.Cancel(job).ok());
-  EXPECT_TRUE(StatusOf(cluster.Step(RemoveJob{kRequest, JobId(job), kBob})).ok());
+  EXPECT_TRUE(StatusOf(cluster.Step(RemoveJob{kRequest, job, kBob})).ok());
 }
 
 TEST(RemoveJob, RefusesUnfinishedJob) {
   OwnedJob owned;
   owned.cluster_.BringUp("job");
-  const absl::Status refused =
-      StatusOf(owned.cluster_.Step(RemoveJob{kRequest, JobId("job"), kAlice}));
+  const absl::Status refused = StatusOf(owned.cluster_.Step(RemoveJob{kRequest, "job", kAlice}));
   EXPECT_TRUE(absl::IsFailedPrecondition(refused));
   EXPECT_EQ(refused.message(),
             "job job is RUNNING; only a finished job can be removed: muster cancel job");
   EXPECT_TRUE(
-      absl::IsNotFound(StatusOf(owned.cluster_.Step(RemoveJob{kRequest, JobId("other"), kAlice}))));
+      absl::IsNotFound(StatusOf(owned.cluster_.Step(RemoveJob{kRequest, "other", kAlice}))));
 }
 
 TEST(RemoveNode, RefusesConnectedNodeAndNodeWithRanks) {

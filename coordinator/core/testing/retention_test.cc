@@ -66,12 +66,14 @@ TEST(Retention, DeletesOldestFinishedJobs) {
   EXPECT_TRUE(Knows(cluster, jobs[3]));
   EXPECT_EQ(RecordsOf(cluster, jobs[0]), 0u);
   EXPECT_EQ(RecordsOf(cluster, jobs[1]), 0u);
-  // The job, its generation, its node's placement, its history and its events.
-  EXPECT_EQ(RecordsOf(cluster, jobs[2]), 4 + cluster.EventTypes(jobs[2]).size());
+  // The job, its spec, its generation, its node's placement, its history and its events.
+  EXPECT_EQ(RecordsOf(cluster, jobs[2]), 5 + cluster.EventTypes(jobs[2]).size());
   const absl::Status gone = cluster.core().ResolveJob(jobs[0]).status();
   EXPECT_EQ(gone.code(), absl::StatusCode::kNotFound);
-  EXPECT_EQ(gone.message(), absl::StrCat("no job ", jobs[0],
-                                         " (the coordinator keeps the newest 2 finished jobs)"));
+  EXPECT_EQ(gone.message(),
+            absl::StrCat("no job ", jobs[0],
+                         " (finished jobs are deleted beyond the coordinator's --keep-jobs, 2, and "
+                         "for room within --job-memory)"));
 }
 
 TEST(Retention, KeepsEveryFinishedJobForAMinute) {
@@ -144,10 +146,10 @@ struct LongJob {
     records = cluster.records();
     Core& core = cluster.core();
     for (size_t i = 1; i + 1 < events; ++i) {
-      Apply(i % 2 == 1 ? core.Step(HoldJob{RequestId(i), JobId(job)}, cluster.now())
-                       : core.Step(ReleaseJob{RequestId(i), JobId(job)}, cluster.now()));
+      Apply(i % 2 == 1 ? core.Step(HoldJob{RequestId(i), job}, cluster.now())
+                       : core.Step(ReleaseJob{RequestId(i), job}, cluster.now()));
     }
-    Apply(core.Step(CancelJob{RequestId(1), JobId(job), std::nullopt}, cluster.now()));
+    Apply(core.Step(CancelJob{RequestId(1), job, std::nullopt}, cluster.now()));
   }
   // Returns the number of deleted records.
   size_t Apply(const Effects& effects) {
@@ -177,14 +179,12 @@ struct LongJob {
 };
 
 // Matches the keys of records that do not belong to a job.
-auto IsKept() {
-  return AnyOf(StartsWith("meta/"), StartsWith("start/"), StartsWith("owner/"));
-}
+auto IsKept() { return AnyOf(StartsWith("meta/"), StartsWith("start/"), StartsWith("owner/")); }
 
 TEST(Retention, StepDeletesBoundedNumberOfRecords) {
   LongJob long_job(2000, /*keep=*/0);
-  // The job, its events, its owner, and four records about the store.
-  ASSERT_EQ(long_job.records.size(), 2006u);
+  // The job, its spec, its events, its owner, and four records about the store.
+  ASSERT_EQ(long_job.records.size(), 2007u);
   Core& core = long_job.cluster.core();
   Time now = long_job.cluster.now();
   now = {now.steady + absl::Minutes(1), now.wall + absl::Minutes(1)};
@@ -254,20 +254,25 @@ std::vector<store::Record> FullStore(size_t finished, absl::Time finish_time) {
   return records;
 }
 
-TEST(Retention, FullCoordinatorDeletesToMakeRoom) {
+TEST(Retention, FullCoordinatorDeletesToMakeRoomAfterAMinute) {
   const Time now = Now();
   Core core(Keep(limits::kJobs));
   ASSERT_TRUE(core.Load(FullStore(/*finished=*/1, now.wall), now).ok());
-  const std::string oldest = absl::StrCat("job-", limits::kJobs - 1);
-  const Effects taken = core.Step(SubmitJob{RequestId(1), JobId("new"), MakeSpec(1), ""}, now);
-  ASSERT_EQ(taken.replies.size(), 1u);
-  EXPECT_TRUE(taken.replies[0].job.ok()) << taken.replies[0].job.status();
-  EXPECT_FALSE(core.ResolveJob(oldest).ok());
-  const Effects refused = core.Step(SubmitJob{RequestId(2), JobId("more"), MakeSpec(1), ""}, now);
-  ASSERT_EQ(refused.replies.size(), 1u);
-  EXPECT_TRUE(absl::IsResourceExhausted(refused.replies[0].job.status()));
-  EXPECT_THAT(std::string(refused.replies[0].job.status().message()),
-              HasSubstr(absl::StrCat(limits::kJobs, " unfinished jobs")));
+  const auto submit = [&](const std::string& job, absl::Duration later) {
+    const SubmitJob event{RequestId(1), JobId(job), MakeSpec(1), ""};
+    return core.Step(event, {now.steady + later, now.wall + later}).replies.at(0).job.status();
+  };
+  const JobId finished(absl::StrCat("job-", limits::kJobs - 1));
+  EXPECT_TRUE(absl::IsResourceExhausted(submit("new", absl::Seconds(59))));
+  EXPECT_TRUE(core.ResolveJob(finished.value()).ok());
+  EXPECT_TRUE(submit("new", absl::Minutes(1)).ok());
+  EXPECT_FALSE(core.ResolveJob(finished.value()).ok());
+  EXPECT_EQ(core.TakeStats().evicted_by_reason[0],
+            std::make_pair(std::string("count"), uint64_t{1}));
+  const absl::Status refused = submit("more", absl::Minutes(1));
+  EXPECT_TRUE(absl::IsResourceExhausted(refused));
+  EXPECT_THAT(std::string(refused.message()),
+              HasSubstr(absl::StrCat("has ", limits::kJobs, " jobs that are unfinished")));
 }
 
 }  // namespace

@@ -118,7 +118,7 @@ TEST_F(Stops, JobThatEndsInTheQueueTellsItsLastNodes) {
   ASSERT_TRUE(cluster_.Requeue(job_).ok());
   cluster_.ExitAll(job_, KilledBy(15));
   ASSERT_EQ(State(), v1::QUEUED);
-  const Effects cancelled = cluster_.Step(CancelJob{RequestId(901), JobId(job_), std::nullopt, {}});
+  const Effects cancelled = cluster_.Step(CancelJob{RequestId(901), job_, std::nullopt, {}});
   ASSERT_EQ(State(), v1::CANCELLED);
   const Message* const forget = FindSent(cancelled, cluster_.session("a"), Message::kForget);
   ASSERT_NE(forget, nullptr);
@@ -164,7 +164,7 @@ TEST_F(Stops, NodeWithoutStreamIsLeftToItsLease) {
 
 TEST_F(Stops, ShorterGracePeriodBringsDeadlineForward) {
   Cancel();
-  cluster_.Step(CancelJob{RequestId(99), JobId(job_), absl::Seconds(1)});
+  cluster_.Step(CancelJob{RequestId(99), job_, absl::Seconds(1)});
   cluster_.Run(absl::Seconds(66), {"a"});
   EXPECT_EQ(State(), v1::CANCELLED);
 }

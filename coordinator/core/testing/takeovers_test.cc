@@ -375,7 +375,7 @@ class DependentTakeover : public Takeover {
     if (end == v1::CANCELLED) EXPECT_TRUE(cluster_.Cancel(prep_).ok());
     cluster_.ExitAll(prep_, ExitWith(end == v1::SUCCEEDED ? 0 : 3));
     EXPECT_EQ(cluster_.State(prep_), end);
-    if (forget) cluster_.Step(RemoveJob{RequestId(901), JobId(prep_), {"root", true}});
+    if (forget) cluster_.Step(RemoveJob{RequestId(901), prep_, {"root", true}});
     EXPECT_EQ(cluster_.core().ResolveJob(prep_).ok(), !forget);
   }
   void CheckRestart() {

@@ -9,12 +9,11 @@
 #include "absl/functional/any_invocable.h"
 #include "absl/synchronization/mutex.h"
 #include "common/limits.h"
-#include "coordinator/service/auth/authorizer.h"
 #include "coordinator/service/auth/caller_limit.h"
+#include "coordinator/service/calls/core_calls.h"
 #include "coordinator/service/http/page_logins.h"
 #include "coordinator/service/loop/core_loop.h"
 #include "coordinator/service/loop/job_watchers.h"
-#include "coordinator/service/loop/pending_requests.h"
 #include "coordinator/service/relay/file_calls.h"
 #include "coordinator/service/relay/log_relay.h"
 #include "coordinator/service/relay/transfers.h"
@@ -25,16 +24,14 @@ namespace muster::service {
 // All referenced objects must outlive the server with which this service is registered.
 class ClusterServiceImpl : public v1::ClusterService::CallbackService {
  public:
-  ClusterServiceImpl(CoreLoop& loop, PendingRequests& requests, JobWatchers& watchers,
-                     LogRelay& logs, FileAccess& files, Transfers& transfers,
-                     Authorizer& authorizer, PageLogins& page_logins)
+  ClusterServiceImpl(CoreLoop& loop, CoreCalls& calls, JobWatchers& watchers, LogRelay& logs,
+                     FileAccess& files, Transfers& transfers, PageLogins& page_logins)
       : loop_(loop),
-        requests_(requests),
+        calls_(calls),
         watchers_(watchers),
         logs_(logs),
         files_(files),
         transfers_(transfers),
-        authorizer_(authorizer),
         page_logins_(page_logins) {}
 
   grpc::ServerUnaryReactor* SubmitJob(grpc::CallbackServerContext* context,
@@ -139,45 +136,31 @@ class ClusterServiceImpl : public v1::ClusterService::CallbackService {
                                        v1::GetVersionResponse* response) override;
 
  private:
-  using Read = absl::AnyInvocable<absl::Status(core::Core&, const Time&)>;
-  // Finishes the call with the node.
-  grpc::ServerUnaryReactor* AnswerNode(grpc::ServerUnaryReactor* reactor, const std::string& node,
-                                       v1::Node* response);
-  // Runs `read` on the core thread and finishes the call with its result.
-  grpc::ServerUnaryReactor* Answer(grpc::ServerUnaryReactor* reactor, Read read);
-  // The user of the call.
-  absl::StatusOr<core::Actor> ActorOf(const grpc::CallbackServerContext& context);
   // The user of the call, whose stream counts against the limit.
   absl::StatusOr<AdmittedCaller> Admit(const grpc::CallbackServerContext& context,
                                        CallerLimit& limit);
-  // Finds the job by id or unique prefix, pushes the event that `make` creates for it and the
-  // caller, and finishes the call with the reply. A null `response` leaves out the job.
-  template <typename Make>
-  grpc::ServerUnaryReactor* Change(grpc::CallbackServerContext* context, const std::string& job,
-                                   v1::Job* response, Make make);
-  // Pushes the event and finishes the call with the resulting node.
-  grpc::ServerUnaryReactor* ChangeNode(grpc::ServerUnaryReactor* reactor, const std::string& node,
-                                       core::Event event, v1::Node* response);
-  // Pushes the event for the caller and the node, and finishes the call with the reply's status.
-  template <typename Event>
-  grpc::ServerUnaryReactor* RunNodeRequest(grpc::CallbackServerContext& context, Event event);
+  // Pushes the event if it is valid, and finishes the call with the resulting node.
+  grpc::ServerUnaryReactor* ChangeNode(grpc::CallbackServerContext* context,
+                                       const absl::Status& valid, core::Event event,
+                                       const std::string& node, v1::Node* response);
   // Calls `use` on the file thread with what the actor may use of these files; finishes the call
   // when the coordinator is shutting down.
   using UseFiles = absl::AnyInvocable<void(const files::FileUser&)>;
   void WithFiles(grpc::ServerUnaryReactor* reactor, const core::Actor& actor,
                  absl::flat_hash_set<std::string> digests, UseFiles use);
+  // Finishes a dry run with the job's forecast, or the error of its submission.
+  void Validate(grpc::ServerUnaryReactor* reactor, core::SubmitJob event,
+                v1::SubmitJobResponse* response);
   // Submits the job under a random id, and draws another one while the id is taken.
   void Submit(grpc::ServerUnaryReactor* reactor, core::SubmitJob event,
               v1::SubmitJobResponse* response, int attempts);
-  JobId DrawJobId(const std::string& name);
 
   CoreLoop& loop_;
-  PendingRequests& requests_;
+  CoreCalls& calls_;
   JobWatchers& watchers_;
   LogRelay& logs_;
   FileAccess& files_;
   Transfers& transfers_;
-  Authorizer& authorizer_;
   PageLogins& page_logins_;
   CallerLimit watches_{"watches of jobs", limits::kWatchersPerCaller};
   CallerLimit log_streams_{"log streams", limits::kLogTransfersPerCaller};

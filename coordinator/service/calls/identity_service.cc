@@ -29,17 +29,6 @@ absl::Status NoAuthority() {
 
 }  // namespace
 
-template <typename Event>
-grpc::ServerUnaryReactor* IdentityServiceImpl::Ask(grpc::ServerUnaryReactor* reactor, Event event,
-                                                   absl::AnyInvocable<absl::Status()> finish) {
-  event.request = requests_.Add([reactor, finish = std::move(finish)](core::Reply reply) mutable {
-    Finish(reactor, reply.job.ok() ? finish() : reply.job.status());
-  });
-  const RequestId id = event.request;
-  if (!loop_.Push(std::move(event))) requests_.Complete({id, ShuttingDown(), false});
-  return reactor;
-}
-
 absl::StatusOr<std::string> IdentityServiceImpl::Sign(const Issue& issue) const {
   return authority_->Issue(issue.public_key,
                            {issue.node,
@@ -62,11 +51,11 @@ grpc::ServerUnaryReactor* IdentityServiceImpl::EnrollNode(grpc::CallbackServerCo
   core::EnrollNode event{RequestId(),          Sha256Hex(request->token()),
                          NodeName(issue.node), issue.machine_id,
                          issue.serial,         clock_().wall + validity_};
-  return Ask(reactor, std::move(event),
-             [this, issue = std::move(issue), response]() -> absl::Status {
-               ASSIGN_OR_RETURN(*response->mutable_certificate_chain(), Sign(issue));
-               return absl::OkStatus();
-             });
+  return calls_.Change(context, absl::OkStatus(), std::move(event),
+                       [this, issue = std::move(issue), response](auto&&) -> absl::Status {
+                         ASSIGN_OR_RETURN(*response->mutable_certificate_chain(), Sign(issue));
+                         return absl::OkStatus();
+                       });
 }
 
 grpc::ServerUnaryReactor* IdentityServiceImpl::RenewCertificate(
@@ -82,11 +71,11 @@ grpc::ServerUnaryReactor* IdentityServiceImpl::RenewCertificate(
   }
   Issue issue{caller.certificate->public_key, current->node, current->machine_id};
   core::RenewNode event{RequestId(), *current, issue.serial, clock_().wall + validity_};
-  return Ask(reactor, std::move(event),
-             [this, issue = std::move(issue), response]() -> absl::Status {
-               ASSIGN_OR_RETURN(*response->mutable_certificate_chain(), Sign(issue));
-               return absl::OkStatus();
-             });
+  return calls_.Change(context, absl::OkStatus(), std::move(event),
+                       [this, issue = std::move(issue), response](auto&&) -> absl::Status {
+                         ASSIGN_OR_RETURN(*response->mutable_certificate_chain(), Sign(issue));
+                         return absl::OkStatus();
+                       });
 }
 
 grpc::ServerUnaryReactor* IdentityServiceImpl::CreateJoinToken(
@@ -96,7 +85,7 @@ grpc::ServerUnaryReactor* IdentityServiceImpl::CreateJoinToken(
   if (!authority_.has_value()) return Finish(reactor, NoAuthority());
   const absl::Status valid = ValidateCreateJoinToken(*request, clock_().wall);
   if (!valid.ok()) return Finish(reactor, valid);
-  absl::StatusOr<core::Actor> actor = authorizer_.Identify(CallerOf(*context));
+  absl::StatusOr<core::Actor> actor = calls_.ActorOf(*context);
   if (!actor.ok()) return Finish(reactor, actor.status());
   response->set_secret(RandomId(kSecretLength, kAlphabet));
   response->set_ca_pin(authority_->pin());
@@ -106,37 +95,31 @@ grpc::ServerUnaryReactor* IdentityServiceImpl::CreateJoinToken(
   token.set_uses_left(request->uses());
   token.set_node(request->node());
   token.set_created_by(actor->name);
-  return Ask(reactor,
-             core::CreateJoinToken{RequestId(), token.id(), Sha256Hex(response->secret()),
-                                   FromProto(request->expire_time()), request->uses(),
-                                   NodeName(request->node()), *std::move(actor)},
-             [] { return absl::OkStatus(); });
+  return calls_.Change(context, absl::OkStatus(),
+                       core::CreateJoinToken{RequestId(), token.id(), Sha256Hex(response->secret()),
+                                             FromProto(request->expire_time()), request->uses(),
+                                             NodeName(request->node())});
 }
 
 grpc::ServerUnaryReactor* IdentityServiceImpl::ListJoinTokens(
     grpc::CallbackServerContext* context, const v1::ListJoinTokensRequest* request,
     v1::ListJoinTokensResponse* response) {
-  grpc::ServerUnaryReactor* const reactor = context->DefaultReactor();
-  const absl::StatusOr<Page> page = Page::Open("tokens", request->page_token());
-  if (!page.ok()) return Finish(reactor, page.status());
-  const bool queued = loop_.PushQuery([=](core::Core& core, const Time& now) {
-    Page kept = *page;
-    *response = core.ListJoinTokens(now);
-    kept.Keep(*response->mutable_tokens(), [](const v1::JoinToken& token) { return token.id(); });
-    response->set_next_page_token(kept.next_token());
-    return Release([reactor] { Finish(reactor, absl::OkStatus()); });
-  });
-  return queued ? reactor : Finish(reactor, ShuttingDown());
+  return calls_.Query(
+      context, absl::OkStatus(),
+      [=](core::Core& core, const core::Actor& /*actor*/, const Time& now) -> absl::Status {
+        ASSIGN_OR_RETURN(Page page, Page::Open("tokens", request->page_token()));
+        *response = core.ListJoinTokens(now);
+        page.Keep(*response->mutable_tokens(),
+                  [](const v1::JoinToken& token) { return token.id(); });
+        response->set_next_page_token(page.next_token());
+        return absl::OkStatus();
+      });
 }
 
 grpc::ServerUnaryReactor* IdentityServiceImpl::RevokeJoinToken(
     grpc::CallbackServerContext* context, const v1::RevokeJoinTokenRequest* request,
     v1::RevokeJoinTokenResponse* /*response*/) {
-  grpc::ServerUnaryReactor* const reactor = context->DefaultReactor();
-  absl::StatusOr<core::Actor> actor = authorizer_.Identify(CallerOf(*context));
-  if (!actor.ok()) return Finish(reactor, actor.status());
-  return Ask(reactor, core::RevokeJoinToken{RequestId(), request->id(), *std::move(actor)},
-             [] { return absl::OkStatus(); });
+  return calls_.Change(context, absl::OkStatus(), core::RevokeJoinToken{.id = request->id()});
 }
 
 }  // namespace muster::service

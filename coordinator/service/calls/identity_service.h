@@ -7,14 +7,11 @@
 #include <optional>
 #include <string>
 
-#include "absl/functional/any_invocable.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "common/security/authority.h"
 #include "common/time.h"
-#include "coordinator/service/auth/authorizer.h"
-#include "coordinator/service/loop/core_loop.h"
-#include "coordinator/service/loop/pending_requests.h"
+#include "coordinator/service/calls/core_calls.h"
 #include "proto/muster/v1/identity.grpc.pb.h"
 
 namespace muster::service {
@@ -23,15 +20,9 @@ namespace muster::service {
 // outlive the server with which this service is registered.
 class IdentityServiceImpl : public v1::IdentityService::CallbackService {
  public:
-  IdentityServiceImpl(CoreLoop& loop, PendingRequests& requests, Authorizer& authorizer,
-                      const std::optional<security::Authority>& authority, absl::Duration validity,
-                      std::function<Time()> clock)
-      : loop_(loop),
-        requests_(requests),
-        authorizer_(authorizer),
-        authority_(authority),
-        validity_(validity),
-        clock_(std::move(clock)) {}
+  IdentityServiceImpl(CoreCalls& calls, const std::optional<security::Authority>& authority,
+                      absl::Duration validity, std::function<Time()> clock)
+      : calls_(calls), authority_(authority), validity_(validity), clock_(std::move(clock)) {}
 
   grpc::ServerUnaryReactor* EnrollNode(grpc::CallbackServerContext* context,
                                        const v1::EnrollNodeRequest* request,
@@ -58,14 +49,8 @@ class IdentityServiceImpl : public v1::IdentityService::CallbackService {
     std::string serial = security::NewSerial();
   };
   absl::StatusOr<std::string> Sign(const Issue& issue) const;
-  // Pushes the event with a new request number. After an OK reply, `finish` fills the response.
-  template <typename Event>
-  grpc::ServerUnaryReactor* Ask(grpc::ServerUnaryReactor* reactor, Event event,
-                                absl::AnyInvocable<absl::Status()> finish);
 
-  CoreLoop& loop_;
-  PendingRequests& requests_;
-  Authorizer& authorizer_;
+  CoreCalls& calls_;
   const std::optional<security::Authority>& authority_;
   const absl::Duration validity_;
   const std::function<Time()> clock_;

@@ -6,6 +6,14 @@
 #include "coordinator/core/owners/visibility.h"
 
 namespace muster::service {
+namespace {
+
+// The memory of a job and of its serialized form, which gRPC keeps until the client reads it.
+size_t MemoryOf(const v1::Job* job) {
+  return job == nullptr ? 0 : job->SpaceUsedLong() + job->ByteSizeLong();
+}
+
+}  // namespace
 
 WatchJobCall* WatchJobCall::Start(AdmittedCaller caller, std::string job, CoreLoop& loop,
                                   JobWatchers& watchers) {
@@ -48,7 +56,21 @@ void WatchJobCall::OnJob(std::shared_ptr<const v1::Job> job) {
   if (ending_) return;
   newest_ = core::VisibleTo(caller_.actor, std::move(job));
   if (IsTerminal(newest_->state())) ending_ = true;
+  if (!CountUnread()) {
+    newest_ = nullptr;
+    ending_ = true;
+    end_status_ = absl::UnavailableError(
+        "the clients of watches have left too many states of jobs unread; watch fewer jobs at the "
+        "same time, or read faster");
+  }
   Proceed();
+}
+
+bool WatchJobCall::CountUnread() {
+  const size_t bytes = MemoryOf(newest_.get()) + MemoryOf(writing_.get());
+  if (!watchers_.CountUnread(caller_.actor.name, unread_bytes_, bytes)) return false;
+  unread_bytes_ = bytes;
+  return true;
 }
 
 void WatchJobCall::OnShutdown() { End(absl::UnavailableError("the coordinator is shutting down")); }
@@ -82,6 +104,7 @@ void WatchJobCall::OnWriteDone(bool ok) {
     ending_ = true;
     newest_ = nullptr;
   }
+  CountUnread();
   Proceed();
 }
 
@@ -90,6 +113,8 @@ void WatchJobCall::OnCancel() { End(absl::CancelledError("the watch was cancelle
 void WatchJobCall::OnDone() {
   std::shared_ptr<WatchJobCall> self;
   absl::MutexLock lock(&mutex_);
+  newest_ = writing_ = nullptr;
+  CountUnread();
   self.swap(self_);
 }
 

@@ -17,7 +17,8 @@
 
 namespace muster::service {
 
-// Owns itself until the gRPC call is done. Keeps only the newest job that is not yet written.
+// Owns itself until the gRPC call is done. Keeps only the newest job that is not yet written, and
+// ends when the caller has too much that is not read.
 class WatchJobCall final : public grpc::ServerWriteReactor<v1::Job>,
                            public JobWatcher,
                            public std::enable_shared_from_this<WatchJobCall> {
@@ -38,6 +39,8 @@ class WatchJobCall final : public grpc::ServerWriteReactor<v1::Job>,
       : caller_(std::move(caller)), watchers_(watchers) {}
   Release Watch(const std::string& name, core::Core& core, const Time& now);
   void End(absl::Status status) ABSL_LOCKS_EXCLUDED(mutex_);
+  // Counts the jobs that are kept. Returns false if they are too large.
+  bool CountUnread() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Writes the newest job, or finishes the call, unless a write is in progress.
   void Proceed() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
@@ -49,6 +52,7 @@ class WatchJobCall final : public grpc::ServerWriteReactor<v1::Job>,
   JobId job_id_ ABSL_GUARDED_BY(mutex_);
   std::shared_ptr<const v1::Job> newest_ ABSL_GUARDED_BY(mutex_);
   std::shared_ptr<const v1::Job> writing_ ABSL_GUARDED_BY(mutex_);
+  size_t unread_bytes_ ABSL_GUARDED_BY(mutex_) = 0;
   bool ending_ ABSL_GUARDED_BY(mutex_) = false;
   absl::Status end_status_ ABSL_GUARDED_BY(mutex_);
   bool finished_ ABSL_GUARDED_BY(mutex_) = false;

@@ -65,9 +65,9 @@ absl::Status ValidateJobName(absl::string_view job) {
   return CheckLength("job_id", job.size(), kJobIdLength);
 }
 
-absl::Status ValidateCancel(const v1::CancelJobRequest& request) {
-  RETURN_IF_ERROR(ValidateJobName(request.job_id()));
-  return CheckNotNegative("grace_period", request.grace_period());
+absl::Status ValidateCancel(absl::string_view job, const google::protobuf::Duration& grace_period) {
+  RETURN_IF_ERROR(ValidateJobName(job));
+  return CheckNotNegative("grace_period", grace_period);
 }
 
 absl::Status ValidateNodeName(absl::string_view name) {

@@ -30,7 +30,8 @@ absl::Status ValidateCordon(absl::string_view node, absl::string_view reason);
 
 absl::Status ValidateDrain(const v1::DrainNodeRequest& request);
 
-absl::Status ValidateCancel(const v1::CancelJobRequest& request);
+// Checks the cancellation of a job or an array.
+absl::Status ValidateCancel(absl::string_view job, const google::protobuf::Duration& grace_period);
 
 absl::Status ValidateReadLog(const v1::ReadLogRequest& request);
 

@@ -6,6 +6,7 @@
 #include <iterator>
 #include <utility>
 
+#include "coordinator/core/batches.h"
 #include "coordinator/service/loop/absence.h"
 
 namespace muster::service {
@@ -120,7 +121,7 @@ void CoreLoop::RunCore() {
       next_measure = now.steady + kMeasureInterval;
     }
     Turn turn;
-    std::vector<JobId> changed;
+    std::set<JobId> changed;
     if (!items.empty() && options_.observer != nullptr) {
       options_.observer->OnLag(now.steady - items.front().queued);
     }
@@ -137,7 +138,8 @@ void CoreLoop::RunCore() {
     }
     last_turn = now.steady;
     if (options_.observer != nullptr) {
-      observer_deadline = options_.observer->AfterTurn(*core_, changed, now, turn.releases);
+      const std::vector<JobId> jobs(changed.begin(), changed.end());
+      observer_deadline = options_.observer->AfterTurn(*core_, jobs, now, turn.releases);
     }
     blocked = HandOver(std::move(turn));
   }
@@ -145,7 +147,7 @@ void CoreLoop::RunCore() {
   core_ended_ = true;
 }
 
-void CoreLoop::StepItem(Item item, const Time& now, Turn& turn, std::vector<JobId>& changed) {
+void CoreLoop::StepItem(Item item, const Time& now, Turn& turn, std::set<JobId>& changed) {
   if (item.query) {
     Release release = item.query(*core_, now);
     if (release) turn.releases.push_back(std::move(release));
@@ -156,13 +158,11 @@ void CoreLoop::StepItem(Item item, const Time& now, Turn& turn, std::vector<JobI
 }
 
 void CoreLoop::StepEvent(const core::Event& event, const Time& now, Turn& turn,
-                         std::vector<JobId>& changed) {
+                         std::set<JobId>& changed) {
   core::Effects effects = core_->Step(event, now);
   std::move(effects.writes.begin(), effects.writes.end(), std::back_inserter(turn.writes));
   effects.writes.clear();
-  for (const JobId& job : effects.changed_jobs) {
-    if (std::find(changed.begin(), changed.end(), job) == changed.end()) changed.push_back(job);
-  }
+  changed.insert(effects.changed_jobs.begin(), effects.changed_jobs.end());
   if (effects.sends.empty() && effects.replies.empty() && effects.closes.empty() &&
       effects.logs.empty()) {
     return;
@@ -226,7 +226,7 @@ void CoreLoop::RunCommitter() {
       bytes += turn.bytes;
       std::move(turn.writes.begin(), turn.writes.end(), std::back_inserter(writes));
     }
-    const absl::Status status = writes.empty() ? absl::OkStatus() : store_.Commit(writes);
+    const absl::Status status = core::CommitInBatches(store_, std::move(writes));
     if (!status.ok()) {
       {
         absl::MutexLock lock(&commit_mutex_);

@@ -16,6 +16,7 @@
 #include <deque>
 #include <functional>
 #include <memory>
+#include <set>
 #include <thread>
 #include <vector>
 
@@ -110,9 +111,8 @@ class CoreLoop {
   bool TakeItems(SteadyTime deadline, std::vector<Item>& items, absl::Duration& idle);
   // Whether an item waits that was queued by then.
   bool HasItemOf(SteadyTime time) const;
-  void StepItem(Item item, const Time& now, Turn& turn, std::vector<JobId>& changed);
-  void StepEvent(const core::Event& event, const Time& now, Turn& turn,
-                 std::vector<JobId>& changed);
+  void StepItem(Item item, const Time& now, Turn& turn, std::set<JobId>& changed);
+  void StepEvent(const core::Event& event, const Time& now, Turn& turn, std::set<JobId>& changed);
   // The store's space, without what the turns that wait for the disk will take.
   store::Space MeasureSpace();
   // Returns how long it waited for the disk.

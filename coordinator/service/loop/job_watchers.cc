@@ -4,7 +4,6 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "common/limits.h"
 #include "google/protobuf/io/coded_stream.h"
 #include "google/protobuf/io/zero_copy_stream_impl_lite.h"
 
@@ -72,6 +71,14 @@ void JobWatchers::AfterTurn(const core::Core& core, absl::Span<const JobId> chan
           for (const auto& watcher : watchers) watcher->OnJob(job);
         });
   }
+}
+
+bool JobWatchers::CountUnread(const std::string& caller, size_t before, size_t now) {
+  absl::MutexLock lock(&mutex_);
+  unread_.Remove(caller, before);
+  const bool allowed = now <= before || unread_.Check(caller, now).ok();
+  unread_.Add(caller, allowed ? now : before);
+  return allowed;
 }
 
 void JobWatchers::Shutdown() {

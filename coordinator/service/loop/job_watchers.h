@@ -12,8 +12,10 @@
 #include "absl/synchronization/mutex.h"
 #include "absl/types/span.h"
 #include "common/ids.h"
+#include "common/limits.h"
 #include "common/time.h"
 #include "coordinator/core/core.h"
+#include "coordinator/core/owners/memory_budget.h"
 #include "coordinator/service/loop/core_loop.h"
 #include "proto/muster/v1/job.pb.h"
 
@@ -41,6 +43,11 @@ class JobWatchers {
   void AfterTurn(const core::Core& core, absl::Span<const JobId> changed, const Time& now,
                  std::vector<Release>& releases);
 
+  // Replaces the bytes that a watch of the caller holds because they are not read. Returns false,
+  // without effect, if they are more than before and the caller, or all, have too many: see
+  // limits::kUnreadWatchBytes. Thread-safe.
+  bool CountUnread(const std::string& caller, size_t before, size_t now);
+
   // Notifies all watchers and refuses new ones. Thread-safe.
   void Shutdown();
 
@@ -55,6 +62,7 @@ class JobWatchers {
   mutable absl::Mutex mutex_;
   absl::flat_hash_map<JobId, Watched> watched_ ABSL_GUARDED_BY(mutex_);
   size_t count_ ABSL_GUARDED_BY(mutex_) = 0;
+  core::MemoryBudget unread_ ABSL_GUARDED_BY(mutex_){limits::kUnreadWatchBytes};
   bool shut_down_ ABSL_GUARDED_BY(mutex_) = false;
 };
 

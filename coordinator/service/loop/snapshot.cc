@@ -31,9 +31,7 @@ void SnapshotPublisher::Load(core::Core& core, const Time& now) {
 
 SteadyTime SnapshotPublisher::Refresh(core::Core& core, absl::Span<const JobId> changed,
                                       const Time& now) {
-  for (const JobId& id : changed) {
-    if (std::find(changed_.begin(), changed_.end(), id) == changed_.end()) changed_.push_back(id);
-  }
+  changed_.insert(changed.begin(), changed.end());
   if (now.steady < next_) return next_;
   const SteadyTime begin = clock_().steady;
   for (const JobId& id : changed_) Note(core, id, now);

@@ -5,6 +5,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -73,7 +74,7 @@ class SnapshotPublisher {
   // Core thread only.
   std::map<JobId, std::shared_ptr<const v1::Job>> jobs_;
   CheckpointAges checkpoints_;
-  std::vector<JobId> changed_;
+  std::set<JobId> changed_;
   SteadyTime next_;
 
   mutable absl::Mutex mutex_;

@@ -44,6 +44,12 @@ inline constexpr metrics::Family kCoordinatorFamilies[] = {
      Stability::Stable,
      {"state", "reason"},
      "Jobs that reached a terminal state."},
+    {"muster_jobs_evicted_total",
+     MetricType::Counter,
+     Stability::Stable,
+     {"reason"},
+     "Finished jobs deleted earlier than --keep-jobs requires, by reason: memory (--job-memory) or "
+     "count (the limit on the number of jobs)."},
     {"muster_job_restarts_total",
      MetricType::Counter,
      Stability::Stable,

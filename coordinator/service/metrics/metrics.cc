@@ -53,6 +53,9 @@ void GatherTotals(const core::Stats& totals, metrics::Collection& out) {
     out.Add(CoordinatorFamily("muster_jobs_finished_total"), {StateLabel(f.state), f.reason},
             f.count);
   }
+  for (const auto& [reason, count] : totals.evicted_by_reason) {
+    out.Add(CoordinatorFamily("muster_jobs_evicted_total"), {reason}, count);
+  }
   for (const auto& [cause, count] : totals.restarts_by_cause) {
     out.Add(CoordinatorFamily("muster_job_restarts_total"), {cause}, count);
   }

@@ -72,6 +72,7 @@ class SnapshotMetricsTest : public ::testing::Test {
         {JobId("job-1"), "barrier a \"group\"\n", kNow.steady - absl::Seconds(3), 2});
     snapshot_->totals.jobs_submitted = 3;
     snapshot_->totals.jobs_finished.push_back({v1::SUCCEEDED, "Completed", 2});
+    snapshot_->totals.evicted_by_reason.emplace_back("memory", 6);
     snapshot_->totals.restarts_by_cause.emplace_back("NodeLost", 1);
     snapshot_->totals.job_hangs = 3;
     snapshot_->totals.checkpoint_failures = 5;
@@ -94,6 +95,7 @@ TEST_F(SnapshotMetricsTest, ReportsValues) {
                            "muster_jobs{state=\"running\"} 1",
                            "muster_jobs{state=\"queued\"} 0",
                            "muster_jobs_finished_total{state=\"succeeded\",reason=\"Completed\"} 2",
+                           "muster_jobs_evicted_total{reason=\"memory\"} 6",
                            "muster_job_restarts_total{cause=\"NodeLost\"} 1",
                            "muster_job_hangs_total 3",
                            "muster_job_slot_seconds_total{cause=\"redone\"} 1.5",

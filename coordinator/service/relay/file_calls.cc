@@ -14,6 +14,9 @@
 namespace muster::service {
 namespace {
 
+// Minimum time between two counts of files, which look at all jobs and all files.
+constexpr absl::Duration kCountInterval = absl::Seconds(1);
+
 absl::Status CheckDigest(const std::string& digest) {
   if (spec::IsSha256(digest)) return absl::OkStatus();
   return absl::InvalidArgumentError("sha256 is not a SHA-256 digest of 64 hexadecimal digits");
@@ -24,8 +27,11 @@ absl::Status CheckDigest(const std::string& digest) {
 // Used on the file thread, and by gRPC, which reads or has a task there that handles what it read.
 class UploadFileCall final : public grpc::ServerReadReactor<v1::UploadFileRequest> {
  public:
-  UploadFileCall(FileAccess& files, absl::StatusOr<AdmittedCaller> uploader)
-      : files_(files), uploader_(std::move(uploader)), received_(files.clock().steady) {
+  UploadFileCall(FileAccess& files, CoreLoop& loop, absl::StatusOr<AdmittedCaller> uploader)
+      : files_(files),
+        loop_(loop),
+        uploader_(std::move(uploader)),
+        received_(files.clock().steady) {
     files_.thread.Post([this] { files_.uploads.insert(this); });
     StartRead(&incoming_);
   }
@@ -51,8 +57,11 @@ class UploadFileCall final : public grpc::ServerReadReactor<v1::UploadFileReques
   void Take() {
     received_ = files_.clock().steady;
     const absl::Status status = Store();
-    if (!status.ok()) return Finish(status);
-    StartRead(&incoming_);
+    if (status.ok()) return StartRead(&incoming_);
+    if (upload_ != nullptr || !absl::IsResourceExhausted(status)) return Finish(status);
+    // Jobs may use the owner's files by now.
+    received_ = SteadyTime::Infinite();  // the call does not wait for the client
+    Recount(files_, loop_, [this, status](bool counted) { counted ? Take() : Finish(status); });
   }
 
   absl::Status Store() {
@@ -86,6 +95,7 @@ class UploadFileCall final : public grpc::ServerReadReactor<v1::UploadFileReques
   }
 
   FileAccess& files_;
+  CoreLoop& loop_;
   absl::StatusOr<AdmittedCaller> uploader_;
   v1::UploadFileRequest incoming_;
   std::unique_ptr<files::FileStore::Upload> upload_;
@@ -144,8 +154,23 @@ class FetchFileCall final : public grpc::ServerWriteReactor<v1::FetchFileRespons
 }  // namespace
 
 grpc::ServerReadReactor<v1::UploadFileRequest>* StartUploadFile(
-    FileAccess& files, absl::StatusOr<AdmittedCaller> uploader) {
-  return new UploadFileCall(files, std::move(uploader));
+    FileAccess& files, CoreLoop& loop, absl::StatusOr<AdmittedCaller> uploader) {
+  return new UploadFileCall(files, loop, std::move(uploader));
+}
+
+void Recount(FileAccess& files, CoreLoop& loop, absl::AnyInvocable<void(bool)> then) {
+  if (files.clock().steady - files.counted < kCountInterval) return then(false);
+  const auto shared = std::make_shared<absl::AnyInvocable<void(bool)>>(std::move(then));
+  const bool queued = loop.PushQuery([&files, shared](core::Core& core, const Time&) -> Release {
+    return [&files, shared, of_jobs = core.ListFiles()] {
+      files.thread.Post([&files, shared, of_jobs] {
+        files.store->Count(of_jobs);
+        files.counted = files.clock().steady;
+        (*shared)(true);
+      });
+    };
+  });
+  if (!queued) (*shared)(false);
 }
 
 void EndStalledUploads(FileAccess& files, SteadyTime now) {

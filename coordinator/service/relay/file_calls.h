@@ -8,6 +8,7 @@
 #include <optional>
 #include <set>
 
+#include "absl/functional/any_invocable.h"
 #include "absl/status/statusor.h"
 #include "common/ids.h"
 #include "common/time.h"
@@ -31,6 +32,7 @@ struct FileAccess {
   std::unique_ptr<files::FileStore> store;
   std::function<Time()> clock;
   std::set<UploadFileCall*> uploads;
+  SteadyTime counted;  // when Recount last counted the files of owners
   files::FileThread thread;
 };
 
@@ -38,10 +40,15 @@ struct FileAccess {
 // `node`, if its certificate names one. For other files, it gets the error of a file that is not
 // stored.
 grpc::ServerReadReactor<v1::UploadFileRequest>* StartUploadFile(
-    FileAccess& files, absl::StatusOr<AdmittedCaller> uploader);
+    FileAccess& files, CoreLoop& loop, absl::StatusOr<AdmittedCaller> uploader);
 grpc::ServerWriteReactor<v1::FetchFileResponse>* StartFetchFile(
     FileAccess& files, CoreLoop& loop, std::optional<NodeName> node,
     const v1::FetchFileRequest& request);
+
+// Counts the files of each owner again, with those of the jobs of now, and calls `then` with true;
+// with false, if they were counted within the last second or the coordinator is shutting down.
+// Called on the file thread, as `then` is.
+void Recount(FileAccess& files, CoreLoop& loop, absl::AnyInvocable<void(bool)> then);
 
 // Ends the uploads that have received nothing for kUploadTimeout. Called on the file thread.
 void EndStalledUploads(FileAccess& files, SteadyTime now);

@@ -2,6 +2,7 @@
 #include "coordinator/service/relay/file_calls.h"
 
 #include <atomic>
+#include <filesystem>
 #include <memory>
 #include <string>
 #include <thread>
@@ -219,6 +220,46 @@ TEST_F(FileCallsTest, LimitsUploadsOfOneCaller) {
   uploads.front()->context.TryCancel();
   AwaitCondition([&] { return Upload("abc").ok(); });
   for (const auto& upload : uploads) upload->context.TryCancel();
+}
+
+// Jobs that have been submitted since free the space.
+TEST_F(FileCallsTest, LimitsUnusedFilesOfOneOwner) {
+  std::atomic<int> seconds = 0;
+  CoordinatorOptions options;
+  options.listen = options.http = "127.0.0.1:0";
+  options.access.require_token = false;
+  options.files_dir = ::testing::TempDir() + "unused-files";
+  options.clock = [&seconds] {
+    Time now = Now();
+    now.steady = now.steady + absl::Seconds(seconds.load());
+    return now;
+  };
+  StartCoordinator(options);
+  const std::vector<std::string> contents = {"a", "b", "c", "d"};
+  for (const std::string& content : contents) {
+    ASSERT_TRUE(Upload(content).ok());
+    const std::string digest = Sha256Hex(content);
+    std::filesystem::resize_file(  // sparse
+        absl::StrCat(options.files_dir, "/", digest.substr(0, 2), "/", digest),
+        limits::kFilesBytes);
+  }
+  StartCoordinator(options);
+  const auto submit = [&](const std::string& content, bool validate_only) {
+    return SubmitWith("file", Sha256Hex(content), content == "more" ? 4 : limits::kFilesBytes,
+                      validate_only);
+  };
+  const grpc::Status refused = Upload("more");
+  EXPECT_EQ(refused.error_code(), grpc::StatusCode::RESOURCE_EXHAUSTED);
+  EXPECT_THAT(refused.error_message(),
+              HasSubstr("has 1048576 KiB of uploaded files that no job of that owner uses"));
+  EXPECT_EQ(submit("more", /*validate_only=*/true).error_message(), refused.error_message());
+  EXPECT_TRUE(submit("a", /*validate_only=*/true).ok());
+
+  ASSERT_TRUE(submit("a", /*validate_only=*/false).ok());
+  seconds = 2;
+  EXPECT_TRUE(submit("more", /*validate_only=*/true).ok());
+  EXPECT_TRUE(Upload("more").ok());
+  StopCoordinator();
 }
 
 TEST_F(FileCallsTest, EndsStalledUploads) {
