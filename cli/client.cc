@@ -11,17 +11,16 @@
 #include "common/grpc_status.h"
 #include "common/now.h"
 #include "common/random_id.h"
-#include "common/status.h"
 #include "common/time.h"
 #include "common/version.h"
+#include "google/protobuf/descriptor.h"
 #include "grpc/grpc.h"
 #include "grpcpp/grpcpp.h"
+#include "grpcpp/impl/client_unary_call.h"
 #include "proto/muster/v1/cluster.grpc.pb.h"
 
 namespace muster::cli {
 namespace {
-
-using Stub = v1::ClusterService::Stub;
 
 constexpr absl::Duration kFirstPause = absl::Milliseconds(50);
 constexpr absl::Duration kLongestPause = absl::Milliseconds(500);
@@ -49,6 +48,31 @@ bool LimitPage(uint32_t limit, int count, Request& request) {
   return request.limit() > 0;
 }
 
+// Reads a list to its end; see ReadPages.
+template <typename Response, typename Request, typename... PageFunctions>
+absl::StatusOr<Response> CallPages(ClusterClient& client, const Request& request,
+                                   PageFunctions... functions) {
+  return ReadPages(
+      request, [&](const Request& page) { return client.Call<Response>(page); }, functions...);
+}
+
+// The path of the RPC that takes `request`; no two RPCs take the same type.
+absl::StatusOr<std::string> MethodPath(const google::protobuf::Message& request,
+                                       const google::protobuf::Message& response) {
+  const auto* service = google::protobuf::DescriptorPool::generated_pool()->FindServiceByName(
+      v1::ClusterService::service_full_name());
+  for (int i = 0; i < service->method_count(); ++i) {
+    const google::protobuf::MethodDescriptor& method = *service->method(i);
+    if (method.input_type() == request.GetDescriptor() &&
+        method.output_type() == response.GetDescriptor() && !method.client_streaming() &&
+        !method.server_streaming()) {
+      return absl::StrCat("/", service->full_name(), "/", method.name());
+    }
+  }
+  return absl::InternalError(absl::StrCat("no call takes ", request.GetTypeName(), " and returns ",
+                                          response.GetTypeName()));
+}
+
 int Milliseconds(absl::Duration duration) {
   return static_cast<int>(absl::ToInt64Milliseconds(duration));
 }
@@ -74,13 +98,11 @@ class ClusterClient::Impl {
 
   v1::ClusterService::Stub& stub() { return *stub_; }
 
-  // Retries while UNAVAILABLE, for `patience` if it is longer than that of the options. `method` is
-  // one of the stub's unary calls, all of which are idempotent.
-  template <typename Request, typename Response>
-  absl::StatusOr<Response> Call(grpc::Status (Stub::*method)(grpc::ClientContext*, const Request&,
-                                                             Response*),
-                                const Request& request, Stopper* stopper = nullptr,
-                                absl::Duration patience = absl::ZeroDuration()) {
+  // Retries while UNAVAILABLE, for `patience` if it is longer than that of the options.
+  absl::Status Call(const google::protobuf::Message& request, google::protobuf::Message& response,
+                    Stopper* stopper, absl::Duration patience = absl::ZeroDuration()) {
+    ASSIGN_OR_RETURN(const std::string path, MethodPath(request, response));
+    const grpc::internal::RpcMethod method(path.c_str(), grpc::internal::RpcMethod::NORMAL_RPC);
     Stopper never;
     Stopper& stop = stopper == nullptr ? never : *stopper;
     const SteadyTime give_up = Now().steady + std::max(patience, options_.patience);
@@ -89,15 +111,16 @@ class ClusterClient::Impl {
     while (true) {
       grpc::ClientContext context;
       context.set_deadline(GrpcDeadline(options_.call_timeout));
-      Response response;
       grpc::Status status;
       {
         const Stopper::Registration registration(stop, [&context] { context.TryCancel(); });
-        status = ((*stub_).*method)(&context, request, &response);
+        status = grpc::internal::BlockingUnaryCall<google::protobuf::MessageLite,
+                                                   google::protobuf::MessageLite>(
+            channel_.get(), method, &context, request, &response);
       }
       if (status.ok()) {
         answered_ = true;
-        return response;
+        return absl::OkStatus();
       }
       // A coordinator that has just started may not have written its token file yet.
       const bool first_refusal =
@@ -112,33 +135,6 @@ class ClusterClient::Impl {
       if (!again || !Pause(pause, stop)) return Explain(status, stop);
       pause = std::min(2 * pause, kLongestPause);
     }
-  }
-
-  template <typename Request, typename Response>
-  absl::StatusOr<Response> CallForJob(grpc::Status (Stub::*method)(grpc::ClientContext*,
-                                                                   const Request&, Response*),
-                                      const std::string& job_id, Stopper* stopper = nullptr) {
-    Request request;
-    request.set_job_id(job_id);
-    return Call(method, request, stopper);
-  }
-
-  template <typename Request, typename Response>
-  absl::StatusOr<Response> CallForNode(grpc::Status (Stub::*method)(grpc::ClientContext*,
-                                                                    const Request&, Response*),
-                                       const std::string& name) {
-    Request request;
-    request.set_name(name);
-    return Call(method, request);
-  }
-
-  // Calls `method` for each page of a list; see ReadPages.
-  template <typename Request, typename Response, typename... PageFunctions>
-  absl::StatusOr<Response> CallPages(grpc::Status (Stub::*method)(grpc::ClientContext*,
-                                                                  const Request&, Response*),
-                                     const Request& request, PageFunctions... functions) {
-    return ReadPages(
-        request, [&](const Request& page) { return Call(method, page); }, functions...);
   }
 
   // Returns whether there is a connection, after at most `patience`.
@@ -210,25 +206,27 @@ bool ClusterClient::Pause(absl::Duration pause, Stopper& stopper) {
   return impl_->Pause(pause, stopper);
 }
 
+absl::Status ClusterClient::CallMethod(const google::protobuf::Message& request,
+                                       google::protobuf::Message& response, Stopper* stopper) {
+  return impl_->Call(request, response, stopper);
+}
+
 absl::StatusOr<v1::SubmitJobResponse> ClusterClient::SubmitJob(v1::SubmitJobRequest request) {
   // Coordinators of the version before understand the request, too.
   request.set_protocol_version(kOldestProtocolVersion);
   if (request.idempotency_key().empty()) request.set_idempotency_key(NewIdempotencyKey());
   // If there is no connection, nothing was submitted: fail early.
   if (!impl_->Connect(kFirstPause) || request.ByteSizeLong() > kMaxFirstRequestBytes) {
-    const absl::StatusOr<v1::GetVersionResponse> version = GetVersion();
-    if (!version.ok()) return version.status();
+    RETURN_IF_ERROR(Call<v1::GetVersionResponse>(v1::GetVersionRequest()).status());
   }
-  return impl_->Call(&Stub::SubmitJob, request, /*stopper=*/nullptr, kSubmitPatience);
-}
-
-absl::StatusOr<v1::Job> ClusterClient::GetJob(const std::string& job_id, Stopper* stopper) {
-  return impl_->CallForJob(&Stub::GetJob, job_id, stopper);
+  v1::SubmitJobResponse response;
+  RETURN_IF_ERROR(impl_->Call(request, response, /*stopper=*/nullptr, kSubmitPatience));
+  return response;
 }
 
 absl::StatusOr<v1::ListJobsResponse> ClusterClient::ListJobs(const v1::ListJobsRequest& request) {
-  return impl_->CallPages(
-      &Stub::ListJobs, request,
+  return CallPages<v1::ListJobsResponse>(
+      *this, request,
       [](const v1::ListJobsResponse& page, v1::ListJobsResponse& all) {
         all.mutable_jobs()->MergeFrom(page.jobs());
         all.mutable_arrays()->MergeFrom(page.arrays());
@@ -241,7 +239,7 @@ absl::StatusOr<v1::ListJobsResponse> ClusterClient::ListJobs(const v1::ListJobsR
 absl::StatusOr<v1::ListEventsResponse> ClusterClient::ListEvents(v1::ListEventsRequest request) {
   v1::ListEventsResponse all;
   do {
-    ASSIGN_OR_RETURN(v1::ListEventsResponse page, impl_->Call(&Stub::ListEvents, request));
+    ASSIGN_OR_RETURN(v1::ListEventsResponse page, Call<v1::ListEventsResponse>(request));
     all.mutable_events()->MergeFrom(page.events());
     all.set_more(page.more() && !page.events().empty());
     if (all.more()) request.set_after_sequence(page.events().rbegin()->sequence());
@@ -249,142 +247,41 @@ absl::StatusOr<v1::ListEventsResponse> ClusterClient::ListEvents(v1::ListEventsR
   return all;
 }
 
-absl::StatusOr<v1::Job> ClusterClient::CancelJob(const v1::CancelJobRequest& request) {
-  return impl_->Call(&Stub::CancelJob, request);
-}
-
-absl::StatusOr<v1::Job> ClusterClient::HoldJob(const std::string& job_id) {
-  return impl_->CallForJob(&Stub::HoldJob, job_id);
-}
-
-absl::StatusOr<v1::Job> ClusterClient::ReleaseJob(const std::string& job_id) {
-  return impl_->CallForJob(&Stub::ReleaseJob, job_id);
-}
-
-absl::StatusOr<v1::Job> ClusterClient::RequeueJob(const std::string& job_id) {
-  return impl_->CallForJob(&Stub::RequeueJob, job_id);
-}
-
-absl::StatusOr<v1::Job> ClusterClient::CheckpointJob(const std::string& job_id) {
-  return impl_->CallForJob(&Stub::CheckpointJob, job_id);
-}
-
-absl::StatusOr<v1::Job> ClusterClient::ShareJob(const std::string& job_id, bool shared) {
-  v1::ShareJobRequest request;
-  request.set_job_id(job_id);
-  request.set_shared(shared);
-  return impl_->Call(&Stub::ShareJob, request);
-}
-
-absl::Status ClusterClient::RemoveJob(const std::string& job_id) {
-  return impl_->CallForJob(&Stub::RemoveJob, job_id).status();
-}
-
 absl::StatusOr<v1::GetArrayResponse> ClusterClient::GetArray(const std::string& array_id) {
   v1::GetArrayRequest request;
   request.set_array_id(array_id);
-  return impl_->CallPages(&Stub::GetArray, request, [](auto& page, auto& all) {
-    all.mutable_tasks()->MergeFrom(page.tasks());
-  });
-}
-
-absl::StatusOr<v1::JobArray> ClusterClient::CancelArray(const v1::CancelArrayRequest& request) {
-  return impl_->Call(&Stub::CancelArray, request);
+  return CallPages<v1::GetArrayResponse>(
+      *this, request, [](auto& page, auto& all) { all.mutable_tasks()->MergeFrom(page.tasks()); });
 }
 
 absl::StatusOr<v1::GetQueueResponse> ClusterClient::GetQueue(uint32_t limit) {
   v1::GetQueueRequest request;
   request.set_limit(limit);
-  return impl_->CallPages(
-      &Stub::GetQueue, request,
-      [](auto& page, auto& all) { all.mutable_jobs()->MergeFrom(page.jobs()); },
+  return CallPages<v1::GetQueueResponse>(
+      *this, request, [](auto& page, auto& all) { all.mutable_jobs()->MergeFrom(page.jobs()); },
       [limit](const v1::GetQueueResponse& all, v1::GetQueueRequest& next) {
         return LimitPage(limit, all.jobs_size(), next);
       });
 }
 
-absl::StatusOr<v1::JobHistory> ClusterClient::GetJobHistory(const std::string& job_id) {
-  return impl_->CallForJob(&Stub::GetJobHistory, job_id);
-}
-
 absl::StatusOr<v1::GetReportResponse> ClusterClient::GetReport(uint32_t days) {
   v1::GetReportRequest request;
   request.set_days(days);
-  return impl_->CallPages(&Stub::GetReport, request, [](auto& page, auto& all) {
+  return CallPages<v1::GetReportResponse>(*this, request, [](auto& page, auto& all) {
     all.mutable_owners()->MergeFrom(page.owners());
   });
 }
 
-absl::Status ClusterClient::SetSecret(const std::string& name, const std::string& value) {
-  v1::SetSecretRequest request;
-  request.set_name(name);
-  request.set_value(value);
-  return impl_->Call(&Stub::SetSecret, request).status();
-}
-
 absl::StatusOr<v1::ListSecretsResponse> ClusterClient::ListSecrets() {
-  return impl_->CallPages(&Stub::ListSecrets, v1::ListSecretsRequest(), [](auto& page, auto& all) {
-    all.mutable_secrets()->MergeFrom(page.secrets());
-  });
-}
-
-absl::StatusOr<v1::Node> ClusterClient::GetNode(const std::string& name) {
-  return impl_->CallForNode(&Stub::GetNode, name);
-}
-
-absl::StatusOr<v1::Node> ClusterClient::CordonNode(const std::string& name,
-                                                   const std::string& reason) {
-  v1::CordonNodeRequest request;
-  request.set_name(name);
-  request.set_reason(reason);
-  return impl_->Call(&Stub::CordonNode, request);
-}
-
-absl::StatusOr<v1::Node> ClusterClient::UncordonNode(const std::string& name) {
-  return impl_->CallForNode(&Stub::UncordonNode, name);
-}
-
-absl::StatusOr<v1::Node> ClusterClient::DrainNode(const v1::DrainNodeRequest& request) {
-  return impl_->Call(&Stub::DrainNode, request);
-}
-
-absl::StatusOr<v1::Node> ClusterClient::TestNode(const std::string& name) {
-  return impl_->CallForNode(&Stub::TestNode, name);
-}
-
-absl::Status ClusterClient::RemoveNode(const std::string& name, bool force) {
-  v1::RemoveNodeRequest request;
-  request.set_name(name);
-  request.set_force(force);
-  return impl_->Call(&Stub::RemoveNode, request).status();
-}
-
-absl::Status ClusterClient::ConfirmNodeLost(const std::string& name) {
-  return impl_->CallForNode(&Stub::ConfirmNodeLost, name).status();
-}
-
-absl::StatusOr<v1::RecoverJobsResponse> ClusterClient::RecoverJobs(
-    const v1::RecoverJobsRequest& request) {
-  return impl_->Call(&Stub::RecoverJobs, request);
+  return CallPages<v1::ListSecretsResponse>(
+      *this, v1::ListSecretsRequest(),
+      [](auto& page, auto& all) { all.mutable_secrets()->MergeFrom(page.secrets()); });
 }
 
 absl::StatusOr<v1::ListNodesResponse> ClusterClient::ListNodes() {
-  return impl_->CallPages(&Stub::ListNodes, v1::ListNodesRequest(), [](auto& page, auto& all) {
+  return CallPages<v1::ListNodesResponse>(*this, v1::ListNodesRequest(), [](auto& page, auto& all) {
     all.mutable_nodes()->MergeFrom(page.nodes());
   });
-}
-
-absl::StatusOr<v1::GetVersionResponse> ClusterClient::GetVersion() {
-  return impl_->Call(&Stub::GetVersion, v1::GetVersionRequest());
-}
-
-absl::StatusOr<v1::CreatePageLoginResponse> ClusterClient::CreatePageLogin() {
-  return impl_->Call(&Stub::CreatePageLogin, v1::CreatePageLoginRequest());
-}
-
-absl::StatusOr<v1::FindMissingFilesResponse> ClusterClient::FindMissingFiles(
-    const v1::FindMissingFilesRequest& request) {
-  return impl_->Call(&Stub::FindMissingFiles, request);
 }
 
 absl::Status ClusterClient::UploadFile(const std::string& sha256, uint64_t size_bytes,

@@ -13,6 +13,8 @@
 #include "absl/time/time.h"
 #include "cli/follow/signals.h"
 #include "common/security/client_security.h"
+#include "common/status.h"
+#include "google/protobuf/message.h"
 #include "proto/muster/v1/cluster.pb.h"
 
 namespace muster::cli {
@@ -54,45 +56,47 @@ class ClusterClient {
 
   // The request's idempotency key makes retries safe; a random key is used if the request has none.
   absl::StatusOr<v1::SubmitJobResponse> SubmitJob(v1::SubmitJobRequest request);
-  // Returns CANCELLED once `stopper`, if given, is stopped.
-  absl::StatusOr<v1::Job> GetJob(const std::string& job_id, Stopper* stopper = nullptr);
+  // Calls the RPC whose request is a Request, which must be unary, idempotent and answer with a
+  // Response. Retries while the coordinator is unavailable. Returns CANCELLED once `stopper`, if
+  // given, is stopped, and UNIMPLEMENTED if the coordinator is older than the RPC.
+  template <typename Response, typename Request>
+  absl::StatusOr<Response> Call(const Request& request, Stopper* stopper = nullptr) {
+    Response response;
+    RETURN_IF_ERROR(CallMethod(request, response, stopper));
+    return response;
+  }
+  template <typename Request, typename Response = v1::Job>
+  absl::StatusOr<Response> CallForJob(const std::string& job_id, Stopper* stopper = nullptr) {
+    Request request;
+    request.set_job_id(job_id);
+    return Call<Response>(request, stopper);
+  }
+  template <typename Request>
+  absl::StatusOr<v1::Node> CallForNode(const std::string& name) {
+    Request request;
+    request.set_name(name);
+    return Call<v1::Node>(request);
+  }
+  absl::StatusOr<v1::Job> GetJob(const std::string& job_id, Stopper* stopper = nullptr) {
+    return CallForJob<v1::GetJobRequest>(job_id, stopper);
+  }
+  absl::StatusOr<v1::Node> GetNode(const std::string& name) {
+    return CallForNode<v1::GetNodeRequest>(name);
+  }
+
   // Lists are read page by page to their end, or to the request's limit; the reply of the latter
   // then has a next_page_token.
   absl::StatusOr<v1::ListJobsResponse> ListJobs(const v1::ListJobsRequest& request);
   absl::StatusOr<v1::ListEventsResponse> ListEvents(v1::ListEventsRequest request);
-  // UNIMPLEMENTED by a coordinator of an older version.
-  absl::StatusOr<v1::JobHistory> GetJobHistory(const std::string& job_id);
-  absl::StatusOr<v1::Job> CancelJob(const v1::CancelJobRequest& request);
-  absl::StatusOr<v1::Job> HoldJob(const std::string& job_id);
-  absl::StatusOr<v1::Job> ReleaseJob(const std::string& job_id);
-  absl::StatusOr<v1::Job> RequeueJob(const std::string& job_id);
-  absl::StatusOr<v1::Job> CheckpointJob(const std::string& job_id);
-  absl::StatusOr<v1::Job> ShareJob(const std::string& job_id, bool shared);
-  absl::Status RemoveJob(const std::string& job_id);
   // An array by its id, name or unique prefix.
   absl::StatusOr<v1::GetArrayResponse> GetArray(const std::string& array_id);
-  absl::StatusOr<v1::JobArray> CancelArray(const v1::CancelArrayRequest& request);
   // `limit`: maximum number of jobs; 0: all.
   absl::StatusOr<v1::GetQueueResponse> GetQueue(uint32_t limit = 0);
   // `days`: the newest ones, today included; 0: 7.
   absl::StatusOr<v1::GetReportResponse> GetReport(uint32_t days = 0);
-  // Sets a secret of the caller; an empty value removes it.
-  absl::Status SetSecret(const std::string& name, const std::string& value);
   // Names, never values.
   absl::StatusOr<v1::ListSecretsResponse> ListSecrets();
   absl::StatusOr<v1::ListNodesResponse> ListNodes();
-  absl::StatusOr<v1::Node> GetNode(const std::string& name);
-  absl::StatusOr<v1::Node> CordonNode(const std::string& name, const std::string& reason);
-  absl::StatusOr<v1::Node> UncordonNode(const std::string& name);
-  absl::StatusOr<v1::Node> DrainNode(const v1::DrainNodeRequest& request);
-  absl::StatusOr<v1::Node> TestNode(const std::string& name);
-  absl::Status RemoveNode(const std::string& name, bool force);
-  absl::Status ConfirmNodeLost(const std::string& name);
-  absl::StatusOr<v1::RecoverJobsResponse> RecoverJobs(const v1::RecoverJobsRequest& request);
-  absl::StatusOr<v1::GetVersionResponse> GetVersion();
-  absl::StatusOr<v1::CreatePageLoginResponse> CreatePageLogin();
-  absl::StatusOr<v1::FindMissingFilesResponse> FindMissingFiles(
-      const v1::FindMissingFilesRequest& request);
   // Calls `read` until it returns an empty string or an error, and uploads what it returned, each
   // time at most limits::kLogChunkBytes. Does not retry.
   absl::Status UploadFile(const std::string& sha256, uint64_t size_bytes,
@@ -123,6 +127,9 @@ class ClusterClient {
   class Impl;
   class LogStream;
   class ExecStreamImpl;
+  absl::Status CallMethod(const google::protobuf::Message& request,
+                          google::protobuf::Message& response, Stopper* stopper);
+
   std::unique_ptr<Impl> impl_;
 };
 

@@ -37,6 +37,15 @@ TEST(ClientTest, ReportsAddressWhenCoordinatorIsUnreachable) {
   EXPECT_EQ(client.SubmitJob({}).status().code(), absl::StatusCode::kUnavailable);
 }
 
+TEST(ClientTest, CallsOnlyMethodsOfTheService) {
+  FakeCluster cluster;
+  cluster.Start();
+  ClusterClient client(OptionsFor(cluster.address()));
+  const absl::Status status = client.Call<v1::Node>(v1::GetJobRequest()).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kInternal);
+  EXPECT_EQ(status.message(), "no call takes muster.v1.GetJobRequest and returns muster.v1.Node");
+}
+
 TEST(ClientTest, ReachesACoordinatorThatStartsLate) {
   FakeCluster cluster;
   cluster.on_get = [](const v1::GetJobRequest&, v1::Job*) { return grpc::Status::OK; };

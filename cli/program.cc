@@ -6,6 +6,35 @@
 #include "common/version.h"
 
 namespace muster::cli {
+
+// Each is defined in the file of its name; docs/design/cli_verb.md describes how to add one.
+void AddSubmitVerbs(CLI::App& app, Context& context);  // submit, run, rerun
+void AddLocalVerb(CLI::App& app, Context& context);
+void AddExperimentVerb(CLI::App& app, Context& context);
+void AddJobVerbs(CLI::App& app, Context& context);  // list, get, describe
+void AddLogsVerb(CLI::App& app, Context& context);
+void AddWhyVerb(CLI::App& app, Context& context);
+void AddQueueVerb(CLI::App& app, Context& context);
+void AddTopVerb(CLI::App& app, Context& context);
+void AddReportVerb(CLI::App& app, Context& context);
+void AddPageVerb(CLI::App& app, Context& context);
+void AddCompareVerb(CLI::App& app, Context& context);
+void AddTraceVerb(CLI::App& app, Context& context);
+void AddWaitVerb(CLI::App& app, Context& context);
+void AddControlVerbs(CLI::App& app, Context& context);  // cancel, hold, release, requeue, rm
+void AddCheckpointVerb(CLI::App& app, Context& context);
+void AddExecVerb(CLI::App& app, Context& context);
+void AddCopyVerb(CLI::App& app, Context& context);  // cp
+void AddNodeVerbs(CLI::App& app, Context& context);
+void AddClusterVerbs(CLI::App& app, Context& context);  // cluster init, cluster join
+void AddCertVerbs(CLI::App& app, Context& context);
+void AddAdminVerbs(CLI::App& app, Context& context);
+void AddSecretVerbs(CLI::App& app, Context& context);
+void AddSpecVerbs(CLI::App& app, Context& context);
+void AddCompletionVerb(CLI::App& app, Context& context);
+void AddHelpVerb(CLI::App& app, Context& context);
+void AddVersionVerb(CLI::App& app, Context& context);
+
 namespace {
 
 // Each of these options can also be set in the environment, as MUSTER_NAME, and in the

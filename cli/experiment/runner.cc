@@ -121,11 +121,11 @@ class Interruption {
     if (target.second) {
       v1::CancelArrayRequest request;
       request.set_array_id(target.first);
-      status = client_.CancelArray(request).status();
+      status = client_.Call<v1::JobArray>(request).status();
     } else {
       v1::CancelJobRequest request;
       request.set_job_id(target.first);
-      status = client_.CancelJob(request).status();
+      status = client_.Call<v1::Job>(request).status();
     }
     if (!status.ok()) console_.Note(absl::StrCat("muster: ", Printable(status.message())));
   }

@@ -53,7 +53,8 @@ absl::Status UploadFiles(const LocalFiles& files, ClusterClient& client, Console
     request.add_sha256(file.spec.sha256());
     bytes += file.spec.size_bytes();
   }
-  ASSIGN_OR_RETURN(const v1::FindMissingFilesResponse response, client.FindMissingFiles(request));
+  ASSIGN_OR_RETURN(const v1::FindMissingFilesResponse response,
+                   client.Call<v1::FindMissingFilesResponse>(request));
   std::set<std::string> missing(response.sha256().begin(), response.sha256().end());
   if (missing.empty()) {
     console.Note(NounFor(files.files(), 0, bytes), files.files().size() == 1 ? " is" : " are",

@@ -157,7 +157,7 @@ int FollowRun(Context& context, ClusterClient& client, const v1::Job& submitted,
   const RunInterrupt interrupt(context.console, stopper, options.may_detach, [&] {
     v1::CancelJobRequest request;
     request.set_job_id(job_id);
-    const absl::StatusOr<v1::Job> job = client.CancelJob(request);
+    const absl::StatusOr<v1::Job> job = client.Call<v1::Job>(request);
     if (!job.ok()) context.Fail(job.status());
   });
   const bool quiet_out = context.structured() || context.output == Output::kName;

@@ -42,7 +42,8 @@ int Version(Context& context, bool server) {
       absl::StrCat("muster ", own.software_version(), " (protocol ", own.protocol_version(), ")\n");
   if (server) {
     ClusterClient client(context.client_options());
-    const absl::StatusOr<v1::GetVersionResponse> theirs = client.GetVersion();
+    const absl::StatusOr<v1::GetVersionResponse> theirs =
+        client.Call<v1::GetVersionResponse>(v1::GetVersionRequest());
     if (!theirs.ok()) return context.Fail(theirs.status());
     json["coordinator"] = ToJson(*theirs);
     absl::StrAppend(&text, "coordinator ", theirs->software_version(), " (protocol ",

@@ -29,7 +29,8 @@ std::string Sentences(const v1::RecoverJobsResponse& response, bool discard) {
 
 int Recover(Context& context, const v1::RecoverJobsRequest& request) {
   ClusterClient client(context.client_options());
-  const absl::StatusOr<v1::RecoverJobsResponse> response = client.RecoverJobs(request);
+  const absl::StatusOr<v1::RecoverJobsResponse> response =
+      client.Call<v1::RecoverJobsResponse>(request);
   if (!response.ok()) return context.Fail(response.status());
   if (context.structured()) {
     context.Print(ToJson(*response));
@@ -53,7 +54,10 @@ struct ShareFlags {
 int Share(Context& context, const ShareFlags& flags) {
   ClusterClient client(context.client_options());
   const bool shared = !flags.undo;
-  const absl::StatusOr<v1::Job> job = client.ShareJob(flags.job_id, shared);
+  v1::ShareJobRequest request;
+  request.set_job_id(flags.job_id);
+  request.set_shared(shared);
+  const absl::StatusOr<v1::Job> job = client.Call<v1::Job>(request);
   if (!job.ok()) return context.Fail(job.status());
   context.Show(job->job_id(), JobToJson(*job),
                absl::StrCat(job->job_id(), shared ? " shared\n" : " no longer shared\n"));

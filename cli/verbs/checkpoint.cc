@@ -42,7 +42,8 @@ int Checkpoint(Context& context, const CheckpointFlags& flags) {
   Stopper stopper;
   const SignalWatcher watcher([&stopper](int) { stopper.Stop(); });
   ClusterClient client(context.client_options());
-  const absl::StatusOr<v1::Job> requested = client.CheckpointJob(flags.job_id);
+  const absl::StatusOr<v1::Job> requested =
+      client.CallForJob<v1::CheckpointJobRequest>(flags.job_id);
   if (!requested.ok()) return context.Fail(requested.status());
   if (flags.no_wait) {
     context.Show(requested->job_id(), JobToJson(*requested),

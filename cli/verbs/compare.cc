@@ -18,7 +18,8 @@ constexpr size_t kJsonSteps = 200;
 
 // A coordinator of the previous version has no histories, but the jobs.
 absl::StatusOr<v1::JobHistory> ReadHistory(ClusterClient& client, const std::string& job_id) {
-  absl::StatusOr<v1::JobHistory> history = client.GetJobHistory(job_id);
+  absl::StatusOr<v1::JobHistory> history =
+      client.CallForJob<v1::GetJobHistoryRequest, v1::JobHistory>(job_id);
   if (history.ok() || history.status().code() != absl::StatusCode::kUnimplemented) return history;
   absl::StatusOr<v1::Job> job = client.GetJob(job_id);
   if (!job.ok()) return job.status();

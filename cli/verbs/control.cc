@@ -64,13 +64,13 @@ absl::StatusOr<nlohmann::ordered_json> Cancel(Context& context, ClusterClient& c
   v1::CancelJobRequest request;
   request.set_job_id(id);
   SetGracePeriod(flags, request);
-  const absl::StatusOr<v1::Job> job = client.CancelJob(request);
+  const absl::StatusOr<v1::Job> job = client.Call<v1::Job>(request);
   if (job.ok()) return ShowJob(context, *job);
   if (!MayBeArray(job.status())) return job.status();
   v1::CancelArrayRequest array_request;
   array_request.set_array_id(id);
   SetGracePeriod(flags, array_request);
-  const absl::StatusOr<v1::JobArray> array = client.CancelArray(array_request);
+  const absl::StatusOr<v1::JobArray> array = client.Call<v1::JobArray>(array_request);
   if (!array.ok()) return absl::IsNotFound(array.status()) ? job.status() : array.status();
   PrintChanged(context, array->array_id(), {}, {*array},
                absl::StrCat(CancelWord(*array), ", ", ArrayProgress(*array)));
@@ -86,7 +86,9 @@ int CancelAll(Context& context, const CancelFlags& flags) {
 // Returns the job as it was.
 absl::StatusOr<v1::Job> Remove(ClusterClient& client, const std::string& job_id) {
   ASSIGN_OR_RETURN(v1::Job job, client.GetJob(job_id));
-  RETURN_IF_ERROR(client.RemoveJob(job.job_id()));
+  v1::RemoveJobRequest request;
+  request.set_job_id(job.job_id());
+  RETURN_IF_ERROR(client.Call<v1::RemoveJobResponse>(request).status());
   return job;
 }
 
@@ -144,15 +146,18 @@ void AddControlVerbs(CLI::App& app, Context& context) {
        .paragraphs = {"A held job keeps its place in the queue, by priority and submission time, "
                       "until `muster release`. A job that has started cannot be held."},
        .examples = {{"muster hold train-x7k2", "hold a job until it is released"}}},
-      [](ClusterClient& client, const std::string& job_id) { return client.HoldJob(job_id); });
-  AddJobsVerb(
-      app, context, "release",
-      {.summary = "Let held jobs start",
-       .usage = "JOB... [OPTIONS]",
-       .examples = {{"muster release train-x7k2", "queue a held job again"},
-                    {"muster release $(muster list --state held -o name)",
-                     "release all held jobs"}}},
-      [](ClusterClient& client, const std::string& job_id) { return client.ReleaseJob(job_id); });
+      [](ClusterClient& client, const std::string& job_id) {
+        return client.CallForJob<v1::HoldJobRequest>(job_id);
+      });
+  AddJobsVerb(app, context, "release",
+              {.summary = "Let held jobs start",
+               .usage = "JOB... [OPTIONS]",
+               .examples = {{"muster release train-x7k2", "queue a held job again"},
+                            {"muster release $(muster list --state held -o name)",
+                             "release all held jobs"}}},
+              [](ClusterClient& client, const std::string& job_id) {
+                return client.CallForJob<v1::ReleaseJobRequest>(job_id);
+              });
   AddJobsVerb(
       app, context, "requeue",
       {.summary = "Stop jobs and requeue them",
@@ -163,7 +168,9 @@ void AddControlVerbs(CLI::App& app, Context& context) {
             "new generation; a train job resumes from its "
             "newest checkpoint. This does not count as a restart. Has no effect on a queued job."},
        .examples = {{"muster requeue train-x7k2", "free the job's slots and queue it again"}}},
-      [](ClusterClient& client, const std::string& job_id) { return client.RequeueJob(job_id); });
+      [](ClusterClient& client, const std::string& job_id) {
+        return client.CallForJob<v1::RequeueJobRequest>(job_id);
+      });
   AddJobsVerb(
       app, context, "rm",
       {.summary = "Remove finished jobs",

@@ -16,6 +16,9 @@
 #include "nlohmann/json.hpp"
 
 namespace muster::cli {
+
+void AddNodeTokenVerb(CLI::App& node, Context& context);  // node_token.cc
+
 namespace {
 
 // Time between two looks at a self-test.
@@ -121,7 +124,7 @@ void AddDrain(CLI::App& group, Context& context) {
         request.set_name(name);
         request.set_reason(flags.reason);
         if (flags.deadline.has_value()) *request.mutable_deadline() = ToProto(*flags.deadline);
-        return client.DrainNode(request);
+        return client.Call<v1::Node>(request);
       });
   AddReason(drain);
   AddDurationOption(drain.verb, "--deadline", drain.flags->deadline,
@@ -137,7 +140,7 @@ int TestNodes(Context& context, const NodeFlags& flags) {
   int exit_code = kExitSuccess;
   const auto test = [&](ClusterClient& client,
                         const std::string& name) -> absl::StatusOr<v1::Node> {
-    ASSIGN_OR_RETURN(v1::Node node, client.TestNode(name));
+    ASSIGN_OR_RETURN(v1::Node node, client.CallForNode<v1::TestNodeRequest>(name));
     while (node.self_test().running()) {
       if (!stopper.SleepFor(kTestPoll)) return absl::CancelledError("interrupted");
       if (Now().steady > give_up) {
@@ -183,7 +186,10 @@ void AddChangingVerbs(CLI::App& group, Context& context) {
        .examples = {{"muster node cordon gpu-03 --reason 'ECC errors'",
                      "before maintenance of a node"}}},
       [](ClusterClient& client, const std::string& node, const NodeFlags& flags) {
-        return client.CordonNode(node, flags.reason);
+        v1::CordonNodeRequest request;
+        request.set_name(node);
+        request.set_reason(flags.reason);
+        return client.Call<v1::Node>(request);
       }));
   AddDrain(group, context);
   AddNodesVerb(group, context, "uncordon",
@@ -193,7 +199,7 @@ void AddChangingVerbs(CLI::App& group, Context& context) {
                                "from a node."},
                 .examples = {{"muster node uncordon gpu-03", "after cordon or drain"}}},
                [](ClusterClient& client, const std::string& node, const NodeFlags&) {
-                 return client.UncordonNode(node);
+                 return client.CallForNode<v1::UncordonNodeRequest>(node);
                });
 }
 
@@ -217,7 +223,10 @@ void AddRemove(CLI::App& group, Context& context) {
          const NodeFlags& flags) -> absl::StatusOr<v1::Node> {
         // A node that has joined but never connected is not in the list.
         absl::StatusOr<v1::Node> node = client.GetNode(name);
-        RETURN_IF_ERROR(client.RemoveNode(name, flags.force));
+        v1::RemoveNodeRequest request;
+        request.set_name(name);
+        request.set_force(flags.force);
+        RETURN_IF_ERROR(client.Call<v1::RemoveNodeResponse>(request).status());
         if (node.ok()) return node;
         v1::Node joined;
         joined.set_name(name);
@@ -253,7 +262,9 @@ void AddLost(CLI::App& group, Context& context) {
       return ForEach(
           context, flags->names,
           [](ClusterClient& client, const std::string& name) -> absl::StatusOr<v1::Node> {
-            RETURN_IF_ERROR(client.ConfirmNodeLost(name));
+            v1::ConfirmNodeLostRequest request;
+            request.set_name(name);
+            RETURN_IF_ERROR(client.Call<v1::ConfirmNodeLostResponse>(request).status());
             return client.GetNode(name);
           },
           [](const v1::Node& node) { return node.name() + " confirmed as lost"; });

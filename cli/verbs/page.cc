@@ -59,7 +59,8 @@ absl::StatusOr<v1::CreatePageLoginResponse> Login(Context& context, const std::s
     view = absl::StrCat("/", found.job_id());
   }
   ASSIGN_OR_RETURN(Address address, ParseAddress(context.coordinator));
-  ASSIGN_OR_RETURN(v1::CreatePageLoginResponse login, client.CreatePageLogin());
+  ASSIGN_OR_RETURN(v1::CreatePageLoginResponse login,
+                   client.Call<v1::CreatePageLoginResponse>(v1::CreatePageLoginRequest()));
   address.port = static_cast<uint16_t>(login.port());
   // Browsers send no part of an address after '#' to any server.
   url = absl::StrCat(login.tls() ? "https://" : "http://", address.ToString(), "/#/login/",

@@ -81,7 +81,10 @@ int SetSecret(Context& context, const SetFlags& flags) {
                      " is empty; to remove the secret: muster secret rm ", flags.name)));
   }
   ClusterClient client(context.client_options());
-  const absl::Status status = client.SetSecret(flags.name, *value);
+  v1::SetSecretRequest request;
+  request.set_name(flags.name);
+  request.set_value(*value);
+  const absl::Status status = client.Call<v1::SetSecretResponse>(request).status();
   if (!status.ok()) return context.Fail(status);
   context.Show(flags.name, {{"name", flags.name}}, flags.name + " is set\n");
   return kExitSuccess;
@@ -106,7 +109,9 @@ int RemoveSecrets(Context& context, const std::vector<std::string>& names) {
   ClusterClient client(context.client_options());
   return context.ForEach(names,
                          [&](const std::string& name) -> absl::StatusOr<nlohmann::ordered_json> {
-                           RETURN_IF_ERROR(client.SetSecret(name, ""));
+                           v1::SetSecretRequest request;  // without a value: removes it
+                           request.set_name(name);
+                           RETURN_IF_ERROR(client.Call<v1::SetSecretResponse>(request).status());
                            nlohmann::ordered_json document = {{"name", name}};
                            if (!context.structured())
                              context.Show(name, document, name + " removed\n");

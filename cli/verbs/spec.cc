@@ -18,6 +18,9 @@
 #include "spec/explain.h"
 
 namespace muster::cli {
+
+void AddExplainPlanVerb(CLI::App& spec, Context& context);  // explain_plan.cc
+
 namespace {
 
 int Init(Context& context, spec::JobKind kind) {
