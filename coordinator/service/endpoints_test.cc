@@ -9,8 +9,8 @@
 #include "absl/synchronization/mutex.h"
 #include "common/http/http_get.h"
 #include "common/metrics/differences.h"
+#include "coordinator/metric_families.h"
 #include "coordinator/service/coordinator_fixture.h"
-#include "coordinator/service/metrics/metric_families.h"
 #include "gmock/gmock.h"
 
 namespace muster::service {

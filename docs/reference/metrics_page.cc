@@ -3,7 +3,7 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/strip.h"
 #include "absl/types/span.h"
-#include "coordinator/service/metrics/metric_families.h"
+#include "coordinator/metric_families.h"
 #include "docs/reference/markdown.h"
 #include "docs/reference/pages.h"
 #include "worker/metric_families.h"
@@ -60,7 +60,7 @@ std::string MetricsPage() {
       "# Metrics reference\n\n"
       "For operators: the Prometheus metrics at `/metrics` of `muster-coordinator` and "
       "`muster-worker`. ",
-      GeneratedFrom("the tables in `coordinator/service/metrics/metric_families.h` and "
+      GeneratedFrom("the tables in `coordinator/metric_families.h` and "
                     "`worker/metric_families.h`"),
       "A metric without series is left out of a scrape: metrics of jobs appear with the first job, "
       "metrics of GPUs where there are GPUs.\n\n"
@@ -69,7 +69,7 @@ std::string MetricsPage() {
       "and labels may be added. An experimental metric can change or disappear in any version; the "
       "changelog says so.\n\n"
       "## muster-coordinator\n\n",
-      FamilyTable(service::kCoordinatorFamilies), "## muster-worker\n\n",
+      FamilyTable(kCoordinatorFamilies), "## muster-worker\n\n",
       "The worker also exports the metrics of the ranks on its node.\n\n",
       FamilyTable(kWorkerFamilies), "### GPUs\n\n", FamilyTable(kGpuFamilies));
 }

@@ -78,9 +78,9 @@ absl::StatusOr<JobNames::Match> JobNames::ResolveAny(absl::string_view name) con
   std::vector<Match> matches = MatchesOf(given);
   if (matches.size() == 1) return matches.front();
   if (!matches.empty()) return Ambiguous(given, std::move(matches));
-  return absl::NotFoundError(absl::StrCat(
-      "no job ", given, " (finished jobs are deleted beyond the coordinator's --keep-jobs, ",
-      options_.keep_jobs, ", and for room within --job-memory)"));
+  return absl::NotFoundError(absl::StrCat("no job ", given, " (the coordinator keeps at most ",
+                                          options_.keep_jobs,
+                                          " finished jobs, within its --job-memory)"));
 }
 
 absl::StatusOr<JobId> JobNames::Resolve(absl::string_view name) const {

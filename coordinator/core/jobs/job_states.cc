@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <optional>
 
+#include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "common/proto_time.h"
 #include "common/utf8.h"
@@ -90,7 +91,8 @@ void JobStates::Finish(Job& job, v1::JobState state, absl::string_view reason, s
   *job.status.mutable_finish_time() = ToProto(context_.now.wall);
   jobs_.AddEvent(job, events::kFinished, absl::StrCat(v1::JobState_Name(state), ": ", message));
   Transition(job, state, reason, std::move(message));
-  context_.stats.OnFinished(state, std::string(reason));
+  context_.stats.Count("muster_jobs_finished_total",
+                       {absl::AsciiStrToLower(v1::JobState_Name(state)), std::string(reason)});
 }
 
 void JobStates::OnAdded(const Job& job, const std::vector<Ended>& ended) {

@@ -190,7 +190,7 @@ absl::StatusOr<JobSubmission::Submitted> JobSubmission::Submit(const SubmitJob& 
     Job& job = jobs_.Add(std::move(made));
     if (i == 0) first = &job;
     states_.OnAdded(job, i == 0 ? needs.ended : std::vector<Ended>());
-    context_.stats.OnSubmitted();
+    context_.stats.Count("muster_jobs_submitted_total");
     jobs_.AddEvent(job, events::kSubmitted, absl::StrCat("submitted as ", job.spec().name()));
   }
   if (!event.idempotency_key.empty()) {

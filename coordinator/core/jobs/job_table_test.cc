@@ -4,6 +4,7 @@
 
 #include "common/limits.h"
 #include "coordinator/core/testing/parts.h"
+#include "coordinator/core/testing/totals.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
@@ -37,7 +38,7 @@ TEST_F(JobTableTest, SubmittedJobIsQueuedAndRecorded) {
   EXPECT_EQ(job.state(), v1::QUEUED);
   jobs_.WriteChanges();
   EXPECT_THAT(context_.effects.changed_jobs, ElementsAre(JobId("one")));
-  EXPECT_EQ(context_.stats.Take().jobs_submitted, 1u);
+  EXPECT_EQ(testing::TotalOf(context_.stats.Take(), "muster_jobs_submitted_total"), 1);
 }
 
 TEST_F(JobTableTest, ReservedNumbersLeaveRoomForGenerations) {

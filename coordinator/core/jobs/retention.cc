@@ -151,7 +151,7 @@ void Eviction::Remove(const JobId& id) {
 
 void Eviction::Evict(const JobId& id, const std::string& reason) {
   const Job& job = jobs_.at(id);
-  context_.stats.OnEvicted(reason);
+  context_.stats.Count("muster_jobs_evicted_total", {reason});
   std::erase_if(warnings_, [this](const auto& warning) {
     return context_.now.steady - warning.second >= kEvictionWarningInterval;
   });

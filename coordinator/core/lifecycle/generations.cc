@@ -100,7 +100,7 @@ void Generations::Start(Job& job, std::vector<v1::NodePlacement> placements, boo
   record.set_overdue(overdue);
   *record.mutable_job_lease() = ToProto(JobLease(job.spec(), context_.options));
 
-  context_.stats.OnQueueWait(context_.now.steady - job.state_since);
+  context_.stats.Observe("muster_queue_wait_seconds", context_.now.steady - job.state_since);
   Record(job, std::move(record));
   const std::string where =
       absl::StrCat("generation ", number.value(), ": ", world_size,
@@ -325,7 +325,7 @@ void Generations::GiveUp(Job& job, RankState& rank, std::string why) {
   absl::StrAppend(&why, "; no rank will be placed on slot ", absl::StrJoin(record.slots(), ", "),
                   " until it ends");
   context_.Log(absl::StrCat("job ", job.status.job_id(), ": ", why));
-  context_.stats.OnUnkillable();
+  context_.stats.Count("muster_unkillable_ranks_total");
   jobs_.table.AddEvent(job, events::kRankUnkillable, std::move(why));
 }
 

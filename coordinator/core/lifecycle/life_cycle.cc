@@ -38,7 +38,8 @@ void LifeCycle::Advance(Job& job) {
   }
   if (rendezvous_.AdvancePhases(job)) {
     if (job.failed_at.has_value()) {
-      context_.stats.OnRecovered(context_.now.steady - *job.failed_at);
+      context_.stats.Observe("muster_recovery_duration_seconds",
+                             context_.now.steady - *job.failed_at);
     }
     job.failed_at.reset();
     const std::string message =

@@ -133,7 +133,7 @@ void Queueing::Restart(Job& job, absl::Duration run_time) {
     return;
   }
   job.status.set_restarts(job.status.restarts() + 1);
-  context_.stats.OnRestart(failure.reason());
+  context_.stats.Count("muster_job_restarts_total", {failure.reason()});
   if (decision.delay > absl::ZeroDuration()) {
     Delay(job, decision.delay);
     return;

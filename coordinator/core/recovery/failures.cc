@@ -134,7 +134,8 @@ void Failures::NoteExit(Job& job, const RankState& rank) {
   if (!IsFailure(exit) && !unasked_stop) return;
   if (!SeeksCause(job)) return;
   if (exit.has_time() && !exit.stopped_by_worker()) {
-    context_.stats.OnFailureDetected(context_.now.wall - FromProto(exit.time()));
+    context_.stats.Observe("muster_failure_detection_seconds",
+                           context_.now.wall - FromProto(exit.time()));
   }
   v1::Job& status = job.status;
   v1::FirstFailure failure = MakeRankFailure(generation, rank);
@@ -165,7 +166,7 @@ void Failures::NoteNodeLost(Job& job, const Node& node, const std::string& why) 
   const std::string message = absl::StrCat("node ", node.record.name(), " was lost: ", why);
   jobs_.AddEvent(job, events::kNodeLost, message);
   if (!SeeksCause(job) || IsAttributed(job)) return;
-  context_.stats.OnFailureDetected(context_.now.steady - node.last_heard);
+  context_.stats.Observe("muster_failure_detection_seconds", context_.now.steady - node.last_heard);
   v1::FirstFailure failure;
   failure.set_reason(reasons::kNodeLost);
   failure.set_node(node.record.name());

@@ -223,7 +223,7 @@ void Hangs::Conclude(Job& job, Watch& watch) {
   const std::string message = Describe(watch, hang);
   if (!std::exchange(watch.announced, true)) {
     jobs_.AddEvent(job, events::kJobHung, message);
-    context_.stats.OnHang();
+    context_.stats.Count("muster_job_hangs_total");
   }
   // A stalled rank may still go on before failure_timeout.
   if (watch.stalled || !Restarts(job)) return;

@@ -55,7 +55,7 @@ void Stragglers::Begin(Job& job, Watch& watch, const StragglerDetector::Change& 
   straggler.set_since_step(change.step);
   straggler.set_message(Describe(change, straggler.node()));
   AddEvent(job, watch, events::kStragglerFound, straggler.message());
-  context_.stats.OnStraggler(straggler.phase());
+  context_.stats.Count("muster_stragglers_total", {straggler.phase()});
   auto& stragglers = *job.status.mutable_stragglers();
   *stragglers.Add() = std::move(straggler);
   std::sort(stragglers.begin(), stragglers.end(),

@@ -153,8 +153,8 @@ bool Rendezvous::AdvancePhases(const Job& job) {
   RendezvousState& state = states_.at(job.id());
   const v1::RankPhase last = job.is_train() ? v1::CONNECTED : v1::STARTED;
   while (job.state() == v1::STARTING && job.generation->EveryRankReached(state.awaited)) {
-    context_.stats.OnRendezvous(PhaseLabel(state.awaited),
-                                context_.now.steady - state.awaited_since);
+    context_.stats.Observe("muster_rendezvous_duration_seconds",
+                           context_.now.steady - state.awaited_since, {PhaseLabel(state.awaited)});
     if (state.awaited == last) {
       context_.timers.Cancel(PhaseTimer(job));
       return true;
@@ -291,7 +291,7 @@ void Rendezvous::ArriveAtBarrier(const Node& node, const v1::ArriveBarrier& arri
   if (outcome->released.empty()) {
     ArmWaitTimer(*job, context_);
   } else {
-    context_.stats.OnBarrier(barriers.last_wait());
+    context_.stats.Observe("muster_barrier_wait_seconds", barriers.last_wait());
   }
   for (const v1::BarrierId& barrier : outcome->released) {
     ReleaseBarrier(*job, barrier, absl::OkStatus());

@@ -1,6 +1,7 @@
 #include "coordinator/core/rendezvous/rendezvous.h"
 
 #include "coordinator/core/testing/parts.h"
+#include "coordinator/core/testing/totals.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
@@ -118,7 +119,7 @@ TEST_F(RendezvousTest, AdvancesPhasesUntilAllRanksAreConnected) {
   ReachAll(v1::CONNECTED);
   EXPECT_TRUE(rendezvous_.AdvancePhases(*job_));
   EXPECT_FALSE(context_.timers.Get(deadline).has_value());
-  EXPECT_THAT(context_.stats.Take().rendezvous_seconds, SizeIs(3));
+  EXPECT_THAT(context_.stats.Take().seconds, SizeIs(3));
 }
 
 TEST_F(RendezvousTest, CommandJobOnlyNeedsStartedRanks) {
@@ -185,7 +186,7 @@ TEST_F(RendezvousTest, LastArrivalReleasesAllNodes) {
   Arrive("b", 1);
   EXPECT_EQ(ReleaseCode(1), 0);
   EXPECT_EQ(ReleaseCode(2), 0);
-  EXPECT_THAT(context_.stats.Take().barrier_wait_seconds, SizeIs(1));
+  EXPECT_THAT(testing::SamplesOf(context_.stats.Take(), "muster_barrier_wait_seconds"), SizeIs(1));
 }
 
 TEST_F(RendezvousTest, AbortsBarrierWhenARankExitsWithoutArriving) {

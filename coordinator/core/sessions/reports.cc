@@ -70,7 +70,7 @@ void Reports::OnReport(const Node& node, const v1::GenerationReport& report, boo
   bool exited = false;
   for (const v1::RankReport& rank : report.ranks()) {
     if (rank.rank() < first || rank.rank() >= end) {
-      context_.stats.OnQuarantined("rank");
+      context_.stats.Count("muster_quarantined_reports_total", {"rank"});
       jobs_.table.Warn(*job, rank.rank(),
                        absl::StrCat("reported by node ", node.record.name(),
                                     ", which does not run it; dropped"));
@@ -282,7 +282,8 @@ void Reports::OnLogTail(const Node& node, const v1::LogTail& tail) {
   if (record == nullptr || SlotsOf(*record, node.name(), tail.rank()).empty()) return;
   const absl::Status added = jobs_.log_tails.Add(*job, tail);
   if (added.ok()) return;
-  if (absl::IsInvalidArgument(added)) context_.stats.OnQuarantined("log_tail");
+  if (absl::IsInvalidArgument(added))
+    context_.stats.Count("muster_quarantined_reports_total", {"log_tail"});
   jobs_.table.Warn(*job, tail.rank(), std::string(added.message()));
 }
 

@@ -199,7 +199,8 @@ void Sessions::Handle(const SessionMessage& event) {
 
 void Sessions::NoteCorrections(const Node& node, const Corrections& corrections) {
   for (const Correction& correction : corrections) {
-    const uint64_t count = context_.stats.OnQuarantined(std::string(correction.field));
+    const uint64_t count =
+        context_.stats.Count("muster_quarantined_reports_total", {std::string(correction.field)});
     Warn(node, correction);
     // A rank may report a wrong field every second: log the first one and each doubling.
     if ((count & (count - 1)) != 0) continue;

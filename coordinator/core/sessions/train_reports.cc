@@ -115,7 +115,8 @@ void Reports::RecordCheckpoint(Job& job, const v1::CheckpointStatus& reported) {
 void Reports::NoteCheckpointFailures(Job& job, const v1::CheckpointStatus& before) {
   const v1::CheckpointStatus& status = job.status.checkpoint();
   if (status.failures() <= before.failures()) return;
-  context_.stats.OnCheckpointFailures(status.failures() - before.failures());
+  context_.stats.Count("muster_job_checkpoint_failures_total", {},
+                       status.failures() - before.failures());
   if (std::bit_width(status.failures()) == std::bit_width(before.failures())) return;
   jobs_.table.AddEvent(
       job, events::kCheckpointFailed,

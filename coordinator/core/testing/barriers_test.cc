@@ -3,6 +3,7 @@
 #include "common/limits.h"
 #include "coordinator/core/records.h"
 #include "coordinator/core/testing/harness.h"
+#include "coordinator/core/testing/totals.h"
 #include "gtest/gtest.h"
 #include "proto/muster/v1/store.pb.h"
 
@@ -110,7 +111,8 @@ TEST(Barriers, ReleaseAllNodesWhenLastRankArrives) {
   const Effects again = cluster.SendMessage("a", ArriveMessage(job, 1, {0, 1}));
   EXPECT_EQ(CountSent(again, cluster.session("a"), Message::kReleaseBarrier), 1);
   EXPECT_EQ(CountSent(again, cluster.session("b"), Message::kReleaseBarrier), 0);
-  EXPECT_EQ(cluster.core().TakeStats().barrier_wait_seconds.size(), 1u);
+  EXPECT_EQ(testing::SamplesOf(cluster.core().TakeStats(), "muster_barrier_wait_seconds").size(),
+            1u);
 }
 
 TEST(Barriers, IgnoreArrivalsForRanksOfOtherNodes) {

@@ -5,6 +5,7 @@
 
 #include "coordinator/core/reasons.h"
 #include "coordinator/core/testing/harness.h"
+#include "coordinator/core/testing/totals.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
@@ -120,12 +121,14 @@ TEST_F(CheckpointRequestsTest, FailuresAreInTheStatusAndTheEvents) {
               ElementsAre("the checkpoint of step 25 cannot be written to /c on a: no "
                           "space left on device; 1 failure in this generation"));
   Report(job, 20, 1);  // reports are repeated
-  EXPECT_EQ(cluster_.core().TakeStats().checkpoint_failures, 1u);
+  EXPECT_EQ(testing::TotalOf(cluster_.core().TakeStats(), "muster_job_checkpoint_failures_total"),
+            1);
   // Events only when the number has doubled.
   for (uint64_t failures = 2; failures <= 9; ++failures) Report(job, 30, failures);
   EXPECT_EQ(FailureEvents(job).size(), 4u);
   EXPECT_THAT(FailureEvents(job).back(), HasSubstr("8 failures in this generation"));
-  EXPECT_EQ(cluster_.core().TakeStats().checkpoint_failures, 9u);
+  EXPECT_EQ(testing::TotalOf(cluster_.core().TakeStats(), "muster_job_checkpoint_failures_total"),
+            9);
   cluster_.Restart();
   EXPECT_EQ(cluster_.Get(job).checkpoint().failures(), 9u);
   EXPECT_EQ(cluster_.Get(job).checkpoint().failure(), "no space left on device");

@@ -59,8 +59,11 @@ class GoodputTest : public ::testing::Test {
   std::string Current() const { return cluster_.Get(job_).goodput().current_cause(); }
   // The cluster's totals, as exported.
   std::map<std::string, double> SlotSeconds() {
-    const Stats stats = cluster_.core().TakeStats();
-    return {stats.slot_seconds_by_cause.begin(), stats.slot_seconds_by_cause.end()};
+    std::map<std::string, double> seconds;
+    for (const auto& [series, total] : cluster_.core().TakeStats().totals) {
+      if (series.family->name == "muster_job_slot_seconds_total") seconds[series.labels[0]] = total;
+    }
+    return seconds;
   }
 
   Harness cluster_;

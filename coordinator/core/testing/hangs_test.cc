@@ -5,6 +5,7 @@
 #include "common/proto_time.h"
 #include "coordinator/core/reasons.h"
 #include "coordinator/core/testing/harness.h"
+#include "coordinator/core/testing/totals.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
@@ -112,7 +113,7 @@ TEST_F(Hangs, AreInspectedAfterExactlyHangTimeout) {
   EXPECT_THAT(cluster_.core().ListEvents(JobId(job_), 0)->back().message(),
               HasSubstr("no rank had output, progress or file input and output for 1m: rank 2 on "
                         "b sleeps"));
-  EXPECT_EQ(cluster_.core().TakeStats().job_hangs, 1u);
+  EXPECT_EQ(testing::TotalOf(cluster_.core().TakeStats(), "muster_job_hangs_total"), 1);
   // The inspections are only in GetJob.
   EXPECT_EQ(cluster_.core().ListJobs({}, cluster_.now())[0].hang().suspect_rank(), 2u);
   EXPECT_EQ(cluster_.core().ListJobs({}, cluster_.now())[0].hang().ranks_size(), 0);
@@ -124,10 +125,9 @@ TEST_F(Hangs, AreLostTime) {
     Begin(on_hang);
     cluster_.Run(absl::Seconds(100), kNodes);
     const auto productive = [this] {
-      for (const auto& [cause, seconds] : cluster_.core().TakeStats().slot_seconds_by_cause) {
-        if (cause == "productive") return seconds / 4;
-      }
-      return 0.0;
+      return testing::TotalOf(cluster_.core().TakeStats(), "muster_job_slot_seconds_total",
+                              {"productive"}) /
+             4;
     };
     EXPECT_EQ(productive(), 100);
     ReportSilenceOfAll(absl::ZeroDuration());

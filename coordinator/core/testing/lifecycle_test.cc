@@ -7,6 +7,7 @@
 #include "coordinator/core/jobs/job.h"
 #include "coordinator/core/reasons.h"
 #include "coordinator/core/testing/harness.h"
+#include "coordinator/core/testing/totals.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
@@ -618,15 +619,18 @@ TEST(Lifecycle, StatsCountEvents) {
   cluster.BringUp(job);
   cluster.ExitAll(job, ExitWith(0));
   const Stats stats = cluster.core().TakeStats();
-  EXPECT_EQ(stats.jobs_submitted, 1u);
-  ASSERT_EQ(stats.jobs_finished.size(), 1u);
-  EXPECT_EQ(stats.jobs_finished[0].state, v1::SUCCEEDED);
-  ASSERT_EQ(stats.restarts_by_cause.size(), 1u);
-  EXPECT_EQ(stats.restarts_by_cause[0].first, reasons::kRankFailed);
-  EXPECT_EQ(stats.queue_wait_seconds.size(), 2u);
-  EXPECT_EQ(stats.rendezvous_seconds.size(), 3u);
-  EXPECT_EQ(stats.recovery_seconds.size(), 1u);
-  EXPECT_TRUE(cluster.core().TakeStats().queue_wait_seconds.empty());
+  EXPECT_EQ(testing::TotalOf(stats, "muster_jobs_submitted_total"), 1);
+  EXPECT_EQ(testing::TotalOf(stats, "muster_jobs_finished_total",
+                             {"succeeded", std::string(reasons::kCompleted)}),
+            1);
+  EXPECT_EQ(
+      testing::TotalOf(stats, "muster_job_restarts_total", {std::string(reasons::kRankFailed)}), 1);
+  EXPECT_EQ(testing::SamplesOf(stats, "muster_queue_wait_seconds").size(), 2u);
+  for (const char* phase : {"launch", "join", "communicators"}) {
+    EXPECT_EQ(testing::SamplesOf(stats, "muster_rendezvous_duration_seconds", {phase}).size(), 2u);
+  }
+  EXPECT_EQ(testing::SamplesOf(stats, "muster_recovery_duration_seconds").size(), 1u);
+  EXPECT_TRUE(cluster.core().TakeStats().seconds.empty());
 }
 
 }  // namespace

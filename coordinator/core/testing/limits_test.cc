@@ -12,6 +12,7 @@
 #include "absl/strings/str_cat.h"
 #include "coordinator/core/jobs/job.h"
 #include "coordinator/core/testing/harness.h"
+#include "coordinator/core/testing/totals.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
@@ -144,8 +145,9 @@ TEST(JobMemory, EvictionsAreCountedAndLogged) {
                         "finished ones with muster rm");
   };
   EXPECT_THAT(warnings, ElementsAre(warning(3, 0), warning(5, 2), warning(7, 4)));
-  EXPECT_THAT(cluster.core().TakeStats().evicted_by_reason,
-              ElementsAre(Pair("count", 0), Pair("memory", 5)));
+  const Stats stats = cluster.core().TakeStats();
+  EXPECT_EQ(testing::TotalOf(stats, "muster_jobs_evicted_total", {"count"}), 0);
+  EXPECT_EQ(testing::TotalOf(stats, "muster_jobs_evicted_total", {"memory"}), 5);
 }
 
 TEST(JobMemory, KeysOfEvictedJobsStayUsed) {

@@ -3,6 +3,7 @@
 #include "common/proto_time.h"
 #include "coordinator/core/reasons.h"
 #include "coordinator/core/testing/harness.h"
+#include "coordinator/core/testing/totals.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
@@ -93,7 +94,7 @@ TEST_F(Stops, JobEndsWithoutUnkillableRank) {
   EXPECT_TRUE(cluster_.Get(job_).ranks(1).unkillable());
   EXPECT_FALSE(cluster_.Get(job_).ranks(0).unkillable());
   EXPECT_THAT(cluster_.EventTypes(job_), Contains(events::kRankUnkillable));
-  EXPECT_EQ(cluster_.core().TakeStats().unkillable_ranks, 1u);
+  EXPECT_EQ(testing::TotalOf(cluster_.core().TakeStats(), "muster_unkillable_ranks_total"), 1);
   EXPECT_EQ(Unavailable(1), "unkillable rank 1 of " + job_ + ", pid 1001");
   EXPECT_EQ(Unavailable(0), "");
 

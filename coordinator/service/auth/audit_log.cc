@@ -14,7 +14,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
 #include "common/status.h"
-#include "coordinator/service/metrics/metric_families.h"
+#include "coordinator/metric_families.h"
 #include "nlohmann/json.hpp"
 
 namespace muster::service {

@@ -4,7 +4,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/now.h"
 #include "common/time.h"
-#include "coordinator/service/metrics/metric_families.h"
+#include "coordinator/metric_families.h"
 #include "prometheus/counter.h"
 #include "prometheus/histogram.h"
 #include "proto/muster/v1/cluster.pb.h"

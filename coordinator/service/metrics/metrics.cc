@@ -10,8 +10,8 @@
 #include "absl/strings/string_view.h"
 #include "common/proto_time.h"
 #include "common/version.h"
+#include "coordinator/metric_families.h"
 #include "coordinator/service/loop/job_watchers.h"
-#include "coordinator/service/metrics/metric_families.h"
 #include "prometheus/gauge.h"
 #include "prometheus/histogram.h"
 
@@ -35,43 +35,8 @@ prometheus::Family<prometheus::Histogram>& HistogramFamily(prometheus::Registry&
       .Register(registry);
 }
 
-prometheus::Histogram& Histogram(prometheus::Registry& registry, const metrics::Family& family) {
-  return HistogramFamily(registry, family).Add({}, SecondsBuckets());
-}
-
-void ObserveAll(prometheus::Histogram& histogram, const std::vector<double>& samples) {
-  for (const double sample : samples) histogram.Observe(sample);
-}
-
 std::string StateLabel(v1::JobState state) {
   return absl::AsciiStrToLower(v1::JobState_Name(state));
-}
-
-void GatherTotals(const core::Stats& totals, metrics::Collection& out) {
-  out.Add(CoordinatorFamily("muster_jobs_submitted_total"), {}, totals.jobs_submitted);
-  for (const core::Stats::Finished& f : totals.jobs_finished) {
-    out.Add(CoordinatorFamily("muster_jobs_finished_total"), {StateLabel(f.state), f.reason},
-            f.count);
-  }
-  for (const auto& [reason, count] : totals.evicted_by_reason) {
-    out.Add(CoordinatorFamily("muster_jobs_evicted_total"), {reason}, count);
-  }
-  for (const auto& [cause, count] : totals.restarts_by_cause) {
-    out.Add(CoordinatorFamily("muster_job_restarts_total"), {cause}, count);
-  }
-  out.Add(CoordinatorFamily("muster_job_hangs_total"), {}, totals.job_hangs);
-  for (const auto& [phase, count] : totals.stragglers_by_phase) {
-    out.Add(CoordinatorFamily("muster_stragglers_total"), {phase}, count);
-  }
-  out.Add(CoordinatorFamily("muster_job_checkpoint_failures_total"), {},
-          totals.checkpoint_failures);
-  for (const auto& [field, count] : totals.quarantined_by_field) {
-    out.Add(CoordinatorFamily("muster_quarantined_reports_total"), {field}, count);
-  }
-  out.Add(CoordinatorFamily("muster_unkillable_ranks_total"), {}, totals.unkillable_ranks);
-  for (const auto& [cause, slot_seconds] : totals.slot_seconds_by_cause) {
-    out.Add(CoordinatorFamily("muster_job_slot_seconds_total"), {cause}, slot_seconds);
-  }
 }
 
 void GatherNodes(const Snapshot& snapshot, absl::Duration age, metrics::Collection& out) {
@@ -231,14 +196,13 @@ void GatherJobs(const Snapshot& snapshot, absl::Time now, metrics::Collection& o
 
 Metrics::Metrics()
     : registry_(std::make_shared<prometheus::Registry>()),
-      queue_wait_(Histogram(*registry_, CoordinatorFamily("muster_queue_wait_seconds"))),
-      barrier_wait_(Histogram(*registry_, CoordinatorFamily("muster_barrier_wait_seconds"))),
-      failure_detection_(
-          Histogram(*registry_, CoordinatorFamily("muster_failure_detection_seconds"))),
-      recovery_(Histogram(*registry_, CoordinatorFamily("muster_recovery_duration_seconds"))),
-      lag_(Histogram(*registry_, CoordinatorFamily("muster_event_loop_lag_seconds"))),
-      rendezvous_(
-          HistogramFamily(*registry_, CoordinatorFamily("muster_rendezvous_duration_seconds"))) {
+      lag_(HistogramFamily(*registry_, CoordinatorFamily("muster_event_loop_lag_seconds"))
+               .Add({}, SecondsBuckets())) {
+  // Histograms without labels are exported before their first sample, so that rates are right.
+  for (const metrics::Family& family : kCoordinatorFamilies) {
+    if (family.type != MetricType::Histogram || family.labels[0] != nullptr) continue;
+    HistogramFamily(*registry_, family).Add({}, SecondsBuckets());
+  }
   constexpr const metrics::Family& kBuild = CoordinatorFamily("muster_build_info");
   prometheus::BuildGauge()
       .Name(std::string(kBuild.name))
@@ -249,12 +213,14 @@ Metrics::Metrics()
 }
 
 void Metrics::Observe(const core::Stats& stats) {
-  ObserveAll(queue_wait_, stats.queue_wait_seconds);
-  ObserveAll(barrier_wait_, stats.barrier_wait_seconds);
-  ObserveAll(failure_detection_, stats.failure_detection_seconds);
-  ObserveAll(recovery_, stats.recovery_seconds);
-  for (const core::Stats::Seconds& phase : stats.rendezvous_seconds) {
-    ObserveAll(rendezvous_.Add({{"phase", phase.label}}, SecondsBuckets()), phase.samples);
+  for (const auto& [series, samples] : stats.seconds) {
+    prometheus::Labels labels;
+    for (size_t i = 0; i < series.labels.size(); ++i) {
+      labels[series.family->labels[i]] = series.labels[i];
+    }
+    prometheus::Histogram& histogram =
+        HistogramFamily(*registry_, *series.family).Add(labels, SecondsBuckets());
+    for (const double sample : samples) histogram.Observe(sample);
   }
 }
 
@@ -264,7 +230,9 @@ std::vector<prometheus::MetricFamily> SnapshotMetrics::Collect() const {
   const std::shared_ptr<const Snapshot> snapshot = snapshot_();
   const Time now = clock_();
   metrics::Collection out;
-  GatherTotals(snapshot->totals, out);
+  for (const auto& [series, total] : snapshot->totals.totals) {
+    out.Add(*series.family, series.labels, total);
+  }
   GatherJobStates(*snapshot, out);
   GatherNodes(*snapshot, std::max(now.steady - snapshot->taken.steady, absl::ZeroDuration()), out);
   GatherWaits(*snapshot, now.steady, out);

@@ -35,12 +35,7 @@ class Metrics {
 
  private:
   const std::shared_ptr<prometheus::Registry> registry_;
-  prometheus::Histogram& queue_wait_;
-  prometheus::Histogram& barrier_wait_;
-  prometheus::Histogram& failure_detection_;
-  prometheus::Histogram& recovery_;
   prometheus::Histogram& lag_;
-  prometheus::Family<prometheus::Histogram>& rendezvous_;
 };
 
 // The metrics derived from a snapshot. A job's series last for kEndedJobsStay after its end.

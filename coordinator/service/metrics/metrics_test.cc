@@ -11,9 +11,9 @@
 #include "absl/strings/str_split.h"
 #include "common/metrics/differences.h"
 #include "common/proto_time.h"
+#include "coordinator/metric_families.h"
 #include "coordinator/service/auth/audit_log.h"
 #include "coordinator/service/metrics/grpc_metrics.h"
-#include "coordinator/service/metrics/metric_families.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "prometheus/text_serializer.h"
@@ -70,21 +70,25 @@ class SnapshotMetricsTest : public ::testing::Test {
     snapshot_->checkpointed["job-1"] = kNow.steady - absl::Seconds(90);
     snapshot_->waits.push_back(
         {JobId("job-1"), "barrier a \"group\"\n", kNow.steady - absl::Seconds(3), 2});
-    snapshot_->totals.jobs_submitted = 3;
-    snapshot_->totals.jobs_finished.push_back({v1::SUCCEEDED, "Completed", 2});
-    snapshot_->totals.evicted_by_reason.emplace_back("memory", 6);
-    snapshot_->totals.restarts_by_cause.emplace_back("NodeLost", 1);
-    snapshot_->totals.job_hangs = 3;
-    snapshot_->totals.checkpoint_failures = 5;
-    snapshot_->totals.quarantined_by_field.emplace_back("progress.phase", 2);
-    snapshot_->totals.unkillable_ranks = 4;
-    snapshot_->totals.slot_seconds_by_cause.emplace_back("redone", 1.5);
+    stats_.Count("muster_jobs_submitted_total", {}, 3);
+    stats_.Count("muster_jobs_finished_total", {"succeeded", "Completed"}, 2);
+    stats_.Count("muster_jobs_evicted_total", {"memory"}, 6);
+    stats_.Count("muster_job_restarts_total", {"NodeLost"});
+    stats_.Count("muster_job_hangs_total", {}, 3);
+    stats_.Count("muster_job_checkpoint_failures_total", {}, 5);
+    stats_.Count("muster_quarantined_reports_total", {"progress.phase"}, 2);
+    stats_.Count("muster_unkillable_ranks_total", {}, 4);
+    stats_.Count("muster_stragglers_total", {"compute"}, 2);
+    core::Ledger settled;
+    settled.Add({v1::TIME_REDONE, "", absl::Seconds(1.5), absl::Seconds(1.5)});
+    stats_.OnTimeSettled(settled);
+    snapshot_->totals = stats_.Take();
     snapshot_->totals.lost_slot_seconds_by_node = {{"node-1", 7}, {"removed", 8}};
-    snapshot_->totals.stragglers_by_phase.emplace_back("compute", 2);
   }
   std::string Collect() const {
     return Text(SnapshotMetrics([this] { return snapshot_; }, [this] { return now_; }));
   }
+  core::StatsCollector stats_;
   const std::shared_ptr<Snapshot> snapshot_ = std::make_shared<Snapshot>();
   Time now_ = kNow;
 };
@@ -209,9 +213,8 @@ TEST_F(SnapshotMetricsTest, SeriesEndSomeTimeAfterTheirJob) {
 
 TEST_F(SnapshotMetricsTest, ExportsTheFamiliesOfTheTable) {
   Metrics metrics;
-  core::Stats stats;
-  stats.rendezvous_seconds.push_back({"join", {0.1}});
-  metrics.Observe(stats);
+  stats_.Observe("muster_rendezvous_duration_seconds", absl::Milliseconds(100), {"join"});
+  metrics.Observe(stats_.Take());
   GrpcMetrics grpc_metrics(*metrics.registry());
   grpc_metrics.Handled("/muster.v1.ClusterService/GetJob", grpc::StatusCode::OK,
                        absl::Milliseconds(1));
@@ -227,10 +230,12 @@ TEST_F(SnapshotMetricsTest, ExportsTheFamiliesOfTheTable) {
 // The rules of `promtool check metrics` and of the text format.
 TEST_F(SnapshotMetricsTest, FollowsFormatAndNamingRules) {
   Metrics metrics;
-  core::Stats stats;
-  stats.queue_wait_seconds = {0.5};
-  stats.rendezvous_seconds.push_back({"join", {0.1, 0.2}});
-  metrics.Observe(stats);
+  stats_.Observe("muster_queue_wait_seconds", absl::Milliseconds(500));
+  for (const int milliseconds : {100, 200}) {
+    stats_.Observe("muster_rendezvous_duration_seconds", absl::Milliseconds(milliseconds),
+                   {"join"});
+  }
+  metrics.Observe(stats_.Take());
   metrics.ObserveLag(absl::Milliseconds(3));
   GrpcMetrics grpc_metrics(*metrics.registry());
   grpc_metrics.Handled("/muster.v1.ClusterService/GetJob", grpc::StatusCode::NOT_FOUND,

@@ -1,11 +1,11 @@
 // The metrics that muster-coordinator exports.
-#ifndef MUSTER_COORDINATOR_SERVICE_METRICS_METRIC_FAMILIES_H_
-#define MUSTER_COORDINATOR_SERVICE_METRICS_METRIC_FAMILIES_H_
+#ifndef MUSTER_COORDINATOR_METRIC_FAMILIES_H_
+#define MUSTER_COORDINATOR_METRIC_FAMILIES_H_
 
 #include "absl/strings/string_view.h"
 #include "common/metrics/family.h"
 
-namespace muster::service {
+namespace muster {
 
 using metrics::MetricType;
 using metrics::Stability;
@@ -241,6 +241,6 @@ consteval const metrics::Family& CoordinatorFamily(absl::string_view name) {
   return metrics::Find(kCoordinatorFamilies, name);
 }
 
-}  // namespace muster::service
+}  // namespace muster
 
-#endif  // MUSTER_COORDINATOR_SERVICE_METRICS_METRIC_FAMILIES_H_
+#endif  // MUSTER_COORDINATOR_METRIC_FAMILIES_H_
