@@ -52,6 +52,7 @@ trap 'exit 143' TERM
 start() {
   local name=$1 deadline=$((SECONDS + 30))
   shift
+  : >"$dir/$name.out"  # the daemon's shell may open it late
   "$@" >"$dir/$name.out" 2>"$dir/$name.log" &
   pids+=($!)
   until grep -q '^listening ' "$dir/$name.out"; do

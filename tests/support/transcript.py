@@ -57,6 +57,8 @@ _OPTIONAL = re.compile("|".join((
     r"stopping",
     # Of `describe`: only causes that took some time.
     r"(?:Time by cause:)? TIME # % [a-z ]+(?:node-\d)?",
+    # Of `describe` and `events`: the machine may be slow for a while.
+    r"TIME \d+ Straggler(?:Found|Ended) .*",
     # Of `why`.
     rf"Progress: (?:{_PROGRESS.pattern})",
     # mpirun, if the agent that it starts runs before mpirun has moved it to a process group of its own.
