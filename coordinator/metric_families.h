@@ -2,6 +2,9 @@
 #ifndef MUSTER_COORDINATOR_METRIC_FAMILIES_H_
 #define MUSTER_COORDINATOR_METRIC_FAMILIES_H_
 
+#include <iterator>
+#include <vector>
+
 #include "absl/strings/string_view.h"
 #include "common/metrics/family.h"
 
@@ -10,34 +13,8 @@ namespace muster {
 using metrics::MetricType;
 using metrics::Stability;
 
-inline constexpr metrics::Family kCoordinatorFamilies[] = {
-    {"muster_build_info",
-     MetricType::Gauge,
-     Stability::Stable,
-     {"version", "protocol_version"},
-     "Version of the running build; always 1."},
-    {"muster_event_loop_lag_seconds",
-     MetricType::Histogram,
-     Stability::Experimental,
-     {},
-     "Delay of the core in handling events and deadlines."},
-    {"grpc_server_handled_total",
-     MetricType::Counter,
-     Stability::Stable,
-     {"grpc_service", "grpc_method", "grpc_code"},
-     "Completed calls by status."},
-    {"grpc_server_handling_seconds",
-     MetricType::Histogram,
-     Stability::Stable,
-     {"grpc_service", "grpc_method"},
-     "Time from the arrival of a call to its end, streams included."},
-    {"muster_audit_write_failures_total",
-     MetricType::Counter,
-     Stability::Stable,
-     {},
-     "Entries of the audit log that could not be written."},
-
-    {"muster_jobs", MetricType::Gauge, Stability::Stable, {"state"}, "Unfinished jobs by state."},
+// What the core counts and measures: see coordinator/core/stats.h.
+inline constexpr metrics::Family kCoreFamilies[] = {
     {"muster_jobs_submitted_total", MetricType::Counter, Stability::Stable, {}, "Jobs accepted."},
     {"muster_jobs_finished_total",
      MetricType::Counter,
@@ -67,23 +44,6 @@ inline constexpr metrics::Family kCoordinatorFamilies[] = {
      {"phase"},
      "Ranks found to be slower than their peers, by the phase that takes longer: compute or "
      "input."},
-    {"muster_straggler_score_ratio",
-     MetricType::Gauge,
-     Stability::Experimental,
-     {"job_id"},
-     "Own time per step of the job's slowest rank, divided by the median of its peers; 1 is even."},
-    {"muster_job_hung", MetricType::Gauge, Stability::Stable, {"job_id"}, "1 while the job hangs."},
-    {"muster_job_checkpoint_age_seconds",
-     MetricType::Gauge,
-     Stability::Stable,
-     {"job_id"},
-     "Time since the newest checkpoint of a running train job, or since its generation or the "
-     "coordinator started if that is later. For jobs that write checkpoints by time."},
-    {"muster_job_checkpoint_interval_seconds",
-     MetricType::Gauge,
-     Stability::Stable,
-     {"job_id"},
-     "train.checkpoint.every of a running train job that writes checkpoints."},
     {"muster_job_checkpoint_failures_total",
      MetricType::Counter,
      Stability::Stable,
@@ -104,16 +64,6 @@ inline constexpr metrics::Family kCoordinatorFamilies[] = {
      Stability::Stable,
      {"cause"},
      "Slot-seconds of all jobs by what they were spent on. Steps count once they are completed."},
-    {"muster_node_lost_slot_seconds_total",
-     MetricType::Counter,
-     Stability::Stable,
-     {"node"},
-     "Slot-seconds of jobs that the loss of the node or a failed launch on it cost."},
-    {"muster_job_info",
-     MetricType::Gauge,
-     Stability::Stable,
-     {"job_id", "name", "kind"},
-     "Name and kind of a job."},
     {"muster_queue_wait_seconds",
      MetricType::Histogram,
      Stability::Stable,
@@ -139,6 +89,63 @@ inline constexpr metrics::Family kCoordinatorFamilies[] = {
      Stability::Stable,
      {},
      "Time from the detection of a failure until the next generation is running."},
+};
+
+// What the service exports otherwise.
+inline constexpr metrics::Family kCoordinatorFamilies[] = {
+    {"muster_build_info",
+     MetricType::Gauge,
+     Stability::Stable,
+     {"version", "protocol_version"},
+     "Version of the running build; always 1."},
+    {"muster_event_loop_lag_seconds",
+     MetricType::Histogram,
+     Stability::Experimental,
+     {},
+     "Delay of the core in handling events and deadlines."},
+    {"grpc_server_handled_total",
+     MetricType::Counter,
+     Stability::Stable,
+     {"grpc_service", "grpc_method", "grpc_code"},
+     "Completed calls by status."},
+    {"grpc_server_handling_seconds",
+     MetricType::Histogram,
+     Stability::Stable,
+     {"grpc_service", "grpc_method"},
+     "Time from the arrival of a call to its end, streams included."},
+    {"muster_audit_write_failures_total",
+     MetricType::Counter,
+     Stability::Stable,
+     {},
+     "Entries of the audit log that could not be written."},
+    {"muster_jobs", MetricType::Gauge, Stability::Stable, {"state"}, "Unfinished jobs by state."},
+    {"muster_straggler_score_ratio",
+     MetricType::Gauge,
+     Stability::Experimental,
+     {"job_id"},
+     "Own time per step of the job's slowest rank, divided by the median of its peers; 1 is even."},
+    {"muster_job_hung", MetricType::Gauge, Stability::Stable, {"job_id"}, "1 while the job hangs."},
+    {"muster_job_checkpoint_age_seconds",
+     MetricType::Gauge,
+     Stability::Stable,
+     {"job_id"},
+     "Time since the newest checkpoint of a running train job, or since its generation or the "
+     "coordinator started if that is later. For jobs that write checkpoints by time."},
+    {"muster_job_checkpoint_interval_seconds",
+     MetricType::Gauge,
+     Stability::Stable,
+     {"job_id"},
+     "train.checkpoint.every of a running train job that writes checkpoints."},
+    {"muster_node_lost_slot_seconds_total",
+     MetricType::Counter,
+     Stability::Stable,
+     {"node"},
+     "Slot-seconds of jobs that the loss of the node or a failed launch on it cost."},
+    {"muster_job_info",
+     MetricType::Gauge,
+     Stability::Stable,
+     {"job_id", "name", "kind"},
+     "Name and kind of a job."},
     {"muster_wait_seconds",
      MetricType::Gauge,
      Stability::Experimental,
@@ -149,7 +156,6 @@ inline constexpr metrics::Family kCoordinatorFamilies[] = {
      Stability::Experimental,
      {"job_id", "what"},
      "Missing ranks, for waits of 2 s or more."},
-
     {"muster_nodes", MetricType::Gauge, Stability::Stable, {"state"}, "Nodes by state."},
     {"muster_node_up",
      MetricType::Gauge,
@@ -199,7 +205,6 @@ inline constexpr metrics::Family kCoordinatorFamilies[] = {
      "Slots that are unhealthy or held by an unkillable rank, on nodes that are not lost; no ranks "
      "are "
      "placed on them."},
-
     {"muster_train_step",
      MetricType::Gauge,
      Stability::Stable,
@@ -239,6 +244,13 @@ inline constexpr metrics::Family kCoordinatorFamilies[] = {
 
 consteval const metrics::Family& CoordinatorFamily(absl::string_view name) {
   return metrics::Find(kCoordinatorFamilies, name);
+}
+
+// Both tables.
+inline std::vector<metrics::Family> AllCoordinatorFamilies() {
+  std::vector<metrics::Family> all(std::begin(kCoreFamilies), std::end(kCoreFamilies));
+  all.insert(all.end(), std::begin(kCoordinatorFamilies), std::end(kCoordinatorFamilies));
+  return all;
 }
 
 }  // namespace muster

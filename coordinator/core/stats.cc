@@ -13,6 +13,18 @@ constexpr size_t kSamples = 10000;
 
 }  // namespace
 
+StatsCollector::StatsCollector() {
+  for (const metrics::Family& family : kCoreFamilies) {
+    if (family.type == MetricType::Counter && family.labels[0] == nullptr) {
+      stats_.totals[{&family, {}}] = 0;
+    }
+  }
+  for (const char* phase : {"compute", "input"}) Count("muster_stragglers_total", {phase}, 0);
+  for (const char* reason : {kEvictedForCount, kEvictedForMemory}) {
+    Count("muster_jobs_evicted_total", {reason}, 0);
+  }
+}
+
 uint64_t StatsCollector::Count(Metric metric, std::vector<std::string> labels, uint64_t by) {
   return static_cast<uint64_t>(stats_.totals[{metric.family, std::move(labels)}] += by);
 }

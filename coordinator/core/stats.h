@@ -18,9 +18,9 @@
 
 namespace muster::core {
 
-// A family of the coordinator's metrics by its name, which is checked when it is compiled.
+// A family of kCoreFamilies by its name, which is checked when it is compiled.
 struct Metric {
-  consteval Metric(const char* name) : family(&CoordinatorFamily(name)) {}
+  consteval Metric(const char* name) : family(&metrics::Find(kCoreFamilies, name)) {}
 
   const metrics::Family* family;
 };
@@ -58,6 +58,9 @@ inline constexpr char kEvictedForCount[] = "count";
 // Not thread-safe.
 class StatsCollector {
  public:
+  // Counters without labels, and those whose labels are known, begin at 0.
+  StatsCollector();
+
   // Adds to a counter. Returns its total.
   uint64_t Count(Metric metric, std::vector<std::string> labels = {}, uint64_t by = 1);
   // Adds a sample to a histogram of seconds.
@@ -69,15 +72,7 @@ class StatsCollector {
   Stats Take(const Ledger& certain = Ledger());
 
  private:
-  Stats stats_ = {
-      .totals = {{{Metric("muster_jobs_submitted_total").family, {}}, 0},
-                 {{Metric("muster_job_hangs_total").family, {}}, 0},
-                 {{Metric("muster_job_checkpoint_failures_total").family, {}}, 0},
-                 {{Metric("muster_unkillable_ranks_total").family, {}}, 0},
-                 {{Metric("muster_stragglers_total").family, {"compute"}}, 0},
-                 {{Metric("muster_stragglers_total").family, {"input"}}, 0},
-                 {{Metric("muster_jobs_evicted_total").family, {kEvictedForCount}}, 0},
-                 {{Metric("muster_jobs_evicted_total").family, {kEvictedForMemory}}, 0}}};
+  Stats stats_;
   std::map<v1::TimeCause, absl::Duration> slot_time_;
   std::map<v1::TimeCause, absl::Duration> reported_slot_time_;
   std::map<std::string, absl::Duration> lost_slot_time_;  // by node

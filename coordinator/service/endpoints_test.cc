@@ -55,7 +55,7 @@ TEST_F(EndpointsTest, FollowsClusterChanges) {
         "grpc_method=\"SubmitJob\"", "muster_queue_wait_seconds_count 1"}) {
     EXPECT_THAT(metrics, HasSubstr(words));
   }
-  EXPECT_THAT(metrics::UnknownFamilies(metrics, kCoordinatorFamilies), IsEmpty());
+  EXPECT_THAT(metrics::UnknownFamilies(metrics, AllCoordinatorFamilies()), IsEmpty());
   EXPECT_EQ(
       nlohmann::json::parse(MustGet("/sd").body),
       nlohmann::json::parse(R"([{"targets": ["127.0.0.1:9100"], "labels": {"node": "node-1"}}])"));

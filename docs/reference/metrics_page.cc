@@ -69,7 +69,7 @@ std::string MetricsPage() {
       "and labels may be added. An experimental metric can change or disappear in any version; the "
       "changelog says so.\n\n"
       "## muster-coordinator\n\n",
-      FamilyTable(kCoordinatorFamilies), "## muster-worker\n\n",
+      FamilyTable(AllCoordinatorFamilies()), "## muster-worker\n\n",
       "The worker also exports the metrics of the ranks on its node.\n\n",
       FamilyTable(kWorkerFamilies), "### GPUs\n\n", FamilyTable(kGpuFamilies));
 }

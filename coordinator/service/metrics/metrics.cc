@@ -199,7 +199,7 @@ Metrics::Metrics()
       lag_(HistogramFamily(*registry_, CoordinatorFamily("muster_event_loop_lag_seconds"))
                .Add({}, SecondsBuckets())) {
   // Histograms without labels are exported before their first sample, so that rates are right.
-  for (const metrics::Family& family : kCoordinatorFamilies) {
+  for (const metrics::Family& family : kCoreFamilies) {
     if (family.type != MetricType::Histogram || family.labels[0] != nullptr) continue;
     HistogramFamily(*registry_, family).Add({}, SecondsBuckets());
   }
