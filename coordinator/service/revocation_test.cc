@@ -252,8 +252,13 @@ TEST_F(TokenTest, LowerRoleEndsOnlyWhatItForbids) {
   Stream upload(alice_, "ClusterService/UploadFile");
   Write("tokens", absl::StrCat(Line("view", kAlice), Line("worker", kNodes)));
   EXPECT_EQ(upload.Finish().error_code(), grpc::StatusCode::PERMISSION_DENIED);
-  worker_->Cancel();  // changes the job
-  EXPECT_TRUE(watched->Read(&job));
+  v1::CancelJobRequest cancel;
+  cancel.set_job_id(job_);
+  v1::Job cancelled;
+  ASSERT_TRUE(Call(*cluster_, &Cluster::CancelJob, cancel, &cancelled).ok());
+  while (job.state() == v1::RUNNING && watched->Read(&job)) {
+  }
+  EXPECT_EQ(job.state(), v1::STOPPING);
   context.TryCancel();
   watched->Finish();
 }
