@@ -76,7 +76,7 @@ class FileReader {
 };
 
 // The owner of a call, and the files that it may use whoever uploaded them: see
-// core::JobTable::UsableFiles.
+// core::UsableFiles.
 struct FileUser {
   std::string owner;
   absl::flat_hash_set<std::string> of_jobs = {};  // digests
