@@ -22,7 +22,7 @@ struct ReplaceOptions {
 };
 
 // Writes a temporary file and renames it to `path`. Returns the open file, or none on failure,
-// which leaves the old file.
+// which leaves the old file, unless only the sync of the directory failed.
 OwnedFd ReplaceFile(const std::string& path, std::string_view contents,
                     const ReplaceOptions& options = {});
 

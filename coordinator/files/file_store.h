@@ -7,8 +7,8 @@
 // the file, DIGEST.OWNER, an empty file, is the proof of a recent upload; OWNER is the SHA-256 of
 // the owner's name. Proofs expire like files; rights to the files of jobs follow from the jobs.
 //
-// An owner may have only so many bytes of files that none of the owner's jobs names, and half of
-// the space of the disk, so that no owner can stop the uploads and submissions of others.
+// The bytes of an owner's files are limited, to DiskLimits if no job of the owner names them and to
+// half of the disk in all, so that no owner can stop the uploads and submissions of others.
 #ifndef MUSTER_COORDINATOR_FILES_FILE_STORE_H_
 #define MUSTER_COORDINATOR_FILES_FILE_STORE_H_
 
@@ -41,7 +41,7 @@ struct DiskLimits {
   // Free space that uploads leave on the disk, because the coordinator cannot continue without
   // space for its state.
   uint64_t reserved_bytes = 128 << 20;
-  // Of the files of one owner that none of the owner's jobs names.
+  // The most bytes of one owner's files that no job of the owner names.
   uint64_t unused_bytes = 1 << 30;
 };
 
