@@ -4,7 +4,7 @@
 #define MUSTER_CLI_EXIT_CODE_H_
 
 #include "absl/status/status.h"
-#include "common/exit_code.h"
+#include "common/process/exit_code.h"
 #include "proto/muster/v1/job.pb.h"
 
 namespace muster::cli {

@@ -17,7 +17,7 @@
 #include "cli/suggestions.h"
 #include "cli/verb.h"
 #include "common/flags/flags.h"
-#include "common/nearest.h"
+#include "common/text/nearest.h"
 
 namespace muster::cli {
 namespace {

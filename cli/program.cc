@@ -2,7 +2,7 @@
 
 #include "CLI/CLI.hpp"
 #include "absl/strings/str_cat.h"
-#include "common/nearest.h"
+#include "common/text/nearest.h"
 #include "common/version.h"
 
 namespace muster::cli {

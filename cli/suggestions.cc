@@ -6,7 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
 #include "cli/files/script.h"
-#include "common/nearest.h"
+#include "common/text/nearest.h"
 
 namespace muster::cli {
 namespace {

@@ -11,7 +11,7 @@
 #include "absl/strings/str_cat.h"
 #include "cli/fake_cluster.h"
 #include "cli/program.h"
-#include "common/proto_time.h"
+#include "common/time/proto_time.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "nlohmann/json.hpp"

@@ -8,7 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "cli/output/words.h"
-#include "common/exit_code.h"
+#include "common/process/exit_code.h"
 
 namespace muster::cli {
 namespace {

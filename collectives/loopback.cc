@@ -15,9 +15,9 @@
 #include "collectives/peer_status.h"
 #include "collectives/queued_communicator.h"
 #include "collectives/reduce.h"
-#include "common/deadline.h"
 #include "common/status.h"
-#include "common/steady_cond_var.h"
+#include "common/time/deadline.h"
+#include "common/time/steady_cond_var.h"
 
 namespace muster::collectives {
 namespace {

@@ -8,7 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
-#include "common/deadline.h"
+#include "common/time/deadline.h"
 
 namespace muster::collectives {
 namespace {

@@ -6,7 +6,7 @@
 
 #include "absl/base/thread_annotations.h"
 #include "absl/synchronization/mutex.h"
-#include "common/time.h"
+#include "common/time/time.h"
 
 namespace muster::collectives {
 

@@ -1,12 +1,12 @@
 #include <type_traits>
 
 #include "absl/strings/cord.h"
-#include "common/grpc_status.h"
+#include "common/grpc/status.h"
 #include "common/ids.h"
-#include "common/now.h"
-#include "common/proto_time.h"
 #include "common/status.h"
-#include "common/time.h"
+#include "common/time/now.h"
+#include "common/time/proto_time.h"
+#include "common/time/time.h"
 #include "gtest/gtest.h"
 
 namespace muster {

@@ -6,7 +6,7 @@
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
-#include "common/grpc_channel.h"
+#include "common/grpc/channel.h"
 #include "common/status.h"
 
 namespace muster {

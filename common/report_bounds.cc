@@ -7,9 +7,9 @@
 
 #include "absl/strings/match.h"
 #include "common/limits.h"
-#include "common/proto_time.h"
 #include "common/status.h"
-#include "common/utf8.h"
+#include "common/text/utf8.h"
+#include "common/time/proto_time.h"
 
 namespace muster {
 namespace {

@@ -9,10 +9,10 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
 #include "absl/strings/strip.h"
-#include "common/exit_code.h"
 #include "common/flags/flags.h"
 #include "common/http/address.h"
 #include "common/limits.h"
+#include "common/process/exit_code.h"
 #include "common/version.h"
 
 namespace muster {

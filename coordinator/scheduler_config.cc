@@ -11,8 +11,8 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
-#include "common/nearest.h"
 #include "common/status.h"
+#include "common/text/nearest.h"
 #include "yaml-cpp/yaml.h"
 
 namespace muster {

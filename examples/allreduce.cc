@@ -17,9 +17,9 @@
 #include <vector>
 
 #include "absl/types/span.h"
-#include "common/now.h"
 #include "common/status.h"
-#include "common/time.h"
+#include "common/time/now.h"
+#include "common/time/time.h"
 #include "process_group/process_group.h"
 #include "process_group/report_failure.h"
 

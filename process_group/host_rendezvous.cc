@@ -9,14 +9,14 @@
 #include "absl/strings/str_cat.h"
 #include "absl/synchronization/mutex.h"
 #include "collectives/peer_status.h"
-#include "common/deadline.h"
-#include "common/grpc_deadline.h"
-#include "common/grpc_log.h"
-#include "common/grpc_status.h"
+#include "common/grpc/deadline.h"
+#include "common/grpc/log.h"
+#include "common/grpc/status.h"
 #include "common/limits.h"
 #include "common/rendezvous/rendezvous_state.h"
 #include "common/status.h"
-#include "common/steady_cond_var.h"
+#include "common/time/deadline.h"
+#include "common/time/steady_cond_var.h"
 #include "grpcpp/server.h"
 #include "grpcpp/server_builder.h"
 #include "process_group/rendezvous.h"
@@ -227,7 +227,8 @@ class HostListener final : public RendezvousState::Listener {
   }
 
   // Returns the nodes by rank or the loss, or nullopt if neither occurs before `deadline`.
-  std::optional<absl::StatusOr<std::vector<uint32_t>>> WaitForCompleteOrLoss(const Deadline& deadline) {
+  std::optional<absl::StatusOr<std::vector<uint32_t>>> WaitForCompleteOrLoss(
+      const Deadline& deadline) {
     absl::MutexLock lock(&mutex_);
     while (node_of_rank_.empty() && loss_.ok() && !changed_.WaitUntil(&mutex_, deadline)) {
     }

@@ -8,12 +8,12 @@
 #include "absl/strings/str_cat.h"
 #include "absl/synchronization/mutex.h"
 #include "collectives/peer_status.h"
-#include "common/deadline.h"
-#include "common/grpc_channel.h"
-#include "common/grpc_deadline.h"
-#include "common/grpc_status.h"
+#include "common/grpc/channel.h"
+#include "common/grpc/deadline.h"
+#include "common/grpc/status.h"
 #include "common/status.h"
-#include "common/steady_cond_var.h"
+#include "common/time/deadline.h"
+#include "common/time/steady_cond_var.h"
 #include "grpcpp/client_context.h"
 #include "process_group/rendezvous.h"
 #include "proto/muster/v1/process_group.grpc.pb.h"
@@ -77,8 +77,7 @@ class Remote final : public Rendezvous {
     thread_ = std::thread([this, lost = std::move(lost)] { RunJoin(lost); });
     {
       absl::MutexLock lock(&mutex_);
-      while (node_of_rank_.empty() && failure_.ok() &&
-             !changed_.WaitUntil(&mutex_, deadline)) {
+      while (node_of_rank_.empty() && failure_.ok() && !changed_.WaitUntil(&mutex_, deadline)) {
       }
       if (!failure_.ok()) return failure_;
       if (!node_of_rank_.empty()) return node_of_rank_;

@@ -11,8 +11,8 @@
 #include "absl/strings/string_view.h"
 #include "absl/strings/strip.h"
 #include "common/limits.h"
-#include "common/nearest.h"
 #include "common/status.h"
+#include "common/text/nearest.h"
 #include "spec/rules/rules.h"
 #include "spec/spec.h"
 #include "spec/yaml/overrides.h"
@@ -20,27 +20,24 @@
 namespace muster::spec {
 namespace {
 
-using Values = std::vector<std::pair<std::string, std::string>>;
+using Values = std::vector<v1::ArrayValue>;
 
-// The part of the spec that has the values of the task at `index`; empty if tasks have no values.
+// The part of the spec that has the values of the task at `index`.
 std::string PathOf(const v1::ArraySpec& array, uint64_t index) {
-  if (!array.tasks().empty()) return absl::StrCat("array.tasks[", index, "]");
-  return array.matrix().empty() ? "" : "array.matrix";
+  return array.tasks().empty() ? "array.matrix" : absl::StrCat("array.tasks[", index, "]");
 }
 
 // The values of the task at `index`. The last axis of a matrix varies fastest.
 Values ValuesOf(const v1::ArraySpec& array, uint64_t index) {
-  Values values;
   if (!array.tasks().empty()) {
-    for (const v1::ArrayValue& value : array.tasks(static_cast<int>(index)).values()) {
-      values.emplace_back(value.field(), value.value());
-    }
-    return values;
+    const auto& values = array.tasks(static_cast<int>(index)).values();
+    return {values.begin(), values.end()};
   }
-  values.resize(array.matrix_size());
+  Values values(array.matrix_size());
   for (int i = array.matrix_size() - 1; i >= 0; --i) {
     const v1::ArrayAxis& axis = array.matrix(i);
-    values[i] = {axis.field(), axis.values(index % axis.values_size())};
+    values[i].set_field(axis.field());
+    values[i].set_value(axis.values(index % axis.values_size()));
     index /= axis.values_size();
   }
   return values;
@@ -48,7 +45,9 @@ Values ValuesOf(const v1::ArraySpec& array, uint64_t index) {
 
 // "train.epochs=1, train.seed=2"
 std::string ValuesText(const Values& values) {
-  return absl::StrJoin(values, ", ", absl::PairFormatter("="));
+  return absl::StrJoin(values, ", ", [](std::string* text, const v1::ArrayValue& value) {
+    absl::StrAppend(text, value.field(), "=", value.value());
+  });
 }
 
 // Checks that the tasks of an array may differ in the field. False, with a problem added,
@@ -105,20 +104,21 @@ void CheckTasks(const v1::ArraySpec& array, v1::JobSpec& scratch, Problems& prob
   }
 }
 
-// Sets the task's values and defaults in `base` and validates the result. `path` is the part of the
-// spec that has the values; empty if there are none, and `base` has been validated.
-absl::Status ExpandTask(const v1::JobSpec& base, const std::string& path, ArrayTask& task) {
-  task.spec = base;
-  for (const auto& [field, value] : task.values) {
-    RETURN_IF_ERROR(SetPath(field, value, absl::StrCat(path, " ", Quoted(field)), task.spec));
+// Returns the spec of a task: `base` with its values and defaults. `path`: the part of the array
+// that has the values.
+absl::StatusOr<SharedSpec> ExpandTask(const v1::JobSpec& base, const std::string& path,
+                                      const Values& values) {
+  v1::JobSpec spec = base;
+  for (const v1::ArrayValue& value : values) {
+    RETURN_IF_ERROR(SetPath(value.field(), value.value(),
+                            absl::StrCat(path, " ", Quoted(value.field())), spec));
   }
-  ApplyDefaults(task.spec);
-  if (path.empty()) return absl::OkStatus();
-  const absl::Status valid = ValidateJob(task.spec);
-  if (valid.ok()) return valid;
-  return absl::InvalidArgumentError(absl::StrCat(
-      path, ": the task with ", task.values.empty() ? "no values" : ValuesText(task.values),
-      " is not valid:\n", valid.message()));
+  ApplyDefaults(spec);
+  const absl::Status valid = ValidateJob(spec);
+  if (valid.ok()) return std::make_shared<const v1::JobSpec>(std::move(spec));
+  return absl::InvalidArgumentError(absl::StrCat(path, ": the task with ",
+                                                 values.empty() ? "no values" : ValuesText(values),
+                                                 " is not valid:\n", valid.message()));
 }
 
 constexpr absl::string_view kIndex = "{array_index}";
@@ -136,6 +136,7 @@ size_t FindIndex(absl::string_view argument, size_t begin) {
 
 // The memory of the specs of all `count` tasks with their values, or more.
 uint64_t BytesOf(const v1::JobSpec& spec, uint64_t count) {
+  if (spec.array().count() > 0) return spec.SpaceUsedLong();
   v1::JobSpec base = spec;
   std::unique_ptr<v1::ArraySpec>(base.release_array()).reset();  // cleared, it keeps memory
   uint64_t of_one = base.SpaceUsedLong();
@@ -214,10 +215,10 @@ void SetFirstValues(v1::JobSpec& spec) {
   const bool none =
       absl::c_any_of(array.matrix(), [](const auto& a) { return a.values().empty(); });
   if (none || CountTasks(array) == 0) return;
-  for (const auto& [field, value] : ValuesOf(array, 0)) {
+  for (const v1::ArrayValue& value : ValuesOf(array, 0)) {
     v1::JobSpec changed = spec;
     // Values that cannot be set are reported by CheckArray.
-    if (!SetPath(field, value, "", changed).ok()) continue;
+    if (!SetPath(value.field(), value.value(), "", changed).ok()) continue;
     *changed.mutable_array() = array;
     spec = std::move(changed);
   }
@@ -234,9 +235,15 @@ absl::StatusOr<std::vector<ArrayTask>> ExpandArray(const v1::JobSpec& spec) {
   base.clear_array();
   base.set_name(named.name());
   std::vector<ArrayTask> tasks(CountTasks(spec.array()));
+  if (spec.array().count() > 0) {
+    ApplyDefaults(base);
+    const auto shared = std::make_shared<const v1::JobSpec>(std::move(base));
+    for (ArrayTask& task : tasks) task.spec = shared;
+    return tasks;
+  }
   for (size_t i = 0; i < tasks.size(); ++i) {
     tasks[i].values = ValuesOf(spec.array(), i);
-    RETURN_IF_ERROR(ExpandTask(base, PathOf(spec.array(), i), tasks[i]));
+    ASSIGN_OR_RETURN(tasks[i].spec, ExpandTask(base, PathOf(spec.array(), i), tasks[i].values));
   }
   return tasks;
 }

@@ -3,20 +3,13 @@
 #define MUSTER_SPEC_ARRAY_H_
 
 #include <cstdint>
-#include <string>
-#include <utility>
 #include <vector>
 
 #include "absl/status/statusor.h"
 #include "proto/muster/v1/job.pb.h"
+#include "spec/array_task.h"
 
 namespace muster::spec {
-
-struct ArrayTask {
-  v1::JobSpec spec;  // valid, with defaults and without an array
-  // Paths of the fields that the array sets and their values for this task, in the array's order.
-  std::vector<std::pair<std::string, std::string>> values;
-};
 
 // The number of tasks of a valid array.
 uint64_t CountTasks(const v1::ArraySpec& array);

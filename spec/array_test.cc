@@ -11,7 +11,8 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
-using ::testing::Pair;
+
+MATCHER_P2(Sets, field, value, "") { return arg.field() == field && arg.value() == value; }
 
 v1::JobSpec Parsed(const std::string& text) {
   const absl::StatusOr<v1::JobSpec> spec = Parse(text, "job.yaml");
@@ -40,9 +41,10 @@ TEST(ExpandArrayTest, CountRepeatsTheSpec) {
   ASSERT_EQ(tasks->size(), 3u);
   for (const ArrayTask& task : *tasks) {
     EXPECT_THAT(task.values, IsEmpty());
-    EXPECT_FALSE(task.spec.has_array());
-    EXPECT_EQ(task.spec.name(), "a");
-    EXPECT_EQ(task.spec.backend(), "auto");
+    EXPECT_FALSE(task.spec->has_array());
+    EXPECT_EQ(task.spec->name(), "a");
+    EXPECT_EQ(task.spec->backend(), "auto");
+    EXPECT_EQ(task.spec, tasks->front().spec);
   }
 }
 
@@ -76,11 +78,11 @@ TEST(ExpandArrayTest, MatrixCombinesAllValuesAndVariesTheLastFieldFastest) {
   ASSERT_TRUE(tasks.ok()) << tasks.status();
   ASSERT_EQ(tasks->size(), 6u);
   EXPECT_THAT((*tasks)[1].values,
-              ElementsAre(Pair("train.optimizer.learning_rate", "0.1"), Pair("train.seed", "2")));
+              ElementsAre(Sets("train.optimizer.learning_rate", "0.1"), Sets("train.seed", "2")));
   EXPECT_THAT((*tasks)[3].values,
-              ElementsAre(Pair("train.optimizer.learning_rate", "0.01"), Pair("train.seed", "1")));
-  EXPECT_EQ((*tasks)[3].spec.train().optimizer().learning_rate(), 0.01);
-  EXPECT_EQ((*tasks)[5].spec.train().seed(), 3u);
+              ElementsAre(Sets("train.optimizer.learning_rate", "0.01"), Sets("train.seed", "1")));
+  EXPECT_EQ((*tasks)[3].spec->train().optimizer().learning_rate(), 0.01);
+  EXPECT_EQ((*tasks)[5].spec->train().seed(), 3u);
 }
 
 TEST(ExpandArrayTest, DefaultsFollowTheValuesButTheNameIsShared) {
@@ -88,10 +90,10 @@ TEST(ExpandArrayTest, DefaultsFollowTheValuesButTheNameIsShared) {
       Parsed(std::string(kTrain) +
              "array: {matrix: {train.dataset.name: [fashion_mnist, cifar10], env.LR: ['a: b']}}"));
   ASSERT_TRUE(tasks.ok()) << tasks.status();
-  EXPECT_EQ((*tasks)[0].spec.train().image_size(), 28u);
-  EXPECT_EQ((*tasks)[1].spec.train().image_size(), 32u);
-  EXPECT_EQ((*tasks)[1].spec.name(), "mlp-fashion-mnist");
-  EXPECT_EQ((*tasks)[1].spec.env().at("LR"), "a: b");
+  EXPECT_EQ((*tasks)[0].spec->train().image_size(), 28u);
+  EXPECT_EQ((*tasks)[1].spec->train().image_size(), 32u);
+  EXPECT_EQ((*tasks)[1].spec->name(), "mlp-fashion-mnist");
+  EXPECT_EQ((*tasks)[1].spec->env().at("LR"), "a: b");
 }
 
 TEST(ExpandArrayTest, MatrixMayProvideARequiredField) {
@@ -99,7 +101,7 @@ TEST(ExpandArrayTest, MatrixMayProvideARequiredField) {
       Parsed("train: {model: {name: mlp}, dataset: {name: mnist, path: /d}, optimizer: {name: sgd, "
              "learning_rate: 1}}\narray: {matrix: {train.max_steps: [1, 2]}}\n"));
   ASSERT_TRUE(tasks.ok()) << tasks.status();
-  EXPECT_EQ((*tasks)[1].spec.train().max_steps(), 2u);
+  EXPECT_EQ((*tasks)[1].spec->train().max_steps(), 2u);
 }
 
 TEST(ExpandArrayTest, TasksSetTheirOwnFields) {
@@ -110,15 +112,15 @@ TEST(ExpandArrayTest, TasksSetTheirOwnFields) {
   ASSERT_TRUE(tasks.ok()) << tasks.status();
   ASSERT_EQ(tasks->size(), 3u);
   EXPECT_THAT((*tasks)[0].values,
-              ElementsAre(Pair("train.precision", "O2"), Pair("resources.ranks_per_node", "2")));
-  EXPECT_EQ((*tasks)[0].spec.train().precision(), "O2");
-  EXPECT_EQ((*tasks)[0].spec.resources().ranks_per_node(), 2u);
-  EXPECT_FALSE((*tasks)[0].spec.has_array());
+              ElementsAre(Sets("train.precision", "O2"), Sets("resources.ranks_per_node", "2")));
+  EXPECT_EQ((*tasks)[0].spec->train().precision(), "O2");
+  EXPECT_EQ((*tasks)[0].spec->resources().ranks_per_node(), 2u);
+  EXPECT_FALSE((*tasks)[0].spec->has_array());
   EXPECT_THAT((*tasks)[1].values, IsEmpty());
-  EXPECT_EQ((*tasks)[1].spec.train().precision(), "O0");
-  EXPECT_EQ((*tasks)[2].spec.train().image_size(), 32u);
-  EXPECT_EQ((*tasks)[2].spec.env().at("LR"), "a: b");
-  EXPECT_EQ((*tasks)[2].spec.name(), "mlp-fashion-mnist");
+  EXPECT_EQ((*tasks)[1].spec->train().precision(), "O0");
+  EXPECT_EQ((*tasks)[2].spec->train().image_size(), 32u);
+  EXPECT_EQ((*tasks)[2].spec->env().at("LR"), "a: b");
+  EXPECT_EQ((*tasks)[2].spec->name(), "mlp-fashion-mnist");
 }
 
 TEST(ExpandArrayTest, EachTaskMayProvideARequiredField) {
@@ -127,8 +129,8 @@ TEST(ExpandArrayTest, EachTaskMayProvideARequiredField) {
       "learning_rate: 1}}\narray: {tasks: [{train.max_steps: 1}, {train.epochs: 2}]}\n";
   const auto tasks = ExpandArray(Parsed(text));
   ASSERT_TRUE(tasks.ok()) << tasks.status();
-  EXPECT_EQ((*tasks)[0].spec.train().max_steps(), 1u);
-  EXPECT_EQ((*tasks)[1].spec.train().epochs(), 2);
+  EXPECT_EQ((*tasks)[0].spec->train().max_steps(), 1u);
+  EXPECT_EQ((*tasks)[1].spec->train().epochs(), 2);
   // A task without it is not valid, although the first one is.
   v1::JobSpec spec = Parsed(text);
   spec.mutable_array()->mutable_tasks(1)->clear_values();
@@ -195,6 +197,11 @@ TEST(ArrayRulesTest, LimitTheNumberOfTasksAndTheirSize) {
   spec = Parsed("command: [x]\narray: {count: 10000}");
   (*spec.mutable_env())["A"] = std::string(16000, 'a');
   ApplyDefaults(spec);
+  EXPECT_EQ(Validate(spec), absl::OkStatus()) << "all tasks share one spec";
+  spec.mutable_array()->clear_count();
+  v1::ArrayAxis& axis = *spec.mutable_array()->add_matrix();
+  axis.set_field("env.B");
+  for (int i = 0; i < 10000; ++i) axis.add_values("1");
   EXPECT_THAT(std::string(Validate(spec).message()), HasSubstr("the limit is 134217728"));
 }
 

@@ -1,5 +1,5 @@
 #include "common/limits.h"
-#include "common/stop_signal.h"
+#include "common/process/stop_signal.h"
 #include "spec/field_table.h"
 
 namespace muster::spec {

@@ -13,8 +13,8 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "common/limits.h"
-#include "common/nearest.h"
 #include "common/status.h"
+#include "common/text/nearest.h"
 
 namespace muster::spec {
 namespace {

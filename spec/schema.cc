@@ -7,7 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
 #include "absl/time/time.h"
-#include "common/nearest.h"
+#include "common/text/nearest.h"
 #include "proto/muster/v1/job.pb.h"
 #include "spec/fields.h"
 #include "spec/units.h"

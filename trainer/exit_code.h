@@ -3,7 +3,7 @@
 #define MUSTER_TRAINER_EXIT_CODE_H_
 
 #include "absl/status/status.h"
-#include "common/exit_code.h"
+#include "common/process/exit_code.h"
 
 namespace muster::train {
 

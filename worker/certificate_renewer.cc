@@ -5,9 +5,9 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
-#include "common/grpc_channel.h"
-#include "common/grpc_deadline.h"
-#include "common/grpc_status.h"
+#include "common/grpc/channel.h"
+#include "common/grpc/deadline.h"
+#include "common/grpc/status.h"
 #include "common/security/certificate.h"
 #include "common/security/private_file.h"
 #include "common/security/text_file.h"

@@ -11,7 +11,7 @@
 #include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
 #include "common/security/client_security.h"
-#include "common/steady_cond_var.h"
+#include "common/time/steady_cond_var.h"
 #include "grpcpp/client_context.h"
 
 namespace muster {

@@ -7,7 +7,7 @@
 #include "absl/strings/str_split.h"
 #include "cli/compare/comparison_text.h"
 #include "cli/output/words.h"
-#include "common/proto_time.h"
+#include "common/time/proto_time.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 

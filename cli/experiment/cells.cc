@@ -8,9 +8,9 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
-#include "common/nearest.h"
 #include "common/sha256.h"
 #include "common/status.h"
+#include "common/text/nearest.h"
 #include "google/protobuf/util/message_differencer.h"
 #include "spec/array.h"
 #include "spec/spec.h"
@@ -112,7 +112,7 @@ bool GivesJob(v1::JobSpec shared, const v1::ArrayTaskValues& values, const Cell&
   *shared.mutable_array()->add_tasks() = values;
   const absl::StatusOr<std::vector<spec::ArrayTask>> tasks = spec::ExpandArray(shared);
   return tasks.ok() &&
-         google::protobuf::util::MessageDifferencer::Equals(tasks->front().spec, cell.defaulted);
+         google::protobuf::util::MessageDifferencer::Equals(*tasks->front().spec, cell.defaulted);
 }
 
 // Fills in the cell's job. `base` is the spec that the axes have not changed.

@@ -11,8 +11,8 @@
 #include "absl/strings/str_split.h"
 #include "cli/experiment/yaml_text.h"
 #include "common/limits.h"
-#include "common/nearest.h"
 #include "common/status.h"
+#include "common/text/nearest.h"
 #include "proto/muster/v1/job.pb.h"
 #include "yaml-cpp/yaml.h"
 

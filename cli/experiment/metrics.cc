@@ -7,7 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "cli/output/words.h"
-#include "common/proto_time.h"
+#include "common/time/proto_time.h"
 
 namespace muster::cli {
 namespace {

@@ -20,9 +20,9 @@
 #include "cli/output/words.h"
 #include "cli/text/job_text.h"
 #include "common/limits.h"
-#include "common/now.h"
 #include "common/status.h"
-#include "common/time.h"
+#include "common/time/now.h"
+#include "common/time/time.h"
 #include "nlohmann/json.hpp"
 #include "spec/spec.h"
 

@@ -6,7 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
-#include "common/nearest.h"
+#include "common/text/nearest.h"
 
 namespace muster::cli {
 

@@ -14,9 +14,9 @@
 #include "cli/files/script.h"
 #include "cli/output/words.h"
 #include "common/limits.h"
-#include "common/nearest.h"
 #include "common/sha256.h"
 #include "common/status.h"
+#include "common/text/nearest.h"
 #include "spec/files.h"
 
 namespace muster::cli {

@@ -8,8 +8,8 @@
 #include "absl/strings/str_cat.h"
 #include "cli/exit_code.h"
 #include "cli/text/job_text.h"
-#include "common/now.h"
 #include "common/status.h"
+#include "common/time/now.h"
 
 namespace muster::cli {
 namespace {

@@ -9,8 +9,8 @@
 #include "cli/exit_code.h"
 #include "cli/output/words.h"
 #include "cli/text/job_text.h"
-#include "common/checkpoint_texts.h"
-#include "common/proto_time.h"
+#include "common/text/checkpoint_texts.h"
+#include "common/time/proto_time.h"
 
 namespace muster::cli {
 namespace {
@@ -124,7 +124,7 @@ void FollowPrinter::PrintState(const v1::Job& job) {
     console_.Note(console_.Paint("failure", Color::kRed), " of generation ", last_failure_, ": ",
                   Printable(FailureText(job.first_failure())));
   }
-  // What a queued job waits for changes often; only a new position or reason is printed.
+  // The waits of a queued job change often; only a new position or reason is printed.
   const std::string state = absl::StrCat(job.state(), " ", job.generation(), " ", job.reason(), " ",
                                          job.queue_position());
   if (state == last_state_ || IsOver(job.state())) return;

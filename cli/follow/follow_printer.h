@@ -7,8 +7,8 @@
 
 #include "cli/follow/follow.h"
 #include "cli/output/console.h"
-#include "common/now.h"
-#include "common/time.h"
+#include "common/time/now.h"
+#include "common/time/time.h"
 #include "proto/muster/v1/job.pb.h"
 
 namespace muster::cli {

@@ -12,7 +12,7 @@
 #include "absl/base/thread_annotations.h"
 #include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
-#include "common/steady_cond_var.h"
+#include "common/time/steady_cond_var.h"
 
 namespace muster::cli {
 

@@ -24,7 +24,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "absl/time/time.h"
-#include "common/deadline.h"
+#include "common/time/deadline.h"
 
 extern char** environ;
 

@@ -20,7 +20,7 @@
 #include "absl/strings/strip.h"
 #include "cli/exit_code.h"
 #include "cli/local/guardian.h"
-#include "common/find_program.h"
+#include "common/process/find_program.h"
 #include "common/status.h"
 
 namespace muster::cli {

@@ -47,7 +47,7 @@ class LocalCluster {
 
   // Calls `on_failure` once, on a thread of this class, if a daemon ends.
   void Watch(std::function<void()> on_failure);
-  // Which daemon ended; OK while all are alive.
+  // OK while all daemons are alive; otherwise names the one that ended.
   absl::Status status() const;
 
  private:

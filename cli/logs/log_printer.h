@@ -11,8 +11,8 @@
 #include "absl/time/time.h"
 #include "cli/logs/lines.h"
 #include "cli/output/console.h"
-#include "common/now.h"
-#include "common/time.h"
+#include "common/time/now.h"
+#include "common/time/time.h"
 #include "proto/muster/v1/cluster.pb.h"
 
 namespace muster::cli {

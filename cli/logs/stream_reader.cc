@@ -6,9 +6,9 @@
 #include "absl/strings/str_cat.h"
 #include "cli/exit_code.h"
 #include "cli/follow/follow.h"
-#include "common/now.h"
-#include "common/proto_time.h"
 #include "common/status.h"
+#include "common/time/now.h"
+#include "common/time/proto_time.h"
 
 namespace muster::cli {
 namespace {

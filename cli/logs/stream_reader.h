@@ -18,7 +18,7 @@
 #include "cli/client.h"
 #include "cli/follow/signals.h"
 #include "cli/output/console.h"
-#include "common/time.h"
+#include "common/time/time.h"
 
 namespace muster::cli {
 

@@ -12,7 +12,7 @@
 #include "absl/strings/str_format.h"
 #include "absl/time/time.h"
 #include "cli/output/words.h"
-#include "common/proto_time.h"
+#include "common/time/proto_time.h"
 #include "nlohmann/json.hpp"
 #include "spec/fields.h"
 #include "spec/schema.h"

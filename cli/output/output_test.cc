@@ -6,7 +6,7 @@
 #include "cli/output/json.h"
 #include "cli/output/table.h"
 #include "cli/output/words.h"
-#include "common/proto_time.h"
+#include "common/time/proto_time.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "nlohmann/json.hpp"

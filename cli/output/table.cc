@@ -6,7 +6,7 @@
 
 #include "absl/strings/str_replace.h"
 #include "cli/output/words.h"
-#include "common/proto_time.h"
+#include "common/time/proto_time.h"
 
 namespace muster::cli {
 namespace {

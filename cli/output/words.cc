@@ -12,7 +12,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_split.h"
-#include "common/proto_time.h"
+#include "common/time/proto_time.h"
 
 namespace muster::cli {
 namespace {

@@ -13,8 +13,8 @@
 #include "absl/strings/strip.h"
 #include "cli/files/script.h"
 #include "cli/spec/spec_file.h"
-#include "common/nearest.h"
 #include "common/status.h"
+#include "common/text/nearest.h"
 #include "spec/rules/problems.h"
 #include "spec/spec.h"
 

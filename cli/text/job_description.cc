@@ -18,8 +18,8 @@
 #include "cli/output/words.h"
 #include "cli/text/job_text.h"
 #include "cli/text/report_text.h"
-#include "common/checkpoint_texts.h"
-#include "common/proto_time.h"
+#include "common/text/checkpoint_texts.h"
+#include "common/time/proto_time.h"
 #include "spec/spec.h"
 
 namespace muster::cli {
@@ -169,7 +169,7 @@ std::string AfterText(const v1::Dependencies& after) {
   return absl::StrJoin(parts, "; ");
 }
 
-// What the nodes must have: "gpu=h100, rack=a; not on gpu-3; without other jobs".
+// Requirements of the nodes: "gpu=h100, rack=a; not on gpu-3; without other jobs".
 std::string ConstraintsText(const v1::Resources& resources) {
   const std::map<std::string, std::string> select(resources.select().begin(),
                                                   resources.select().end());

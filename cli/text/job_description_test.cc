@@ -1,6 +1,6 @@
 #include "cli/text/job_description.h"
 
-#include "common/proto_time.h"
+#include "common/time/proto_time.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 

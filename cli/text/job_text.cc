@@ -12,8 +12,8 @@
 #include "absl/strings/str_split.h"
 #include "cli/output/table.h"
 #include "cli/output/words.h"
-#include "common/phase_text.h"
-#include "common/proto_time.h"
+#include "common/text/phase_text.h"
+#include "common/time/proto_time.h"
 #include "spec/spec.h"
 
 namespace muster::cli {

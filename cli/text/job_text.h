@@ -50,7 +50,7 @@ std::string OmittedFailuresText(const v1::Job& job);
 // by themselves after the first failure are counted as its consequences.
 std::string ConsequencesText(const v1::Job& job);
 
-// What the job waits for: "resources (node-1: 0 of 1 slots free)". Empty if it waits for nothing.
+// The waits of the job: "resources (node-1: 0 of 1 slots free)". Empty if it waits for nothing.
 std::string WaitsText(const v1::Job& job);
 
 // "5,875 steps, 5 epochs, 41,234 images/s, first step after 0.31 s, final loss 0.2134, peak memory

@@ -1,7 +1,7 @@
 #include "cli/text/job_text.h"
 
 #include "cli/text/node_text.h"
-#include "common/proto_time.h"
+#include "common/time/proto_time.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 

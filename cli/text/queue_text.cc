@@ -10,7 +10,7 @@
 #include "cli/output/table.h"
 #include "cli/output/words.h"
 #include "cli/text/job_text.h"
-#include "common/proto_time.h"
+#include "common/time/proto_time.h"
 
 namespace muster::cli {
 namespace {

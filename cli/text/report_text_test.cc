@@ -4,7 +4,7 @@
 #include <string>
 
 #include "absl/strings/str_split.h"
-#include "common/proto_time.h"
+#include "common/time/proto_time.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 

@@ -11,7 +11,7 @@
 #include "cli/output/words.h"
 #include "cli/text/job_text.h"
 #include "cli/text/why.h"
-#include "common/proto_time.h"
+#include "common/time/proto_time.h"
 
 namespace muster::cli {
 namespace {

@@ -14,8 +14,8 @@
 #include "cli/text/job_description.h"
 #include "cli/text/job_text.h"
 #include "cli/text/queue_text.h"
-#include "common/checkpoint_texts.h"
-#include "common/proto_time.h"
+#include "common/text/checkpoint_texts.h"
+#include "common/time/proto_time.h"
 #include "nlohmann/json.hpp"
 
 namespace muster::cli {
@@ -67,7 +67,7 @@ std::string QueuedHead(const v1::Job& job, absl::Time now) {
   return line + ".";
 }
 
-// What the job is a task of, and how often it was preempted.
+// The job's array, and the number of its preemptions.
 void AddHistory(const v1::Job& job, std::string& out) {
   if (!job.array_id().empty()) {
     AddLine(out, "It is task ", job.array_index(), " of array ", job.array_id(), ", which has ",

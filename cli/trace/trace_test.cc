@@ -8,7 +8,7 @@
 #include "absl/strings/str_format.h"
 #include "cli/trace/rank_trace.h"
 #include "cli/trace/trace_json.h"
-#include "common/proto_time.h"
+#include "common/time/proto_time.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 

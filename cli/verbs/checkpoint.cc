@@ -12,7 +12,7 @@
 #include "cli/output/json.h"
 #include "cli/output/words.h"
 #include "cli/verb.h"
-#include "common/checkpoint_texts.h"
+#include "common/text/checkpoint_texts.h"
 #include "nlohmann/json.hpp"
 
 namespace muster::cli {

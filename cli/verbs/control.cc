@@ -7,8 +7,8 @@
 #include "cli/output/json.h"
 #include "cli/text/job_text.h"
 #include "cli/verb.h"
-#include "common/proto_time.h"
 #include "common/status.h"
+#include "common/time/proto_time.h"
 #include "nlohmann/json.hpp"
 
 namespace muster::cli {

@@ -13,7 +13,7 @@
 #include "cli/spec/spec_file.h"
 #include "cli/text/plan_text.h"
 #include "cli/verb.h"
-#include "common/find_program.h"
+#include "common/process/find_program.h"
 #include "nlohmann/json.hpp"
 #include "spec/spec.h"
 

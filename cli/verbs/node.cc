@@ -10,9 +10,9 @@
 #include "cli/output/json.h"
 #include "cli/text/node_text.h"
 #include "cli/verb.h"
-#include "common/now.h"
-#include "common/proto_time.h"
 #include "common/status.h"
+#include "common/time/now.h"
+#include "common/time/proto_time.h"
 #include "nlohmann/json.hpp"
 
 namespace muster::cli {

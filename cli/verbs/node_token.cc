@@ -9,7 +9,7 @@
 #include "cli/output/table.h"
 #include "cli/verb.h"
 #include "common/limits.h"
-#include "common/proto_time.h"
+#include "common/time/proto_time.h"
 #include "nlohmann/json.hpp"
 
 namespace muster::cli {

@@ -15,7 +15,7 @@
 #include "cli/text/array_text.h"
 #include "cli/text/job_text.h"
 #include "cli/verb.h"
-#include "common/now.h"
+#include "common/time/now.h"
 #include "nlohmann/json.hpp"
 
 namespace muster::cli {

@@ -11,9 +11,9 @@
 #include "absl/strings/strip.h"
 #include "collectives/peer_status.h"
 #include "collectives/token_bucket.h"
-#include "common/deadline.h"
-#include "common/now.h"
 #include "common/status.h"
+#include "common/time/deadline.h"
+#include "common/time/now.h"
 
 namespace muster::collectives {
 namespace {

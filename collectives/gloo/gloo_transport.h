@@ -19,7 +19,7 @@
 #include "collectives/communicator.h"
 #include "collectives/gloo/gloo_link.h"
 #include "collectives/lane.h"
-#include "common/steady_cond_var.h"
+#include "common/time/steady_cond_var.h"
 
 namespace muster::collectives {
 

@@ -10,8 +10,8 @@
 #include "collectives/factory.h"
 #include "collectives/testing.h"
 #include "collectives/token_bucket.h"
-#include "common/now.h"
 #include "common/status.h"
+#include "common/time/now.h"
 #include "gtest/gtest.h"
 
 namespace muster::collectives {

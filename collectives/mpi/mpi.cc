@@ -40,9 +40,9 @@
 #include "collectives/queued_communicator.h"
 #include "collectives/reduce.h"
 #include "collectives/stalled_ranks.h"
-#include "common/deadline.h"
-#include "common/now.h"
 #include "common/status.h"
+#include "common/time/deadline.h"
+#include "common/time/now.h"
 
 namespace muster::collectives {
 namespace {

@@ -15,9 +15,9 @@
 #include "collectives/nccl/unique_ids.h"
 #include "collectives/operation_communicator.h"
 #include "collectives/peer_status.h"
-#include "common/deadline.h"
-#include "common/now.h"
 #include "common/status.h"
+#include "common/time/deadline.h"
+#include "common/time/now.h"
 #include "glog/logging.h"
 
 namespace muster::collectives {

@@ -7,8 +7,8 @@
 #include "collectives/nccl/nccl_task.h"
 #include "collectives/operation_communicator.h"
 #include "collectives/peer_status.h"
-#include "common/now.h"
 #include "common/status.h"
+#include "common/time/now.h"
 #include "glog/logging.h"
 
 namespace muster::collectives {

@@ -24,9 +24,9 @@
 #include "collectives/nccl/nccl_library.h"
 #include "collectives/nccl/nccl_memory.h"
 #include "collectives/operation.h"
-#include "common/deadline.h"
-#include "common/steady_cond_var.h"
-#include "common/time.h"
+#include "common/time/deadline.h"
+#include "common/time/steady_cond_var.h"
+#include "common/time/time.h"
 #include "kernels/device_stream.h"
 
 namespace muster::collectives {

@@ -14,8 +14,8 @@
 #include "collectives/nccl/testing/fake_nccl_parts.h"
 #include "collectives/nccl/unique_ids.h"
 #include "collectives/testing.h"
-#include "common/deadline.h"
 #include "common/status.h"
+#include "common/time/deadline.h"
 
 namespace muster::collectives {
 namespace {
@@ -131,9 +131,8 @@ TEST(UniqueIdsTest, AllRanksReceiveIdsInSameOrder) {
     options.rank = i < roots ? NcclRootRank(i, roots, kSize) : 1;
     options.members.resize(kSize);
     options.store = &store;
-    ASSIGN_OR_RETURN(ids[i],
-                     ExchangeNcclUniqueIds(options, **library, Deadline(absl::Seconds(20)),
-                                           [] { return absl::OkStatus(); }));
+    ASSIGN_OR_RETURN(ids[i], ExchangeNcclUniqueIds(options, **library, Deadline(absl::Seconds(20)),
+                                                   [] { return absl::OkStatus(); }));
     return absl::OkStatus();
   });
   EXPECT_THAT(results, ::testing::Each(""));

@@ -8,8 +8,8 @@
 #include "absl/strings/str_cat.h"
 #include "absl/synchronization/mutex.h"
 #include "collectives/peer_status.h"
-#include "common/deadline.h"
 #include "common/status.h"
+#include "common/time/deadline.h"
 
 namespace muster::collectives {
 namespace {

@@ -14,7 +14,7 @@
 #include "absl/time/time.h"
 #include "collectives/communicator.h"
 #include "collectives/nccl/nccl_library.h"
-#include "common/deadline.h"
+#include "common/time/deadline.h"
 
 namespace muster::collectives {
 

@@ -6,8 +6,8 @@
 #include "collectives/lane.h"
 #include "collectives/peer_status.h"
 #include "collectives/spin.h"
-#include "common/deadline.h"
 #include "common/status.h"
+#include "common/time/deadline.h"
 
 namespace muster::collectives {
 namespace {

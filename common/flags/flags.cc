@@ -13,9 +13,9 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
-#include "common/exit_code.h"
-#include "common/nearest.h"
+#include "common/process/exit_code.h"
 #include "common/status.h"
+#include "common/text/nearest.h"
 
 namespace muster::flags {
 namespace {

@@ -5,7 +5,7 @@
 #include <fstream>
 
 #include "CLI/CLI.hpp"
-#include "common/exit_code.h"
+#include "common/process/exit_code.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 

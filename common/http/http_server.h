@@ -20,7 +20,7 @@
 #include "common/network/acceptor.h"
 #include "common/security/tls.h"
 #include "common/security/tls_server.h"
-#include "common/time.h"
+#include "common/time/time.h"
 
 namespace muster::http {
 

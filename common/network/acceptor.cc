@@ -12,8 +12,8 @@
 #include <utility>
 
 #include "absl/time/time.h"
-#include "common/now.h"
-#include "common/time.h"
+#include "common/time/now.h"
+#include "common/time/time.h"
 
 namespace muster {
 namespace {

@@ -14,8 +14,8 @@
 #include "absl/strings/string_view.h"
 #include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
-#include "common/now.h"
-#include "common/time.h"
+#include "common/time/now.h"
+#include "common/time/time.h"
 
 namespace muster {
 

@@ -8,8 +8,8 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
-#include "common/now.h"
 #include "common/status.h"
+#include "common/time/now.h"
 
 namespace muster::security {
 namespace {

@@ -8,7 +8,7 @@
 #include "absl/synchronization/mutex.h"
 #include "common/security/openssl.h"
 #include "common/security/tls.h"
-#include "common/time.h"
+#include "common/time/time.h"
 
 namespace muster::security {
 

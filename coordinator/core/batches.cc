@@ -122,8 +122,10 @@ std::vector<std::vector<store::Mutation>> SplitIntoBatches(std::vector<store::Mu
 }
 
 absl::Status CommitInBatches(store::Store& store, std::vector<store::Mutation> writes) {
-  for (const auto& batch : SplitIntoBatches(std::move(writes))) {
-    RETURN_IF_ERROR(store.Commit(batch));
+  const std::vector<std::vector<store::Mutation>> batches = SplitIntoBatches(std::move(writes));
+  for (size_t i = 0; i < batches.size(); ++i) {
+    const bool last = i + 1 == batches.size();
+    RETURN_IF_ERROR(last ? store.Commit(batches[i]) : store.CommitUnsynced(batches[i]));
   }
   return absl::OkStatus();
 }

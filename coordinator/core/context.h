@@ -9,7 +9,7 @@
 #include <string>
 #include <utility>
 
-#include "common/time.h"
+#include "common/time/time.h"
 #include "coordinator/core/event.h"
 #include "coordinator/core/options.h"
 #include "coordinator/core/stats.h"

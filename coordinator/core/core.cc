@@ -248,8 +248,9 @@ std::vector<Core::Listed> Core::Select(const v1::ListJobsRequest& request) const
   return listed;
 }
 
-v1::Job Core::ListEntry(const JobId& job) const {
-  return parts_->views.ListEntry(parts_->jobs.table.at(job));
+absl::StatusOr<v1::Job> Core::ListEntry(const JobId& id) const {
+  ASSIGN_OR_RETURN(const Job* const job, parts_->jobs.table.Get(id));
+  return parts_->views.ListEntry(*job);
 }
 
 absl::StatusOr<std::string> Core::ResolveArray(absl::string_view name) const {

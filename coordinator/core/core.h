@@ -25,7 +25,7 @@
 #include "absl/time/time.h"
 #include "absl/types/span.h"
 #include "common/ids.h"
-#include "common/time.h"
+#include "common/time/time.h"
 #include "coordinator/core/actor.h"
 #include "coordinator/core/event.h"
 #include "coordinator/core/options.h"
@@ -85,8 +85,8 @@ class Core {
   };
   // References to the same jobs and, with collapse_arrays, to the arrays, newest first.
   std::vector<Listed> Select(const v1::ListJobsRequest& request) const;
-  // The job as lists show it, without what may be large. The job must exist.
-  v1::Job ListEntry(const JobId& job) const;
+  // The job as lists show it, without what may be large. Errors: NOT_FOUND.
+  absl::StatusOr<v1::Job> ListEntry(const JobId& job) const;
   // As ResolveJob, for an array.
   absl::StatusOr<std::string> ResolveArray(absl::string_view name) const;
   // The array with this id, name or unique prefix.

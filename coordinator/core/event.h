@@ -18,17 +18,13 @@
 #include "proto/muster/v1/cluster.pb.h"
 #include "proto/muster/v1/job.pb.h"
 #include "proto/muster/v1/worker.pb.h"
+#include "spec/array_task.h"
 
 namespace muster::core {
 
 // ------------------------------------------------------------------------------------------------
 // Events. The service has checked sizes and the spec; the core checks what depends on its state.
 
-// A task of an array.
-struct ArrayTask {
-  v1::JobSpec spec;  // without the array
-  std::vector<v1::ArrayValue> values = {};
-};
 struct SubmitJob {
   RequestId request;
   JobId job_id;  // drawn by the service, which draws again after an ABORTED reply
@@ -37,7 +33,7 @@ struct SubmitJob {
   Actor actor = {};
   std::string spec_digest = {};  // digest of the spec as submitted; empty: not compared
   // The tasks of spec.array, by index; empty if it has none. The job id is that of the array.
-  std::vector<ArrayTask> tasks = {};
+  std::vector<spec::ArrayTask> tasks = {};
 };
 // In the following requests, `job` is the id of a job, its name or a prefix of its id; see
 // JobNames::Resolve.

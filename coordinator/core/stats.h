@@ -11,7 +11,7 @@
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
 #include "common/ids.h"
-#include "common/time.h"
+#include "common/time/time.h"
 #include "coordinator/core/goodput/ledger.h"
 #include "coordinator/metric_families.h"
 #include "proto/muster/v1/job.pb.h"

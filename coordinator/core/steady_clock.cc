@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "common/proto_time.h"
+#include "common/time/proto_time.h"
 
 namespace muster::core {
 

@@ -13,7 +13,7 @@
 #include <utility>
 
 #include "absl/time/time.h"
-#include "common/time.h"
+#include "common/time/time.h"
 #include "google/protobuf/timestamp.pb.h"
 #include "proto/muster/v1/store.pb.h"
 

@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "absl/time/time.h"
-#include "common/time.h"
+#include "common/time/time.h"
 
 namespace muster::core {
 

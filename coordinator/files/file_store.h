@@ -48,7 +48,7 @@ struct DiskLimits {
 // Digests of the files of jobs.
 using FilesByOwner = std::map<std::string, absl::flat_hash_set<std::string>>;
 
-// What one owner has in the store. Content that several owners have counts for each of them.
+// One owner's files in the store. Content that several owners have counts for each of them.
 struct OwnerFiles {
   size_t proofs = 0;
   uint64_t unused_bytes = 0;  // of files with a proof that none of the owner's jobs names

@@ -9,8 +9,8 @@
 
 #include "absl/memory/memory.h"
 #include "absl/strings/str_cat.h"
-#include "common/grpc_deadline.h"
-#include "common/grpc_log.h"
+#include "common/grpc/deadline.h"
+#include "common/grpc/log.h"
 #include "common/limits.h"
 #include "common/status.h"
 #include "coordinator/service/auth/guarded_service.h"

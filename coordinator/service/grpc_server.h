@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "common/grpc_listener.h"
+#include "common/grpc/listener.h"
 #include "common/http/address.h"
 #include "common/security/server_credentials.h"
 #include "common/security/tls.h"

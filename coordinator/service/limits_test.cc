@@ -86,7 +86,10 @@ TEST_F(LimitsTest, LimitsMemoryOfSpecs) {
   array.mutable_spec()->mutable_array()->set_count(2);
   EXPECT_THAT(refusal(array), MatchesRegex(kMessage));
   array.mutable_spec()->mutable_command()->DeleteSubrange(1, 450'000);
-  array.mutable_spec()->mutable_array()->set_count(10000);
+  v1::ArrayAxis& axis = *array.mutable_spec()->mutable_array()->add_matrix();
+  array.mutable_spec()->mutable_array()->clear_count();
+  axis.set_field("env.SEED");
+  for (int i = 0; i < 10000; ++i) axis.add_values(absl::StrCat(i));
   EXPECT_THAT(refusal(array), HasSubstr("array: the specs of its 10000 tasks take "));
 }
 

@@ -11,7 +11,7 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "common/grpc_channel.h"
+#include "common/grpc/channel.h"
 #include "common/http/http_get.h"
 #include "common/security/client_security.h"
 #include "common/sha256.h"

@@ -128,6 +128,8 @@ absl::Status SqliteStore::OpenConnection(Connection& connection) const {
   RETURN_IF_ERROR(Execute(connection, "PRAGMA journal_mode = WAL"));
   // A large transaction does not keep the space of its log for good.
   RETURN_IF_ERROR(Execute(connection, "PRAGMA journal_size_limit = 4194304"));
+  // By default 2 MiB: a large transaction would read the pages of its keys again and again.
+  RETURN_IF_ERROR(Execute(connection, "PRAGMA cache_size = -16384"));
   return Execute(connection, "PRAGMA synchronous = FULL");
 }
 
@@ -137,10 +139,12 @@ absl::Status SqliteStore::CheckLayout(Connection& connection) const {
   ASSIGN_OR_RETURN(const int64_t tables,
                    QueryInt(connection, "SELECT count(*) FROM sqlite_schema"));
   if (application == 0 && version == 0 && tables == 0) {
-    // One transaction, so that a crash leaves an empty file rather than half a layout.
+    // One transaction, so that a crash leaves an empty file rather than half a layout. The table
+    // has row ids: without them, each comparison with a key would copy its value, of up to a
+    // megabyte.
     return Execute(connection, absl::StrCat("BEGIN IMMEDIATE;"
                                             "CREATE TABLE records (key BLOB NOT NULL PRIMARY KEY, "
-                                            "value BLOB NOT NULL) WITHOUT ROWID;"
+                                            "value BLOB NOT NULL);"
                                             "PRAGMA application_id = ",
                                             kApplicationId,
                                             ";PRAGMA user_version = ", kLayoutVersion, ";COMMIT"));
@@ -217,7 +221,21 @@ absl::Status SqliteStore::Write(absl::Span<const Mutation> batch) {
 }
 
 absl::Status SqliteStore::Commit(absl::Span<const Mutation> batch) {
+  return Transact(batch, /*synced=*/true);
+}
+
+absl::Status SqliteStore::CommitUnsynced(absl::Span<const Mutation> batch) {
+  return Transact(batch, /*synced=*/false);
+}
+
+absl::Status SqliteStore::Transact(absl::Span<const Mutation> batch, bool synced) {
   absl::MutexLock lock(&write_mutex_);
+  if (synced != synced_) {
+    // With NORMAL, the log is synced before each checkpoint, and a power loss ends it early.
+    RETURN_IF_ERROR(
+        Execute(writer_, synced ? "PRAGMA synchronous = FULL" : "PRAGMA synchronous = NORMAL"));
+    synced_ = synced;
+  }
   RETURN_IF_ERROR(Run(writer_, writer_.begin));
   const absl::Status status = Write(batch);
   // A full disk may already have rolled the transaction back.

@@ -39,6 +39,7 @@ class SqliteStore : public Store {
   ~SqliteStore() override;
 
   absl::Status Commit(absl::Span<const Mutation> batch) override;
+  absl::Status CommitUnsynced(absl::Span<const Mutation> batch) override;
   absl::StatusOr<std::vector<Record>> Scan(absl::string_view prefix) const override;
   // Includes the space of deleted records, as far as the disk has as much.
   Space Measure() const override;
@@ -66,12 +67,15 @@ class SqliteStore : public Store {
   absl::Status Execute(const Connection& connection, const std::string& sql) const;
   absl::StatusOr<int64_t> QueryInt(const Connection& connection, const std::string& sql) const;
   absl::Status Run(const Connection& connection, const Statement& statement) const;
+  absl::Status Transact(absl::Span<const Mutation> batch, bool synced)
+      ABSL_LOCKS_EXCLUDED(write_mutex_);
   absl::Status Write(absl::Span<const Mutation> batch) ABSL_EXCLUSIVE_LOCKS_REQUIRED(write_mutex_);
   absl::Status ToStatus(const Connection& connection, int code, absl::string_view doing) const;
 
   const std::string path_;
   absl::Mutex write_mutex_;
   Connection writer_ ABSL_GUARDED_BY(write_mutex_);
+  bool synced_ ABSL_GUARDED_BY(write_mutex_) = true;  // each commit waits for the disk
   mutable absl::Mutex read_mutex_;
   Connection reader_ ABSL_GUARDED_BY(read_mutex_);
 };

@@ -48,6 +48,9 @@ class Store {
   // caller must end and load it again. Errors: RESOURCE_EXHAUSTED (disk full), INTERNAL,
   // FAILED_PRECONDITION (fenced: another coordinator leads).
   virtual absl::Status Commit(absl::Span<const Mutation> batch) = 0;
+  // The same, but the batch survives power loss only once a later Commit has returned OK. Before
+  // that, a power loss may undo the newest of such batches, never one without those after it.
+  virtual absl::Status CommitUnsynced(absl::Span<const Mutation> batch) { return Commit(batch); }
 
   // All records whose keys begin with `prefix`, in byte order of the keys. Errors: DATA_LOSS
   // (damaged), INTERNAL.

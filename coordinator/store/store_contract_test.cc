@@ -72,6 +72,15 @@ TEST_P(StoreContractTest, PutsReplacesAndDeletes) {
   EXPECT_EQ(Value("a"), "3");
 }
 
+TEST_P(StoreContractTest, UnsyncedBatchesAreReadAtOnceAndKeptByTheNextCommit) {
+  ASSERT_TRUE(store_->CommitUnsynced({Mutation{"a", "1"}}).ok());
+  EXPECT_EQ(Value("a"), "1");
+  ASSERT_TRUE(store_->CommitUnsynced({Mutation{"a", "2"}, {"b", "1"}}).ok());
+  ASSERT_TRUE(store_->Commit({Mutation{"b", std::nullopt}}).ok());
+  EXPECT_THAT(Keys(""), ElementsAre("a"));
+  EXPECT_EQ(Value("a"), "2");
+}
+
 TEST_P(StoreContractTest, LastMutationOfAKeyWins) {
   ASSERT_TRUE(
       store_->Commit({Mutation{"a", "1"}, {"a", std::nullopt}, {"b", std::nullopt}, {"b", "2"}})

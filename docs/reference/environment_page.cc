@@ -3,8 +3,8 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/types/span.h"
-#include "common/environment_variables.h"
 #include "common/flags/flags.h"
+#include "common/process/environment_variables.h"
 #include "docs/reference/markdown.h"
 #include "docs/reference/pages.h"
 #include "docs/reference/programs.h"
@@ -62,9 +62,9 @@ std::string EnvironmentPage() {
       "# Environment variables\n\n"
       "For users and operators: the variables that a command job finds in its environment, and "
       "those that configure Muster's programs. ",
-      GeneratedFrom(
-          "`worker/agent/generation/environment.h`, `common/environment_variables.cc` and the "
-          "programs' options"),
+      GeneratedFrom("`worker/agent/generation/environment.h`, "
+                    "`common/process/environment_variables.cc` and the "
+                    "programs' options"),
       "## Environment of a command job\n\n"
       "The variables below are set for each rank. Those marked as default are set only if they are "
       "neither inherited nor in the job's\n"

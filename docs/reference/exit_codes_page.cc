@@ -1,5 +1,5 @@
 #include "absl/strings/str_cat.h"
-#include "common/exit_code.h"
+#include "common/process/exit_code.h"
 #include "docs/reference/markdown.h"
 #include "docs/reference/pages.h"
 
@@ -13,7 +13,7 @@ std::string ExitCodesPage() {
   return absl::StrCat(
       "# Exit codes\n\n"
       "For users: the exit codes of Muster's programs and of the ranks of jobs. ",
-      GeneratedFrom("`common/exit_code.h`"),
+      GeneratedFrom("`common/process/exit_code.h`"),
       "Verbs that follow a job (`muster run`, `local`, `submit --follow` and `wait`) exit with the "
       "code of the first rank that failed,\n"
       "so a command job's own codes appear here, too.\n\n",

@@ -1,35 +1,30 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
-#include "coordinator/service/auth/method_table.h"
+#include "coordinator/service/auth/access.h"
 #include "docs/reference/markdown.h"
 #include "docs/reference/pages.h"
 
 namespace muster::reference {
 namespace {
 
-using service::Role;
-
-absl::string_view RecordedCalls(service::Audited audited) {
-  switch (audited) {
-    case service::Audited::kNever:
-      return "";
-    case service::Audited::kRefusals:
-      return "refused";
-    case service::Audited::kAlways:
-      return "all";
-  }
-  return "";
+absl::string_view RecordedCalls(v1::Access::Audited audited) {
+  return audited == v1::Access::ALWAYS ? "all" : audited == v1::Access::REFUSALS ? "refused" : "";
 }
 
 }  // namespace
 
 std::string MethodsPage() {
-  const Role callers[] = {Role::kAnyone, Role::kView, Role::kSubmit, Role::kWorker, Role::kAdmin};
+  using v1::Access;
+  const Access::Role callers[] = {Access::ANYONE, Access::VIEW, Access::SUBMIT, Access::WORKER,
+                                  Access::ADMIN};
   std::vector<Row> rows;
-  for (const service::MethodRule& rule : service::AllMethods()) {
-    Row row = {Code(rule.method)};
-    for (const Role caller : callers) row.push_back(Suffices(caller, rule.role) ? "yes" : "");
-    row.emplace_back(RecordedCalls(rule.audited));
+  for (const auto* const method : service::AllMethods()) {
+    const Access& access = service::AccessOf(*method);
+    Row row = {Code(absl::StrCat("/", method->service()->full_name(), "/", method->name()))};
+    for (const Access::Role caller : callers) {
+      row.push_back(service::Suffices(caller, access.role()) ? "yes" : "");
+    }
+    row.emplace_back(RecordedCalls(access.audited()));
     rows.push_back(row);
   }
   return absl::StrCat(
@@ -39,7 +34,7 @@ std::string MethodsPage() {
       "may call them, and which calls the audit log\nrecords. Whose jobs a role may change is a "
       "further rule, see [Owners](../operate/security.md#owners). A node's certificate has\nthe "
       "role `worker`. `EnrollNode` checks a join token itself. ",
-      GeneratedFrom("`coordinator/service/auth/method_table.cc`"),
+      GeneratedFrom("the option `access` of the methods in `proto/muster/v1`"),
       Table({"method", "no token", "view", "submit", "worker", "admin", "recorded"}, rows));
 }
 

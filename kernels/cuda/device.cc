@@ -11,7 +11,7 @@
 #include "absl/functional/function_ref.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "common/program_folder.h"
+#include "common/process/program_folder.h"
 #include "common/status.h"
 #include "kernels/capture.h"
 #include "kernels/cuda/convolution/layer_factory.h"
@@ -198,13 +198,12 @@ class CudaDevice final : public Device {
             .stream = Entered()->stream(context_)};
   }
   cuda::LayerRuntime Runtime(const cuda::Numerics& numerics) {
-    return {
-        .device = this,
-        .kernels = static_cast<const ConvolutionKernels*>(api_.convolution_kernels),
-        .time = [this](absl::FunctionRef<void()> work) { return Time(work); },
-        .report =
-            [this](const absl::Status& error) { layer_error_.Update(Annotate(error, name())); },
-        .numerics = numerics};
+    return {.device = this,
+            .kernels = static_cast<const ConvolutionKernels*>(api_.convolution_kernels),
+            .time = [this](absl::FunctionRef<void()> work) { return Time(work); },
+            .report =
+                [this](const absl::Status& error) { layer_error_.Update(Annotate(error, name())); },
+            .numerics = numerics};
   }
   absl::StatusOr<float> Time(absl::FunctionRef<void()> work) const {
     float milliseconds = 0;

@@ -9,7 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
 #include "common/limits.h"
-#include "common/nearest.h"
+#include "common/text/nearest.h"
 #include "spec/hosted_store.h"
 #include "spec/rules/rules.h"
 #include "spec/spec.h"

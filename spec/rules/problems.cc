@@ -7,7 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/strip.h"
-#include "common/nearest.h"
+#include "common/text/nearest.h"
 
 namespace muster::spec {
 namespace {

@@ -4,7 +4,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "common/limits.h"
-#include "common/nearest.h"
+#include "common/text/nearest.h"
 #include "proto/muster/v1/job.pb.h"
 #include "spec/array.h"
 #include "spec/fields.h"

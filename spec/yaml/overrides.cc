@@ -7,7 +7,7 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_split.h"
-#include "common/nearest.h"
+#include "common/text/nearest.h"
 #include "spec/schema.h"
 #include "yaml-cpp/depthguard.h"
 #include "yaml-cpp/eventhandler.h"

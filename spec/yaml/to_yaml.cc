@@ -10,7 +10,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
-#include "common/proto_time.h"
+#include "common/time/proto_time.h"
 #include "spec/fields.h"
 #include "spec/schema.h"
 #include "spec/spec.h"

@@ -2,7 +2,7 @@
 #include <set>
 
 #include "absl/strings/str_cat.h"
-#include "common/nearest.h"
+#include "common/text/nearest.h"
 #include "proto/muster/v1/job.pb.h"
 #include "spec/schema.h"
 #include "spec/yaml/yaml_reader.h"

@@ -45,18 +45,18 @@ FORBIDDEN = [
 IMPURE = re.compile(
     r"^(grpc|thread|mutex|shared_mutex|condition_variable|future|atomic|chrono|ctime|time\.h|fstream|filesystem|random|"
     r"unistd\.h|fcntl\.h|sys/|pthread\.h|sqlite3\.h|absl/synchronization/|absl/time/clock\.h|absl/random/|"
-    r"common/now\.h)"
+    r"common/time/(?:now|deadline|steady_\w+)\.h)"
 )
 
-# Deadlines, leases, delays, ages and charges are measured on the steady clock (common/deadline.h): setting the wall clock
-# must not change them. docs/design/architecture.md lists the calendar values, which the wall clock gives.
+# Deadlines, leases, delays, ages and charges are measured on the steady clock (common/time/deadline.h): setting the
+# wall clock must not change them. docs/design/architecture.md lists the calendar values, which the wall clock gives.
 WALL_CLOCK = re.compile(
     r"absl::Now\b|system_clock|high_resolution_clock|CLOCK_REALTIME|CLOCK_TAI|\bgettimeofday\b|\btime\((?:nullptr|NULL|0|&)|"
     r"\.wall\b"
 )
 MAY_READ_WALL_CLOCK = {
-    "common/file_clock.h": "compares with modification times of files, never too early",
-    "common/now.h": "reads the clocks",
+    "common/time/file_clock.h": "compares with modification times of files, never too early",
+    "common/time/now.h": "reads the clocks",
     # Dates shown.
     "cli/verbs/": "dates shown, certificates and join tokens",
     "coordinator/core/identity/identity_table.cc": "expiry of certificates and join tokens",
@@ -265,7 +265,7 @@ class ArchitectureTest(unittest.TestCase):
             "coordinator/core/c.h": '#include "absl/time/clock.h"',
             "coordinator/core/d.h": "#include <fstream>",
             "coordinator/core/e.cc": '#include "coordinator/service/coordinator.h"',
-            "coordinator/core/f.h": '#include "common/now.h"',
+            "coordinator/core/f.h": '#include "common/time/now.h"',
         }
         for file, line in cases.items():
             with self.subTest(file=file):
@@ -276,7 +276,7 @@ class ArchitectureTest(unittest.TestCase):
             self.found_in(
                 {
                     "trainer/loop/a.cc": '#include "trainer/strategy/strategy.h"\n#include <thread>',
-                    "coordinator/core/a.cc": '#include "absl/time/time.h"\n#include "common/time.h"',
+                    "coordinator/core/a.cc": '#include "absl/time/time.h"\n#include "common/time/time.h"',
                     "coordinator/core/a_test.cc": "#include <filesystem>",
                     "tests/e2e/a.cc": '#include "worker/agent/agent.h"\n#include "trainer/loop/trainer.h"',
                     "kernels/cpu/a.cc": '#include "kernels/activation.h"\n#include "common/status.h"',

@@ -4,8 +4,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
-#include "common/grpc_channel.h"
-#include "common/grpc_status.h"
+#include "common/grpc/channel.h"
+#include "common/grpc/status.h"
 #include "common/status.h"
 #include "common/version.h"
 

@@ -12,9 +12,9 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "common/now.h"
 #include "common/status.h"
-#include "common/time.h"
+#include "common/time/now.h"
+#include "common/time/time.h"
 #include "proto/muster/v1/job.pb.h"
 #include "tests/bench/cluster_client.h"
 #include "tests/bench/daemon_process.h"

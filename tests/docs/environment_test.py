@@ -8,7 +8,7 @@ import re
 import unittest
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-TABLES = ("common/environment_variables.cc", "worker/agent/generation/environment.h")
+TABLES = ("common/process/environment_variables.cc", "worker/agent/generation/environment.h")
 FOLDERS = ("cli", "collectives", "common", "coordinator", "deploy", "kernels", "process_group", "spec", "trainer", "worker")
 SCRIPTS = ("deploy/*.sh", "bazel/*.bzl", "tests/run.sh")
 

@@ -1,5 +1,4 @@
 // Calls of every method of a coordinator, over loopback, with any values in the requests.
-#include <grpcpp/generic/generic_stub.h>
 #include <grpcpp/grpcpp.h>
 
 #include <chrono>
@@ -16,6 +15,7 @@
 #include "proto/muster/v1/cluster.grpc.pb.h"
 #include "proto/muster/v1/identity.pb.h"
 #include "proto/muster/v1/worker.pb.h"
+#include "tests/fuzz/call.h"
 #include "tests/fuzz/check.h"
 #include "tests/fuzz/edit_message.h"
 
@@ -28,7 +28,7 @@ constexpr int kMaxMessages = 3;
 constexpr int kInputsPerCoordinator = 500;
 // Streams of jobs that do not run may wait for longer.
 constexpr std::chrono::milliseconds kStreamDeadline(20);
-constexpr std::chrono::seconds kUnaryDeadline(20);
+constexpr std::chrono::milliseconds kUnaryDeadline(20'000);
 
 struct Service {
   Service() {
@@ -58,45 +58,6 @@ struct Service {
   std::shared_ptr<grpc::Channel> channel;
   std::vector<std::string> words;
 };
-
-// Makes one call; a response to a stream ends it.
-grpc::Status Call(const std::shared_ptr<grpc::Channel>& channel,
-                  const google::protobuf::MethodDescriptor& method,
-                  const std::vector<std::string>& messages) {
-  grpc::GenericStub stub(channel);
-  grpc::ClientContext context;
-  const auto now = std::chrono::system_clock::now();
-  const bool streams = method.client_streaming() || method.server_streaming();
-  streams ? context.set_deadline(now + kStreamDeadline)
-          : context.set_deadline(now + kUnaryDeadline);
-  grpc::CompletionQueue queue;
-  const auto wait = [&queue] {
-    void* tag = nullptr;
-    bool ok = false;
-    return queue.Next(&tag, &ok) && ok;
-  };
-  const std::string name = absl::StrCat("/", method.service()->full_name(), "/", method.name());
-  const auto call = stub.PrepareCall(&context, name, &queue);
-  call->StartCall(nullptr);
-  bool open = wait();
-  for (const std::string& message : messages) {
-    if (!open) break;
-    const grpc::Slice slice(message);
-    call->Write(grpc::ByteBuffer(&slice, 1), nullptr);
-    open = wait();
-  }
-  if (open) {
-    call->WritesDone(nullptr);
-    wait();
-  }
-  grpc::ByteBuffer answer;
-  call->Read(&answer, nullptr);
-  if (wait() && streams) context.TryCancel();
-  grpc::Status status;
-  call->Finish(&status, nullptr);
-  wait();
-  return status;
-}
 
 }  // namespace
 }  // namespace muster
@@ -132,8 +93,9 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     }
     bytes = message->SerializeAsString();
   }
-  const grpc::Status status = Call(service->channel, method, messages);
   const bool stream = method.client_streaming() || method.server_streaming();
+  const grpc::Status status =
+      fuzz::Call(service->channel, method, messages, stream ? kStreamDeadline : kUnaryDeadline);
   const grpc::StatusCode code = status.error_code();
   fuzz::Check(code != grpc::StatusCode::INTERNAL && code != grpc::StatusCode::UNKNOWN &&
                   (stream || (code != grpc::StatusCode::DEADLINE_EXCEEDED &&

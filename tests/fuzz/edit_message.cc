@@ -5,7 +5,7 @@
 #include <limits>
 #include <string>
 
-#include "common/utf8.h"
+#include "common/text/utf8.h"
 
 namespace muster::fuzz {
 namespace {

@@ -18,7 +18,7 @@
 #include "absl/synchronization/mutex.h"
 #include "absl/synchronization/notification.h"
 #include "common/limits.h"
-#include "common/proto_time.h"
+#include "common/time/proto_time.h"
 #include "gmock/gmock.h"
 #include "grpcpp/grpcpp.h"
 #include "gtest/gtest.h"
@@ -350,8 +350,8 @@ TEST_F(ControlPlaneTest, WaitsSurviveBrokenSession) {
     int seen_arrivals = 0;
     ASSERT_TRUE(coordinator_->WaitFor(
         [&](const v1::WorkerMessage& m) { return IsArrival(m) && ++seen_arrivals > arrivals; }));
-    ASSERT_TRUE(coordinator_->WaitForCount(
-        [](const v1::WorkerMessage& m) { return m.has_put_key(); }, 2));
+    ASSERT_TRUE(
+        coordinator_->WaitForCount([](const v1::WorkerMessage& m) { return m.has_put_key(); }, 2));
     SendRelease("world", 1);
     SendKey("k", "v");
   }

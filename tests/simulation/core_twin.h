@@ -8,7 +8,7 @@
 #include <utility>
 #include <vector>
 
-#include "common/time.h"
+#include "common/time/time.h"
 #include "coordinator/core/core.h"
 #include "coordinator/core/event.h"
 #include "coordinator/core/options.h"

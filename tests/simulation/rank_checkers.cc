@@ -6,8 +6,8 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
-#include "common/proto_time.h"
-#include "common/wait_text.h"
+#include "common/text/wait_text.h"
+#include "common/time/proto_time.h"
 #include "tests/simulation/checkers.h"
 
 namespace muster::simulation {

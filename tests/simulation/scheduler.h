@@ -8,7 +8,7 @@
 #include <utility>
 
 #include "absl/time/time.h"
-#include "common/time.h"
+#include "common/time/time.h"
 
 namespace muster::simulation {
 

@@ -5,7 +5,7 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "common/proto_time.h"
+#include "common/time/proto_time.h"
 #include "coordinator/core/jobs/job.h"
 #include "coordinator/core/reasons.h"
 #include "coordinator/core/records.h"

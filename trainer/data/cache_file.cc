@@ -14,10 +14,10 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
-#include "common/deadline.h"
 #include "common/files/owned_fd.h"
 #include "common/sha256.h"
 #include "common/status.h"
+#include "common/time/deadline.h"
 #include "glog/logging.h"
 
 namespace muster::data {

@@ -4,9 +4,9 @@
 #include <cstring>
 
 #include "absl/memory/memory.h"
-#include "common/now.h"
 #include "common/status.h"
-#include "common/time.h"
+#include "common/time/now.h"
+#include "common/time/time.h"
 #include "trainer/exit_code.h"
 
 namespace muster::data {

@@ -16,7 +16,7 @@
 #include "absl/status/statusor.h"
 #include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
-#include "common/steady_cond_var.h"
+#include "common/time/steady_cond_var.h"
 #include "kernels/device.h"
 #include "trainer/data/batch.h"
 #include "trainer/data/image_dataset.h"

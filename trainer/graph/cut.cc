@@ -9,8 +9,8 @@
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "common/nearest.h"
 #include "common/status.h"
+#include "common/text/nearest.h"
 #include "trainer/graph/fusion.h"
 #include "trainer/graph/shapes.h"
 

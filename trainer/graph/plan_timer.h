@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "absl/time/time.h"
-#include "common/now.h"
-#include "common/time.h"
+#include "common/time/now.h"
+#include "common/time/time.h"
 #include "trainer/graph/compiled_plan.h"
 
 namespace muster::nn {

@@ -2,9 +2,9 @@
 
 #include <utility>
 
-#include "common/deadline.h"
-#include "common/now.h"
 #include "common/status.h"
+#include "common/time/deadline.h"
+#include "common/time/now.h"
 
 namespace muster::train {
 

@@ -13,7 +13,7 @@
 #include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
 #include "collectives/communicator.h"
-#include "common/steady_cond_var.h"
+#include "common/time/steady_cond_var.h"
 #include "trainer/checkpoint/checkpoint_files.h"
 
 namespace muster::train {

@@ -1,8 +1,8 @@
 #include "trainer/loop/one_rank_work.h"
 
-#include "common/now.h"
 #include "common/status.h"
-#include "common/time.h"
+#include "common/time/now.h"
+#include "common/time/time.h"
 
 namespace muster::train {
 namespace {

@@ -2,7 +2,7 @@
 
 #include <string>
 
-#include "common/proto_time.h"
+#include "common/time/proto_time.h"
 
 namespace muster::train {
 

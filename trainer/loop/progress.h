@@ -10,7 +10,7 @@
 
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
-#include "common/time.h"
+#include "common/time/time.h"
 #include "proto/muster/v1/job.pb.h"
 #include "trainer/strategy/step_statistics.h"
 

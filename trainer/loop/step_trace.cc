@@ -16,8 +16,8 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/strip.h"
 #include "absl/synchronization/mutex.h"
-#include "common/deadline.h"
-#include "common/steady_cond_var.h"
+#include "common/time/deadline.h"
+#include "common/time/steady_cond_var.h"
 #include "glog/logging.h"
 #include "nlohmann/json.hpp"
 

@@ -8,7 +8,7 @@
 
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
-#include "common/time.h"
+#include "common/time/time.h"
 #include "trainer/strategy/step_statistics.h"
 
 namespace muster::train {

@@ -5,10 +5,10 @@
 #include <utility>
 
 #include "common/limits.h"
-#include "common/now.h"
-#include "common/proto_time.h"
 #include "common/status.h"
-#include "common/time.h"
+#include "common/time/now.h"
+#include "common/time/proto_time.h"
+#include "common/time/time.h"
 #include "trainer/data/loader.h"
 #include "trainer/data/resident_images.h"
 #include "trainer/device_status.h"

@@ -19,7 +19,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
-#include "common/time.h"
+#include "common/time/time.h"
 #include "proto/muster/v1/job.pb.h"
 #include "trainer/checkpoint/checkpoint.h"
 #include "trainer/checkpoint/memory_checkpoint.h"

@@ -3,9 +3,9 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "common/now.h"
-#include "common/proto_time.h"
 #include "common/status.h"
+#include "common/time/now.h"
+#include "common/time/proto_time.h"
 #include "trainer/exit_code.h"
 #include "trainer/loop/one_rank_work.h"
 #include "trainer/loop/trainer.h"

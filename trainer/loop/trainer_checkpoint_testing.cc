@@ -8,8 +8,8 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "common/proto_time.h"
 #include "common/status.h"
+#include "common/time/proto_time.h"
 #include "gmock/gmock.h"
 #include "spec/spec.h"
 #include "trainer/strategy/create_strategy.h"

@@ -4,8 +4,8 @@
 
 #include "absl/status/status.h"
 #include "common/limits.h"
-#include "common/now.h"
 #include "common/status.h"
+#include "common/time/now.h"
 #include "trainer/checkpoint/verifier.h"
 #include "trainer/data/cache_file.h"
 #include "trainer/loop/one_rank_work.h"

@@ -8,7 +8,7 @@
 
 #include "absl/status/status.h"
 #include "absl/time/time.h"
-#include "common/time.h"
+#include "common/time/time.h"
 #include "trainer/checkpoint/memory_checkpoint.h"
 #include "trainer/data/sampler.h"
 #include "trainer/strategy/evaluate.h"

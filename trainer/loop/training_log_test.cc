@@ -3,7 +3,7 @@
 #include <string>
 #include <vector>
 
-#include "common/now.h"
+#include "common/time/now.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 

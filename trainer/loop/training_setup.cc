@@ -4,7 +4,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "common/build_id.h"
+#include "common/process/build_id.h"
 #include "common/status.h"
 #include "common/version.h"
 #include "trainer/device_status.h"

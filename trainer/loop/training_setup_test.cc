@@ -4,7 +4,7 @@
 #include <memory>
 #include <string>
 
-#include "common/build_id.h"
+#include "common/process/build_id.h"
 #include "common/version.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"

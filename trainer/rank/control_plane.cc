@@ -11,13 +11,13 @@
 
 #include "absl/container/flat_hash_map.h"
 #include "absl/synchronization/mutex.h"
-#include "common/deadline.h"
-#include "common/grpc_deadline.h"
-#include "common/grpc_status.h"
-#include "common/proto_time.h"
+#include "common/grpc/deadline.h"
+#include "common/grpc/status.h"
 #include "common/rank_client.h"
 #include "common/status.h"
-#include "common/steady_cond_var.h"
+#include "common/time/deadline.h"
+#include "common/time/proto_time.h"
+#include "common/time/steady_cond_var.h"
 #include "grpcpp/client_context.h"
 #include "proto/muster/v1/rank.grpc.pb.h"
 

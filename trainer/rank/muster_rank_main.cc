@@ -12,7 +12,7 @@
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
 #include "collectives/nccl/nccl_library.h"
-#include "common/steady_notification.h"
+#include "common/time/steady_notification.h"
 #include "glog/logging.h"
 #include "trainer/exit_code.h"
 #include "trainer/loop/rank_requests.h"

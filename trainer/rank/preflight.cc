@@ -7,12 +7,12 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
-#include "common/deadline.h"
 #include "common/network/network.h"
-#include "common/now.h"
-#include "common/proto_time.h"
 #include "common/random_id.h"
 #include "common/status.h"
+#include "common/time/deadline.h"
+#include "common/time/now.h"
+#include "common/time/proto_time.h"
 #include "glog/logging.h"
 
 namespace muster::rank {

@@ -17,8 +17,8 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/types/optional.h"
-#include "common/deadline.h"
 #include "common/status.h"
+#include "common/time/deadline.h"
 #include "glog/logging.h"
 
 namespace muster::rank {

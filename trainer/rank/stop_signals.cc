@@ -3,7 +3,7 @@
 #include <atomic>
 #include <csignal>
 
-#include "common/stop_signal.h"
+#include "common/process/stop_signal.h"
 
 namespace muster::rank {
 namespace {

@@ -1,6 +1,6 @@
 #include "trainer/rank/world_options.h"
 
-#include "common/proto_time.h"
+#include "common/time/proto_time.h"
 
 namespace muster::rank {
 

@@ -6,9 +6,9 @@
 #include "absl/time/time.h"
 #include "absl/types/span.h"
 #include "collectives/reduce.h"
-#include "common/now.h"
 #include "common/status.h"
-#include "common/time.h"
+#include "common/time/now.h"
+#include "common/time/time.h"
 #include "trainer/strategy/stopwatch.h"
 
 namespace muster::train {

@@ -2,9 +2,9 @@
 
 #include <algorithm>
 
-#include "common/now.h"
 #include "common/status.h"
-#include "common/time.h"
+#include "common/time/now.h"
+#include "common/time/time.h"
 #include "trainer/strategy/stopwatch.h"
 
 namespace muster::train {

@@ -4,9 +4,9 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
-#include "common/now.h"
 #include "common/status.h"
-#include "common/time.h"
+#include "common/time/now.h"
+#include "common/time/time.h"
 
 namespace muster::train {
 namespace {

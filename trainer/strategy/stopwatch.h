@@ -3,8 +3,8 @@
 #define MUSTER_TRAINER_STRATEGY_STOPWATCH_H_
 
 #include "absl/time/time.h"
-#include "common/now.h"
-#include "common/time.h"
+#include "common/time/now.h"
+#include "common/time/time.h"
 
 namespace muster::train {
 

@@ -28,7 +28,7 @@ struct AgentOptions {
   std::string advertise;  // address at which ranks here can be reached; empty: as the coordinator
                           // observes it
   std::string data_dir;
-  std::string machine_id;  // empty: see common/machine_id.h
+  std::string machine_id;  // empty: see common/process/machine_id.h
   std::string http = "127.0.0.1:0";
   std::string peer_listen;      // see lease/leases.h
   bool trusts_refusals = true;  // see Leases::Options

@@ -8,7 +8,7 @@
 #include <algorithm>
 
 #include "absl/synchronization/notification.h"
-#include "common/now.h"
+#include "common/time/now.h"
 
 namespace muster::agent {
 

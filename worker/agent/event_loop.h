@@ -16,7 +16,7 @@
 #include "absl/container/flat_hash_map.h"
 #include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
-#include "common/time.h"
+#include "common/time/time.h"
 
 namespace muster::agent {
 

@@ -6,8 +6,8 @@
 #include "absl/memory/memory.h"
 #include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
-#include "common/now.h"
 #include "common/status.h"
+#include "common/time/now.h"
 #include "common/version.h"
 #include "worker/metric_families.h"
 
@@ -64,12 +64,8 @@ void AddRank(const std::string& job_id, const std::string& rank, const v1::Progr
 
 }  // namespace
 
-Metrics::Metrics(ProgressBoard& board, const WorkerStatus& status, Slots slots,
-                 std::function<Slots()> slots_in_use)
-    : board_(board),
-      status_(status),
-      slots_(std::move(slots)),
-      slots_in_use_(std::move(slots_in_use)) {}
+Metrics::Metrics(ProgressBoard& board, const WorkerStatus& status, Slots slots)
+    : board_(board), status_(status), slots_(std::move(slots)) {}
 
 std::vector<prometheus::MetricFamily> Metrics::Collect() const {
   metrics::Collection out;
@@ -92,7 +88,7 @@ std::vector<prometheus::MetricFamily> Metrics::Collect() const {
   for (const auto& [phase, count] : ranks_by_phase) {
     out.Add(WorkerFamily("muster_worker_ranks"), {phase}, count);
   }
-  Slots in_use = slots_in_use_();
+  Slots in_use = board_.SlotsInUse();
   for (const auto& [kind, count] : slots_) {
     out.Add(WorkerFamily("muster_worker_slots"), {kind}, count);
     out.Add(WorkerFamily("muster_worker_slots_allocated"), {kind}, in_use[kind]);

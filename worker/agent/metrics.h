@@ -4,7 +4,6 @@
 
 #include <atomic>
 #include <cstdint>
-#include <functional>
 #include <map>
 #include <memory>
 #include <string>
@@ -34,15 +33,13 @@ class Metrics : public prometheus::Collectable {
   // Number of slots by kind.
   using Slots = std::map<std::string, uint32_t>;
 
-  Metrics(ProgressBoard& board, const WorkerStatus& status, Slots slots,
-          std::function<Slots()> slots_in_use);
+  Metrics(ProgressBoard& board, const WorkerStatus& status, Slots slots);
   std::vector<prometheus::MetricFamily> Collect() const override;
 
  private:
   ProgressBoard& board_;
   const WorkerStatus& status_;
   const Slots slots_;
-  const std::function<Slots()> slots_in_use_;
 };
 
 // Thread-safe.

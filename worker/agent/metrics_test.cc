@@ -33,9 +33,7 @@ class MetricsTest : public ::testing::Test {
   uint64_t memory_bytes_ = 0;
   ProgressBoard board_;
   WorkerStatus status_;
-  const Metrics metrics_{board_, status_, /*slots=*/{{"cpu", 4}, {"gpu", 2}}, [] {
-                           return Metrics::Slots{{"cpu", 1}};
-                         }};
+  const Metrics metrics_{board_, status_, /*slots=*/{{"cpu", 4}, {"gpu", 2}}};
 };
 
 TEST_F(MetricsTest, ExportsMetricsOfARank) {
@@ -122,6 +120,7 @@ TEST_F(MetricsTest, ExportsTheFamiliesOfTheTable) {
 }
 
 TEST_F(MetricsTest, ExportsWorkerMetricsWithoutRanks) {
+  board_.SetSlotsInUse({{"cpu", 1}});
   const std::string text = Text();
   EXPECT_THAT(text, Not(HasSubstr("muster_train_")));
   EXPECT_THAT(text, HasSubstr("muster_worker_slots{kind=\"cpu\"} 4\n"));

@@ -17,9 +17,9 @@
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
 #include "common/files/replace_file.h"
-#include "common/now.h"
-#include "common/proto_time.h"
 #include "common/status.h"
+#include "common/time/now.h"
+#include "common/time/proto_time.h"
 #include "worker/shim/fields.h"
 
 namespace muster::agent {

@@ -15,7 +15,7 @@
 #include "absl/status/statusor.h"
 #include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
-#include "common/time.h"
+#include "common/time/time.h"
 #include "proto/muster/v1/node.pb.h"
 #include "proto/muster/v1/worker.pb.h"
 #include "worker/agent/event_loop.h"

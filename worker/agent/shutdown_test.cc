@@ -1,4 +1,4 @@
-// Tests of the agent's shutdown while the coordinator refuses its session.
+// Tests of the agent's shutdown while the coordinator refuses its session or sends requests.
 #include <grpcpp/support/status.h>
 #include <netinet/in.h>
 #include <sys/socket.h>
@@ -45,6 +45,14 @@ TEST_F(AgentTest, StopsWhileItsSessionIsRefused) {
   ASSERT_TRUE(done.WaitForNotificationWithTimeout(kPatience));
   agent_.reset();
   EXPECT_EQ(shim::KillByEnvironment(cookie_), 0u);
+}
+
+TEST_F(AgentTest, StopsWhileItsJobRecordsAreRequested) {
+  StartBoth();
+  v1::CoordinatorMessage request;
+  request.mutable_send_job_records();
+  for (int i = 0; i < 1000; ++i) coordinator_->Send(request);
+  agent_.reset();
 }
 
 }  // namespace

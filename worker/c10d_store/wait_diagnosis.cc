@@ -202,7 +202,7 @@ WaitReport Diagnosis::OfKey(const std::string& key, const Waiters& waiters) cons
     }
     return finish(evidence, {series->rank});
   }
-  // Which ranks are left can only be derived if all clients are known.
+  // The missing ranks can only be derived if all clients are known.
   if (!roster_.HasUnknown()) {
     const std::set<uint32_t> absent = AllExcept(roster_.connected());
     if (!absent.empty()) {

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
-#include "common/time.h"
+#include "common/time/time.h"
 #include "worker/gpu/nvml.h"
 
 namespace muster::gpu {

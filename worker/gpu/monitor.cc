@@ -4,7 +4,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "common/now.h"
+#include "common/time/now.h"
 #include "glog/logging.h"
 #include "worker/gpu/xid.h"
 #include "worker/metric_families.h"

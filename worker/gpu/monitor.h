@@ -15,8 +15,8 @@
 
 #include "absl/base/thread_annotations.h"
 #include "absl/synchronization/mutex.h"
-#include "common/steady_cond_var.h"
-#include "common/time.h"
+#include "common/time/steady_cond_var.h"
+#include "common/time/time.h"
 #include "prometheus/collectable.h"
 #include "worker/gpu/discovery.h"
 #include "worker/gpu/health.h"

@@ -10,9 +10,9 @@
 #include <cstring>
 
 #include "absl/strings/str_cat.h"
-#include "common/environment_value.h"
-#include "common/exit_code.h"
 #include "common/files/owned_fd.h"
+#include "common/process/environment_value.h"
+#include "common/process/exit_code.h"
 #include "worker/shim/program.h"
 
 namespace muster::mpi {

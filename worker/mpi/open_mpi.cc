@@ -10,7 +10,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/strip.h"
-#include "common/environment_value.h"
+#include "common/process/environment_value.h"
 
 namespace muster::mpi {
 namespace {
@@ -136,7 +136,7 @@ Environment ProgramEnvironment(const Environment& own, const Environment& launch
   }
   // A rank that waits would keep the others from running.
   if (oversubscribed) SetUnlessOwn(Parameter("mpi_yield_when_idle"), "1", before, variables);
-  // What MPI_INFO_ENV reports.
+  // As reported in MPI_INFO_ENV.
   variables["OMPI_COMMAND"] = command.front();
   variables["OMPI_ARGV"] = absl::StrJoin(command.begin() + 1, command.end(), " ");
   variables[Parameter("initial_wdir")] = std::string(EnvironmentValue(own, "PWD"));

@@ -4,8 +4,8 @@
 
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
-#include "common/grpc_deadline.h"
-#include "common/grpc_status.h"
+#include "common/grpc/deadline.h"
+#include "common/grpc/status.h"
 #include "common/rank_client.h"
 #include "common/status.h"
 #include "grpcpp/client_context.h"

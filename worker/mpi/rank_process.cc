@@ -12,9 +12,9 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "common/exit_code.h"
-#include "common/now.h"
+#include "common/process/exit_code.h"
 #include "common/status.h"
+#include "common/time/now.h"
 #include "worker/mpi/child_program.h"
 #include "worker/mpi/handover.h"
 

@@ -23,7 +23,7 @@
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "common/files/owned_fd.h"
-#include "common/time.h"
+#include "common/time/time.h"
 #include "worker/mpi/open_mpi.h"
 
 namespace muster::mpi {

@@ -13,7 +13,7 @@
 #include <cstdio>
 #include <cstring>
 
-#include "common/exit_code.h"
+#include "common/process/exit_code.h"
 #include "worker/shim/cgroup.h"
 #include "worker/shim/credentials.h"
 #include "worker/shim/process_tree.h"

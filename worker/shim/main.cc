@@ -13,7 +13,7 @@
 #include <utility>
 #include <vector>
 
-#include "common/exit_code.h"
+#include "common/process/exit_code.h"
 #include "worker/shim/companion.h"
 #include "worker/shim/credentials.h"
 #include "worker/shim/fields.h"

@@ -27,7 +27,7 @@
 #include <thread>
 #include <vector>
 
-#include "common/exit_code.h"
+#include "common/process/exit_code.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "worker/shim/cgroup.h"

@@ -6,7 +6,7 @@
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/strip.h"
-#include "common/proto_time.h"
+#include "common/time/proto_time.h"
 
 namespace muster::core {
 namespace {

@@ -4,7 +4,7 @@
 #include <utility>
 #include <vector>
 
-#include "common/proto_time.h"
+#include "common/time/proto_time.h"
 #include "coordinator/core/steady_clock.h"
 
 namespace muster::core {

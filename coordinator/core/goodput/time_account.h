@@ -22,7 +22,7 @@
 #include <utility>
 
 #include "absl/time/time.h"
-#include "common/time.h"
+#include "common/time/time.h"
 #include "coordinator/core/goodput/ledger.h"
 #include "proto/muster/v1/job.pb.h"
 #include "proto/muster/v1/store.pb.h"

@@ -9,19 +9,19 @@ namespace {
 
 const Actor kBob{"bob", false};
 
-v1::Job JobOf(const std::string& owner, const std::string& dir, bool shared = false) {
-  v1::Job job;
-  job.set_job_id("run");
-  job.set_owner(owner);
-  job.set_shared(shared);
-  job.mutable_checkpoint()->set_dir(dir);
+Job JobOf(const std::string& owner, const std::string& dir, bool shared = false) {
+  Job job;
+  job.status.set_job_id("run");
+  job.status.set_owner(owner);
+  job.status.set_shared(shared);
+  job.status.mutable_checkpoint()->set_dir(dir);
   return job;
 }
 
-absl::Status CheckAgainst(const v1::JobSpec& spec, const std::vector<v1::Job>& jobs) {
+absl::Status CheckAgainst(const v1::JobSpec& spec, const std::vector<Job>& jobs) {
   CheckpointPaths paths;
   paths.Add(spec);
-  for (const v1::Job& job : jobs) paths.Meet(job, kBob);
+  for (const Job& job : jobs) paths.Meet(job, kBob);
   return paths.Check();
 }
 
@@ -37,7 +37,7 @@ TEST(CheckpointPaths, RefusesEveryFieldThatNamesAnothersCheckpoints) {
   specs.emplace_back().mutable_train()->set_init_from("/c/run/step-00000010.g1");
   specs.emplace_back().mutable_train()->set_init_from("/c/run/step-00000010.g1/model.safetensors");
   specs.emplace_back().set_checkpoint_dir("/c/run");
-  std::vector<v1::Job> jobs = {JobOf("alice", "/c/run"), JobOf("alice", "")};
+  std::vector<Job> jobs = {JobOf("alice", "/c/run"), JobOf("alice", "")};
   for (const v1::JobSpec& spec : specs) {
     EXPECT_TRUE(CheckAgainst(spec, {JobOf("bob", "/c/run")}).ok()) << spec.DebugString();
     EXPECT_TRUE(CheckAgainst(spec, {JobOf("alice", "/c/other")}).ok()) << spec.DebugString();
@@ -62,7 +62,7 @@ TEST(CheckpointPaths, KnowsOtherSpellings) {
 }
 
 TEST(CheckpointPaths, SharedJobsAreRead) {
-  const std::vector<v1::Job> shared = {JobOf("alice", "/c/run", /*shared=*/true)};
+  const std::vector<Job> shared = {JobOf("alice", "/c/run", /*shared=*/true)};
   EXPECT_TRUE(CheckAgainst(Resume("/c/run"), shared).ok());
   v1::JobSpec writes = Resume("/c/run");
   writes.mutable_train()->mutable_checkpoint()->set_dir("/c/run");
@@ -72,8 +72,8 @@ TEST(CheckpointPaths, SharedJobsAreRead) {
 }
 
 TEST(CheckpointPaths, OwnJobOpensDirectoryOfSeveralJobs) {
-  const v1::Job of_alice = JobOf("alice", "/c/run");
-  const v1::Job of_bob = JobOf("bob", "/c/run");
+  const Job of_alice = JobOf("alice", "/c/run");
+  const Job of_bob = JobOf("bob", "/c/run");
   EXPECT_TRUE(CheckAgainst(Resume("/c/run"), {of_alice, of_bob}).ok());
   EXPECT_TRUE(CheckAgainst(Resume("/c/run"), {of_bob, of_alice}).ok());
 }

@@ -4,7 +4,7 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
-#include "common/exit_code.h"
+#include "common/process/exit_code.h"
 #include "coordinator/core/reasons.h"
 
 namespace muster::core {

@@ -12,7 +12,7 @@
 
 #include "absl/time/time.h"
 #include "common/ids.h"
-#include "common/time.h"
+#include "common/time/time.h"
 #include "proto/muster/v1/job.pb.h"
 #include "proto/muster/v1/store.pb.h"
 

@@ -4,7 +4,7 @@
 #include <utility>
 
 #include "common/limits.h"
-#include "common/proto_time.h"
+#include "common/time/proto_time.h"
 #include "common/version.h"
 #include "coordinator/core/records.h"
 

@@ -19,7 +19,7 @@
 
 #include "absl/time/time.h"
 #include "common/limits.h"
-#include "common/time.h"
+#include "common/time/time.h"
 #include "coordinator/core/context.h"
 #include "coordinator/core/jobs/job.h"
 #include "proto/muster/v1/job.pb.h"

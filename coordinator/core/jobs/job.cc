@@ -1,6 +1,6 @@
 #include "coordinator/core/jobs/job.h"
 
-#include "common/proto_time.h"
+#include "common/time/proto_time.h"
 
 namespace muster::core {
 
@@ -41,7 +41,9 @@ const v1::GenerationRecord* Job::FindRecord(Generation number) const {
   return entry == past.end() ? nullptr : &entry->second;
 }
 
-size_t MemoryOf(const v1::JobSpec& spec) { return sizeof(Job) + spec.SpaceUsedLong(); }
+size_t MemoryOf(const v1::JobSpec& spec, size_t sharing) {
+  return sizeof(Job) + spec.SpaceUsedLong() / sharing;
+}
 
 absl::Duration JobLease(const v1::JobSpec& spec, const Options& options) {
   return std::max(options.job_lease, FromProto(spec.failure_timeout()));

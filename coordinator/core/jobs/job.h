@@ -6,18 +6,21 @@
 #include <cstdint>
 #include <deque>
 #include <map>
+#include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/time/time.h"
 #include "common/ids.h"
-#include "common/time.h"
+#include "common/time/time.h"
 #include "coordinator/core/goodput/time_account.h"
 #include "coordinator/core/jobs/generation.h"
 #include "coordinator/core/options.h"
 #include "proto/muster/v1/job.pb.h"
 #include "proto/muster/v1/store.pb.h"
+#include "spec/array_task.h"
 
 namespace muster::core {
 
@@ -86,9 +89,10 @@ struct After {
 
 // What the store keeps of a job; see job_record.h.
 struct StoredJob {
-  // The job as clients see it, without what Views adds (queue position, ranks,
-  // waits).
+  // The job as clients see it, without its spec and what Views adds (queue
+  // position, ranks, waits).
   v1::Job status;
+  spec::SharedSpec shared_spec;
   // Order in the queue: among jobs of equal priority, the lowest is placed
   // first.
   uint64_t queue_sequence = 0;
@@ -157,7 +161,12 @@ struct Job : StoredJob {
 
   JobId id() const { return JobId(status.job_id()); }
   v1::JobState state() const { return status.state(); }
-  const v1::JobSpec& spec() const { return status.spec(); }
+  const v1::JobSpec& spec() const {
+    return shared_spec == nullptr ? v1::JobSpec::default_instance() : *shared_spec;
+  }
+  void SetSpec(v1::JobSpec spec) {
+    shared_spec = std::make_shared<const v1::JobSpec>(std::move(spec));
+  }
   // The number of the job's next generation.
   Generation NextGeneration() const {
     return Generation(std::max(status.generation(), highest_generation) + 1);
@@ -182,8 +191,8 @@ struct Job : StoredJob {
   const v1::GenerationRecord* FindRecord(Generation number) const;
 };
 
-// The approximate memory of a job with this spec and without events.
-size_t MemoryOf(const v1::JobSpec& spec);
+// The approximate memory of a job without events. `sharing`: how many jobs share the spec.
+size_t MemoryOf(const v1::JobSpec& spec, size_t sharing);
 
 // The lease of a job's ranks on a node is the time without a heartbeat of the
 // node after which they are declared lost, so that the job may run elsewhere.

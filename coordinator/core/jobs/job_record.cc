@@ -5,7 +5,7 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
-#include "common/proto_time.h"
+#include "common/time/proto_time.h"
 #include "coordinator/core/records.h"
 #include "coordinator/core/steady_clock.h"
 #include "google/protobuf/io/coded_stream.h"
@@ -215,7 +215,18 @@ void WriteSpec(Job& job, std::vector<store::Mutation>& writes) {
   job.spec_parts = PutParts<v1::SpecRecord>(SpecId(job), submitted.SerializeAsString(), writes);
 }
 
-absl::StatusOr<Job> FromRecord(const v1::JobRecord& record, const std::string& spec,
+absl::StatusOr<StoredSpec> ReadSpec(const v1::JobRecord& record, const std::string& bytes) {
+  v1::SubmittedSpec submitted;
+  v1::JobSpec spec;
+  if (!submitted.ParseFromString(bytes) || !spec.ParseFromString(submitted.spec())) {
+    return Unreadable(record, "spec");
+  }
+  StoredSpec read{std::make_shared<const v1::JobSpec>(std::move(spec))};
+  CopyValues(submitted.array_values(), read.array_values);
+  return read;
+}
+
+absl::StatusOr<Job> FromRecord(const v1::JobRecord& record, const StoredSpec& spec,
                                const std::string& summary) {
   Job job;
   CopyStatus(record, job.status);
@@ -223,12 +234,8 @@ absl::StatusOr<Job> FromRecord(const v1::JobRecord& record, const std::string& s
     return Unreadable(record, "state");
   }
   job.status.set_state(FromStored(record.state()));
-  v1::SubmittedSpec submitted;
-  if (!submitted.ParseFromString(spec) ||
-      !job.status.mutable_spec()->ParseFromString(submitted.spec())) {
-    return Unreadable(record, "spec");
-  }
-  CopyValues(submitted.array_values(), *job.status.mutable_array_values());
+  job.shared_spec = spec.spec;
+  *job.status.mutable_array_values() = spec.array_values;
   job.spec_parts = record.spec_parts();
   job.shares_spec = record.shares_spec();
   job.summary_parts = record.summary_parts();

@@ -19,14 +19,22 @@
 
 namespace muster::core {
 
+// A job's spec and the values that its array sets in it.
+struct StoredSpec {
+  spec::SharedSpec spec;
+  google::protobuf::RepeatedPtrField<v1::ArrayValue> array_values = {};
+};
+
 // Converts a job without its spec, summary, generations and events, which have records of their
 // own. Its progress is that of the latest write: progress alone is not written, because workers
 // report it again.
 v1::JobRecord ToRecord(const Job& job);
-// `spec`: a serialized SubmittedSpec; `summary`: a serialized TrainSummary, if the record counts
-// parts of one. Errors: DATA_LOSS when one of them, the checkpoint or a state cannot be parsed.
-absl::StatusOr<Job> FromRecord(const v1::JobRecord& record, const std::string& spec,
+// `summary`: a serialized TrainSummary, if the record counts parts of one. Errors: DATA_LOSS when
+// it, the checkpoint or a state cannot be parsed.
+absl::StatusOr<Job> FromRecord(const v1::JobRecord& record, const StoredSpec& spec,
                                const std::string& summary);
+// The spec of the record's job. `bytes`: a serialized SubmittedSpec. Errors: DATA_LOSS.
+absl::StatusOr<StoredSpec> ReadSpec(const v1::JobRecord& record, const std::string& bytes);
 // Returns the serialized spec. Equal specs have equal bytes.
 std::string Serialize(const v1::JobSpec& spec);
 // Adds the records of the job's spec, which is written once, to `writes`.

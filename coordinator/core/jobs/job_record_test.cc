@@ -3,7 +3,7 @@
 #include <string>
 #include <vector>
 
-#include "common/proto_time.h"
+#include "common/time/proto_time.h"
 #include "coordinator/core/records.h"
 #include "gtest/gtest.h"
 
@@ -39,8 +39,10 @@ Job MakeJob() {
   Job job;
   v1::Job& status = job.status;
   status.set_job_id("job-1");
-  status.mutable_spec()->set_name("job");
-  status.mutable_spec()->mutable_train()->set_max_steps(7);
+  v1::JobSpec spec;
+  spec.set_name("job");
+  spec.mutable_train()->set_max_steps(7);
+  job.SetSpec(spec);
   status.set_state(v1::STOPPING);
   status.set_reason("RankKilled");
   status.set_message("rank 0 was killed");
@@ -99,14 +101,8 @@ Job MakeJob() {
   return job;
 }
 
-std::string SpecOf(const Job& job) {
-  v1::SubmittedSpec submitted;
-  submitted.set_spec(Serialize(job.spec()));
-  return submitted.SerializeAsString();
-}
-
 absl::StatusOr<Job> Read(const v1::JobRecord& record, const Job& job) {
-  return FromRecord(record, SpecOf(job), job.status.summary().SerializeAsString());
+  return FromRecord(record, StoredSpec{job.shared_spec}, job.status.summary().SerializeAsString());
 }
 
 TEST(JobRecordTest, JobRoundTrips) {
@@ -172,7 +168,9 @@ TEST(JobRecordTest, NewJobHasNoUnsetFields) {
 
 TEST(JobRecordTest, SpecHasRecordsOfItsOwn) {
   Job job = MakeJob();
-  job.status.mutable_spec()->add_command(std::string(2 * kPartBytes, 'x'));
+  v1::JobSpec spec = job.spec();
+  spec.add_command(std::string(2 * kPartBytes, 'x'));
+  job.SetSpec(spec);
   v1::ArrayValue& value = *job.status.add_array_values();
   value.set_field("train.lr");
   value.set_value("0.1");
@@ -189,7 +187,7 @@ TEST(JobRecordTest, SpecHasRecordsOfItsOwn) {
   const v1::JobRecord record = ToRecord(job);
   EXPECT_LT(record.ByteSizeLong(), 4096u);
   const absl::StatusOr<Job> found =
-      FromRecord(record, bytes, job.status.summary().SerializeAsString());
+      FromRecord(record, *ReadSpec(record, bytes), job.status.summary().SerializeAsString());
   ASSERT_TRUE(found.ok()) << found.status();
   EXPECT_EQ(found->spec().DebugString(), job.spec().DebugString());
   EXPECT_EQ(found->status.array_values(0).value(), "0.1");
@@ -198,8 +196,9 @@ TEST(JobRecordTest, SpecHasRecordsOfItsOwn) {
 
 TEST(JobRecordTest, ReturnsDataLossForDamagedRecord) {
   const Job job = MakeJob();
-  EXPECT_TRUE(absl::IsDataLoss(FromRecord(ToRecord(job), "\xff\xff", "").status()));
-  EXPECT_TRUE(absl::IsDataLoss(FromRecord(ToRecord(job), SpecOf(job), "\xff\xff").status()));
+  const StoredSpec spec{job.shared_spec};
+  EXPECT_TRUE(absl::IsDataLoss(ReadSpec(ToRecord(job), "\xff\xff").status()));
+  EXPECT_TRUE(absl::IsDataLoss(FromRecord(ToRecord(job), spec, "\xff\xff").status()));
   v1::JobRecord record = ToRecord(job);
   record.set_state(static_cast<v1::StoredState>(99));
   EXPECT_TRUE(absl::IsDataLoss(Read(record, job).status()));

@@ -7,8 +7,8 @@
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
-#include "common/proto_time.h"
-#include "common/utf8.h"
+#include "common/text/utf8.h"
+#include "common/time/proto_time.h"
 #include "coordinator/core/jobs/job_time.h"
 #include "coordinator/core/reasons.h"
 

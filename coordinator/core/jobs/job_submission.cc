@@ -8,8 +8,8 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "common/limits.h"
-#include "common/proto_time.h"
 #include "common/status.h"
+#include "common/time/proto_time.h"
 #include "coordinator/core/jobs/job_record.h"
 #include "coordinator/core/jobs/job_time.h"
 #include "coordinator/core/reasons.h"
@@ -31,8 +31,7 @@ absl::Status CheckSameSpec(const Job& job, const SubmitJob& event) {
 
 // Sets the directory that all nodes share for the job's checkpoints, if there is one. It is kept
 // with the job, so that a later change of the coordinator's option does not move checkpoints.
-void SetSharedCheckpointDir(const std::string& of_cluster, v1::Job& job) {
-  const v1::JobSpec& spec = job.spec();
+void SetSharedCheckpointDir(const std::string& of_cluster, const v1::JobSpec& spec, v1::Job& job) {
   std::string dir = spec.checkpoint_dir();
   if (dir.empty() && spec.train().checkpoint().dir().empty() && !of_cluster.empty()) {
     dir = absl::StrCat(of_cluster, "/", job.job_id());
@@ -42,12 +41,14 @@ void SetSharedCheckpointDir(const std::string& of_cluster, v1::Job& job) {
   job.mutable_checkpoint()->set_shared(true);
 }
 
-// Returns whether several tasks have the same spec, as those of an array without values have.
-bool ShareSpec(const std::vector<ArrayTask>& tasks) {
-  const std::string first = tasks.size() > 1 ? Serialize(tasks.front().spec) : "";
-  return tasks.size() > 1 && std::all_of(tasks.begin(), tasks.end(), [&](const ArrayTask& task) {
-           return task.values.empty() && Serialize(task.spec) == first;
-         });
+// The different specs of the jobs of a submission.
+std::vector<const v1::JobSpec*> SpecsOf(const SubmitJob& event) {
+  std::vector<const v1::JobSpec*> specs;
+  if (event.tasks.empty()) specs.push_back(&event.spec);
+  for (const spec::ArrayTask& task : event.tasks) {
+    if (specs.empty() || specs.back() != task.spec.get()) specs.push_back(task.spec.get());
+  }
+  return specs;
 }
 
 constexpr absl::string_view kNode = "{node}";
@@ -95,17 +96,17 @@ void CheckpointPaths::Add(const v1::JobSpec& spec) {
   AddPath("train.init_from", spec.train().init_from(), /*writes=*/false);
 }
 
-void CheckpointPaths::Meet(const v1::Job& job, const Actor& actor) {
-  const bool may_use = MayUse(job, actor);
-  for (const std::string* dir : {&job.checkpoint().dir(), &job.spec().checkpoint_dir(),
+void CheckpointPaths::Meet(const Job& job, const Actor& actor) {
+  const bool may_use = MayUse(job.status, actor);
+  for (const std::string* dir : {&job.status.checkpoint().dir(), &job.spec().checkpoint_dir(),
                                  &job.spec().train().checkpoint().dir()}) {
     if (dir->empty()) continue;
     const std::string normal = DirectoryOf(*dir);
     for (auto& [path, use] : paths_) {
       if (!IsSame(path, normal)) continue;
-      use.allowed |= may_use || (job.shared() && !use.writes);
-      use.job = job.job_id();
-      use.owner = job.owner();
+      use.allowed |= may_use || (job.status.shared() && !use.writes);
+      use.job = job.status.job_id();
+      use.owner = job.status.owner();
     }
   }
 }
@@ -147,11 +148,12 @@ absl::StatusOr<JobSubmission::Needs> JobSubmission::Examine(const SubmitJob& eve
   ASSIGN_OR_RETURN(needs.after, names_.ResolveDependencies(event.spec.after(), needs.ended));
   RETURN_IF_ERROR(CheckActor(event));
   needs.jobs = std::max<size_t>(event.tasks.size(), 1);
-  needs.shares_spec = ShareSpec(event.tasks);
-  for (size_t i = 0; i < needs.jobs; ++i) {
-    const v1::JobSpec& spec = event.tasks.empty() ? event.spec : event.tasks[i].spec;
-    needs.memory_bytes += MemoryOf(spec);
-    if (i == 0 || !needs.shares_spec) needs.stored += spec.ByteSizeLong();
+  const std::vector<const v1::JobSpec*> specs = SpecsOf(event);
+  needs.shares_spec = needs.jobs > 1 && specs.size() == 1;
+  const size_t sharing = needs.shares_spec ? needs.jobs : 1;
+  for (const v1::JobSpec* const spec : specs) {
+    needs.memory_bytes += sharing * MemoryOf(*spec, sharing);
+    needs.stored += spec->ByteSizeLong();
   }
   // A step may write the records of all jobs again, for example when many nodes are lost.
   RETURN_IF_ERROR(context_.space.Check(needs.stored + eviction_.memory().used() / 2));
@@ -170,7 +172,8 @@ absl::StatusOr<JobSubmission::Submitted> JobSubmission::Submit(const SubmitJob& 
   for (size_t i = 0; i < needs.jobs; ++i) {
     const bool is_task = !event.tasks.empty();
     const JobId id = is_task ? TaskId(event.job_id.value(), i) : event.job_id;
-    Job made = MakeJob(event, id, is_task ? event.tasks[i].spec : event.spec);
+    Job made = MakeJob(
+        event, id, is_task ? event.tasks[i].spec : std::make_shared<const v1::JobSpec>(event.spec));
     if (is_task) {
       made.status.set_array_id(event.job_id.value());
       made.status.set_array_index(i);
@@ -203,14 +206,13 @@ absl::Status JobSubmission::CheckActor(const SubmitJob& event) const {
   const size_t count = std::max<size_t>(event.tasks.size(), 1);
   RETURN_IF_ERROR(owners_.CheckSubmit(event.spec, event.actor, count));
   CheckpointPaths paths;
-  if (event.tasks.empty()) paths.Add(event.spec);
   // The matrix of an array may set what depends on the role of the token, and paths.
-  for (const ArrayTask& task : event.tasks) {
-    RETURN_IF_ERROR(owners_.CheckSubmit(task.spec, event.actor, count));
-    paths.Add(task.spec);
+  for (const v1::JobSpec* const spec : SpecsOf(event)) {
+    RETURN_IF_ERROR(owners_.CheckSubmit(*spec, event.actor, count));
+    paths.Add(*spec);
   }
   if (paths.empty() || event.actor.is_admin) return absl::OkStatus();
-  for (const auto& [id, job] : jobs_.all()) paths.Meet(job.status, event.actor);
+  for (const auto& [id, job] : jobs_.all()) paths.Meet(job, event.actor);
   return paths.Check();
 }
 
@@ -226,16 +228,16 @@ absl::Status JobSubmission::CheckIds(const SubmitJob& event) const {
   return absl::AbortedError(absl::StrCat("job id ", event.job_id.value(), " is taken"));
 }
 
-Job JobSubmission::MakeJob(const SubmitJob& event, const JobId& id, const v1::JobSpec& spec) const {
+Job JobSubmission::MakeJob(const SubmitJob& event, const JobId& id, spec::SharedSpec spec) const {
   Job job;
   v1::Job& status = job.status;
   status.set_job_id(id.value());
-  *status.mutable_spec() = spec;
+  SetSharedCheckpointDir(context_.options.checkpoint_dir, *spec, status);
+  job.shared_spec = std::move(spec);
   status.set_state(v1::QUEUED);
   status.set_reason(reasons::kWaitingForResources);
   status.set_message(kWaitingMessage);
   status.set_owner(event.actor.name);
-  SetSharedCheckpointDir(context_.options.checkpoint_dir, status);
   *status.mutable_submit_time() = ToProto(context_.now.wall);
   job.submitted_digest = event.spec_digest;
   job.submitted = context_.now.steady;

@@ -31,7 +31,7 @@ class CheckpointPaths {
   void Add(const v1::JobSpec& spec);
   bool empty() const { return paths_.empty(); }
   // Compares the paths with those of a job that exists.
-  void Meet(const v1::Job& job, const Actor& actor);
+  void Meet(const Job& job, const Actor& actor);
   // PERMISSION_DENIED if a path is only that of jobs that Meet has found not to be the actor's.
   absl::Status Check() const;
 
@@ -92,7 +92,7 @@ class JobSubmission {
   absl::Status CheckActor(const SubmitJob& event) const;
   absl::Status CheckIds(const SubmitJob& event) const;
   // Returns the job with this id and spec, which is not in the table yet.
-  Job MakeJob(const SubmitJob& event, const JobId& id, const v1::JobSpec& spec) const;
+  Job MakeJob(const SubmitJob& event, const JobId& id, spec::SharedSpec spec) const;
 
   JobTable& jobs_;
   JobNames& names_;

@@ -7,8 +7,8 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "common/limits.h"
-#include "common/proto_time.h"
-#include "common/utf8.h"
+#include "common/text/utf8.h"
+#include "common/time/proto_time.h"
 #include "coordinator/core/reasons.h"
 #include "coordinator/core/records.h"
 
@@ -91,7 +91,8 @@ Job& JobTable::Add(Job added) {
   if (job.queue_sequence == 0) job.queue_sequence = next_queue_sequence_;
   next_queue_sequence_ = std::max(next_queue_sequence_, job.queue_sequence + 1);
   job.state_since = context_.now.steady;
-  Charge(job, MemoryOf(job.spec()), memory_);
+  const size_t sharing = job.shares_spec ? std::max(1u, job.status.array_count()) : 1;
+  Charge(job, MemoryOf(job.spec(), sharing), memory_);
   for (const v1::JobEvent& event : job.events) Charge(job, MemoryOf(event), memory_);
   for (const auto& [number, record] : job.past) Charge(job, MemoryOf(record), memory_);
   arrays_.Add(job);

@@ -4,7 +4,7 @@
 #include <optional>
 #include <string>
 
-#include "common/proto_time.h"
+#include "common/time/proto_time.h"
 #include "coordinator/core/reasons.h"
 
 namespace muster::core {

@@ -16,7 +16,7 @@
 #include "absl/status/status.h"
 #include "absl/time/time.h"
 #include "common/ids.h"
-#include "common/time.h"
+#include "common/time/time.h"
 #include "coordinator/core/context.h"
 #include "coordinator/core/jobs/histories.h"
 #include "coordinator/core/jobs/job_names.h"

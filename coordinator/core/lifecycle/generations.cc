@@ -6,7 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "common/proto_time.h"
+#include "common/time/proto_time.h"
 #include "coordinator/core/jobs/job.h"
 #include "coordinator/core/reasons.h"
 #include "coordinator/core/scheduler/placement/placement.h"
@@ -165,7 +165,7 @@ void Generations::SendLaunch(const Job& job, uint32_t node_rank) const {
     *launch.mutable_job_lease() = generation.record.job_lease();
   }
   launch.set_owner(job.status.owner());
-  secrets_.AddTo(job.status, launch);
+  secrets_.AddTo(job.status.owner(), job.spec(), launch);
   launch.set_array_id(job.status.array_id());
   launch.set_array_index(job.status.array_index());
   launch.set_array_count(job.status.array_count());

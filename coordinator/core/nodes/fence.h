@@ -24,7 +24,7 @@
 
 #include "absl/time/time.h"
 #include "common/ids.h"
-#include "common/time.h"
+#include "common/time/time.h"
 #include "coordinator/core/context.h"
 #include "coordinator/core/nodes/node_table.h"
 #include "proto/muster/v1/cluster.pb.h"

@@ -13,7 +13,7 @@
 #include "absl/status/status.h"
 #include "absl/strings/string_view.h"
 #include "common/ids.h"
-#include "common/time.h"
+#include "common/time/time.h"
 #include "coordinator/core/nodes/free_node.h"
 #include "proto/muster/v1/node.pb.h"
 #include "proto/muster/v1/store.pb.h"

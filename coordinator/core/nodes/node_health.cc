@@ -6,8 +6,8 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "common/limits.h"
-#include "common/proto_time.h"
-#include "common/utf8.h"
+#include "common/text/utf8.h"
+#include "common/time/proto_time.h"
 #include "coordinator/core/steady_clock.h"
 
 namespace muster::core {

@@ -16,7 +16,7 @@
 #include "absl/status/status.h"
 #include "absl/time/time.h"
 #include "common/ids.h"
-#include "common/time.h"
+#include "common/time/time.h"
 #include "coordinator/core/context.h"
 #include "coordinator/core/nodes/node.h"
 #include "coordinator/core/nodes/node_table.h"

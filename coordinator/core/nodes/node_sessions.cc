@@ -5,7 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/limits.h"
-#include "common/proto_time.h"
+#include "common/time/proto_time.h"
 #include "common/version.h"
 #include "coordinator/core/nodes/peers.h"
 

@@ -7,7 +7,7 @@
 #include <string>
 
 #include "absl/time/time.h"
-#include "common/time.h"
+#include "common/time/time.h"
 #include "coordinator/core/goodput/ledger.h"
 #include "proto/muster/v1/store.pb.h"
 

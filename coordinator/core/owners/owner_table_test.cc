@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "common/proto_time.h"
+#include "common/time/proto_time.h"
 #include "coordinator/core/records.h"
 #include "coordinator/core/testing/parts.h"
 #include "gmock/gmock.h"

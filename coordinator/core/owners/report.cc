@@ -5,7 +5,7 @@
 #include <utility>
 #include <vector>
 
-#include "common/proto_time.h"
+#include "common/time/proto_time.h"
 #include "coordinator/core/owners/owner_table.h"
 #include "coordinator/core/owners/wait_histogram.h"
 

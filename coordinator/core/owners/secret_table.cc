@@ -72,9 +72,10 @@ v1::ListSecretsResponse SecretTable::List(const Actor& actor) const {
   return response;
 }
 
-void SecretTable::AddTo(const v1::Job& job, v1::Launch& launch) const {
-  for (const auto& [variable, name] : job.spec().secret_env()) {
-    const auto secret = secrets_.find({job.owner(), name});
+void SecretTable::AddTo(const std::string& owner, const v1::JobSpec& spec,
+                        v1::Launch& launch) const {
+  for (const auto& [variable, name] : spec.secret_env()) {
+    const auto secret = secrets_.find({owner, name});
     if (secret != secrets_.end()) (*launch.mutable_secrets())[name] = secret->second;
   }
 }

@@ -28,8 +28,8 @@ class SecretTable {
   void Handle(const SetSecret& event);
   // The names of the actor's secrets; those of all owners for an admin.
   v1::ListSecretsResponse List(const Actor& actor) const;
-  // Adds those secrets of the job's owner that its spec names to the launch.
-  void AddTo(const v1::Job& job, v1::Launch& launch) const;
+  // Adds those secrets of the owner that the spec names to the launch.
+  void AddTo(const std::string& owner, const v1::JobSpec& spec, v1::Launch& launch) const;
 
   void Restore(v1::SecretRecord record);
 

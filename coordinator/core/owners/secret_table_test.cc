@@ -25,12 +25,11 @@ class SecretTableTest : public ::testing::Test {
     return context_.effects.replies[0].job.status();
   }
   std::map<std::string, std::string> SecretsFor(const std::string& owner) const {
-    v1::Job job;
-    job.set_owner(owner);
-    (*job.mutable_spec()->mutable_secret_env())["TOKEN"] = "token";
-    (*job.mutable_spec()->mutable_secret_env())["OTHER"] = "other";
+    v1::JobSpec spec;
+    (*spec.mutable_secret_env())["TOKEN"] = "token";
+    (*spec.mutable_secret_env())["OTHER"] = "other";
     v1::Launch launch;
-    secrets_.AddTo(job, launch);
+    secrets_.AddTo(owner, spec, launch);
     return {launch.secrets().begin(), launch.secrets().end()};
   }
 

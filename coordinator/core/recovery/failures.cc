@@ -4,7 +4,7 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
-#include "common/proto_time.h"
+#include "common/time/proto_time.h"
 #include "coordinator/core/jobs/job_record.h"
 #include "coordinator/core/reasons.h"
 

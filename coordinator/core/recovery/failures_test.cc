@@ -22,7 +22,9 @@ class FailuresTest : public ::testing::Test {
  protected:
   void SetUp() override {
     job_ = &Submit(jobs_, "job");
-    job_->status.mutable_spec()->mutable_restart()->set_max(3);
+    v1::JobSpec spec;
+    spec.mutable_restart()->set_max(3);
+    job_->SetSpec(spec);
     Start(jobs_, *job_, {"a", "b", "c"});
     jobs_.states.Transition(*job_, v1::RUNNING, "", "");
     for (RankState& rank : job_->generation->ranks) rank.started = true;

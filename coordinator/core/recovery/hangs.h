@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "common/ids.h"
-#include "common/time.h"
+#include "common/time/time.h"
 #include "coordinator/core/context.h"
 #include "coordinator/core/jobs/job_table.h"
 #include "coordinator/core/nodes/node_table.h"

@@ -77,17 +77,42 @@ absl::Status ReadPart(const store::Record& stored, PartsById& parts) {
 }
 
 // Returns the bytes of a message that has `count` parts.
-absl::StatusOr<std::string> FindParts(const PartsById& parts, const std::string& id, uint32_t count,
-                                      const char* prefix) {
+absl::StatusOr<const std::string*> FindParts(const PartsById& parts, const std::string& id,
+                                             uint32_t count, const char* prefix) {
+  static const Parts& none = *new Parts;
   const auto found = parts.find(id);
-  const uint32_t stored = found == parts.end() ? 0 : found->second.count;
-  if (stored == count) return count == 0 ? std::string() : found->second.bytes;
+  const Parts& of_id = found == parts.end() ? none : found->second;
+  const uint32_t stored = of_id.count;
+  if (stored == count) return &of_id.bytes;
   return absl::DataLossError(
       absl::StrCat("there are ", stored, " records ", prefix, id, ", not ", count));
 }
 
-absl::Status ReadJob(const store::Record& record, const PartsById& specs,
-                     const PartsById& summaries, Records& result) {
+// Reads the specs of jobs; tasks that share one in the store share it in memory.
+class Specs {
+ public:
+  absl::Status AddPart(const store::Record& record) {
+    return ReadPart<v1::SpecRecord>(record, parts_);
+  }
+  absl::StatusOr<StoredSpec> Find(const v1::JobRecord& job) {
+    const std::string& id = job.shares_spec() ? job.array_id() : job.job_id();
+    ASSIGN_OR_RETURN(const std::string* const bytes,
+                     FindParts(parts_, id, job.spec_parts(), kSpecPrefix));
+    if (!job.shares_spec()) return ReadSpec(job, *bytes);
+    StoredSpec& shared = shared_[id];
+    if (shared.spec == nullptr) {
+      ASSIGN_OR_RETURN(shared, ReadSpec(job, *bytes));
+    }
+    return shared;
+  }
+
+ private:
+  PartsById parts_;
+  std::map<std::string, StoredSpec> shared_;  // by the id of the array
+};
+
+absl::Status ReadJob(const store::Record& record, Specs& specs, const PartsById& summaries,
+                     Records& result) {
   v1::JobRecord stored;
   RETURN_IF_ERROR(ReadRecord(record, stored));
   const JobId id(stored.job_id());
@@ -96,12 +121,10 @@ absl::Status ReadJob(const store::Record& record, const PartsById& specs,
     if (!stored.idempotency_key().empty()) result.kept_keys.push_back(std::move(stored));
     return absl::OkStatus();
   }
-  ASSIGN_OR_RETURN(const std::string spec,
-                   FindParts(specs, stored.shares_spec() ? stored.array_id() : stored.job_id(),
-                             stored.spec_parts(), kSpecPrefix));
-  ASSIGN_OR_RETURN(const std::string summary,
+  ASSIGN_OR_RETURN(const StoredSpec spec, specs.Find(stored));
+  ASSIGN_OR_RETURN(const std::string* const summary,
                    FindParts(summaries, stored.job_id(), stored.summary_parts(), kSummaryPrefix));
-  ASSIGN_OR_RETURN(result.jobs[id], FromRecord(stored, spec, summary));
+  ASSIGN_OR_RETURN(result.jobs[id], FromRecord(stored, spec, *summary));
   return absl::OkStatus();
 }
 
@@ -269,10 +292,11 @@ absl::Status CheckConsistency(const Records& records) {
 
 absl::StatusOr<Records> ReadRecords(absl::Span<const store::Record> records) {
   Records result;
-  PartsById specs, summaries;
+  Specs specs;
+  PartsById summaries;
   for (const store::Record& record : records) {
     if (absl::StartsWith(record.key, kSpecPrefix)) {
-      RETURN_IF_ERROR(ReadPart<v1::SpecRecord>(record, specs));
+      RETURN_IF_ERROR(specs.AddPart(record));
     } else if (absl::StartsWith(record.key, kSummaryPrefix)) {
       RETURN_IF_ERROR(ReadPart<v1::SummaryRecord>(record, summaries));
     }

@@ -81,7 +81,7 @@ Job ToJob(const v1::Launch& launch) {
   Job job;
   v1::Job& status = job.status;
   status.set_job_id(launch.job_id());
-  *status.mutable_spec() = launch.spec();
+  job.SetSpec(launch.spec());
   status.set_owner(launch.owner());
   status.set_array_id(launch.array_id());
   status.set_array_index(launch.array_index());

@@ -12,8 +12,10 @@ using ::testing::HasSubstr;
 constexpr absl::Duration kShort = absl::Seconds(5);
 
 Job MakeJob(uint32_t max_restarts) {
+  v1::JobSpec spec;
+  spec.mutable_restart()->set_max(max_restarts);
   Job job;
-  job.status.mutable_spec()->mutable_restart()->set_max(max_restarts);
+  job.SetSpec(spec);
   return job;
 }
 

@@ -16,7 +16,7 @@
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "absl/types/span.h"
-#include "common/time.h"
+#include "common/time/time.h"
 #include "proto/muster/v1/worker.pb.h"
 
 namespace muster::core {

@@ -36,7 +36,7 @@ v1::CoordinatorMessage MakeWorld(const Job& job, uint32_t node_rank, const Agree
   for (const uint32_t rank : agreement.memory_ranks) world.add_resume_memory_ranks(rank);
   world.set_resume_generation(agreement.resume_generation);
   world.set_canonical_layout(agreement.canonical_layout);
-  *world.mutable_failure_timeout() = job.status.spec().failure_timeout();
+  *world.mutable_failure_timeout() = job.spec().failure_timeout();
   return message;
 }
 

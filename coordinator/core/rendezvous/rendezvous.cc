@@ -7,8 +7,8 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "common/limits.h"
-#include "common/proto_time.h"
-#include "common/wait_text.h"
+#include "common/text/wait_text.h"
+#include "common/time/proto_time.h"
 #include "coordinator/core/reasons.h"
 #include "coordinator/core/rendezvous/messages.h"
 

@@ -28,7 +28,9 @@ class RendezvousTest : public ::testing::Test {
     Open(sessions_, MakeSession(1, "a"));
     Open(sessions_, MakeSession(2, "b"));
     job_ = &Submit(jobs_, "job");
-    job_->status.mutable_spec()->mutable_train();
+    v1::JobSpec spec;
+    spec.mutable_train();
+    job_->SetSpec(spec);
     Start(jobs_, *job_, {"a", "b"});
     rendezvous_.Begin(*job_);
     context_.effects = Effects();
@@ -123,7 +125,9 @@ TEST_F(RendezvousTest, AdvancesPhasesUntilAllRanksAreConnected) {
 }
 
 TEST_F(RendezvousTest, CommandJobOnlyNeedsStartedRanks) {
-  job_->status.mutable_spec()->add_command("true");
+  v1::JobSpec spec;
+  spec.add_command("true");
+  job_->SetSpec(spec);
   ReachAll(v1::STARTED);
   EXPECT_TRUE(rendezvous_.AdvancePhases(*job_));
 }

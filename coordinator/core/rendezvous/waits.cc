@@ -6,9 +6,9 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "common/phase_text.h"
-#include "common/proto_time.h"
-#include "common/wait_text.h"
+#include "common/text/phase_text.h"
+#include "common/text/wait_text.h"
+#include "common/time/proto_time.h"
 #include "coordinator/core/jobs/job.h"
 #include "coordinator/core/rendezvous/rendezvous.h"
 

@@ -8,7 +8,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "common/proto_time.h"
+#include "common/time/proto_time.h"
 #include "coordinator/core/scheduler/estimate.h"
 #include "coordinator/core/scheduler/placement/natural_order.h"
 #include "coordinator/core/scheduler/placement/node_choice.h"
@@ -144,7 +144,7 @@ std::optional<NodeBlocker> BlockerOf(const Node& node, const Request& request, S
   return NodeBlocker{absl::StrCat("offers no ", SlotWords(request))};
 }
 
-// What nodes can contribute to a job.
+// The contributions of nodes to a job.
 struct Capacity {
   uint32_t nodes = 0;
   uint64_t ranks = 0;

@@ -7,7 +7,7 @@
 #include <string>
 
 #include "absl/time/time.h"
-#include "common/time.h"
+#include "common/time/time.h"
 
 namespace muster::core {
 
@@ -22,7 +22,8 @@ class OwnerUsage {
   virtual uint32_t RunningSlots(const std::string& owner) const = 0;
 };
 
-// Decayed use after `elapsed`, during which `slots` slots ran, of an owner who started with `usage`.
+// Decayed use after `elapsed`, during which `slots` slots ran, of an owner who started with
+// `usage`.
 //   usage * d + slots * (half_life / ln 2) * (1 - d), where d = 0.5^(elapsed / half_life)
 double DecayedUsage(double usage, uint32_t slots, absl::Duration elapsed, absl::Duration half_life);
 

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "common/ids.h"
-#include "common/time.h"
+#include "common/time/time.h"
 #include "coordinator/core/nodes/node.h"
 #include "coordinator/core/scheduler/scheduler.h"
 #include "proto/muster/v1/job.pb.h"

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "common/proto_time.h"
+#include "common/time/proto_time.h"
 #include "coordinator/core/jobs/job_time.h"
 
 namespace muster::core {

@@ -8,7 +8,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/limits.h"
-#include "common/utf8.h"
+#include "common/text/utf8.h"
 #include "coordinator/core/jobs/first_failure.h"
 #include "coordinator/core/jobs/job_record.h"
 #include "coordinator/core/jobs/job_time.h"

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "common/proto_time.h"
+#include "common/time/proto_time.h"
 #include "coordinator/core/jobs/job.h"
 #include "coordinator/core/nodes/conflict.h"
 #include "coordinator/core/reasons.h"

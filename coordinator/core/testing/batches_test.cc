@@ -190,7 +190,8 @@ TEST(Batches, LargestArrayIsStoredAsAWhole) {
   Harness cluster;
   SubmitJob submit{RequestId(1000), JobId("sweep"), MakeCommandSpec(1), ""};
   submit.spec.mutable_array()->set_count(limits::kTasksPerArray);
-  submit.tasks.resize(limits::kTasksPerArray, {MakeCommandSpec(1)});
+  submit.tasks.assign(limits::kTasksPerArray,
+                      {std::make_shared<const v1::JobSpec>(MakeCommandSpec(1))});
   size_t batches = 0;
   BytesWritten([&](const auto& count) {
     const Effects effects = cluster.Step(submit);

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "common/proto_time.h"
+#include "common/time/proto_time.h"
 #include "coordinator/core/steady_clock.h"
 #include "coordinator/core/testing/harness.h"
 #include "gtest/gtest.h"

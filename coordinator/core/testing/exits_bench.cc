@@ -11,7 +11,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
-#include "common/now.h"
+#include "common/time/now.h"
 #include "common/version.h"
 #include "coordinator/core/core.h"
 #include "coordinator/store/sqlite_store.h"

@@ -3,7 +3,7 @@
 #include <string>
 
 #include "absl/time/time.h"
-#include "common/proto_time.h"
+#include "common/time/proto_time.h"
 #include "coordinator/core/reasons.h"
 #include "coordinator/core/records.h"
 #include "coordinator/core/testing/harness.h"

@@ -65,7 +65,7 @@ class Growth : public ::testing::Test {
   }
   v1::Job Get() const { return cluster_.Get(job_); }
   // As `muster list` shows it.
-  v1::Job List() { return cluster_.core().ListEntry(JobId(job_)); }
+  v1::Job List() { return *cluster_.core().ListEntry(JobId(job_)); }
   v1::JobState State() const { return cluster_.State(job_); }
 
   Harness cluster_;

@@ -2,7 +2,7 @@
 #include <map>
 
 #include "absl/strings/str_cat.h"
-#include "common/proto_time.h"
+#include "common/time/proto_time.h"
 #include "coordinator/core/reasons.h"
 #include "coordinator/core/testing/harness.h"
 #include "coordinator/core/testing/totals.h"

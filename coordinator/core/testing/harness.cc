@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "common/proto_time.h"
+#include "common/time/proto_time.h"
 #include "common/version.h"
 #include "coordinator/core/batches.h"
 #include "coordinator/core/jobs/job.h"
@@ -240,7 +240,7 @@ std::string Harness::SubmitArray(v1::JobSpec spec, uint32_t count, uint32_t conc
                   idempotency_key};
   event.spec.mutable_array()->set_count(count);
   event.spec.mutable_array()->set_concurrency(concurrency);
-  for (uint32_t i = 0; i < count; ++i) event.tasks.push_back({spec});
+  event.tasks.assign(count, {std::make_shared<const v1::JobSpec>(std::move(spec))});
   Step(event);
   const absl::StatusOr<v1::Job>& reply = replies_.at(request);
   EXPECT_TRUE(reply.ok()) << reply.status();

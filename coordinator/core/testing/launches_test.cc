@@ -1,5 +1,5 @@
 // Nodes on which launches fail are left out for a while.
-#include "common/proto_time.h"
+#include "common/time/proto_time.h"
 #include "coordinator/core/testing/harness.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"

@@ -1,7 +1,7 @@
 // Leases of nodes and of ranks: a silent node first gets no more ranks, and loses its ranks only
 // when the leases of their jobs end.
 #include "absl/strings/str_cat.h"
-#include "common/proto_time.h"
+#include "common/time/proto_time.h"
 #include "coordinator/core/reasons.h"
 #include "coordinator/core/testing/harness.h"
 #include "gmock/gmock.h"

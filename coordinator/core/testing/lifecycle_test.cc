@@ -3,7 +3,7 @@
 #include <csignal>
 
 #include "common/limits.h"
-#include "common/proto_time.h"
+#include "common/time/proto_time.h"
 #include "coordinator/core/jobs/job.h"
 #include "coordinator/core/reasons.h"
 #include "coordinator/core/testing/harness.h"

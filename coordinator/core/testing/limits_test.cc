@@ -58,8 +58,9 @@ class Cluster : public Harness {
                         int tasks = 0, const std::string& key = "") {
     SubmitJob event{RequestId(++request_), JobId(id), std::move(spec), key, Actor{owner}};
     for (int i = 0; i < tasks; ++i) {
-      event.tasks.push_back({event.spec});
-      event.tasks.back().spec.add_command(absl::StrCat(i));  // equal specs are stored once
+      v1::JobSpec task = event.spec;
+      task.add_command(absl::StrCat(i));
+      event.tasks.push_back({std::make_shared<const v1::JobSpec>(std::move(task))});
     }
     if (tasks > 0) event.spec.mutable_array()->set_count(tasks);
     const Effects effects = Step(event);
@@ -407,7 +408,7 @@ class RandomJobs {
   size_t Expected() {
     size_t bytes = 0;
     for (const v1::Job& job : Jobs()) {
-      bytes += MemoryOf(job.spec());
+      bytes += MemoryOf(job.spec(), 1);
       const auto events = cluster_.core().ListEvents(JobId(job.job_id()), 0);
       for (const v1::JobEvent& event : *events) {
         bytes += sizeof(event) + event.type().size() + event.message().size();

@@ -4,7 +4,7 @@
 #include <utility>
 #include <vector>
 
-#include "common/proto_time.h"
+#include "common/time/proto_time.h"
 #include "coordinator/core/testing/harness.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"

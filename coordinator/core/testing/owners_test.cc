@@ -8,7 +8,7 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
-#include "common/proto_time.h"
+#include "common/time/proto_time.h"
 #include "coordinator/core/core.h"
 #include "coordinator/core/testing/harness.h"
 #include "gmock/gmock.h"
@@ -140,7 +140,7 @@ TEST_F(OwnersTest, SharedJobCanBeRerunAndContinuedByOthers) {
   EXPECT_TRUE(submitted(kAlice).ok() && submitted(kAdmin).ok());
   // Also in a task of an array.
   SubmitJob array = SubmitEvent(kBob, "array", "", MakeCommandSpec(1));
-  array.tasks.push_back(ArrayTask{continued});
+  array.tasks.push_back({std::make_shared<const v1::JobSpec>(continued)});
   EXPECT_TRUE(absl::IsPermissionDenied(cluster_.core().CheckSubmit(array, cluster_.now())));
   share(true);
   share(true);

@@ -1,8 +1,8 @@
 // Recovery of a killed coordinator from its records, and the records that it rejects.
 #include "absl/strings/str_cat.h"
 #include "common/limits.h"
-#include "common/now.h"
-#include "common/proto_time.h"
+#include "common/time/now.h"
+#include "common/time/proto_time.h"
 #include "common/version.h"
 #include "coordinator/core/jobs/generation.h"
 #include "coordinator/core/reasons.h"

@@ -2,7 +2,7 @@
 // its worker shuts down. This uses up no restart.
 #include <csignal>
 
-#include "common/proto_time.h"
+#include "common/time/proto_time.h"
 #include "coordinator/core/reasons.h"
 #include "coordinator/core/testing/harness.h"
 #include "gmock/gmock.h"

@@ -1,6 +1,6 @@
 // Restarts of failed jobs: which failures use them up, delays between attempts, and the bound on
 // attempts.
-#include "common/proto_time.h"
+#include "common/time/proto_time.h"
 #include "coordinator/core/reasons.h"
 #include "coordinator/core/records.h"
 #include "coordinator/core/recovery/restart_policy.h"

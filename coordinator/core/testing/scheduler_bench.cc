@@ -21,8 +21,8 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
-#include "common/now.h"
-#include "common/proto_time.h"
+#include "common/time/now.h"
+#include "common/time/proto_time.h"
 #include "common/version.h"
 #include "coordinator/core/core.h"
 #include "coordinator/core/jobs/job_record.h"
@@ -171,7 +171,7 @@ void MeasureLoad() {
   for (int i = 0; i < kStored; ++i) {
     Job job;
     job.status.set_job_id(absl::StrCat("job-", i));
-    *job.status.mutable_spec() = MakeSpec(random);
+    job.SetSpec(MakeSpec(random));
     job.status.set_state(v1::QUEUED);
     job.status.set_owner(ActorOf(static_cast<uint32_t>(i)).name);
     *job.status.mutable_submit_time() = ToProto(Now().wall);

@@ -1,6 +1,6 @@
 // Stops end: lost directives are sent again, workers that do not know the ranks say so, and a job
 // continues without ranks that cannot be killed.
-#include "common/proto_time.h"
+#include "common/time/proto_time.h"
 #include "coordinator/core/reasons.h"
 #include "coordinator/core/testing/harness.h"
 #include "coordinator/core/testing/totals.h"

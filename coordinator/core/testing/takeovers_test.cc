@@ -1,5 +1,5 @@
 // Ends of conflicts: jobs rebuilt from the records of workers, and ranks that are discarded.
-#include "common/proto_time.h"
+#include "common/time/proto_time.h"
 #include "coordinator/core/reasons.h"
 #include "coordinator/core/records.h"
 #include "coordinator/core/testing/harness.h"

@@ -1,7 +1,7 @@
 // Notices about waits: they name the missing ranks two seconds after a wait began, then every five
 // seconds, and when the wait times out.
 #include "absl/strings/str_cat.h"
-#include "common/proto_time.h"
+#include "common/time/proto_time.h"
 #include "coordinator/core/reasons.h"
 #include "coordinator/core/testing/harness.h"
 #include "gmock/gmock.h"

@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "common/limits.h"
-#include "common/proto_time.h"
+#include "common/time/proto_time.h"
 #include "coordinator/core/recovery/restart_policy.h"
 #include "coordinator/core/scheduler/estimate.h"
 #include "coordinator/core/scheduler/explain.h"
@@ -23,7 +23,7 @@ google::protobuf::Timestamp StartOf(absl::Duration in, const Time& now) {
 Job MakeJob(const v1::JobSpec& spec, const Actor& actor, const Time& now) {
   Job job;
   job.status.set_job_id(spec.name() + "/forecast");  // not an id that a job can have
-  *job.status.mutable_spec() = spec;
+  job.SetSpec(spec);
   job.status.set_state(v1::QUEUED);
   job.status.set_owner(actor.name);
   job.submitted = now.steady;

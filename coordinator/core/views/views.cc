@@ -4,7 +4,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "common/proto_time.h"
+#include "common/time/proto_time.h"
 #include "coordinator/core/jobs/job_record.h"
 #include "coordinator/core/recovery/restart_policy.h"
 #include "coordinator/core/scheduler/explain.h"
@@ -68,6 +68,13 @@ v1::JobSpec BriefSpec(const v1::JobSpec& spec) {
   brief.mutable_train()->set_epochs(spec.train().epochs());
   brief.mutable_train()->set_max_steps(spec.train().max_steps());
   brief.mutable_train()->set_global_batch(spec.train().global_batch());
+  const v1::CheckpointSpec& checkpoint = spec.train().checkpoint();
+  if (checkpoint.has_every()) {
+    *brief.mutable_train()->mutable_checkpoint()->mutable_every() = checkpoint.every();
+  }
+  if (checkpoint.has_keep()) {
+    brief.mutable_train()->mutable_checkpoint()->set_keep(checkpoint.keep());
+  }
   return brief;
 }
 
@@ -138,6 +145,7 @@ uint32_t WorldSizeOf(const Job& job) {
 
 v1::Job Views::Summary(const Job& job) const {
   v1::Job view = job.status;
+  *view.mutable_spec() = job.spec();
   if (view.state() != v1::SUCCEEDED) view.clear_summary();
   view.set_queue_position(scheduler_.PositionOf(job.id()));
   view.set_unplaceable(scheduler_.queue().UnplaceableReason(job.id()));
@@ -160,7 +168,7 @@ v1::Job Views::ListEntry(const Job& job) const {
   const v1::Job& status = job.status;
   v1::Job view;
   view.set_job_id(status.job_id());
-  *view.mutable_spec() = BriefSpec(status.spec());
+  *view.mutable_spec() = BriefSpec(job.spec());
   view.set_state(status.state());
   view.set_reason(status.reason());
   view.set_message(status.message());

@@ -7,7 +7,7 @@
 #include <cstdint>
 #include <optional>
 
-#include "common/time.h"
+#include "common/time/time.h"
 #include "coordinator/core/actor.h"
 #include "coordinator/core/jobs/job_table.h"
 #include "coordinator/core/nodes/fence.h"

@@ -11,11 +11,10 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "absl/strings/str_replace.h"
 #include "absl/strings/str_split.h"
-#include "common/grpc_status.h"
+#include "common/grpc/status.h"
+#include "coordinator/service/auth/access.h"
 #include "coordinator/service/auth/caller.h"
-#include "coordinator/service/auth/method_table.h"
 #include "coordinator/service/checks/validate.h"
 #include "google/protobuf/descriptor.h"
 #include "google/protobuf/io/coded_stream.h"
@@ -31,7 +30,6 @@ namespace {
 using ::google::protobuf::Descriptor;
 using ::google::protobuf::FieldDescriptor;
 using ::google::protobuf::Message;
-using ::google::protobuf::MethodDescriptor;
 using ::google::protobuf::internal::WireFormatLite;
 using ::google::protobuf::io::CodedInputStream;
 using ::grpc::experimental::InterceptionHookPoints;
@@ -110,9 +108,9 @@ const Message* FirstMessage(const Descriptor& type, const void* received) {
 // Lives as long as its call.
 class AuditCall final : public grpc::experimental::Interceptor {
  public:
-  AuditCall(AuditLog& log, Authorizer& authorizer, const MethodRule& rule,
-            const MethodDescriptor& method, const grpc::ServerContextBase& context)
-      : log_(log), authorizer_(authorizer), rule_(rule), method_(method), context_(context) {}
+  AuditCall(AuditLog& log, Authorizer& authorizer, const MethodDescriptor& method,
+            const grpc::ServerContextBase& context)
+      : log_(log), authorizer_(authorizer), method_(method), context_(context) {}
 
   // A call whose client disconnects may end without a status.
   ~AuditCall() override { Record(absl::CancelledError("the client has disconnected")); }
@@ -135,14 +133,14 @@ class AuditCall final : public grpc::experimental::Interceptor {
     const auto identity = authorizer_.Authenticate(CallerOf(context_));
     if (!identity.ok()) return;
     entry_.user = identity->user;
-    entry_.role = std::string(RoleName(identity->role));
+    entry_.role = RoleName(identity->role);
   }
 
   void OnReceived(InterceptorBatchMethods& methods) {
     if (std::exchange(received_, true)) return;
     if (method_.client_streaming()) {
       const Message* const first = FirstMessage(*method_.input_type(), methods.GetRecvMessage());
-      if (first != nullptr) entry_.object = FieldText(*first, rule_.request_field);
+      if (first != nullptr) entry_.object = FieldText(*first, access_.named_by());
       return;
     }
     // GuardedService has received it and not yet parsed it.
@@ -152,14 +150,14 @@ class AuditCall final : public grpc::experimental::Interceptor {
     const grpc_slice slice = grpc_byte_buffer_reader_readall(&reader);
     const absl::string_view request(reinterpret_cast<const char*>(GRPC_SLICE_START_PTR(slice)),
                                     GRPC_SLICE_LENGTH(slice));
-    entry_.object = SerializedText(*method_.input_type(), request, rule_.request_field);
+    entry_.object = SerializedText(*method_.input_type(), request, access_.named_by());
     entry_.idempotency_key = SerializedText(*method_.input_type(), request, "idempotency_key");
     grpc_slice_unref(slice);
     grpc_byte_buffer_reader_destroy(&reader);
   }
 
   void OnSend(InterceptorBatchMethods& methods) {
-    if (rule_.response_field.empty()) return;
+    if (access_.then_by().empty()) return;
     const grpc::ByteBuffer* const bytes = methods.GetSerializedSendMessage();
     grpc::Slice slice;
     if (bytes == nullptr || !bytes->DumpToSingleSlice(&slice).ok()) return;
@@ -167,26 +165,26 @@ class AuditCall final : public grpc::experimental::Interceptor {
                                                 ->GetPrototype(method_.output_type())
                                                 ->New());
     if (!response->ParseFromArray(slice.begin(), static_cast<int>(slice.size()))) return;
-    std::string name = FieldText(*response, rule_.response_field);
+    std::string name = FieldText(*response, access_.then_by());
     if (!name.empty()) entry_.object = std::move(name);
   }
 
   void Record(absl::Status status) {
     if (std::exchange(recorded_, true)) return;
-    if (rule_.audited == Audited::kRefusals && !absl::IsPermissionDenied(status) &&
+    if (access_.audited() == v1::Access::REFUSALS && !absl::IsPermissionDenied(status) &&
         !absl::IsUnauthenticated(status)) {
       return;
     }
     entry_.method = method_.name();
-    entry_.object_kind = std::string(rule_.object);
+    entry_.object_kind = access_.object();
     entry_.status = std::move(status);
     log_.Append(entry_);
   }
 
   AuditLog& log_;
   Authorizer& authorizer_;
-  const MethodRule& rule_;
   const MethodDescriptor& method_;
+  const v1::Access& access_ = AccessOf(method_);
   const grpc::ServerContextBase& context_;
   AuditEntry entry_;
   bool received_ = false;
@@ -197,14 +195,10 @@ class AuditCall final : public grpc::experimental::Interceptor {
 
 grpc::experimental::Interceptor* AuditCalls::CreateServerInterceptor(
     grpc::experimental::ServerRpcInfo* info) {
-  const absl::string_view name = info->method() == nullptr ? "" : info->method();
-  const MethodRule* const rule = FindMethod(name);
-  if (rule == nullptr || rule->audited == Audited::kNever) return nullptr;
   const MethodDescriptor* const method =
-      google::protobuf::DescriptorPool::generated_pool()->FindMethodByName(
-          absl::StrReplaceAll(name.substr(1), {{"/", "."}}));
-  if (method == nullptr) return nullptr;
-  return new AuditCall(log_, authorizer_, *rule, *method, *info->server_context());
+      FindMethod(info->method() == nullptr ? "" : info->method());
+  if (method == nullptr || AccessOf(*method).audited() == v1::Access::NEVER) return nullptr;
+  return new AuditCall(log_, authorizer_, *method, *info->server_context());
 }
 
 }  // namespace muster::service

@@ -10,9 +10,9 @@
 #include "absl/status/status.h"
 #include "absl/strings/string_view.h"
 #include "absl/synchronization/mutex.h"
-#include "common/now.h"
 #include "common/security/private_file.h"
-#include "common/time.h"
+#include "common/time/now.h"
+#include "common/time/time.h"
 #include "prometheus/counter.h"
 #include "prometheus/registry.h"
 

@@ -28,7 +28,8 @@ constexpr size_t kMinTokenBytes = 16;
 constexpr size_t kUserDigits = 8;
 
 // Roles of tokens.
-constexpr Role kRoles[] = {Role::kView, Role::kSubmit, Role::kAdmin, Role::kWorker};
+constexpr Role kRoles[] = {v1::Access::VIEW, v1::Access::SUBMIT, v1::Access::ADMIN,
+                           v1::Access::WORKER};
 
 // The user of a token without a NAME; the digest reveals nothing about the token.
 std::string UnnamedUser(absl::string_view digest) {
@@ -71,7 +72,7 @@ absl::StatusOr<std::unique_ptr<Authorizer>> Authorizer::Create(AccessOptions opt
 absl::Status Authorizer::Load() {
   std::vector<Entry> entries;
   if (!options_.local_token.empty()) {
-    entries.push_back({Sha256Hex(options_.local_token), {"local", Role::kAdmin}});
+    entries.push_back({Sha256Hex(options_.local_token), {"local", v1::Access::ADMIN}});
   }
   std::string text;
   if (!options_.tokens_file.empty()) {
@@ -160,7 +161,7 @@ absl::StatusOr<Authorizer::Identity> Authorizer::Authenticate(const Caller& call
       return absl::PermissionDeniedError(
           absl::StrCat("certificate ", node->serial, " of node ", node->node, " was revoked"));
     }
-    if (!caller.token.has_value()) return Identity{node->node, Role::kWorker};
+    if (!caller.token.has_value()) return Identity{node->node, v1::Access::WORKER};
   }
   if (!options_.require_token) return Identity();
   absl::MutexLock lock(&mutex_);
@@ -190,14 +191,15 @@ absl::Status Authorizer::CheckNotExpired(const Caller& caller) const {
 
 absl::StatusOr<core::Actor> Authorizer::Identify(const Caller& caller) {
   ASSIGN_OR_RETURN(Identity identity, Authenticate(caller));
-  return core::Actor{std::move(identity.user), identity.role == Role::kAdmin};
+  return core::Actor{std::move(identity.user), identity.role == v1::Access::ADMIN};
 }
 
 absl::Status Authorizer::Check(absl::string_view method, const Caller& caller) {
   RETURN_IF_ERROR(CheckVersion(caller));
   if (!options_.require_token) return absl::OkStatus();
-  const MethodRule* const rule = FindMethod(method);
-  if (rule != nullptr && rule->role == Role::kAnyone) return absl::OkStatus();
+  const MethodDescriptor* const found = FindMethod(method);
+  const Role needed = found == nullptr ? v1::Access::NOBODY : AccessOf(*found).role();
+  if (needed == v1::Access::ANYONE) return absl::OkStatus();
   if (options_.require_certificate && !caller.browser && !caller.certificate.has_value()) {
     return absl::PermissionDeniedError(
         "this coordinator requires a client certificate; pass one signed by its CA with --tls-cert "
@@ -205,12 +207,12 @@ absl::Status Authorizer::Check(absl::string_view method, const Caller& caller) {
   }
   RETURN_IF_ERROR(CheckNotExpired(caller));
   ASSIGN_OR_RETURN(const Identity identity, Authenticate(caller));
-  if (rule == nullptr) {
+  if (needed == v1::Access::NOBODY) {
     return absl::PermissionDeniedError(absl::StrCat("no role may call ", method));
   }
-  if (!Suffices(identity.role, rule->role)) {
+  if (!Suffices(identity.role, needed)) {
     return absl::PermissionDeniedError(
-        absl::StrCat(method.substr(method.rfind('/') + 1), " requires role ", RoleName(rule->role),
+        absl::StrCat(method.substr(method.rfind('/') + 1), " requires role ", RoleName(needed),
                      ", but token '", identity.user, "' has role ", RoleName(identity.role)));
   }
   return absl::OkStatus();

@@ -16,11 +16,11 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "absl/synchronization/mutex.h"
-#include "common/now.h"
 #include "common/security/certificate.h"
-#include "common/time.h"
+#include "common/time/now.h"
+#include "common/time/time.h"
 #include "coordinator/core/actor.h"
-#include "coordinator/service/auth/method_table.h"
+#include "coordinator/service/auth/access.h"
 
 namespace muster::service {
 
@@ -74,7 +74,7 @@ class Authorizer {
   // token; the node's name.
   struct Identity {
     std::string user;
-    Role role = Role::kAdmin;
+    Role role = v1::Access::ADMIN;
   };
   // Errors: UNAUTHENTICATED without a valid token, PERMISSION_DENIED for a revoked certificate.
   absl::StatusOr<Identity> Authenticate(const Caller& caller);

@@ -11,16 +11,15 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "common/grpc_status.h"
+#include "common/grpc/status.h"
 #include "common/limits.h"
 #include "common/status.h"
+#include "coordinator/service/auth/access.h"
 #include "coordinator/service/auth/caller.h"
-#include "coordinator/service/auth/method_table.h"
 
 namespace muster::service {
 namespace {
 
-using ::google::protobuf::MethodDescriptor;
 using ::grpc::internal::MethodHandler;
 using ::grpc::internal::RpcMethod;
 using ::grpc::internal::RpcServiceMethod;
@@ -48,8 +47,8 @@ void Refuse(const MethodHandler::HandlerParameter& call, const absl::Status& sta
 
 // Whether the authorizer has checked the credentials of a call that it allowed.
 bool Authenticates(absl::string_view method) {
-  const MethodRule* const rule = FindMethod(method);
-  return rule == nullptr || rule->role != Role::kAnyone;
+  const MethodDescriptor* const found = FindMethod(method);
+  return found == nullptr || AccessOf(*found).role() != v1::Access::ANYONE;
 }
 
 class GuardedHandler final : public MethodHandler {

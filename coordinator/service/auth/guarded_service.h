@@ -5,7 +5,7 @@
 #include <deque>
 #include <string>
 
-#include "common/grpc_listener.h"
+#include "common/grpc/listener.h"
 #include "coordinator/service/auth/authorizer.h"
 #include "coordinator/service/auth/caller_limit.h"
 #include "coordinator/service/auth/live_calls.h"

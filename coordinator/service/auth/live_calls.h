@@ -13,7 +13,7 @@
 #include "absl/status/status.h"
 #include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
-#include "common/steady_notification.h"
+#include "common/time/steady_notification.h"
 #include "coordinator/service/auth/authorizer.h"
 
 namespace muster::service {

@@ -11,7 +11,7 @@
 #include "common/limits.h"
 #include "coordinator/service/auth/caller_limit.h"
 #include "coordinator/service/calls/core_calls.h"
-#include "coordinator/service/http/page_logins.h"
+#include "coordinator/service/http/login/page_logins.h"
 #include "coordinator/service/loop/core_loop.h"
 #include "coordinator/service/loop/job_watchers.h"
 #include "coordinator/service/relay/file_calls.h"

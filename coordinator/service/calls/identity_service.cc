@@ -3,11 +3,11 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "common/proto_time.h"
 #include "common/random_id.h"
 #include "common/security/certificate.h"
 #include "common/sha256.h"
 #include "common/status.h"
+#include "common/time/proto_time.h"
 #include "coordinator/service/auth/caller.h"
 #include "coordinator/service/calls/page.h"
 #include "coordinator/service/checks/validate.h"

@@ -10,7 +10,7 @@
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "common/security/authority.h"
-#include "common/time.h"
+#include "common/time/time.h"
 #include "coordinator/service/calls/core_calls.h"
 #include "proto/muster/v1/identity.grpc.pb.h"
 
@@ -41,7 +41,7 @@ class IdentityServiceImpl : public v1::IdentityService::CallbackService {
                                             v1::RevokeJoinTokenResponse* response) override;
 
  private:
-  // What a certificate is issued for.
+  // The subject of a certificate.
   struct Issue {
     std::string public_key;
     std::string node;

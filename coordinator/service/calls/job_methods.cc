@@ -4,9 +4,9 @@
 #include <utility>
 #include <vector>
 
-#include "common/grpc_status.h"
-#include "common/proto_time.h"
+#include "common/grpc/status.h"
 #include "common/status.h"
+#include "common/time/proto_time.h"
 #include "coordinator/core/owners/visibility.h"
 #include "coordinator/service/calls/cluster_service.h"
 #include "coordinator/service/calls/page.h"
@@ -86,7 +86,7 @@ grpc::ServerUnaryReactor* ClusterServiceImpl::ListJobs(grpc::CallbackServerConte
             if (!page.Add(array, position)) break;
             *response->add_arrays() = std::move(array);
           } else {
-            v1::Job job = core.ListEntry(JobId(listed.id));
+            v1::Job job = *core.ListEntry(JobId(listed.id));
             core::HidePrivate(actor, job);
             if (!page.Add(job, position)) break;
             *response->add_jobs() = std::move(job);
@@ -106,7 +106,7 @@ grpc::ServerUnaryReactor* ClusterServiceImpl::GetArray(grpc::CallbackServerConte
         ASSIGN_OR_RETURN(Page page, Page::Open("tasks", request->page_token()));
         ASSIGN_OR_RETURN(*response->mutable_array(), core.GetArray(request->array_id()));
         for (const JobId& id : core.ListTasks(response->array().array_id())) {
-          v1::Job task = core.ListEntry(id);
+          v1::Job task = *core.ListEntry(id);
           const std::string position = Page::Ascending(task.array_index());
           if (!page.IsAfter(position)) continue;
           core::HidePrivate(actor, task);
@@ -128,7 +128,7 @@ grpc::ServerUnaryReactor* ClusterServiceImpl::ListEvents(grpc::CallbackServerCon
         ASSIGN_OR_RETURN(std::vector<v1::JobEvent> events,
                          core.ListEvents(id, request->after_sequence()));
         ASSIGN_OR_RETURN(Page page, Page::Open("events", /*token=*/""));
-        const bool may_see_all = core::MayUse(core.ListEntry(id), actor);
+        const bool may_see_all = core::MayUse(*core.ListEntry(id), actor);
         for (v1::JobEvent& event : events) {
           if (!may_see_all) core::RemovePrivate(event);
           // The caller requests the others with after_sequence.

@@ -2,8 +2,8 @@
 #include <string>
 #include <utility>
 
-#include "common/proto_time.h"
 #include "common/status.h"
+#include "common/time/proto_time.h"
 #include "coordinator/core/owners/visibility.h"
 #include "coordinator/core/scheduler/placement/natural_order.h"
 #include "coordinator/service/calls/cluster_service.h"

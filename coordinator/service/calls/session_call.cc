@@ -5,7 +5,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "common/grpc_status.h"
+#include "common/grpc/status.h"
 #include "common/limits.h"
 #include "common/status.h"
 #include "coordinator/service/auth/caller.h"

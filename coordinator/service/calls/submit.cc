@@ -7,11 +7,11 @@
 #include "common/random_id.h"
 #include "common/sha256.h"
 #include "common/status.h"
-#include "coordinator/service/calls/array_tasks.h"
 #include "coordinator/service/calls/cluster_service.h"
 #include "coordinator/service/checks/validate.h"
 #include "google/protobuf/io/coded_stream.h"
 #include "google/protobuf/io/zero_copy_stream_impl_lite.h"
+#include "spec/array.h"
 #include "spec/files.h"
 #include "spec/spec.h"
 
@@ -52,13 +52,13 @@ grpc::ServerUnaryReactor* ClusterServiceImpl::SubmitJob(grpc::CallbackServerCont
                                                         v1::SubmitJobResponse* response) {
   grpc::ServerUnaryReactor* const reactor = context->DefaultReactor();
   v1::JobSpec spec = request->spec();
-  std::vector<core::ArrayTask> tasks;
+  std::vector<spec::ArrayTask> tasks;
   const absl::Status valid = [&]() -> absl::Status {
     RETURN_IF_ERROR(CheckProtocolVersion(request->protocol_version(), 0, "client"));
     RETURN_IF_ERROR(ValidateSubmit(*request));
     spec::ApplyDefaults(spec);
     if (spec.has_array()) {
-      ASSIGN_OR_RETURN(tasks, ExpandTasks(request->spec()));
+      ASSIGN_OR_RETURN(tasks, spec::ExpandArray(request->spec()));
     } else {
       RETURN_IF_ERROR(spec::Validate(spec));
       RETURN_IF_ERROR(spec::CheckPlaceholders(spec));

@@ -2,7 +2,7 @@
 
 #include <utility>
 
-#include "common/grpc_status.h"
+#include "common/grpc/status.h"
 #include "coordinator/core/owners/visibility.h"
 
 namespace muster::service {

@@ -12,7 +12,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/limits.h"
 #include "common/status.h"
-#include "common/utf8.h"
+#include "common/text/utf8.h"
 #include "coordinator/service/checks/validate.h"
 #include "spec/spec.h"
 

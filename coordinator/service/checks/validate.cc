@@ -6,9 +6,9 @@
 #include "absl/strings/str_replace.h"
 #include "absl/strings/strip.h"
 #include "common/limits.h"
-#include "common/proto_time.h"
 #include "common/report_bounds.h"
 #include "common/status.h"
+#include "common/time/proto_time.h"
 #include "common/version.h"
 #include "spec/files.h"
 

@@ -7,9 +7,9 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
-#include "common/proto_time.h"
+#include "common/time/proto_time.h"
 #include "coordinator/core/jobs/job.h"
-#include "coordinator/service/http/job_json.h"
+#include "coordinator/service/http/json/job_json.h"
 
 namespace muster::service {
 namespace {

@@ -3,7 +3,7 @@
 #include <utility>
 
 #include "absl/strings/ascii.h"
-#include "coordinator/service/http/json_text.h"
+#include "coordinator/service/http/json/json_text.h"
 
 namespace muster::service {
 namespace {

@@ -9,9 +9,9 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "common/version.h"
-#include "coordinator/service/http/json_text.h"
+#include "coordinator/service/http/json/json_text.h"
 #include "coordinator/service/http/page_files.h"
-#include "coordinator/service/http/streams.h"
+#include "coordinator/service/http/streams/streams.h"
 
 namespace muster::service {
 namespace {

@@ -9,10 +9,10 @@
 #include "common/http/http_server.h"
 #include "coordinator/core/actor.h"
 #include "coordinator/service/auth/authorizer.h"
-#include "coordinator/service/http/event_writer.h"
-#include "coordinator/service/http/page_logins.h"
-#include "coordinator/service/http/page_sources.h"
-#include "coordinator/service/http/viewer.h"
+#include "coordinator/service/http/login/page_logins.h"
+#include "coordinator/service/http/login/viewer.h"
+#include "coordinator/service/http/streams/event_writer.h"
+#include "coordinator/service/http/streams/page_sources.h"
 
 namespace muster::service {
 

@@ -3,7 +3,7 @@
 #define MUSTER_COORDINATOR_SERVICE_LOOP_ABSENCE_H_
 
 #include "absl/time/time.h"
-#include "common/time.h"
+#include "common/time/time.h"
 
 namespace muster::service {
 

@@ -6,7 +6,7 @@
 #include <map>
 #include <string>
 
-#include "common/time.h"
+#include "common/time/time.h"
 #include "proto/muster/v1/job.pb.h"
 
 namespace muster::service {

@@ -13,7 +13,7 @@
 #include "absl/types/span.h"
 #include "common/ids.h"
 #include "common/limits.h"
-#include "common/time.h"
+#include "common/time/time.h"
 #include "coordinator/core/core.h"
 #include "coordinator/core/owners/memory_budget.h"
 #include "coordinator/service/loop/core_loop.h"

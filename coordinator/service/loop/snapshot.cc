@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "common/proto_time.h"
+#include "common/time/proto_time.h"
 #include "coordinator/service/loop/job_watchers.h"
 
 namespace muster::service {
@@ -24,7 +24,7 @@ void SnapshotPublisher::Load(core::Core& core, const Time& now) {
   v1::ListJobsRequest all;
   all.set_include_finished(true);
   for (const core::Core::Listed& listed : core.Select(all)) {
-    Put(*core.GetJob(JobId(listed.id), /*detailed=*/false, now));
+    Put(*core.ListEntry(JobId(listed.id)));
   }
   Publish(core, now);
 }
@@ -43,7 +43,7 @@ SteadyTime SnapshotPublisher::Refresh(core::Core& core, absl::Span<const JobId> 
 }
 
 void SnapshotPublisher::Note(core::Core& core, const JobId& id, const Time& now) {
-  absl::StatusOr<v1::Job> job = core.GetJob(id, /*detailed=*/false, now);
+  absl::StatusOr<v1::Job> job = core.ListEntry(id);
   if (!job.ok()) {
     jobs_.erase(id);
     checkpoints_.Forget(id.value());
@@ -57,14 +57,6 @@ void SnapshotPublisher::Note(core::Core& core, const JobId& id, const Time& now)
 void SnapshotPublisher::Put(v1::Job job) {
   const JobId id(job.job_id());
   on_job_(id, &job);
-  job.mutable_summary()->clear_losses();
-  // No reader needs the rest, which may be large.
-  v1::JobSpec spec;
-  spec.set_name(job.spec().name());
-  if (job.spec().has_train()) {
-    *spec.mutable_train()->mutable_checkpoint() = job.spec().train().checkpoint();
-  }
-  *job.mutable_spec() = std::move(spec);
   jobs_[id] = std::make_shared<const v1::Job>(std::move(job));
 }
 

@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "absl/status/status.h"
-#include "common/grpc_status.h"
+#include "common/grpc/status.h"
 
 namespace muster::service {
 

@@ -4,7 +4,7 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
-#include "common/grpc_status.h"
+#include "common/grpc/status.h"
 #include "common/limits.h"
 #include "google/protobuf/message.h"
 #include "grpcpp/grpcpp.h"

@@ -8,7 +8,7 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
 #include "absl/strings/string_view.h"
-#include "common/proto_time.h"
+#include "common/time/proto_time.h"
 #include "common/version.h"
 #include "coordinator/metric_families.h"
 #include "coordinator/service/loop/job_watchers.h"

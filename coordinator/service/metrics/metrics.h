@@ -8,8 +8,8 @@
 #include <vector>
 
 #include "absl/time/time.h"
-#include "common/now.h"
-#include "common/time.h"
+#include "common/time/now.h"
+#include "common/time/time.h"
 #include "coordinator/core/core.h"
 #include "coordinator/service/loop/snapshot.h"
 #include "prometheus/collectable.h"

@@ -10,7 +10,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "common/metrics/differences.h"
-#include "common/proto_time.h"
+#include "common/time/proto_time.h"
 #include "coordinator/metric_families.h"
 #include "coordinator/service/auth/audit_log.h"
 #include "coordinator/service/metrics/grpc_metrics.h"

@@ -6,7 +6,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
-#include "common/grpc_status.h"
+#include "common/grpc/status.h"
 #include "common/limits.h"
 #include "common/status.h"
 #include "spec/files.h"

@@ -11,7 +11,7 @@
 #include "absl/functional/any_invocable.h"
 #include "absl/status/statusor.h"
 #include "common/ids.h"
-#include "common/time.h"
+#include "common/time/time.h"
 #include "coordinator/files/file_store.h"
 #include "coordinator/files/file_thread.h"
 #include "coordinator/service/auth/caller_limit.h"

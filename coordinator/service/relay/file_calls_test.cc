@@ -10,8 +10,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/limits.h"
-#include "common/now.h"
 #include "common/sha256.h"
+#include "common/time/now.h"
 #include "coordinator/service/coordinator_fixture.h"
 #include "gmock/gmock.h"
 

@@ -9,7 +9,7 @@
 #include "absl/strings/str_join.h"
 #include "absl/time/time.h"
 #include "common/limits.h"
-#include "common/proto_time.h"
+#include "common/time/proto_time.h"
 
 namespace muster::service {
 namespace {

@@ -1,7 +1,7 @@
 #include "coordinator/service/relay/log_tail_chunk.h"
 
 #include "absl/time/time.h"
-#include "common/proto_time.h"
+#include "common/time/proto_time.h"
 #include "gtest/gtest.h"
 
 namespace muster::service {

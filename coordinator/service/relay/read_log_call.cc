@@ -3,7 +3,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "common/grpc_status.h"
+#include "common/grpc/status.h"
 #include "coordinator/service/relay/log_tail_chunk.h"
 
 namespace muster::service {

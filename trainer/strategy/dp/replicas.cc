@@ -3,9 +3,9 @@
 #include <algorithm>
 #include <utility>
 
-#include "common/now.h"
 #include "common/status.h"
-#include "common/time.h"
+#include "common/time/now.h"
+#include "common/time/time.h"
 
 namespace muster::train {
 namespace {

@@ -5,9 +5,9 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
-#include "common/now.h"
 #include "common/status.h"
-#include "common/time.h"
+#include "common/time/now.h"
+#include "common/time/time.h"
 #include "trainer/data/sampler.h"
 #include "trainer/strategy/ddp/step.h"
 #include "trainer/strategy/elastic/shard_losses.h"

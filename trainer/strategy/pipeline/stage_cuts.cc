@@ -5,10 +5,10 @@
 #include <random>
 
 #include "absl/strings/str_cat.h"
-#include "common/now.h"
 #include "common/pipeline/balance.h"
 #include "common/status.h"
-#include "common/time.h"
+#include "common/time/now.h"
+#include "common/time/time.h"
 #include "glog/logging.h"
 #include "trainer/graph/compiled_plan.h"
 #include "trainer/graph/cut.h"

@@ -2,9 +2,9 @@
 
 #include <utility>
 
-#include "common/now.h"
 #include "common/status.h"
-#include "common/time.h"
+#include "common/time/now.h"
+#include "common/time/time.h"
 
 namespace muster::pipeline {
 namespace {

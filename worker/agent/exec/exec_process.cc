@@ -15,8 +15,8 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "common/exit_code.h"
 #include "common/limits.h"
+#include "common/process/exit_code.h"
 #include "common/status.h"
 #include "worker/agent/generation/ranks/shim_process.h"
 #include "worker/shim/companion.h"

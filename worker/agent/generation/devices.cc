@@ -12,7 +12,7 @@
 #include "absl/time/time.h"
 #include "common/limits.h"
 #include "common/status.h"
-#include "common/utf8.h"
+#include "common/text/utf8.h"
 #include "glog/logging.h"
 #include "worker/gpu/discovery.h"
 #include "worker/gpu/monitor.h"

@@ -10,8 +10,8 @@
 #include "absl/strings/string_view.h"
 #include "absl/strings/strip.h"
 #include "absl/time/time.h"
-#include "common/proto_time.h"
-#include "common/stop_signal.h"
+#include "common/process/stop_signal.h"
+#include "common/time/proto_time.h"
 #include "worker/agent/storage/memory_directory.h"
 
 namespace muster::agent {

@@ -7,7 +7,6 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/limits.h"
-#include "common/proto_time.h"
 #include "common/status.h"
 #include "glog/logging.h"
 #include "spec/files.h"
@@ -15,17 +14,6 @@
 
 namespace muster::agent {
 namespace {
-
-v1::StopGeneration StopOf(const Generation& generation, absl::string_view reason,
-                          absl::string_view message) {
-  v1::StopGeneration stop;
-  stop.set_job_id(generation.job_id());
-  stop.set_generation(generation.number());
-  *stop.mutable_grace_period() = generation.launch().spec().grace_period();
-  stop.set_reason(std::string(reason));
-  stop.set_message(std::string(message));
-  return stop;
-}
 
 // Whether both launches start the same ranks. Other fields may differ: they describe the job's
 // state.
@@ -37,8 +25,7 @@ bool IsSameLaunch(const v1::Launch& a, const v1::Launch& b) {
                     });
 }
 
-}  // namespace
-
+// INVALID_ARGUMENT.
 absl::Status CheckLaunch(const v1::Launch& launch) {
   RETURN_IF_ERROR(CheckJobId(launch.job_id()));
   if (launch.generation() == 0) return absl::InvalidArgumentError("generation must not be 0");
@@ -58,19 +45,50 @@ absl::Status CheckLaunch(const v1::Launch& launch) {
   return spec::CheckUploadedFiles(launch.spec());
 }
 
-GenerationTable::GenerationTable(GenerationContext context) : context_(std::move(context)) {}
-
-GenerationTable::~GenerationTable() {
-  *self_ = nullptr;
-  for (const EventLoop::TimerId timer : away_timers_) context_.loop->Cancel(timer);
-  if (patience_timer_.has_value()) context_.loop->Cancel(*patience_timer_);
+// Reports the ranks of a launch that comes too late as failed.
+v1::WorkerMessage Refusal(const v1::Launch& launch, uint64_t newest) {
+  const absl::Status refusal = absl::AlreadyExistsError(
+      absl::StrCat("this node already holds generation ", newest, " of job ", launch.job_id(),
+                   ", so it cannot launch generation ", launch.generation(),
+                   ": the coordinator's store is older than this generation"));
+  LOG(ERROR) << "refusing a launch: " << refusal.message();
+  v1::WorkerMessage message;
+  v1::GenerationReport& report = *message.mutable_report();
+  report.set_job_id(launch.job_id());
+  report.set_generation(launch.generation());
+  for (const v1::RankPlacement& placement : launch.ranks()) {
+    v1::RankReport& rank = *report.add_ranks();
+    rank.set_rank(placement.rank());
+    rank.set_phase(v1::EXITED);
+    *rank.mutable_exit() = LaunchFailure(refusal);
+  }
+  return message;
 }
+
+void Stop(Generation& generation, const v1::StopGeneration& stop) {
+  LOG(INFO) << "stopping " << stop.job_id() << " generation " << stop.generation() << ": "
+            << stop.reason() << ": " << stop.message();
+  v1::StopGeneration complete = stop;
+  if (!stop.has_grace_period()) {
+    *complete.mutable_grace_period() = generation.launch().spec().grace_period();
+  }
+  generation.Stop(complete);
+}
+
+}  // namespace
+
+GenerationTable::GenerationTable(GenerationContext context)
+    : context_(std::move(context)), stops_(*context_.loop, generations_) {}
+
+GenerationTable::~GenerationTable() { *self_ = nullptr; }
 
 Generation& GenerationTable::Add(const v1::Launch& launch) {
   const std::string job_id = launch.job_id();
+  v1::Launch stored = launch;
+  SecretValues secrets = TakeSecrets(stored);
   auto& generation = generations_[{job_id, launch.generation()}];
-  generation =
-      std::make_unique<Generation>(context_, launch, [this, job_id] { OnSettled(job_id); });
+  generation = std::make_unique<Generation>(context_, std::move(stored), std::move(secrets),
+                                            [this, job_id] { OnSettled(job_id); });
   uint64_t& newest = newest_[job_id];
   newest = std::max(newest, launch.generation());
   return *generation;
@@ -104,32 +122,34 @@ void GenerationTable::OnMessage(const v1::CoordinatorMessage& message) {
     case v1::CoordinatorMessage::kLaunch:
       return OnLaunch(message.launch());
     case v1::CoordinatorMessage::kStop:
-      return OnStop(message.stop());
+      generation = find_or_report(message.stop());
+      if (generation != nullptr) Stop(*generation, message.stop());
+      return;
     case v1::CoordinatorMessage::kForget:
       return OnForget(message.forget());
     case v1::CoordinatorMessage::kWorld:
       generation = find_or_report(message.world());
-      if (generation != nullptr) generation->OnWorld(message.world());
+      if (generation != nullptr) generation->calls().OnWorld(message.world());
       return;
     case v1::CoordinatorMessage::kInspect:
       generation = find_or_report(message.inspect());
-      if (generation != nullptr) generation->Inspect();
+      if (generation != nullptr) generation->ranks().Inspect();
       return;
     case v1::CoordinatorMessage::kCheckpoint:
       generation = find_or_report(message.checkpoint());
-      if (generation != nullptr) generation->directives().RequestCheckpoint();
+      if (generation != nullptr) generation->calls().directives().RequestCheckpoint();
       return;
     case v1::CoordinatorMessage::kKeyValue:
       generation = find(message.key_value());
-      if (generation != nullptr) generation->rendezvous().OnKeyValue(message.key_value());
+      if (generation != nullptr) generation->calls().rendezvous().OnKeyValue(message.key_value());
       return;
     case v1::CoordinatorMessage::kReleaseBarrier:
       generation = find(message.release_barrier());
       if (generation == nullptr) return;
-      return generation->rendezvous().OnReleaseBarrier(message.release_barrier());
+      return generation->calls().rendezvous().OnReleaseBarrier(message.release_barrier());
     case v1::CoordinatorMessage::kWaitNotice:
       generation = find(message.wait_notice());
-      if (generation != nullptr) generation->OnWaitNotice(message.wait_notice());
+      if (generation != nullptr) generation->calls().OnWaitNotice(message.wait_notice());
       return;
     default:
       return;
@@ -142,45 +162,28 @@ void GenerationTable::OnLaunch(const v1::Launch& launch) {
     LOG(ERROR) << "rejecting a launch of " << launch.job_id() << ": " << status;
     return;
   }
-  if (stopping_) return;
-  if (launch.generation() <= NewestGeneration(launch.job_id())) return RefuseLaunch(launch);
+  if (stops_.stopping()) return;
+  const uint64_t newest = NewestGeneration(launch.job_id());
+  if (launch.generation() <= newest) {
+    const Generation* const held = Find(launch.job_id(), launch.generation());
+    // The coordinator repeats a launch when it does not know whether it arrived.
+    if (held != nullptr && IsSameLaunch(held->launch(), launch)) return;
+    return context_.send(Refusal(launch, newest));
+  }
   LOG(INFO) << "launching " << launch.job_id() << " generation " << launch.generation() << ": "
             << launch.ranks_size() << " of " << launch.world_size() << " ranks";
   Add(launch);
   for (const auto& [key, generation] : generations_) {
     if (key.first == launch.job_id() && key.second < launch.generation()) {
-      generation->StopByWorker(
-          StopOf(*generation, "Superseded", "replaced by a newer generation of the job"));
+      generation->StopByWorker("Superseded", "replaced by a newer generation of the job");
     }
   }
   StartIfFree(launch.job_id());
 }
 
-void GenerationTable::RefuseLaunch(const v1::Launch& launch) {
-  const Generation* const held = Find(launch.job_id(), launch.generation());
-  // The coordinator repeats a launch when it does not know whether it arrived.
-  if (held != nullptr && IsSameLaunch(held->launch(), launch)) return;
-  const absl::Status refusal = absl::AlreadyExistsError(
-      absl::StrCat("this node already holds generation ", NewestGeneration(launch.job_id()),
-                   " of job ", launch.job_id(), ", so it cannot launch generation ",
-                   launch.generation(), ": the coordinator's store is older than this generation"));
-  LOG(ERROR) << "refusing a launch: " << refusal.message();
-  v1::WorkerMessage message;
-  v1::GenerationReport& report = *message.mutable_report();
-  report.set_job_id(launch.job_id());
-  report.set_generation(launch.generation());
-  for (const v1::RankPlacement& placement : launch.ranks()) {
-    v1::RankReport& rank = *report.add_ranks();
-    rank.set_rank(placement.rank());
-    rank.set_phase(v1::EXITED);
-    *rank.mutable_exit() = LaunchFailure(refusal);
-  }
-  context_.send(std::move(message));
-}
-
 void GenerationTable::StartIfFree(const std::string& job_id) {
   const auto newest = generations_.find({job_id, NewestGeneration(job_id)});
-  if (newest == generations_.end() || newest->second->started() || stopping_) return;
+  if (newest == generations_.end() || newest->second->started() || stops_.stopping()) return;
   for (const auto& [key, generation] : generations_) {
     if (key.first == job_id && key.second < newest->first.second && !generation->settled()) return;
   }
@@ -190,57 +193,24 @@ void GenerationTable::StartIfFree(const std::string& job_id) {
 
 void GenerationTable::OnSettled(const std::string& job_id) {
   // Deferred, because the caller is inside a method of the generation.
-  Post([this, job_id] {
+  context_.loop->Post([this, self = self_, job_id] {
+    if (*self == nullptr) return;
     for (const v1::ForgetGeneration& message : std::exchange(forgotten_, {})) OnForget(message);
     CountSlots();
     StartIfFree(job_id);
-    CheckAllStopped();
+    stops_.CheckAllStopped();
   });
-}
-
-void GenerationTable::Post(std::function<void()> f) {
-  context_.loop->Post([self = self_, f = std::move(f)] {
-    if (*self != nullptr) f();
-  });
-}
-
-void GenerationTable::CheckAllStopped() {
-  if (!on_all_stopped_) return;
-  for (const auto& [key, generation] : generations_) {
-    if (!generation->settled()) return;
-  }
-  const auto done = std::move(on_all_stopped_);
-  on_all_stopped_ = nullptr;
-  done();
 }
 
 void GenerationTable::CountSlots() {
   const std::vector<v1::Slot>& slots = context_.environment.slots;
   std::map<std::string, uint32_t> counts;
   for (const auto& [key, generation] : generations_) {
-    for (const uint32_t slot : generation->SlotsInUse()) {
+    for (const uint32_t slot : generation->ranks().SlotsInUse()) {
       if (slot < slots.size()) ++counts[slots[slot].kind()];
     }
   }
-  absl::MutexLock lock(&counts_mutex_);
-  slots_in_use_ = std::move(counts);
-}
-
-std::map<std::string, uint32_t> GenerationTable::SlotsInUse() const {
-  absl::MutexLock lock(&counts_mutex_);
-  return slots_in_use_;
-}
-
-void GenerationTable::OnStop(const v1::StopGeneration& stop) {
-  Generation* const generation = FindOrReport(stop.job_id(), stop.generation());
-  if (generation == nullptr) return;
-  LOG(INFO) << "stopping " << stop.job_id() << " generation " << stop.generation() << ": "
-            << stop.reason() << ": " << stop.message();
-  v1::StopGeneration complete = stop;
-  if (!stop.has_grace_period()) {
-    *complete.mutable_grace_period() = generation->launch().spec().grace_period();
-  }
-  generation->Stop(complete);
+  context_.progress->SetSlotsInUse(std::move(counts));
 }
 
 Generation* GenerationTable::FindOrReport(const std::string& job_id, uint64_t generation) {
@@ -308,60 +278,17 @@ std::set<std::pair<std::string, uint64_t>> GenerationTable::Held() const {
 void GenerationTable::Resend() {
   for (const auto& [key, generation] : generations_) {
     generation->ResendChanged();
-    generation->rendezvous().Resend();
+    generation->calls().rendezvous().Resend();
   }
 }
 
-void GenerationTable::OnCoordinatorLost() {
-  if (std::exchange(coordinator_away_, true)) return;
-  for (const auto& [key, generation] : generations_) {
-    const v1::LostCoordinatorPolicy& policy = generation->launch().spec().on_lost_coordinator();
-    if (!policy.has_stop_after()) continue;
-    away_timers_.push_back(
-        context_.loop->RunAfter(FromProto(policy.stop_after()), [this, key = key] {
-          Generation* const affected = Find(key.first, key.second);
-          if (affected == nullptr) return;
-          affected->StopByWorker(
-              StopOf(*affected, "CoordinatorLost",
-                     "the coordinator was unreachable for longer than on_lost_coordinator allows"));
-        }));
-  }
-}
-
-void GenerationTable::OnCoordinatorConnected(const std::string& address,
-                                             const std::string& interface) {
+void GenerationTable::SetAddress(const std::string& address, const std::string& interface) {
   context_.environment.address = address;
   context_.environment.interface = interface;
-  coordinator_away_ = false;
-  for (const EventLoop::TimerId timer : away_timers_) context_.loop->Cancel(timer);
-  away_timers_.clear();
 }
 
 void GenerationTable::Tick() {
-  for (const auto& [key, generation] : generations_) {
-    generation->Tick();
-  }
-}
-
-void GenerationTable::AwaitEnd(absl::Duration patience, std::function<void()> done) {
-  stopping_ = true;
-  on_all_stopped_ = std::move(done);
-  patience_timer_ = context_.loop->RunAfter(patience, [this] {
-    patience_timer_.reset();
-    if (on_all_stopped_) StopAll(std::nullopt, std::move(on_all_stopped_));
-  });
-  Post([this] { CheckAllStopped(); });
-}
-
-void GenerationTable::StopAll(std::optional<absl::Duration> grace, std::function<void()> done) {
-  stopping_ = true;
-  on_all_stopped_ = std::move(done);
-  for (const auto& [key, generation] : generations_) {
-    v1::StopGeneration stop = StopOf(*generation, "WorkerStopped", "the worker is shutting down");
-    if (grace.has_value()) *stop.mutable_grace_period() = ToProto(*grace);
-    generation->StopByWorker(stop);
-  }
-  Post([this] { CheckAllStopped(); });
+  for (const auto& [key, generation] : generations_) generation->Tick();
 }
 
 std::vector<Generation*> GenerationTable::Live() {
@@ -370,24 +297,6 @@ std::vector<Generation*> GenerationTable::Live() {
     if (!generation->over()) live.push_back(generation.get());
   }
   return live;
-}
-
-void GenerationTable::End(const std::string& job_id, uint64_t generation, absl::string_view reason,
-                          absl::string_view message) {
-  Generation* const ended = Find(job_id, generation);
-  if (ended == nullptr) return;
-  v1::StopGeneration stop = StopOf(*ended, reason, message);
-  *stop.mutable_grace_period() = ToProto(absl::ZeroDuration());
-  stop.set_abort(true);
-  ended->StopByWorker(stop);
-}
-
-absl::StatusOr<Generation*> GenerationTable::Authenticate(const v1::RankIdentity& identity) {
-  Generation* const generation = Find(identity.job_id(), identity.generation());
-  if (generation == nullptr) return absl::AbortedError("the generation is over");
-  const Rank* const rank = generation->FindRank(identity.rank());
-  if (rank != nullptr && rank->TokenMatches(identity.token())) return generation;
-  return absl::UnauthenticatedError("the token does not match the rank");
 }
 
 Generation* GenerationTable::Find(const std::string& job_id, uint64_t generation) {

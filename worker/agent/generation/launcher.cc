@@ -7,7 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/string_view.h"
-#include "common/environment_value.h"
+#include "common/process/environment_value.h"
 #include "worker/agent/storage/memory_directory.h"
 
 namespace muster::agent {

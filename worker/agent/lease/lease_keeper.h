@@ -24,7 +24,7 @@
 #include <vector>
 
 #include "absl/time/time.h"
-#include "common/time.h"
+#include "common/time/time.h"
 #include "proto/muster/v1/worker.pb.h"
 
 namespace muster::agent {

@@ -14,14 +14,14 @@
 #include "absl/base/thread_annotations.h"
 #include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
-#include "common/time.h"
+#include "common/time/time.h"
 #include "worker/agent/generation/ranks/shim_line.h"
 #include "worker/shim/clock.h"
 
 namespace muster::agent {
 
 // The time on CLOCK_BOOTTIME, which advances while the machine is suspended; see
-// worker/shim/clock.h. Not comparable with the times of common/now.h. Thread-safe.
+// worker/shim/clock.h. Not comparable with the times of common/time/now.h. Thread-safe.
 inline SteadyTime BootNow() { return SteadyTime(absl::Milliseconds(shim::BootMs())); }
 
 // The deadline as shims receive it.

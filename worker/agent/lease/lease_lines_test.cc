@@ -7,7 +7,7 @@
 #include <string>
 
 #include "absl/time/time.h"
-#include "common/time.h"
+#include "common/time/time.h"
 #include "gtest/gtest.h"
 #include "worker/agent/generation/ranks/shim_line.h"
 

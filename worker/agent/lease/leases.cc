@@ -12,9 +12,9 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "common/http/address.h"
-#include "common/machine_id.h"
-#include "common/proto_time.h"
+#include "common/process/machine_id.h"
 #include "common/status.h"
+#include "common/time/proto_time.h"
 #include "glog/logging.h"
 #include "spec/cut_off.h"
 #include "worker/agent/lease/lease_lines.h"
@@ -138,8 +138,11 @@ LeaseKeeper::Outside Leases::MakeOutside() {
     if (generation != nullptr) generation->SetLeaseDeadline(ToBootMs(deadline));
   };
   outside.end = [this](const LeaseKeeper::Lease& lease) {
-    table_.End(lease.job_id, lease.generation, "LeaseLost",
-               "the coordinator declared these ranks lost, and the job may run elsewhere");
+    Generation* const generation = table_.Find(lease.job_id, lease.generation);
+    if (generation == nullptr) return;
+    generation->StopByWorker(
+        "LeaseLost", "the coordinator declared these ranks lost, and the job may run elsewhere",
+        absl::ZeroDuration(), /*abort=*/true);
   };
   outside.ask = [this](v1::LeaseQuestion question, absl::Duration patience,
                        PeerClient::Answered answered, PeerClient::Done done) {

@@ -13,7 +13,7 @@
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "common/security/client_security.h"
-#include "common/time.h"
+#include "common/time/time.h"
 #include "proto/muster/v1/worker.pb.h"
 #include "worker/agent/event_loop.h"
 #include "worker/agent/generation/generation_table.h"

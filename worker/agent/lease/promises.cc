@@ -5,7 +5,7 @@
 #include <utility>
 
 #include "absl/time/time.h"
-#include "common/proto_time.h"
+#include "common/time/proto_time.h"
 #include "glog/logging.h"
 
 namespace muster::agent {

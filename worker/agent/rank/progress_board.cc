@@ -62,4 +62,14 @@ std::map<ProgressBoard::Key, ProgressBoard::Entry> ProgressBoard::Snapshot(Stead
   return snapshot;
 }
 
+void ProgressBoard::SetSlotsInUse(std::map<std::string, uint32_t> slots) {
+  absl::MutexLock lock(&mutex_);
+  slots_in_use_ = std::move(slots);
+}
+
+std::map<std::string, uint32_t> ProgressBoard::SlotsInUse() {
+  absl::MutexLock lock(&mutex_);
+  return slots_in_use_;
+}
+
 }  // namespace muster::agent

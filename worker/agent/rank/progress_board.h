@@ -1,4 +1,4 @@
-// Progress of this node's ranks, for heartbeats and metrics.
+// Progress of this node's ranks and the slots that they occupy, for heartbeats and metrics.
 #ifndef MUSTER_WORKER_AGENT_RANK_PROGRESS_BOARD_H_
 #define MUSTER_WORKER_AGENT_RANK_PROGRESS_BOARD_H_
 
@@ -11,7 +11,7 @@
 #include "absl/base/thread_annotations.h"
 #include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
-#include "common/time.h"
+#include "common/time/time.h"
 #include "proto/muster/v1/worker.pb.h"
 
 namespace muster::agent {
@@ -33,6 +33,9 @@ class ProgressBoard {
   // Returns the reports that changed since the previous call, by generation.
   std::vector<v1::GenerationReport> TakeChanged() ABSL_LOCKS_EXCLUDED(mutex_);
   std::map<Key, Entry> Snapshot(SteadyTime now) ABSL_LOCKS_EXCLUDED(mutex_);
+  // Numbers of occupied slots by kind.
+  void SetSlotsInUse(std::map<std::string, uint32_t> slots) ABSL_LOCKS_EXCLUDED(mutex_);
+  std::map<std::string, uint32_t> SlotsInUse() ABSL_LOCKS_EXCLUDED(mutex_);
 
  private:
   struct State {
@@ -42,6 +45,7 @@ class ProgressBoard {
   };
   absl::Mutex mutex_;
   std::map<Key, State> states_ ABSL_GUARDED_BY(mutex_);
+  std::map<std::string, uint32_t> slots_in_use_ ABSL_GUARDED_BY(mutex_);
 };
 
 }  // namespace muster::agent

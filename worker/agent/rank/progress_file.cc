@@ -19,8 +19,8 @@
 #include "absl/strings/str_split.h"
 #include "common/files/owned_fd.h"
 #include "common/limits.h"
-#include "common/proto_time.h"
-#include "common/utf8.h"
+#include "common/text/utf8.h"
+#include "common/time/proto_time.h"
 #include "nlohmann/json.hpp"
 
 namespace muster::agent {

@@ -10,7 +10,7 @@
 #include <utility>
 
 #include "absl/strings/string_view.h"
-#include "common/time.h"
+#include "common/time/time.h"
 #include "proto/muster/v1/job.pb.h"
 
 namespace muster::agent {

@@ -10,7 +10,7 @@
 #include <string>
 
 #include "common/limits.h"
-#include "common/proto_time.h"
+#include "common/time/proto_time.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 

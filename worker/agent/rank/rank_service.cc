@@ -6,6 +6,7 @@
 #include <atomic>
 #include <cerrno>
 #include <deque>
+#include <filesystem>
 #include <functional>
 #include <optional>
 #include <utility>
@@ -15,15 +16,17 @@
 #include "absl/synchronization/mutex.h"
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
-#include "common/deadline.h"
-#include "common/grpc_deadline.h"
-#include "common/grpc_listener.h"
-#include "common/grpc_status.h"
+#include "common/grpc/deadline.h"
+#include "common/grpc/listener.h"
+#include "common/grpc/status.h"
 #include "common/limits.h"
 #include "common/status.h"
+#include "common/time/deadline.h"
+#include "glog/logging.h"
 #include "grpcpp/server.h"
 #include "grpcpp/server_builder.h"
 #include "proto/muster/v1/rank.grpc.pb.h"
+#include "worker/agent/storage/data_directory.h"
 
 namespace muster::agent {
 namespace {
@@ -43,10 +46,19 @@ struct Route {
   v1::RankIdentity identity;
   CallId id = next_call_id.fetch_add(1);
 
+  // The generation of the caller; to be called on the loop. ABORTED if it is over or not on this
+  // node, UNAUTHENTICATED for a wrong token.
+  absl::StatusOr<Generation*> Authenticate() const {
+    Generation* const generation = table.Find(identity.job_id(), identity.generation());
+    if (generation == nullptr) return absl::AbortedError("the generation is over");
+    const Rank* const rank = generation->ranks().Find(identity.rank());
+    if (rank != nullptr && rank->TokenMatches(identity.token())) return generation;
+    return absl::UnauthenticatedError("the token does not match the rank");
+  }
   void Cancel() const {
     loop.Post([route = *this] {
-      const auto generation = route.table.Authenticate(route.identity);
-      if (generation.ok()) (*generation)->CancelCall(route.id);
+      const auto generation = route.Authenticate();
+      if (generation.ok()) (*generation)->calls().Cancel(route.id);
     });
   }
 };
@@ -63,7 +75,7 @@ class UnaryCall final : public grpc::ServerUnaryReactor {
                                ? absl::InfiniteDuration()
                                : absl::FromChrono(context->deadline()) - absl::Now());
     loop.Post([this, expires, body = std::move(body)] {
-      const auto generation = route_.table.Authenticate(route_.identity);
+      const auto generation = route_.Authenticate();
       if (!generation.ok()) return Answer(generation.status());
       if (waits_ && expires.left() < absl::InfiniteDuration()) ExpireIn(expires.left());
       // The call may be answered, and thus deleted, when `body` returns.
@@ -80,8 +92,8 @@ class UnaryCall final : public grpc::ServerUnaryReactor {
   void ExpireIn(absl::Duration left) {
     timer_ = route_.loop.RunAfter(std::max(left - kAnswerAhead, left / 2), [this] {
       timer_.reset();
-      const auto generation = route_.table.Authenticate(route_.identity);
-      if (generation.ok()) (*generation)->rendezvous().Expire(route_.id);
+      const auto generation = route_.Authenticate();
+      if (generation.ok()) (*generation)->calls().rendezvous().Expire(route_.id);
     });
   }
 
@@ -100,10 +112,11 @@ class WatchCall final : public grpc::ServerWriteReactor<v1::Directive> {
   WatchCall(EventLoop& loop, GenerationTable& table, const v1::RankIdentity& identity)
       : route_{loop, table, identity} {
     loop.Post([this] {
-      const auto generation = route_.table.Authenticate(route_.identity);
+      const auto generation = route_.Authenticate();
       if (!generation.ok()) return End(generation.status());
       (*generation)
-          ->directives()
+          ->calls()
+          .directives()
           .Watch(route_.id, {route_.identity.rank(),
                              [this](const v1::Directive& directive) { Push(directive); },
                              [this](const absl::Status& status) { End(status); }});
@@ -170,7 +183,7 @@ class Service final : public v1::RankService::CallbackService {
                                  v1::JoinResponse* response) override {
     return new UnaryCall(loop_, table_, context, request->identity(), true,
                          [request, response](Generation& generation, CallId id, Done finish) {
-                           generation.Join(
+                           generation.calls().Join(
                                *request, id,
                                [response, finish](absl::StatusOr<v1::JoinResponse> answer) {
                                  if (answer.ok()) *response = *std::move(answer);
@@ -185,7 +198,7 @@ class Service final : public v1::RankService::CallbackService {
     return new UnaryCall(
         loop_, table_, context, request->identity(), true,
         [request](Generation& generation, CallId id, Done finish) {
-          generation.rendezvous().Put(
+          generation.calls().rendezvous().Put(
               request->identity().rank(), request->key(), request->value(), id,
               [finish](const absl::StatusOr<std::string>& answer) { finish(answer.status()); });
         });
@@ -196,7 +209,7 @@ class Service final : public v1::RankService::CallbackService {
                                    v1::GetRankKeyResponse* response) override {
     return new UnaryCall(loop_, table_, context, request->identity(), true,
                          [request, response](Generation& generation, CallId id, Done finish) {
-                           generation.rendezvous().Get(
+                           generation.calls().rendezvous().Get(
                                request->identity().rank(), request->key(), id,
                                [response, finish](absl::StatusOr<std::string> answer) {
                                  if (answer.ok()) response->set_value(*std::move(answer));
@@ -211,7 +224,7 @@ class Service final : public v1::RankService::CallbackService {
     return new UnaryCall(
         loop_, table_, context, request->identity(), true,
         [request](Generation& generation, CallId id, Done finish) {
-          generation.rendezvous().Arrive(
+          generation.calls().rendezvous().Arrive(
               request->identity().rank(), request->barrier(), id,
               [finish](const absl::StatusOr<std::string>& answer) { finish(answer.status()); });
         });
@@ -222,7 +235,7 @@ class Service final : public v1::RankService::CallbackService {
     return new UnaryCall(
         loop_, table_, context, request->identity(), false,
         [request](Generation& generation, CallId, Done finish) {
-          finish(generation.FindRank(request->identity().rank())->Report(*request));
+          finish(generation.ranks().Find(request->identity().rank())->Report(*request));
         });
   }
 
@@ -236,11 +249,12 @@ class Service final : public v1::RankService::CallbackService {
   GenerationTable& table_;
 };
 
-class GrpcRankServer final : public RankServer {
+// Listens at a path until it is destroyed.
+class GrpcRankServer {
  public:
   GrpcRankServer(EventLoop& loop, GenerationTable& table) : service_(loop, table) {}
 
-  ~GrpcRankServer() override {
+  ~GrpcRankServer() {
     if (server_ == nullptr) return;
     listener_->Stop();
     // Cancels waiting calls.
@@ -266,7 +280,8 @@ class GrpcRankServer final : public RankServer {
     return absl::OkStatus();
   }
 
-  bool IsReachable() const override {
+  // Whether the socket is still at its path.
+  bool IsReachable() const {
     struct stat now = {};
     return lstat(path_.c_str(), &now) == 0 && now.st_dev == socket_.st_dev &&
            now.st_ino == socket_.st_ino && now.st_mode == socket_.st_mode;
@@ -280,14 +295,59 @@ class GrpcRankServer final : public RankServer {
   std::unique_ptr<grpc::Server> server_;
 };
 
+class RankServerImpl final : public RankServer {
+ public:
+  RankServerImpl(std::string path, EventLoop& loop, GenerationTable& table, bool has_job_users,
+                 std::function<void(const absl::Status&)> on_failure)
+      : path_(std::move(path)),
+        loop_(loop),
+        table_(table),
+        has_job_users_(has_job_users),
+        on_failure_(std::move(on_failure)) {}
+
+  absl::Status Listen() {
+    RETURN_IF_ERROR(MakeDirectories(std::filesystem::path(path_).parent_path().string()));
+    auto server = std::make_unique<GrpcRankServer>(loop_, table_);
+    RETURN_IF_ERROR(server->Listen(path_, has_job_users_));
+    server_ = std::move(server);
+    return absl::OkStatus();
+  }
+
+  void CheckOn(Sweeper& sweeper) override {
+    if (!checking_.exchange(true)) sweeper.Post([this] { Check(); });
+  }
+
+ private:
+  void Check() {
+    checking_ = false;
+    if (server_ == nullptr || server_->IsReachable()) return;
+    LOG(ERROR)
+        << "the ranks' socket " << path_
+        << " was removed or replaced; listening again (with --job-user, jobs cannot remove it)";
+    server_.reset();
+    const absl::Status started = Listen();
+    if (started.ok()) return;
+    on_failure_(absl::FailedPreconditionError(absl::StrCat(
+        "no rank can join, because the ranks' socket cannot be restored: ", started.message())));
+  }
+
+  const std::string path_;
+  EventLoop& loop_;
+  GenerationTable& table_;
+  const bool has_job_users_;
+  const std::function<void(const absl::Status&)> on_failure_;
+  std::unique_ptr<GrpcRankServer> server_;  // null once it could not be restored
+  std::atomic<bool> checking_ = false;      // a check is pending
+};
+
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<RankServer>> RankServer::Start(const std::string& path,
-                                                              EventLoop& loop,
-                                                              GenerationTable& table,
-                                                              bool has_job_users) {
-  auto server = std::make_unique<GrpcRankServer>(loop, table);
-  RETURN_IF_ERROR(server->Listen(path, has_job_users));
+absl::StatusOr<std::unique_ptr<RankServer>> RankServer::Start(
+    std::string path, EventLoop& loop, GenerationTable& table, bool has_job_users,
+    std::function<void(const absl::Status&)> on_failure) {
+  auto server = std::make_unique<RankServerImpl>(std::move(path), loop, table, has_job_users,
+                                                 std::move(on_failure));
+  RETURN_IF_ERROR(server->Listen());
   return server;
 }
 

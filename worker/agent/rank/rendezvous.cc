@@ -5,7 +5,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "common/limits.h"
-#include "common/wait_text.h"
+#include "common/text/wait_text.h"
 
 namespace muster::agent {
 namespace {

@@ -2,7 +2,7 @@
 
 #include <utility>
 
-#include "common/grpc_channel.h"
+#include "common/grpc/channel.h"
 #include "grpcpp/support/channel_arguments.h"
 
 namespace muster::agent {

@@ -10,7 +10,7 @@
 #include "absl/strings/string_view.h"
 #include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
-#include "common/time.h"
+#include "common/time/time.h"
 #include "proto/muster/v1/worker.pb.h"
 
 namespace muster::agent {

@@ -7,7 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/report_bounds.h"
-#include "common/utf8.h"
+#include "common/text/utf8.h"
 #include "google/protobuf/descriptor.h"
 #include "google/protobuf/message.h"
 

@@ -6,9 +6,9 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "common/grpc_status.h"
-#include "common/now.h"
-#include "common/proto_time.h"
+#include "common/grpc/status.h"
+#include "common/time/now.h"
+#include "common/time/proto_time.h"
 #include "glog/logging.h"
 #include "proto/muster/v1/worker.grpc.pb.h"
 #include "worker/agent/lease/lease_lines.h"

@@ -15,7 +15,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/synchronization/mutex.h"
-#include "common/grpc_status.h"
+#include "common/grpc/status.h"
 #include "common/security/client_security.h"
 #include "grpcpp/grpcpp.h"
 #include "proto/muster/v1/worker.grpc.pb.h"

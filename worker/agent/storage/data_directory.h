@@ -3,10 +3,11 @@
 //   lock                                    locked by the running worker
 //   run/rank.sock                           socket of the rank service
 //   cluster.pb                              see session/membership.h
-//   machine-id                              on machines without an id, see common/machine_id.h
-//   cache/                                  unpacked datasets, shared by all ranks
-//   self-test                               written and removed by each self-test, see self_test.h
-//   peers                                   addresses of the coordinator and of other workers, see
+//   machine-id                              on machines without an id, see
+//   common/process/machine_id.h cache/                                  unpacked datasets, shared
+//   by all ranks self-test                               written and removed by each self-test, see
+//   self_test.h peers                                   addresses of the coordinator and of other
+//   workers, see
 //                                           lease/leases.h
 //   promises                                see lease/promises.h
 //   files/                                  contents of jobs' files, see files/file_cache.h

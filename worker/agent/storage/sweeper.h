@@ -9,9 +9,9 @@
 #include <string>
 #include <utility>
 
-#include "common/file_clock.h"
-#include "common/now.h"
-#include "common/time.h"
+#include "common/time/file_clock.h"
+#include "common/time/now.h"
+#include "common/time/time.h"
 #include "worker/agent/event_loop.h"
 #include "worker/agent/storage/data_directory.h"
 #include "worker/agent/storage/memory_directory.h"

@@ -15,7 +15,7 @@
 #include "absl/synchronization/notification.h"
 #include "absl/time/time.h"
 #include "common/http/http_get.h"
-#include "common/proto_time.h"
+#include "common/time/proto_time.h"
 #include "gtest/gtest.h"
 #include "worker/agent/agent.h"
 #include "worker/agent/testing/scripted_coordinator.h"

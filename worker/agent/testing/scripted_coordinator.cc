@@ -8,7 +8,7 @@
 #include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
 #include "common/limits.h"
-#include "common/proto_time.h"
+#include "common/time/proto_time.h"
 #include "grpcpp/server.h"
 #include "grpcpp/server_builder.h"
 #include "proto/muster/v1/worker.grpc.pb.h"

@@ -8,7 +8,7 @@
 #include <cerrno>
 #include <cstring>
 
-#include "common/exit_code.h"
+#include "common/process/exit_code.h"
 #include "worker/shim/credentials.h"
 #include "worker/shim/program.h"
 

@@ -20,7 +20,7 @@ struct ExecFailure {
 // these fails.
 ExecFailure Exec(const Instructions& instructions);
 
-// The rank's exit code: for kExec as in a shell, else one of common/exit_code.h.
+// The rank's exit code: for kExec as in a shell, else one of common/process/exit_code.h.
 int ExitCodeOf(const ExecFailure& failure);
 
 // One line that names the path and the error.

@@ -11,7 +11,7 @@
 #include <cstring>
 #include <utility>
 
-#include "common/exit_code.h"
+#include "common/process/exit_code.h"
 #include "worker/shim/clock.h"
 #include "worker/shim/process_tree.h"
 

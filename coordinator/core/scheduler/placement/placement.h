@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "absl/time/time.h"
-#include "common/time.h"
+#include "common/time/time.h"
 #include "coordinator/core/nodes/node_table.h"
 #include "proto/muster/v1/job.pb.h"
 #include "proto/muster/v1/store.pb.h"

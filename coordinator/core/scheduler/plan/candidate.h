@@ -13,7 +13,7 @@
 
 #include "absl/container/flat_hash_map.h"
 #include "common/ids.h"
-#include "common/time.h"
+#include "common/time/time.h"
 #include "coordinator/core/scheduler/fair_share.h"
 #include "coordinator/core/scheduler/options.h"
 #include "coordinator/core/scheduler/plan/cluster.h"

@@ -14,7 +14,7 @@
 
 #include "absl/container/flat_hash_map.h"
 #include "common/ids.h"
-#include "common/time.h"
+#include "common/time/time.h"
 #include "coordinator/core/nodes/node_table.h"
 #include "coordinator/core/scheduler/placement/demand.h"
 #include "coordinator/core/scheduler/plan/queue.h"

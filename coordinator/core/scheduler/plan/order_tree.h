@@ -10,7 +10,7 @@
 #include <tuple>
 
 #include "absl/functional/function_ref.h"
-#include "common/time.h"
+#include "common/time/time.h"
 
 namespace muster::core {
 

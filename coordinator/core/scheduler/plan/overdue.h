@@ -16,7 +16,7 @@
 #include "absl/functional/function_ref.h"
 #include "absl/time/time.h"
 #include "common/ids.h"
-#include "common/time.h"
+#include "common/time/time.h"
 #include "coordinator/core/scheduler/plan/cluster.h"
 #include "coordinator/core/scheduler/plan/queue.h"
 

@@ -22,7 +22,7 @@
 
 #include "absl/functional/function_ref.h"
 #include "common/ids.h"
-#include "common/time.h"
+#include "common/time/time.h"
 #include "coordinator/core/scheduler/fair_share.h"
 #include "coordinator/core/scheduler/options.h"
 #include "coordinator/core/scheduler/plan/candidate.h"

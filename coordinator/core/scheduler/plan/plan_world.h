@@ -13,7 +13,7 @@
 
 #include "absl/time/time.h"
 #include "common/ids.h"
-#include "common/time.h"
+#include "common/time/time.h"
 #include "coordinator/core/nodes/node_table.h"
 #include "coordinator/core/scheduler/fair_share.h"
 #include "coordinator/core/scheduler/options.h"

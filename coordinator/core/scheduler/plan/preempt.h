@@ -12,7 +12,7 @@
 #include <utility>
 #include <vector>
 
-#include "common/time.h"
+#include "common/time/time.h"
 #include "coordinator/core/scheduler/plan/candidate.h"
 #include "coordinator/core/scheduler/plan/cluster.h"
 #include "coordinator/core/scheduler/plan/reserve.h"

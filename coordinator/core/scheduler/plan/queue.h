@@ -33,7 +33,7 @@
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
 #include "common/ids.h"
-#include "common/time.h"
+#include "common/time/time.h"
 #include "coordinator/core/scheduler/plan/order_tree.h"
 #include "proto/muster/v1/job.pb.h"
 

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "common/ids.h"
-#include "common/time.h"
+#include "common/time/time.h"
 #include "coordinator/core/scheduler/plan/candidate.h"
 #include "coordinator/core/scheduler/plan/cluster.h"
 

@@ -146,7 +146,7 @@ class JobPage {
   }
 }
 
-// What needs attention: failure, waits, warnings.
+// Failure, waits and warnings.
 function alerts(job) {
   const list = [];
   if (job.failure) {

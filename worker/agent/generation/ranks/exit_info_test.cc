@@ -9,7 +9,7 @@
 #include <fstream>
 #include <string>
 
-#include "common/utf8.h"
+#include "common/text/utf8.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 

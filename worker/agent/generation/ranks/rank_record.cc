@@ -3,10 +3,10 @@
 #include <algorithm>
 #include <utility>
 
-#include "common/now.h"
-#include "common/proto_time.h"
 #include "common/report_bounds.h"
 #include "common/status.h"
+#include "common/time/now.h"
+#include "common/time/proto_time.h"
 #include "glog/logging.h"
 #include "worker/agent/generation/rank_launch.h"
 

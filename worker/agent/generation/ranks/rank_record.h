@@ -11,7 +11,7 @@
 
 #include "absl/status/status.h"
 #include "absl/time/time.h"
-#include "common/time.h"
+#include "common/time/time.h"
 #include "proto/muster/v1/rank.pb.h"
 #include "proto/muster/v1/worker.pb.h"
 #include "worker/agent/generation/generation_context.h"

@@ -14,7 +14,7 @@
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "common/files/owned_fd.h"
-#include "common/time.h"
+#include "common/time/time.h"
 #include "worker/agent/event_loop.h"
 #include "worker/agent/generation/ranks/shim_line.h"
 #include "worker/shim/cgroup.h"

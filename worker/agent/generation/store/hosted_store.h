@@ -12,7 +12,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "common/http/address.h"
-#include "common/time.h"
+#include "common/time/time.h"
 #include "proto/muster/v1/job.pb.h"
 #include "proto/muster/v1/worker.pb.h"
 #include "worker/agent/generation/generation_context.h"

@@ -10,7 +10,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
-#include "common/now.h"
+#include "common/time/now.h"
 #include "worker/c10d_store/local_peers.h"
 #include "worker/c10d_store/protocol.h"
 

@@ -7,7 +7,7 @@
 
 #include "common/files/owned_fd.h"
 #include "common/http/address.h"
-#include "common/time.h"
+#include "common/time/time.h"
 #include "worker/agent/event_loop.h"
 
 namespace muster::agent {
