@@ -436,12 +436,12 @@ class GarbageTest : public ::testing::Test {
         .job()
         .job_id();
   }
-  v1::JobState StateOf(const std::string& job) {
+  v1::Job JobOf(const std::string& id) {
     v1::GetJobRequest request;
-    request.set_job_id(job);
-    return CallCluster<v1::GetJobRequest, v1::Job>(&v1::ClusterService::Stub::GetJob, request)
-        .state();
+    request.set_job_id(id);
+    return CallCluster<v1::GetJobRequest, v1::Job>(&v1::ClusterService::Stub::GetJob, request);
   }
+  v1::JobState StateOf(const std::string& id) { return JobOf(id).state(); }
   void Cancel(const std::string& job) {
     v1::CancelJobRequest request;
     request.set_job_id(job);
@@ -563,7 +563,7 @@ TEST_F(GarbageTest, SurvivesRandomReportsOfARank) {
   }
   const std::string other = Submit({"/bin/true"});
   EXPECT_TRUE(Await([&] { return StateOf(other) == v1::SUCCEEDED; }));
-  EXPECT_EQ(StateOf(job), v1::RUNNING);
+  EXPECT_EQ(StateOf(job), v1::RUNNING) << JobOf(job).message();
   EXPECT_TRUE(absl::StrContains(Get(worker_->address("http"), "GET /metrics HTTP/1.1\r\n\r\n"),
                                 "muster_worker_sessions_total 1\n"))
       << "the worker lost its session";

@@ -223,6 +223,9 @@ TEST(AgreementTest, MismatchShowsDifferingEntriesOfBothRanks) {
   EXPECT_EQ(mismatch->message, "node a (rank 0): torch 2.1\nnode c (rank 2): torch 2.2");
   EXPECT_EQ(FindMismatch({usual, v1::JoinInfo(), usual}, generation)->message,
             "node a (rank 0): torch 2.1\nnode b (rank 1): no torch");
+  v1::JoinInfo twice = WithEntry("torch", "2.1");
+  *twice.add_fingerprint() = WithEntry("torch", "2.2").fingerprint(0);
+  EXPECT_FALSE(FindMismatch({twice}, generation).has_value());
 }
 
 }  // namespace
