@@ -92,6 +92,8 @@ absl::StatusOr<std::unique_ptr<SqliteStore>> SqliteStore::Open(const std::string
   Connection& writer = store->writer_;
   RETURN_IF_ERROR(store->OpenConnection(writer));
   RETURN_IF_ERROR(store->CheckLayout(writer));
+  // By default 2 MiB: a large transaction would read the pages of its keys again and again.
+  RETURN_IF_ERROR(store->Execute(writer, "PRAGMA cache_size = -16384"));
   if (options.max_pages > 0) {
     RETURN_IF_ERROR(
         store->Execute(writer, absl::StrCat("PRAGMA max_page_count = ", options.max_pages)));
@@ -128,8 +130,6 @@ absl::Status SqliteStore::OpenConnection(Connection& connection) const {
   RETURN_IF_ERROR(Execute(connection, "PRAGMA journal_mode = WAL"));
   // A large transaction does not keep the space of its log for good.
   RETURN_IF_ERROR(Execute(connection, "PRAGMA journal_size_limit = 4194304"));
-  // By default 2 MiB: a large transaction would read the pages of its keys again and again.
-  RETURN_IF_ERROR(Execute(connection, "PRAGMA cache_size = -16384"));
   return Execute(connection, "PRAGMA synchronous = FULL");
 }
 

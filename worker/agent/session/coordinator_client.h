@@ -85,7 +85,7 @@ class CoordinatorClient {
   std::atomic<bool> extends_leases_ = false;
   bool leaving_ = false;
   bool stopping_ = false;
-  std::string address_;  // as in GenerationTable::OnCoordinatorConnected
+  std::string address_;  // as in GenerationTable::SetAddress
   std::string interface_;
   Session session_;  // declared last: its events use the members above until it is destroyed
 };

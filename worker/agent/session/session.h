@@ -26,7 +26,7 @@
 
 namespace muster::agent {
 
-// Must be created and destroyed outside the loop; Send must be called on the loop. Heartbeats are
+// Must be destroyed outside the loop; Send must be called on the loop. Heartbeats are
 // sent by a separate thread and overtake queued messages, so that load on the worker does not delay
 // them.
 class Session {
