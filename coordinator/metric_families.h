@@ -13,7 +13,7 @@ namespace muster {
 using metrics::MetricType;
 using metrics::Stability;
 
-// What the core counts and measures: see coordinator/core/stats.h.
+// Families of the core: see coordinator/core/stats.h.
 inline constexpr metrics::Family kCoreFamilies[] = {
     {"muster_jobs_submitted_total", MetricType::Counter, Stability::Stable, {}, "Jobs accepted."},
     {"muster_jobs_finished_total",
@@ -91,7 +91,7 @@ inline constexpr metrics::Family kCoreFamilies[] = {
      "Time from the detection of a failure until the next generation is running."},
 };
 
-// What the service exports otherwise.
+// Families of the service.
 inline constexpr metrics::Family kCoordinatorFamilies[] = {
     {"muster_build_info",
      MetricType::Gauge,

@@ -202,7 +202,7 @@ TEST(ArrayRulesTest, LimitTheNumberOfTasksAndTheirSize) {
   v1::ArrayAxis& axis = *spec.mutable_array()->add_matrix();
   axis.set_field("env.B");
   for (int i = 0; i < 10000; ++i) axis.add_values("1");
-  EXPECT_THAT(std::string(Validate(spec).message()), HasSubstr("the limit is 134217728"));
+  EXPECT_THAT(std::string(Validate(spec).message()), HasSubstr("the limit is 67108864"));
 }
 
 TEST(ArrayYamlTest, IsPrintedAsItIsRead) {
@@ -233,7 +233,7 @@ TEST(ArrayRulesTest, LimitTheSizeOfListedTasks) {
   // The list itself is not part of the tasks.
   EXPECT_EQ(Validate(spec), absl::OkStatus());
   for (int i = 800; i < 10000; ++i) array.add_tasks();
-  EXPECT_THAT(std::string(Validate(spec).message()), HasSubstr("the limit is 134217728"));
+  EXPECT_THAT(std::string(Validate(spec).message()), HasSubstr("the limit is 67108864"));
   array.add_tasks();
   EXPECT_THAT(std::string(Validate(spec).message()),
               HasSubstr("array.tasks: has 10001 entries; at most 10000"));

@@ -29,8 +29,8 @@ std::string CheckpointFailureText(const v1::Job& job);
 // a restarted job begins at step 0; otherwise empty.
 std::string ResumeText(const v1::Job& job);
 
-// Which other job this one has continued: "continued job mnist-x7k2 from /c/step-00000060". Empty
-// if there is none.
+// The job and checkpoint that this one continued from: "continued job mnist-x7k2 from
+// /c/step-00000060". Empty if it continued from none.
 std::string ContinuedText(const v1::Job& job);
 
 // A warning if a job of several nodes has its checkpoints on one of them; otherwise empty.

@@ -292,7 +292,7 @@ TEST_F(FileStoreTest, UploadsInProgressCount) {
 TEST(CheckShareTest, OwnerHasHalfOfTheDisk) {
   EXPECT_TRUE(CheckShare("alice", {}, 500, 1000, kPlenty).ok());
   EXPECT_FALSE(CheckShare("alice", {}, 501, 1000, kPlenty).ok());
-  // What the owner has counts, whatever for.
+  // All of the owner's files count: unused, used, and being uploaded.
   for (const OwnerFiles& files : {OwnerFiles{.unused_bytes = 400}, OwnerFiles{.used_bytes = 400},
                                   OwnerFiles{.uploading_bytes = 400}}) {
     EXPECT_TRUE(CheckShare("alice", files, 100, 600, kPlenty).ok());

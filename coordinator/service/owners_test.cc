@@ -289,7 +289,7 @@ TEST_F(OwnersTest, NobodyElseSeesPrivateTexts) {
     ASSERT_TRUE(result.ok()) << result.status();
     EXPECT_THAT(result->body, Not(HasSubstr("s3cr3t"))) << target;
   }
-  // What the page shows: the view, the event that comes last, and a public text.
+  // Views of the page: the path, the event that comes last, and a public text.
   struct View {
     std::string target, last, shown;
     bool admins_only = false;

@@ -95,10 +95,12 @@ class HangTest(Programs):
 
     def test_slow_programs_do_not_hang(self):
         self.start(jobs_at_once=len(SLOW))
-        jobs = {kind: self.submit(kind, 1, 4, seconds=8) for kind in SLOW}
+        # On a busy machine, twelve processes that load and unload PyTorch may do nothing else for several seconds.
+        jobs = {kind: self.submit(kind, 1, 8, seconds=12) for kind in SLOW}
         for kind, job in jobs.items():
             self.assertEqual(self.cluster.wait(job)["state"], "SUCCEEDED", kind)
-            self.assertNotIn("JobHung", [event["type"] for event in self.events(job)], kind)
+            hangs = [event["message"] for event in self.events(job) if event["type"] == "JobHung"]
+            self.assertEqual(hangs, [], kind)
 
     def test_survives_restart_of_coordinator(self):
         self.start()

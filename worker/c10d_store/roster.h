@@ -1,4 +1,4 @@
-// Which connection of the store belongs to which rank.
+// Maps connections of the store to ranks.
 #ifndef MUSTER_WORKER_C10D_STORE_ROSTER_H_
 #define MUSTER_WORKER_C10D_STORE_ROSTER_H_
 

@@ -39,7 +39,7 @@ struct FirstRank {
 // the keys and of errno.
 absl::StatusOr<OpenMpiDaemon> AwaitDaemon(const FirstRank& rank, const KeyFunctions& keys);
 
-// What mpirun runs in place of ssh: sends the command to the node `host`, as ssh would.
+// Replaces ssh for mpirun: sends the command to the node `host`.
 // INVALID_ARGUMENT if the host is not of HostFile.
 absl::Status SendDaemonCommand(const std::string& host, const std::vector<std::string>& arguments,
                                const KeyFunctions& keys);

@@ -87,7 +87,7 @@ struct After {
   bool empty() const { return ok.empty() && failed.empty() && any.empty(); }
 };
 
-// What the store keeps of a job; see job_record.h.
+// The stored state of a job; see job_record.h.
 struct StoredJob {
   // The job as clients see it, without its spec and what Views adds (queue
   // position, ranks, waits).
@@ -131,7 +131,7 @@ struct StoredJob {
   After after;
   // Skipped steps as of the newest LossScaleLowered event.
   uint64_t reported_skipped_steps = 0;
-  // Which loss anomalies of the newest generation have events.
+  // Loss anomalies of the newest generation that have events.
   v1::LossEventsRecord loss_events;
   // The spec is stored under the id of the array, with that of its other tasks.
   bool shares_spec = false;

@@ -25,7 +25,7 @@ namespace muster::core {
 
 // The paths in specs under which other jobs may have checkpoints. Decides whether an actor may use
 // the checkpoints that specs name: a directory of several jobs is open to the owner of any of them.
-// What else a path leads to, such as by a symbolic link, is for the permissions of the file system.
+// Symbolic links are not followed: permissions of the file system protect their targets.
 class CheckpointPaths {
  public:
   void Add(const v1::JobSpec& spec);
@@ -78,7 +78,7 @@ class JobSubmission {
   Job& AddRecovered(Job job);
 
  private:
-  // What a submission needs.
+  // Everything that a submission refers to, looked up.
   struct Needs {
     std::optional<JobId> existing;  // the job of the idempotency key; the rest is then not set
     After after;

@@ -1,5 +1,5 @@
-// What keeps ranks from a node: failed launches, failed self-tests, operators, and a worker that is
-// shutting down.
+// Decides whether ranks may be placed on a node. Failed launches, failed self-tests, operators and
+// a worker that is shutting down prevent it.
 //
 // After two failed launches in a row, no ranks are placed on a node for 30 s. If its worker tests
 // itself, the node is then used again if it passes a self-test. After a self-test that fails, or a

@@ -1,4 +1,4 @@
-// Which priority classes a submitter may choose.
+// The priority classes that a submitter may choose.
 #ifndef MUSTER_COORDINATOR_CORE_OWNERS_PRIORITY_CLASS_H_
 #define MUSTER_COORDINATOR_CORE_OWNERS_PRIORITY_CLASS_H_
 

@@ -37,7 +37,7 @@ struct OpenWait {
   std::optional<StoreWait> store = std::nullopt;  // replaces `barrier` and `named`
 };
 
-// What Rendezvous keeps per living generation.
+// State of Rendezvous per living generation.
 struct RendezvousState {
   RendezvousState(uint32_t world_size, MemoryBudget& memory, const std::string& owner)
       : keys(memory, owner), barriers(world_size), joins(world_size) {}

@@ -1,4 +1,4 @@
-// What owners have used of the cluster, with exponential decay, for fair share.
+// The owners' use of the cluster, with exponential decay, for fair share.
 #ifndef MUSTER_COORDINATOR_CORE_SCHEDULER_FAIR_SHARE_H_
 #define MUSTER_COORDINATOR_CORE_SCHEDULER_FAIR_SHARE_H_
 
@@ -11,7 +11,7 @@
 
 namespace muster::core {
 
-// What the scheduler needs to know about owners.
+// The scheduler's view of the owners.
 class OwnerUsage {
  public:
   virtual ~OwnerUsage() = default;

@@ -13,8 +13,8 @@
 
 namespace muster::core {
 
-// What delayed the job in the scheduler's last decision, apart from slots that are in use; empty if
-// nothing did.
+// The reasons of the scheduler's last decision not to start the job, other than slots in use. Empty
+// if there are none.
 std::vector<v1::WaitedFor> QueueBlockers(const JobId& job, const Scheduler& scheduler,
                                          const Time& now);
 
@@ -28,7 +28,8 @@ std::vector<v1::WaitedFor> QueueBlockers(const JobId& job, const std::string& ow
 // "resources", or what else delays the job, in a few words.
 std::string WaitsFor(const JobId& job, const Verdict& verdict, const Plan& plan);
 
-// What would let the node, which cannot take a share of a job, take one.
+// The command to run, or the event to wait for, before the node can take a share of a job; empty if
+// none is known.
 std::string RemedyOf(const Node& node, const Cluster& cluster, const Time& now);
 
 }  // namespace muster::core

@@ -91,8 +91,7 @@ class Scheduler {
   void Refresh(NodeTable& nodes);
   bool HasCapacityChanged() const { return capacity_changed_; }
 
-  // What would be decided if this job were submitted now. `start` is called for it alone, if it
-  // fits.
+  // The decision if this job were submitted now. `start` is called for it alone, if it fits.
   struct Forecast {
     Plan plan;
     bool started = false;

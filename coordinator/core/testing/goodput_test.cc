@@ -348,7 +348,7 @@ TEST_F(GoodputTest, RestartOfCoordinatorChargesTheCurrentCause) {
   cluster_.Restart();
   Pass(60);
   EXPECT_THAT(Seconds(), ElementsAre(Pair("evaluating", 65), Pair("productive", 10)));
-  // Which steps were done before is known from the record, too.
+  // The record also says which steps were done before.
   v1::Hello hello = cluster_.MakeHello("a", 1);
   v1::RankReport rank = Harness::MakeReport(0, v1::CONNECTED);
   rank.mutable_progress()->set_phase("training");

@@ -289,7 +289,7 @@ TEST(Recovery, BoundsTextOfExits) {
     EXPECT_EQ(rank.exit().exit_code(), 1);
     bytes += ExitTextBytes(rank.exit());
   }
-  // Those of one node are in one record.
+  // One record holds the texts of all ranks of a node.
   EXPECT_GT(bytes, limits::kExitTextBytesPerGeneration / 8);
   EXPECT_LT(bytes, limits::kExitTextBytesPerGeneration / 8 + kRanks * 256);
   EXPECT_EQ(failed.ranks(0).exit().stderr_tail().size(), limits::kStderrTailBytes);

@@ -56,8 +56,8 @@ class Views {
   v1::Forecast ForecastJob(const v1::JobSpec& spec, const Actor& actor, const Time& now) const;
 
  private:
-  // What a queued job waits for before it joins the scheduler's queue; nullopt if it waits for
-  // nothing.
+  // The reason why a queued job has not joined the scheduler's queue yet; nullopt if there is
+  // none.
   std::optional<v1::Wait> AdmissionWait(const Job& job, const Time& now) const;
   v1::QueuedJob QueuedView(const JobQueue::Entry& entry, const Time& now) const;
   v1::QueuedJob WaitingView(const Job& job, const Time& now) const;

@@ -1,4 +1,4 @@
-// What the paths of the status page show without a sign-in.
+// The status page without a sign-in: the content of each path.
 #include "coordinator/service/http/status_page.h"
 
 #include <nlohmann/json.hpp>

@@ -1,4 +1,4 @@
-// What a job asks for, and what a node offers and contributes to it, as numbers of slots.
+// A job's demand, a node's supply, and the node's contribution to the job, in slots.
 #ifndef MUSTER_COORDINATOR_CORE_SCHEDULER_PLACEMENT_DEMAND_H_
 #define MUSTER_COORDINATOR_CORE_SCHEDULER_PLACEMENT_DEMAND_H_
 
@@ -33,15 +33,16 @@ struct Supply {
   uint16_t whole = 0;   // of all kinds, if no other job ran; for exclusive jobs only
 };
 
-// What `node` has for the job.
+// The slots of `node` that the job accepts.
 Supply SupplyOf(const Request& request, const Node& node, const std::string& kind);
 
-// What a node contributes to a job.
+// A node's contribution to a job.
 struct Contribution {
   uint32_t units = 0;
   uint32_t slots = 0;  // that the job takes for them
 };
-// What the node contributes if `free` of its slots are free; `most`: the units that are missing.
+// The node's contribution if `free` of its slots are free: at most `most` units, those that the
+// job still lacks.
 Contribution ContributionOf(const Demand& demand, uint32_t usable, uint32_t free, uint32_t most);
 // The slots of the node that no other job can use then; 0 if it contributes nothing.
 uint32_t TakenOf(const Demand& demand, const Supply& supply, uint32_t free);

@@ -14,8 +14,8 @@
 
 namespace muster::core {
 
-// Which slots of a node count: those free now, those that would be free if no job ran, or all, also
-// those that are not used at present because they are unhealthy or their node is cordoned.
+// The slots of a node that count: those free now, those that would be free if no job ran, or all,
+// including those that are out of use because they are unhealthy or their node is cordoned.
 enum class Offers { kNow, kVacant, kAll };
 
 // Returns the rank map of a job with these resources; empty when it does not fit. `share_device`

@@ -56,7 +56,7 @@ bool Accepts(const Request& request, const v1::Slot& slot);
 // another job has slots of the node. `vacant`: as if no job ran.
 void Restrict(const Request& request, const Node& node, bool vacant, FreeNode& offer);
 
-// What one node contributes to a job.
+// The ranks of a job on one node.
 struct Share {
   uint32_t ranks = 0;
   uint32_t slots_per_rank = 0;

@@ -40,7 +40,7 @@ class Preemptor {
   void OnStart() { stopping_.resize(cluster_.all_running().size()); }
 
   const Stopping& stopping() const { return stopping_; }
-  // What the nodes contribute to the job once the stopping jobs have ended.
+  // Units that the nodes contribute to the job once the stopping jobs have ended.
   uint64_t UnitsAfterStops(const Candidate& job, const Cluster::Row& row) const {
     return UnitsAfter(job, row, stopping_);
   }

@@ -40,7 +40,7 @@ class Random {
   std::mt19937_64 engine_;
 };
 
-// What the jobs of a trace may differ in.
+// The ways in which the jobs of a trace may differ.
 struct Mix {
   uint32_t owners = 1;
   bool classes = false;
