@@ -95,12 +95,12 @@ absl::StatusOr<Effects> Core::Load(absl::Span<const store::Record> records, Time
   for (const JobId& id : loaded.queued) p.queueing.Enter(p.jobs.table.at(id));
   p.scheduler.OnCapacityChanged();
   for (const JobId& id : loaded.active) p.life_cycle.Resume(p.jobs.table.at(id));
-  return FinishStep();
+  return FinishStep(/*more=*/false);
 }
 
 void Core::SetSpace(const store::Space& space) { parts_->context.space.Set(space); }
 
-Effects Core::Step(const Event& event, Time now) {
+Effects Core::Step(const Event& event, Time now, bool more) {
   parts_->context.now = At(now);
   parts_->jobs.eviction.ForgetDue();
   std::visit(
@@ -122,7 +122,7 @@ Effects Core::Step(const Event& event, Time now) {
         }
       },
       event);
-  return FinishStep();
+  return FinishStep(more);
 }
 
 void Core::OnTick(const Tick& tick) {
@@ -185,13 +185,13 @@ void Core::Parts::OnTimer(const TimerKey& key) {
   }
 }
 
-// Places the jobs that fit, then adds the records that the step changed to its effects, each at
-// most once.
-Effects Core::FinishStep() {
+// Places the jobs that fit, unless the turn goes on, then adds the records that the step changed to
+// its effects, each at most once.
+Effects Core::FinishStep(bool more) {
   Parts& p = *parts_;
   do {
     p.queueing.SettleDependencies();
-    p.life_cycle.RunQueue();
+    if (!more || p.queueing.SomeJobRestarts()) p.life_cycle.RunQueue();
   } while (p.jobs.states.HasEnded());
   p.node_requests.RemoveEvicted();
   p.fence.Update();

@@ -62,8 +62,9 @@ class Core {
   // Sets the space that the store has from now on.
   void SetSpace(const store::Space& space);
 
-  // Handles one event.
-  Effects Step(const Event& event, Time now);
+  // Handles one event. With `more`, another event of the same turn follows: the decision which jobs
+  // start is then left to the last one, unless a job restarts.
+  Effects Step(const Event& event, Time now, bool more = false);
 
   // The time of the next required Tick; infinite when none is required.
   SteadyTime NextDeadline() const;
@@ -151,7 +152,7 @@ class Core {
   // The time on the core's clock.
   Time At(Time machine) const;
   void OnTick(const Tick& tick);
-  Effects FinishStep();
+  Effects FinishStep(bool more);
 
   std::unique_ptr<Parts> parts_;
 };

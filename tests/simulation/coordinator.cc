@@ -208,18 +208,18 @@ bool Coordinator::IsStale(const core::Event& event) const {
 }
 
 core::Effects Coordinator::StepAndCompare(const core::Event& event,
-                                          const std::optional<core::Event>& same) {
+                                          const std::optional<core::Event>& same, bool more) {
   const Time now = world_.scheduler.now();
   std::unique_ptr<core::Core> twin;
   if (same.has_value() && history_ != nullptr && world_.random.Chance(kComparedShare)) {
     twin = history_->Replay();
   }
-  core::Effects effects = core_->Step(event, now);
-  if (history_ != nullptr) history_->Add(event, now);
+  core::Effects effects = core_->Step(event, now, more);
+  if (history_ != nullptr) history_->Add(event, now, more);
   if (twin == nullptr) return effects;
   world_.CountFault("compared garbage");
   const std::string difference =
-      FindDifference(*core_, effects, *twin, twin->Step(*same, now), now);
+      FindDifference(*core_, effects, *twin, twin->Step(*same, now, more), now);
   if (!difference.empty()) {
     world_.violations.Add(
         absl::StrCat("something out of bounds in a message changed something else: ", difference));
@@ -229,7 +229,9 @@ core::Effects Coordinator::StepAndCompare(const core::Event& event,
 }
 
 void Coordinator::Step(const core::Event& event, const std::optional<core::Event>& same) {
-  core::Effects effects = StepAndCompare(event, same);
+  // Every fourth turn has a second event.
+  const bool more = !std::holds_alternative<core::Tick>(event) && ++steps_ % 4 == 0;
+  core::Effects effects = StepAndCompare(event, same, more);
   world_.NotifyCheckers(&Checker::OnStep, *core_, event, effects, IsStale(event));
   CheckSilence(effects);
   for (const core::Send& send : effects.sends) {
@@ -256,6 +258,7 @@ void Coordinator::Step(const core::Event& event, const std::optional<core::Event
     });
   }
   ReleaseCommitted();
+  if (more) return Step(core::Tick{});
   ArmTick();
 }
 

@@ -109,7 +109,8 @@ class Coordinator {
   void AwaitClosing();
   void Handle(core::Event event, std::optional<core::Event> same = std::nullopt);
   void Step(const core::Event& event, const std::optional<core::Event>& same = std::nullopt);
-  core::Effects StepAndCompare(const core::Event& event, const std::optional<core::Event>& same);
+  core::Effects StepAndCompare(const core::Event& event, const std::optional<core::Event>& same,
+                               bool more);
   // Adds a violation if a node is declared silent although its worker is not.
   void CheckSilence(const core::Effects& effects);
   void Commit(const core::Effects& effects);
@@ -139,6 +140,7 @@ class Coordinator {
   std::set<uint64_t> powered_off_;  // addresses of machines
   SteadyTime armed_ = SteadyTime::Infinite();
   uint64_t next_session_ = 1;
+  uint64_t steps_ = 0;  // apart from ticks
   uint64_t next_request_ = 1;
   std::map<SessionId, Session> sessions_;
   std::map<SessionId, std::pair<std::string, uint64_t>>

@@ -82,7 +82,7 @@ std::string FirstDifference(const std::vector<std::string>& lines,
 std::unique_ptr<core::Core> CoreHistory::Replay() const {
   auto core = std::make_unique<core::Core>(options_);
   if (!core->Load(records_, loaded_).ok()) return nullptr;
-  for (const auto& [event, now] : events_) core->Step(event, now);
+  for (const Step& step : steps_) core->Step(step.event, step.now, step.more);
   return core;
 }
 

@@ -21,15 +21,21 @@ class CoreHistory {
   CoreHistory(core::Options options, std::vector<store::Record> records, Time loaded)
       : options_(std::move(options)), records_(std::move(records)), loaded_(loaded) {}
 
-  void Add(const core::Event& event, Time now) { events_.emplace_back(event, now); }
+  void Add(const core::Event& event, Time now, bool more) { steps_.push_back({event, now, more}); }
   // Returns a core in the same state.
   std::unique_ptr<core::Core> Replay() const;
 
  private:
+  struct Step {
+    core::Event event;
+    Time now;
+    bool more;
+  };
+
   core::Options options_;
   std::vector<store::Record> records_;
   Time loaded_;
-  std::vector<std::pair<core::Event, Time>> events_;
+  std::vector<Step> steps_;
 };
 
 // Compares two cores and the effects of their last steps, apart from warnings about reports and the

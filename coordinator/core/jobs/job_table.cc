@@ -67,10 +67,17 @@ Job* JobTable::FindLiving(const JobId& id, uint64_t number, const NodeName& node
   return job->generation->NodeRank(node).has_value() ? job : nullptr;
 }
 
-bool JobTable::UsesNode(const NodeName& node) const {
-  return std::any_of(active_.begin(), active_.end(), [&](const JobId& id) {
-    return jobs_.at(id).generation->NodeRank(node).has_value();
-  });
+const std::set<JobId>& JobTable::ActiveOn(const NodeName& node) const {
+  static const auto* const kNone = new std::set<JobId>();
+  const auto found = active_by_node_.find(node);
+  return found == active_by_node_.end() ? *kNone : found->second;
+}
+
+void JobTable::AddActive(const Job& job) {
+  active_.insert(job.id());
+  for (const v1::NodePlacement& placement : job.generation->record.nodes()) {
+    active_by_node_[NodeName(placement.node())].insert(job.id());
+  }
 }
 
 absl::StatusOr<const Job*> JobTable::Get(const JobId& id) const {
@@ -96,7 +103,7 @@ Job& JobTable::Add(Job added) {
   for (const v1::JobEvent& event : job.events) Charge(job, MemoryOf(event), memory_);
   for (const auto& [number, record] : job.past) Charge(job, MemoryOf(record), memory_);
   arrays_.Add(job);
-  if (job.generation.has_value()) active_.insert(id);
+  if (job.generation.has_value()) AddActive(job);
   return job;
 }
 
@@ -112,7 +119,7 @@ void JobTable::Remove(const JobId& id) {
 
 void JobTable::BeginGeneration(Job& job, v1::GenerationRecord record) {
   job.generation.emplace(std::move(record), context_.now.steady);
-  active_.insert(job.id());
+  AddActive(job);
   records_.MarkGeneration(job);
   for (int node_rank = 0; node_rank < job.generation->record.nodes_size(); ++node_rank) {
     MarkPlacement(job, node_rank);
@@ -126,6 +133,12 @@ void JobTable::EndGeneration(Job& job) {
   v1::GenerationRecord record = std::move(job.generation->record);
   job.generation.reset();
   active_.erase(job.id());
+  for (const v1::NodePlacement& placement : record.nodes()) {
+    const auto active = active_by_node_.find(NodeName(placement.node()));
+    if (active == active_by_node_.end()) continue;  // several placements on one node
+    active->second.erase(job.id());
+    if (active->second.empty()) active_by_node_.erase(active);
+  }
   Charge(job, MemoryOf(record), memory_);
   job.past[Generation(record.generation())] = std::move(record);
   // Those in the middle are deleted, without room all but the newest.

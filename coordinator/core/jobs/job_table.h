@@ -47,8 +47,8 @@ class JobTable {
   // The job if `number` is its living generation and has ranks on the node;
   // null otherwise.
   Job* FindLiving(const JobId& id, uint64_t number, const NodeName& node);
-  // Returns whether a living generation has, or had, ranks on the node.
-  bool UsesNode(const NodeName& node) const;
+  // The jobs whose living generations have, or had, ranks on the node.
+  const std::set<JobId>& ActiveOn(const NodeName& node) const;
   // The state of a job or an array; JOB_STATE_UNSPECIFIED when unknown.
   v1::JobState StateOf(const std::string& id) const;
   const Arrays& arrays() const { return arrays_; }
@@ -80,10 +80,13 @@ class JobTable {
   void WriteChanges() { records_.Write(jobs_, context_); }
 
  private:
+  void AddActive(const Job& job);
+
   MemoryBudget& memory_;
   Context& context_;
   std::map<JobId, Job> jobs_;
   std::set<JobId> active_;
+  std::map<NodeName, std::set<JobId>> active_by_node_;
   Arrays arrays_;
   ChangedRecords records_;
   uint64_t next_queue_sequence_ = 1;

@@ -15,6 +15,7 @@ using testing::Advance;
 using ::testing::ElementsAre;
 using ::testing::IsEmpty;
 using testing::MakeContext;
+using ::testing::SizeIs;
 using testing::Start;
 using testing::Submit;
 
@@ -143,7 +144,7 @@ TEST_F(JobTableTest, StepWritesEachRecordOnce) {
 TEST_F(JobTableTest, EndedGenerationMovesToPast) {
   Job& job = Submit(jobs_, "one");
   Start(jobs_, job, {"a"});
-  EXPECT_TRUE(jobs_.table.UsesNode(NodeName("a")));
+  EXPECT_THAT(jobs_.table.ActiveOn(NodeName("a")), SizeIs(1));
   EXPECT_EQ(jobs_.table.FindLiving(JobId("one"), 1, NodeName("a")), &job);
   EXPECT_EQ(jobs_.table.FindLiving(JobId("one"), 2, NodeName("a")), nullptr);
   EXPECT_EQ(jobs_.table.FindLiving(JobId("one"), 1, NodeName("b")), nullptr);
@@ -152,6 +153,7 @@ TEST_F(JobTableTest, EndedGenerationMovesToPast) {
   EXPECT_TRUE(job.past.rbegin()->second.over());
   EXPECT_EQ(jobs_.table.FindLiving(JobId("one"), 1, NodeName("a")), nullptr);
   EXPECT_THAT(jobs_.table.active(), IsEmpty());
+  EXPECT_THAT(jobs_.table.ActiveOn(NodeName("a")), IsEmpty());
   ASSERT_NE(job.FindRecord(Generation(1)), nullptr);
 }
 

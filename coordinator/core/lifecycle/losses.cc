@@ -41,10 +41,7 @@ void Losses::LosePlaced(const Node& node,
 }
 
 void Losses::AbortHopelessBarriers(const NodeName& name) {
-  for (const JobId& id : jobs_.active()) {
-    const Job& job = jobs_.at(id);
-    if (job.generation->NodeRank(name).has_value()) rendezvous_.AbortHopelessBarriers(job);
-  }
+  for (const JobId& id : jobs_.ActiveOn(name)) rendezvous_.AbortHopelessBarriers(jobs_.at(id));
 }
 
 void Losses::LoseRank(Job& job, RankState& rank) {
@@ -97,7 +94,7 @@ void Losses::OnLeaseEnd(const NodeName& name) {
   if (found == nullptr) return;
   const Node& node = *found;
   const std::string why = SilenceOf(node, context_.now.steady);
-  if (node.PlacedGenerations().empty() && !jobs_.UsesNode(node.name())) {
+  if (node.PlacedGenerations().empty() && !!jobs_.ActiveOn(node.name()).empty()) {
     return LoseNode(node.name(), why);
   }
   if (node.session.has_value()) {
@@ -125,10 +122,8 @@ void Losses::OnJobLeaseEnd(const NodeName& name) {
     }
   }
   // A node whose ranks have all ended keeps the leases of their jobs as well.
-  for (const JobId& id : jobs_.active()) {
-    const Job& job = jobs_.at(id);
-    if (!job.generation->NodeRank(node.name()).has_value()) continue;
-    const SteadyTime end = JobLeaseEnd(node, job);
+  for (const JobId& id : jobs_.ActiveOn(node.name())) {
+    const SteadyTime end = JobLeaseEnd(node, jobs_.at(id));
     if (end > context_.now.steady) next = std::min(next, end);
   }
   if (next < SteadyTime::Infinite()) {

@@ -205,7 +205,8 @@ void Queueing::ForgetNewest(const Job& job) {
 
 std::optional<std::vector<Preemption>> Queueing::PlaceQueued() {
   if (!scheduler_.TakeCapacityChange(nodes_)) return std::nullopt;
-  const auto check = [this](const JobId& id) { return FindUnplaceable(jobs_.at(id)); };
+  std::optional<SteadyTime> all_known;
+  const auto check = [&](const JobId& id) { return FindUnplaceable(jobs_.at(id), all_known); };
   for (const JobId& id : scheduler_.CheckShapes(check)) jobs_.MarkChanged(jobs_.at(id));
   return scheduler_.Decide([this](const StartRequest& request) { return TryPlace(request); })
       .preemptions;
@@ -225,15 +226,16 @@ void Queueing::FinishPlacement() {
   }
 }
 
-// See JobQueue::CheckShapes.
-std::optional<std::string> Queueing::FindUnplaceable(const Job& job) {
+std::optional<std::string> Queueing::FindUnplaceable(const Job& job,
+                                                     std::optional<SteadyTime>& all_known) {
   if (scheduler_.SurelyFitsVacant(job.id())) return "";
-  std::string reason = UnplaceableReason(job.spec().resources(), nodes_.all());
-  if (reason.empty()) return reason;
-  const SteadyTime all_known =
-      AllKnownAt(nodes_.all(), context_.options.lease, context_.now.steady);
-  if (all_known <= context_.now.steady) return reason;
-  context_.timers.Set({TimerKey::Kind::kPlacement, ""}, all_known);
+  if (!all_known.has_value()) {
+    all_known = AllKnownAt(nodes_.all(), context_.options.lease, context_.now.steady);
+  }
+  if (*all_known <= context_.now.steady) {
+    return UnplaceableReason(job.spec().resources(), nodes_.all());
+  }
+  context_.timers.Set({TimerKey::Kind::kPlacement, ""}, *all_known);
   return std::nullopt;
 }
 

@@ -54,7 +54,10 @@ class Queueing {
   // start.
   void SettleDependencies();
 
-  // ---- Placement, at the end of a step
+  // ---- Placement, at the end of a turn
+  // Whether a job whose generation has ended restarts or returns to the queue with the decision,
+  // which must therefore belong to this step.
+  bool SomeJobRestarts() const { return !restarting_.empty(); }
   // Starts the queued jobs that fit, if capacity has changed. Returns the preemptions that make
   // room for others; nullopt if no decision was due.
   std::optional<std::vector<Preemption>> PlaceQueued();
@@ -70,8 +73,8 @@ class Queueing {
   void Requeue(Job& job);
   // Tells the nodes of the newest generation, which has ended, that they may forget it.
   void ForgetNewest(const Job& job);
-  // See JobQueue::CheckShapes.
-  std::optional<std::string> FindUnplaceable(const Job& job);
+  // See JobQueue::CheckShapes. `all_known`: see AllKnownAt; set when it is first needed.
+  std::optional<std::string> FindUnplaceable(const Job& job, std::optional<SteadyTime>& all_known);
   StartResult TryPlace(const StartRequest& request);
 
   JobTable& jobs_;

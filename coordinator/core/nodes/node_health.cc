@@ -78,14 +78,15 @@ void NodeHealth::NoteLaunchFailure(const NodeName& name, const std::string& why)
   if (cool_down == absl::ZeroDuration()) return;
   *node.record.mutable_cool_down_until() = ToStored(context_.now.steady + cool_down);
   Restore(node);
-  nodes_.MarkOffer();
+  nodes_.MarkOffer(node);
   context_.Log(absl::StrCat("node ", name.value(), " failed to launch ranks ", failed,
                             " times in a row; no ranks will be placed on it for ",
                             absl::FormatDuration(cool_down), ": ", why));
 }
 
 void NodeHealth::NoteLaunchSuccess(const NodeName& name) {
-  if (ForgetFailedLaunches(nodes_.Edit(name))) nodes_.MarkOffer();
+  Node& node = nodes_.Edit(name);
+  if (ForgetFailedLaunches(node)) nodes_.MarkOffer(node);
 }
 
 void NodeHealth::EndCoolDown(const NodeName& name) {
@@ -101,7 +102,7 @@ void NodeHealth::FinishCoolDown(Node& node) {
   node.record.clear_cool_down_until();
   context_.timers.Cancel(CoolDownOf(node));
   nodes_.MarkRecord(node);
-  nodes_.MarkOffer();
+  nodes_.MarkOffer(node);
 }
 
 void NodeHealth::Restore(const Node& node) {
@@ -215,7 +216,7 @@ void NodeHealth::CordonByHealth(Node& node, std::string reason) {
   record.set_cordoned_by_health(true);
   record.set_cordon_reason(reason);
   nodes_.MarkRecord(node);
-  nodes_.MarkOffer();
+  nodes_.MarkOffer(node);
   context_.Log(
       absl::StrCat("node ", record.name(), " was cordoned until it passes a self-test: ", reason));
 }
@@ -225,7 +226,7 @@ void NodeHealth::UncordonByHealth(Node& node, const std::string& why) {
   node.record.clear_cordoned_by_health();
   node.record.clear_cordon_reason();
   nodes_.MarkRecord(node);
-  nodes_.MarkOffer();
+  nodes_.MarkOffer(node);
   context_.Log(absl::StrCat("node ", node.record.name(), " was uncordoned: ", why));
 }
 
@@ -241,7 +242,7 @@ void NodeHealth::Cordon(const NodeName& name, const std::string& reason) {
   record.clear_cordoned_by_health();
   record.set_cordon_reason(reason);
   nodes_.MarkRecord(*found);
-  nodes_.MarkOffer();
+  nodes_.MarkOffer(*found);
   context_.Log(WithReason(absl::StrCat("node ", name.value(), " was cordoned"), reason));
 }
 
@@ -268,14 +269,15 @@ bool NodeHealth::Uncordon(const NodeName& name) {
   node.self_test.failures = 0;
   AbortSelfTest(node);
   nodes_.MarkRecord(node);
-  nodes_.MarkOffer();
+  nodes_.MarkOffer(node);
   context_.Log(absl::StrCat("node ", name.value(), " was uncordoned"));
   return true;
 }
 
 bool NodeHealth::SetLeaving(const NodeName& name) {
-  if (std::exchange(nodes_.Edit(name).leaving, true)) return false;
-  nodes_.MarkOffer();
+  Node& node = nodes_.Edit(name);
+  if (std::exchange(node.leaving, true)) return false;
+  nodes_.MarkOffer(node);
   context_.Log(absl::StrCat("node ", name.value(), " is leaving"));
   return true;
 }

@@ -53,7 +53,7 @@ const Node* NodeSessions::Open(const SessionOpened& event,
       hello.advertise_address().empty() ? event.observed_address : hello.advertise_address();
   node->metrics_address = CompleteAddress(hello.metrics_address(), node->address);
   node->peer_address = CompleteAddress(hello.peer_address(), node->address);
-  nodes_.MarkOffer();
+  nodes_.MarkOffer(*node);
   sessions_[event.session] = node->name();
   ArmLease(*node);
 
@@ -252,7 +252,7 @@ void NodeSessions::Lose(const NodeName& name, const std::string& why) {
   }
   health_.AbortSelfTest(node);
   node.state = v1::LOST;
-  nodes_.MarkOffer();
+  nodes_.MarkOffer(node);
   node.conflict.clear();
 }
 
@@ -276,7 +276,7 @@ void NodeSessions::Expect(const v1::NodePlacement& placement) {
   if (!known) node.record.set_incarnation(placement.incarnation());
   if (node.session.has_value()) return;
   node.state = v1::SUSPECT;
-  nodes_.MarkOffer();
+  nodes_.MarkOffer(node);
   node.last_heard = context_.now.steady;
   ArmLease(node);
 }

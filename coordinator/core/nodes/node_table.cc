@@ -26,9 +26,10 @@ Node* NodeTable::FindToEdit(const NodeName& name) {
 }
 
 Node& NodeTable::Add(const NodeName& name) {
-  Node& node = nodes_[name];
-  node.record.set_name(name.value());
-  return node;
+  const auto [entry, added] = nodes_.try_emplace(name);
+  if (added) ++members_;
+  entry->second.record.set_name(name.value());
+  return entry->second;
 }
 
 void NodeTable::Send(const Node& node, v1::CoordinatorMessage message) {
@@ -101,7 +102,7 @@ void NodeTable::SetUnkillable(const NodeName& name, const RankRef& rank, int64_t
   std::erase_if(node.unkillable, [&rank](const UnkillableRank& held) { return held.rank == rank; });
   node.unkillable.push_back({rank, pid});
   node.leftovers[{rank.job, rank.generation}].insert(rank.rank);
-  ++version_;
+  MarkOffer(node);
 }
 
 std::vector<v1::SlotCondition> NodeTable::SetConditions(const NodeName& name,
@@ -126,6 +127,7 @@ void NodeTable::Remove(const NodeName& name) {
   }
   nodes_.erase(name);
   ++version_;
+  ++members_;
   changed_.insert(name);
 }
 

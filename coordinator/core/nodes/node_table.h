@@ -30,8 +30,9 @@ class NodeTable {
   const NodeMap& all() const { return nodes_; }
   // Changes whenever a node offers other slots than before to a job that runs alone.
   uint64_t version() const { return version_; }
-  // The nodes whose free slots may have changed since the last call, apart from those by which the
-  // version has changed.
+  // Changes whenever a node is added or removed.
+  uint64_t members() const { return members_; }
+  // The nodes whose state or free slots may have changed since the last call.
   std::set<NodeName> TakeChangedSlots() { return std::exchange(changed_slots_, {}); }
   const Node* Find(const NodeName& name) const;  // null when unknown
   const Node& at(const NodeName& name) const { return nodes_.at(name); }
@@ -74,12 +75,16 @@ class NodeTable {
   void MarkRecord(const Node& node) { changed_.insert(node.name()); }
   void MarkSlots(const Node& node) { changed_slots_.insert(node.name()); }
   // The node offers other slots; see version().
-  void MarkOffer() { ++version_; }
+  void MarkOffer(const Node& node) {
+    ++version_;
+    MarkSlots(node);
+  }
 
  private:
   Context& context_;
   NodeMap nodes_;
   uint64_t version_ = 1;
+  uint64_t members_ = 1;
   std::set<NodeName> changed_;
   std::set<NodeName> changed_slots_;
 };

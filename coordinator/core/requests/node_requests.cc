@@ -79,7 +79,7 @@ void NodeRequests::RemoveEvicted() {
   for (auto name = evicted_.begin(); name != evicted_.end();) {
     const Node* const node = nodes_.Find(*name);
     const bool gone = node == nullptr || node->session.has_value();  // or has joined again
-    if (!gone && (!node->PlacedGenerations().empty() || jobs_.UsesNode(*name))) {
+    if (!gone && (!node->PlacedGenerations().empty() || !jobs_.ActiveOn(*name).empty())) {
       ++name;
       continue;
     }
@@ -123,7 +123,7 @@ absl::Status NodeRequests::CheckNode(const RemoveNode& event) const {
     return absl::FailedPreconditionError(absl::StrCat(
         disconnected.message(), ", or evict it: muster node remove ", name.value(), " --force"));
   }
-  if (!node->busy.empty() || jobs_.UsesNode(name)) {
+  if (!node->busy.empty() || !jobs_.ActiveOn(name).empty()) {
     return absl::FailedPreconditionError(
         absl::StrCat("node ", name.value(),
                      " has ranks; cancel or requeue their jobs first: muster node "

@@ -122,10 +122,12 @@ bool Scheduler::TakeCapacityChange(NodeTable& nodes) {
     capacity_changed_ = false;
     return false;  // the cluster is brought up to date when it is needed
   }
-  if (std::exchange(nodes_version_, nodes.version()) != nodes.version()) {
+  if (std::exchange(known_nodes_, nodes.members()) != nodes.members()) {
     nodes.TakeChangedSlots();
     changed_nodes_.clear();
     cluster_.Rebuild(nodes.all());
+  }
+  if (std::exchange(nodes_version_, nodes.version()) != nodes.version()) {
     queue_.UncheckShapes();
     capacity_changed_ = true;
   }
@@ -138,7 +140,7 @@ void Scheduler::Refresh(NodeTable& nodes) {
   std::set<NodeName> changed = nodes.TakeChangedSlots();
   changed.merge(changed_nodes_);
   changed_nodes_.clear();
-  cluster_.Refresh(changed);
+  cluster_.Refresh(changed, queue_);
 }
 
 bool Scheduler::SomeJobWaits() const {

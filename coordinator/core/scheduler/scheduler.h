@@ -87,7 +87,7 @@ class Scheduler {
   bool SurelyFitsVacant(const JobId& id);
   // Decides which jobs start; `start` calls Refresh for each.
   const Plan& Decide(Planner::Start start);
-  // Takes over the slots of the nodes that have changed.
+  // Takes over the state and slots of the nodes that have changed.
   void Refresh(NodeTable& nodes);
   bool HasCapacityChanged() const { return capacity_changed_; }
 
@@ -124,6 +124,7 @@ class Scheduler {
   const OwnerUsage* usage_ = &fair_share_;
   Plan plan_;
   uint64_t nodes_version_ = 0;
+  uint64_t known_nodes_ = 0;  // NodeTable::members() as of the last Rebuild
   bool capacity_changed_ = false;
   std::set<NodeName> changed_nodes_;  // whose running jobs have changed
 };

@@ -71,7 +71,7 @@ void Sessions::Handle(const SessionOpened& event) {
     return;
   }
   const Node* const node = node_sessions_.Open(
-      event, [this](const NodeName& name) { return jobs_.UsesNode(name); },
+      event, [this](const NodeName& name) { return !jobs_.ActiveOn(name).empty(); },
       ConflictOf(event.hello, context_.store,
                  [this](const std::string& job) { return jobs_.Find(JobId(job)) != nullptr; }));
   if (node == nullptr) return;

@@ -179,8 +179,8 @@ void Harness::CheckRecords() const {
   }
 }
 
-Effects Harness::Step(const Event& event) {
-  Effects effects = core_->Step(event, now_);
+Effects Harness::Step(const Event& event, bool more) {
+  Effects effects = core_->Step(event, now_, more);
   Apply(effects);
   if (checks_each_step_ || !effects.writes.empty()) CheckRecords();
   return effects;

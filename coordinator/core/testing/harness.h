@@ -33,7 +33,7 @@ class Harness {
   // The lease of ranks is that of their node, so that a node is lost in one step.
   static Options DefaultOptions();
 
-  Effects Step(const Event& event);
+  Effects Step(const Event& event, bool more = false);
   void Advance(absl::Duration by) { now_ = {now_.steady + by, now_.wall + by}; }
   void StepWallClock(absl::Duration by) {
     now_.wall += by;

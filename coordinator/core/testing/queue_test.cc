@@ -73,6 +73,34 @@ TEST_F(Queue, ThirtyTwoJobsOnFourSlotsRunInOrder) {
   for (const std::string& job : jobs_) EXPECT_EQ(cluster_.State(job), v1::SUCCEEDED);
 }
 
+TEST_F(Queue, DecidesOncePerTurn) {
+  cluster_.Join("a", 1);
+  v1::JobSpec spec = MakeCommandSpec(1);
+  cluster_.Step(SubmitJob{RequestId(901), JobId("low"), spec, ""}, /*more=*/true);
+  EXPECT_EQ(cluster_.State("low"), v1::QUEUED);
+  spec.set_priority(1);
+  cluster_.Step(SubmitJob{RequestId(902), JobId("high"), spec, ""});
+  EXPECT_EQ(cluster_.State("low"), v1::QUEUED);
+  EXPECT_EQ(cluster_.State("high"), v1::STARTING);
+}
+
+// A job between two generations must not meet the turn's next event.
+TEST_F(Queue, JobRestartsInTheStepInWhichItsGenerationEnds) {
+  cluster_.Join("a", 1);
+  v1::JobSpec spec = MakeCommandSpec(1);
+  spec.mutable_restart()->set_max(1);
+  const std::string job = cluster_.Submit(spec);
+  v1::WorkerMessage message;
+  v1::GenerationReport& report = *message.mutable_report();
+  report.set_job_id(job);
+  report.set_generation(1);
+  *report.add_ranks() = Harness::MakeReport(0, v1::EXITED);
+  *report.mutable_ranks(0)->mutable_exit() = ExitWith(1);
+  cluster_.Step(SessionMessage{cluster_.session("a"), message}, /*more=*/true);
+  EXPECT_EQ(cluster_.State(job), v1::STARTING);
+  EXPECT_EQ(cluster_.Get(job).generation(), 2u);
+}
+
 TEST_F(Queue, JobsOfRandomSizesAndPrioritiesAllRun) {
   for (uint32_t seed = 1; seed <= 20; ++seed) {
     SCOPED_TRACE(absl::StrCat("seed ", seed));

@@ -1,8 +1,9 @@
 // Measures the scheduler.
 //
 //   scheduler_bench         10,000 queued jobs of 20 owners on 1,000 nodes of 8 slots: the core's
-//                           part of a submission, a decision after the end of a job, a listing, the
-//                           start with 100,000 queued jobs, and memory.
+//                           part of a submission, a decision after the end of a job, a listing,
+//                           a restart with the nodes' Hellos, the start with 100,000 queued jobs,
+//                           and memory.
 //   scheduler_bench --day   replays a synthetic day (20 owners, 500 jobs, 32 nodes of 8 slots) in
 //                           simulated time, under FIFO, EASY backfill and this scheduler.
 #include <unistd.h>
@@ -38,6 +39,7 @@ constexpr uint32_t kOwners = 20;
 constexpr int kQueued = 10'000;
 constexpr int kStored = 100'000 - 1;
 constexpr int kRepeats = 200;
+constexpr uint32_t kPerTurn = 16;  // Hellos in one turn
 
 double Milliseconds(absl::Duration duration) { return absl::ToDoubleMilliseconds(duration); }
 
@@ -117,23 +119,61 @@ class Bench {
            })));
     printf("%-36s %8.1f MB\n", "memory of 1,000 nodes and 11,000 jobs",
            ResidentMegabytes() - before);
+    Restart();
   }
 
  private:
+  // Loads a new core from the records, with which all nodes connect again.
+  void Restart() {
+    std::vector<store::Record> records;
+    for (const auto& [key, value] : records_) records.push_back({key, value});
+    std::map<SessionId, std::vector<v1::GenerationReport>> inventories;
+    for (const auto& [session, launch] : launched_) {
+      v1::GenerationReport& report = inventories[session].emplace_back();
+      report.set_job_id(launch.job_id());
+      report.set_generation(launch.generation());
+      for (const v1::RankPlacement& rank : launch.ranks()) {
+        v1::RankReport& running = *report.add_ranks();
+        running.set_rank(rank.rank());
+        running.set_phase(v1::CONNECTED);
+      }
+    }
+    core_ = std::make_unique<Core>(Options());
+    printf("%-36s %8.3f ms\n", "restart: load",
+           Milliseconds(Measure([&] { Apply(*core_->Load(records, Now())); })));
+    std::vector<absl::Duration> steps;
+    absl::Duration sum;
+    for (uint32_t node = 0; node < kNodes; ++node) {
+      SessionOpened event{SessionId(node + 1), HelloOf(node), "10.0.0.1"};
+      for (v1::GenerationReport& report : inventories[event.session]) {
+        *event.hello.add_inventory() = std::move(report);
+      }
+      steps.push_back(Measure([&] { Step(event, /*more=*/(node + 1) % kPerTurn != 0); }));
+      sum += steps.back();
+    }
+    Print("restart: Hello", steps);
+    printf("%-36s %8.3f ms\n", "restart: Hellos of 1,000 nodes", Milliseconds(sum));
+  }
+
   void Apply(const Effects& effects) {
     for (const Send& send : effects.sends) {
       if (send.message.has_launch()) launched_.emplace_back(send.session, send.message.launch());
     }
+    for (const store::Mutation& write : effects.writes) {
+      records_.erase(write.key);
+      if (write.value.has_value()) records_[write.key] = *write.value;
+    }
   }
-  void Step(const Event& event) { Apply(core_->Step(event, Now())); }
-  void Join(uint32_t node) {
+  void Step(const Event& event, bool more = false) { Apply(core_->Step(event, Now(), more)); }
+  static v1::Hello HelloOf(uint32_t node) {
     v1::Hello hello;
     hello.set_protocol_version(kProtocolVersion);
     hello.set_node_name(absl::StrCat("node-", node));
     hello.set_incarnation(node + 1);
     for (uint32_t slot = 0; slot < kSlots; ++slot) hello.add_slots()->set_index(slot);
-    Step(SessionOpened{SessionId(node + 1), hello, "10.0.0.1"});
+    return hello;
   }
+  void Join(uint32_t node) { Step(SessionOpened{SessionId(node + 1), HelloOf(node), "10.0.0.1"}); }
   void Submit(uint32_t number, const v1::JobSpec& spec) {
     SubmitJob event{RequestId(1), JobId(absl::StrCat("job-", number)), spec, ""};
     event.actor = ActorOf(number);
@@ -156,6 +196,7 @@ class Bench {
   std::unique_ptr<Core> core_;
   std::mt19937 random_{1};
   std::vector<std::pair<SessionId, v1::Launch>> launched_;
+  std::map<std::string, std::string> records_;
 };
 
 void MeasureLoad() {

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <iterator>
 #include <utility>
+#include <variant>
 
 #include "coordinator/core/batches.h"
 #include "coordinator/service/loop/absence.h"
@@ -98,6 +99,15 @@ bool CoreLoop::TakeItems(SteadyTime deadline, std::vector<Item>& items, absl::Du
   return true;
 }
 
+void CoreLoop::DropEndedSessions(std::vector<Item>& items) const {
+  std::erase_if(items, [this](Item& item) {
+    const auto* const opened = std::get_if<core::SessionOpened>(&item.event);
+    if (item.query || opened == nullptr || options_.is_open(opened->session)) return false;
+    if (item.taken) item.taken();
+    return true;
+  });
+}
+
 bool CoreLoop::HasItemOf(SteadyTime time) const {
   absl::MutexLock lock(&mutex_);
   return !queue_.empty() && queue_.front().queued <= time;
@@ -125,7 +135,11 @@ void CoreLoop::RunCore() {
     if (!items.empty() && options_.observer != nullptr) {
       options_.observer->OnLag(now.steady - items.front().queued);
     }
-    for (Item& item : items) StepItem(std::move(item), now, turn, changed);
+    DropEndedSessions(items);
+    for (size_t i = 0; i < items.size(); ++i) {
+      const bool more = i + 1 < items.size() && !items[i + 1].query;
+      StepItem(std::move(items[i]), now, more, turn, changed);
+    }
     // A busy loop first handles what arrived before the deadline: the nodes are not silent.
     const SteadyTime due = core_->NextDeadline();
     if (due <= now.steady && !HasItemOf(due)) {
@@ -134,7 +148,7 @@ void CoreLoop::RunCore() {
         options_.observer->OnLag(
             std::max(now.steady - std::max(deadline, last_turn), absl::ZeroDuration()));
       }
-      StepEvent(core::Tick{absence.TakeExtension(now.steady)}, now, turn, changed);
+      StepEvent(core::Tick{absence.TakeExtension(now.steady)}, now, /*more=*/false, turn, changed);
     }
     last_turn = now.steady;
     if (options_.observer != nullptr) {
@@ -147,19 +161,20 @@ void CoreLoop::RunCore() {
   core_ended_ = true;
 }
 
-void CoreLoop::StepItem(Item item, const Time& now, Turn& turn, std::set<JobId>& changed) {
+void CoreLoop::StepItem(Item item, const Time& now, bool more, Turn& turn,
+                        std::set<JobId>& changed) {
   if (item.query) {
     Release release = item.query(*core_, now);
     if (release) turn.releases.push_back(std::move(release));
     return;
   }
-  StepEvent(item.event, now, turn, changed);
+  StepEvent(item.event, now, more, turn, changed);
   if (item.taken) item.taken();
 }
 
-void CoreLoop::StepEvent(const core::Event& event, const Time& now, Turn& turn,
+void CoreLoop::StepEvent(const core::Event& event, const Time& now, bool more, Turn& turn,
                          std::set<JobId>& changed) {
-  core::Effects effects = core_->Step(event, now);
+  core::Effects effects = core_->Step(event, now, more);
   std::move(effects.writes.begin(), effects.writes.end(), std::back_inserter(turn.writes));
   effects.writes.clear();
   changed.insert(effects.changed_jobs.begin(), effects.changed_jobs.end());

@@ -65,6 +65,9 @@ class CoreLoop {
     // Expected to end the process.
     std::function<void(const absl::Status&)> on_commit_failure;
     TurnObserver* observer = nullptr;  // outlives the loop
+    // Whether a worker's session is open. The Hellos of others are dropped: a busy core would
+    // otherwise repeat the work for each attempt of a worker that gave up waiting.
+    std::function<bool(SessionId)> is_open = [](SessionId) { return true; };
   };
   // Runs on the core thread and returns a release, or an empty one.
   using Query = absl::AnyInvocable<Release(core::Core&, const Time&)>;
@@ -109,10 +112,14 @@ class CoreLoop {
   // Waits for items or the deadline; `items` is empty when the deadline came first. `idle`: how
   // long there was nothing to do.
   bool TakeItems(SteadyTime deadline, std::vector<Item>& items, absl::Duration& idle);
+  // Drops Hellos of sessions that have ended.
+  void DropEndedSessions(std::vector<Item>& items) const;
   // Whether an item waits that was queued by then.
   bool HasItemOf(SteadyTime time) const;
-  void StepItem(Item item, const Time& now, Turn& turn, std::set<JobId>& changed);
-  void StepEvent(const core::Event& event, const Time& now, Turn& turn, std::set<JobId>& changed);
+  // `more`: see Core::Step.
+  void StepItem(Item item, const Time& now, bool more, Turn& turn, std::set<JobId>& changed);
+  void StepEvent(const core::Event& event, const Time& now, bool more, Turn& turn,
+                 std::set<JobId>& changed);
   // The store's space, without what the turns that wait for the disk will take.
   store::Space MeasureSpace();
   // Returns how long it waited for the disk.

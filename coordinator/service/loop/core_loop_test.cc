@@ -5,6 +5,7 @@
 #include <atomic>
 #include <map>
 #include <memory>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -123,6 +124,10 @@ class CoreLoopTest : public ::testing::Test {
       failed_.Notify();
     };
     loop_options.observer = &lag_;
+    loop_options.is_open = [this](SessionId id) {
+      absl::MutexLock lock(&mutex_);
+      return ended_.count(id) == 0;
+    };
     loop_ = std::make_unique<CoreLoop>(std::move(core), store_, std::move(loop_options));
     loop_->Start();
   }
@@ -141,14 +146,17 @@ class CoreLoopTest : public ::testing::Test {
 
   // Opens and closes a node's session: the node is SUSPECT until its lease of 10 s ends.
   void LoseSession() {
-    core::SessionOpened opened;
-    opened.session = SessionId(1);
-    opened.hello.set_protocol_version(kProtocolVersion);
-    opened.hello.set_node_name("node-1");
-    opened.hello.set_incarnation(5);
-    ASSERT_TRUE(loop_->Push(std::move(opened)));
+    ASSERT_TRUE(loop_->Push(Opened(SessionId(1))));
     ASSERT_TRUE(loop_->Push(core::SessionClosed{SessionId(1)}));
     AwaitStepped();
+  }
+  static core::SessionOpened Opened(SessionId session) {
+    core::SessionOpened opened;
+    opened.session = session;
+    opened.hello.set_protocol_version(kProtocolVersion);
+    opened.hello.set_node_name(absl::StrCat("node-", session.value()));
+    opened.hello.set_incarnation(5);
+    return opened;
   }
   v1::NodeState NodeState() {
     v1::NodeState state = v1::NODE_STATE_UNSPECIFIED;
@@ -210,6 +218,7 @@ class CoreLoopTest : public ::testing::Test {
   SteadyTime now_ ABSL_GUARDED_BY(mutex_) = SteadyTime(absl::Hours(1));
   absl::Duration cpu_ ABSL_GUARDED_BY(mutex_);
   std::vector<std::string> released_ ABSL_GUARDED_BY(mutex_);
+  std::set<SessionId> ended_ ABSL_GUARDED_BY(mutex_);
   std::unique_ptr<CoreLoop> loop_;
 };
 
@@ -314,6 +323,31 @@ TEST_F(CoreLoopTest, StopReleasesQueuedItemsAndRefusesNewOnes) {
   EXPECT_EQ(released().size(), 301);
   EXPECT_FALSE(loop_->Push(core::SessionClosed{SessionId(1)}));
   EXPECT_FALSE(loop_->PushQuery([](core::Core&, const Time&) -> Release { return nullptr; }));
+}
+
+TEST_F(CoreLoopTest, DropsHellosOfEndedSessions) {
+  {
+    absl::MutexLock lock(&mutex_);
+    ended_.insert(SessionId(2));
+  }
+  absl::Notification taken;
+  for (const uint64_t id : {2, 3}) {
+    ASSERT_TRUE(loop_->Push(Opened(SessionId(id)), [&taken, id] {
+      if (id == 2) taken.Notify();
+    }));
+  }
+  ASSERT_TRUE(loop_->Push(core::SessionClosed{SessionId(2)}));
+  AwaitStepped();
+  EXPECT_TRUE(taken.HasBeenNotified());
+  size_t nodes = 0;
+  absl::Notification done;
+  ASSERT_TRUE(loop_->PushQuery([&](core::Core& core, const Time& now) -> Release {
+    nodes = core.ListNodes(now).size();
+    done.Notify();
+    return nullptr;
+  }));
+  done.WaitForNotification();
+  EXPECT_EQ(nodes, 1u) << "node-3 only";
 }
 
 TEST_F(CoreLoopTest, TakenRunsWhenEventLeavesQueue) {

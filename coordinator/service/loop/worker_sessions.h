@@ -41,6 +41,7 @@ class WorkerSessions {
   // Errors: RESOURCE_EXHAUSTED beyond limits::kSessions; UNAVAILABLE after CloseAll.
   absl::StatusOr<SessionId> Add(std::shared_ptr<WorkerSession> session);
   void Remove(SessionId id);
+  bool Contains(SessionId id) { return Find(id) != nullptr; }
 
   // Returns false, and drops the message, when the session has ended. If too much waits to be
   // written, closes the session for which most does; its worker opens another one.

@@ -3,9 +3,6 @@
 #include <algorithm>
 #include <optional>
 
-#include "absl/container/flat_hash_set.h"
-#include "absl/strings/string_view.h"
-
 namespace muster::core {
 namespace {
 
@@ -95,31 +92,57 @@ void Cluster::ReadUses(NodeState& state) {
   }
 }
 
+void Cluster::AddDevices(const NodeState& state) {
+  slot_count_ += state.slots;
+  for (const std::string& uuid : state.devices) {
+    if (++devices_[uuid] == 2) ++shared_devices_;
+  }
+}
+
+void Cluster::RemoveDevices(const NodeState& state) {
+  slot_count_ -= state.slots;
+  for (const std::string& uuid : state.devices) {
+    const auto slots = devices_.find(uuid);
+    if (--slots->second == 1) --shared_devices_;
+    if (slots->second == 0) devices_.erase(slots);
+  }
+}
+
+void Cluster::Read(NodeState& state) {
+  RemoveDevices(state);
+  const Node& node = *state.node;
+  state.slots = node.state == v1::LOST ? 0 : static_cast<uint32_t>(node.hello.slots_size());
+  state.devices.clear();
+  for (const v1::Slot& slot : node.hello.slots()) {
+    if (!slot.uuid().empty()) state.devices.push_back(slot.uuid());
+  }
+  AddDevices(state);
+  ReadUses(state);
+}
+
 void Cluster::Rebuild(const NodeMap& nodes) {
   nodes_.clear();
   node_index_.clear();
   cells_.clear();
-  for (const auto& [name, node] : nodes) nodes_.push_back({&node, {}});
   slot_count_ = 0;
-  shares_devices_ = false;
-  absl::flat_hash_set<absl::string_view> uuids;
+  devices_.clear();
+  shared_devices_ = 0;
   for (const auto& [name, node] : nodes) {
-    if (node.state != v1::LOST) slot_count_ += static_cast<uint64_t>(node.hello.slots_size());
-    for (const v1::Slot& slot : node.hello.slots()) {
-      if (!slot.uuid().empty() && !uuids.insert(slot.uuid()).second) shares_devices_ = true;
-    }
-  }
-  for (uint32_t index = 0; index < nodes_.size(); ++index) {
-    node_index_[nodes_[index].node->record.name()] = index;
-    ReadUses(nodes_[index]);
+    node_index_[name.value()] = static_cast<uint32_t>(nodes_.size());
+    nodes_.push_back({&node, {}, 0, {}});
+    Read(nodes_.back());
   }
 }
 
-void Cluster::Refresh(const std::set<NodeName>& names) {
+void Cluster::Refresh(const std::set<NodeName>& names, const JobQueue& queue) {
+  if (names.empty()) return;
+  for (uint32_t shape = 0; shape < cells_.size(); ++shape) {
+    if (cells_[shape].serial != queue.shape(shape).serial) cells_[shape] = Cells();
+  }
   for (const NodeName& name : names) {
     const uint32_t index = IndexOf(name);
     if (index == nodes_.size()) continue;
-    ReadUses(nodes_[index]);
+    Read(nodes_[index]);
     const Node& node = *nodes_[index].node;
     for (Cells& cells : cells_) {
       for (size_t i = 0; i < cells.rows.size(); ++i) {

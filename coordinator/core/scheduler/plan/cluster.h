@@ -50,6 +50,8 @@ class Cluster {
   struct NodeState {
     const Node* node = nullptr;
     std::vector<Use> uses;
+    uint32_t slots = 0;                // 0 if it is lost
+    std::vector<std::string> devices;  // UUIDs
   };
   // The supply of all nodes for one request and kind of slot.
   struct Row {
@@ -81,10 +83,10 @@ class Cluster {
   const std::vector<RunningJob>& all_running() const { return running_; }
 
   // ---- Nodes
-  // Takes over all nodes, after some were added or removed, or offer other slots.
+  // Takes over all nodes, after some were added or removed.
   void Rebuild(const NodeMap& nodes);
-  // Takes over the slots of these nodes, which are known.
-  void Refresh(const std::set<NodeName>& names);
+  // Takes over the state and slots of these nodes, for the shapes that `queue` has.
+  void Refresh(const std::set<NodeName>& names, const JobQueue& queue);
   size_t node_count() const { return nodes_.size(); }
   const NodeState& node(uint32_t index) const { return nodes_[index]; }
   // The index of a node; node_count() if it is unknown.
@@ -93,7 +95,7 @@ class Cluster {
   // The slots of all nodes that are not lost.
   uint64_t slot_count() const { return slot_count_; }
   // Whether several workers of one machine offer the same GPU.
-  bool shares_devices() const { return shares_devices_; }
+  bool shares_devices() const { return shared_devices_ > 0; }
 
   // The supply for a shape, which is computed on the first call.
   const Cells& CellsOf(uint32_t shape_index, const JobQueue::Shape& shape);
@@ -106,13 +108,19 @@ class Cluster {
 
  private:
   uint32_t KindOf(const std::string& kind);
+  // Reads the node's state and slots again.
+  void Read(NodeState& state);
+  // Adds the node's devices, or removes them.
+  void AddDevices(const NodeState& state);
+  void RemoveDevices(const NodeState& state);
   void ReadUses(NodeState& state);
   static void SetSupply(const Cells& cells, Row& row, uint32_t node, Supply supply);
 
   std::map<std::string, uint32_t> kinds_;
   std::vector<NodeState> nodes_;
   uint64_t slot_count_ = 0;
-  bool shares_devices_ = false;
+  absl::flat_hash_map<std::string, uint32_t> devices_;  // slots by UUID
+  uint32_t shared_devices_ = 0;                         // UUIDs of several slots
   absl::flat_hash_map<std::string, uint32_t> node_index_;
   std::vector<Cells> cells_;  // by shape
   std::vector<RunningJob> running_;

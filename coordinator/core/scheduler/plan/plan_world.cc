@@ -125,7 +125,7 @@ StartResult PlanWorld::Start(const StartRequest& request) {
   queue_.Remove(job.id);
   usage_.OnStart(job.spec.owner, job.taken, now_);
   SetRunning(job);
-  cluster_.Refresh(std::exchange(touched_, {}));
+  cluster_.Refresh(std::exchange(touched_, {}), queue_);
   return result;
 }
 
@@ -183,7 +183,7 @@ const Plan& PlanWorld::Decide() {
     cluster_.Rebuild(nodes_);
     queue_.UncheckShapes();
   }
-  cluster_.Refresh(std::exchange(touched_, {}));
+  cluster_.Refresh(std::exchange(touched_, {}), queue_);
   queue_.CheckShapes([this](const JobId& id) -> std::optional<std::string> {
     const uint32_t shape = queue_.group(queue_.Find(id)->group).shape;
     return Cluster::FitsVacant(cluster_.CellsOf(shape, queue_.shape(shape))) ? "" : "too large";
@@ -193,7 +193,7 @@ const Plan& PlanWorld::Decide() {
   for (const Preemption& preemption : plan_.preemptions) {
     for (const JobId& victim : preemption.victims) Stop(victim, preemption.job);
   }
-  cluster_.Refresh(std::exchange(touched_, {}));
+  cluster_.Refresh(std::exchange(touched_, {}), queue_);
   return plan_;
 }
 
