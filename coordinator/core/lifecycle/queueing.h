@@ -73,7 +73,7 @@ class Queueing {
   void Requeue(Job& job);
   // Tells the nodes of the newest generation, which has ended, that they may forget it.
   void ForgetNewest(const Job& job);
-  // See JobQueue::CheckShapes. `all_known`: see AllKnownAt; set when it is first needed.
+  // See ShapeTable::Check. `all_known`: see AllKnownAt; set when it is first needed.
   std::optional<std::string> FindUnplaceable(const Job& job, std::optional<SteadyTime>& all_known);
   StartResult TryPlace(const StartRequest& request);
 

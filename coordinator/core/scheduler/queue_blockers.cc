@@ -64,7 +64,7 @@ uint32_t ClaimedSlots(const JobId& job, const std::string& owner, const Plan& pl
   for (const Reservation& reservation : plan.reservations) {
     const JobQueue::Entry* const entry = queue.Find(reservation.job);
     if (!reservation.after_preemption || reservation.job == job || entry == nullptr) continue;
-    if (queue.owner(entry->owner) == owner) slots += plan.Find(*entry).slots;
+    if (queue.order().owner(entry->owner) == owner) slots += plan.Find(*entry).slots;
   }
   return slots;
 }
@@ -91,9 +91,9 @@ std::vector<v1::WaitedFor> QueueBlockers(const JobId& job, const Scheduler& sche
   if (entry == nullptr) return {};
   const Plan& plan = scheduler.plan();
   std::vector<v1::WaitedFor> blockers =
-      QueueBlockers(job, queue.owner(entry->owner), scheduler.PositionOf(job),
+      QueueBlockers(job, queue.order().owner(entry->owner), scheduler.PositionOf(job),
                     queue.group(entry->group).length, plan.Find(*entry), plan, scheduler, now);
-  const auto head = plan.heads.find({queue.group(entry->group).job_class, entry->line});
+  const auto head = plan.heads.find({entry->job_class, entry->line});
   const bool overdue = head != plan.heads.end() && head->second.job == job &&
                        !head->second.waits_for_own &&
                        now.steady - head->second.since >= scheduler.options().ageing;

@@ -140,7 +140,7 @@ void Scheduler::Refresh(NodeTable& nodes) {
   std::set<NodeName> changed = nodes.TakeChangedSlots();
   changed.merge(changed_nodes_);
   changed_nodes_.clear();
-  cluster_.Refresh(changed, queue_);
+  cluster_.Refresh(changed, queue_.shapes());
 }
 
 bool Scheduler::SomeJobWaits() const {
@@ -158,7 +158,7 @@ bool Scheduler::SurelyFitsVacant(const JobId& id) {
   const JobQueue::Entry* const entry = queue_.Find(id);
   if (entry == nullptr || cluster_.shares_devices()) return false;
   const uint32_t shape = queue_.group(entry->group).shape;
-  return Cluster::FitsVacant(cluster_.CellsOf(shape, queue_.shape(shape)));
+  return Cluster::FitsVacant(cluster_.CellsOf(shape, queue_.shapes()[shape]));
 }
 
 const Plan& Scheduler::Decide(Planner::Start start) {

@@ -25,6 +25,7 @@
 #include "coordinator/core/scheduler/plan/cluster.h"
 #include "coordinator/core/scheduler/plan/plan.h"
 #include "coordinator/core/scheduler/plan/queue.h"
+#include "coordinator/core/scheduler/plan/queue_order.h"
 
 namespace muster::core {
 

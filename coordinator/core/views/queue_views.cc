@@ -40,8 +40,7 @@ v1::QueuedJob Views::QueuedView(const JobQueue::Entry& entry, const Time& now) c
   *queued.mutable_job() = ListEntry(jobs_.at(entry.id));
   const Reservation* const kept = plan.FindReservation(entry.id);
   const bool overdue = kept != nullptr && kept->overdue;
-  queued.set_effective_class(overdue ? "overdue"
-                                     : std::string(NameOf(queue.group(entry.group).job_class)));
+  queued.set_effective_class(overdue ? "overdue" : std::string(NameOf(entry.job_class)));
   queued.set_waits_for(WaitsFor(entry.id, plan.Find(entry), plan));
   if (kept == nullptr) return queued;
   for (const NodeName& node : kept->nodes) queued.add_reserved_nodes(node.value());

@@ -9,13 +9,13 @@ Candidate Describe(const JobQueue::Entry& entry, const JobQueue& queue, Cluster&
   const JobQueue::Group& group = queue.group(entry.group);
   Candidate job;
   job.id = entry.id;
-  job.owner = queue.owner(entry.owner);
+  job.owner = queue.order().owner(entry.owner);
   job.owner_index = entry.owner;
   job.group = entry.group;
   job.job_class = group.job_class;
   job.preempted = group.preempted;
   job.end = now + group.length;
-  job.cells = &cluster.CellsOf(group.shape, queue.shape(group.shape));
+  job.cells = &cluster.CellsOf(group.shape, queue.shapes()[group.shape]);
   job.slots = Cluster::LeastSlotsOf(*job.cells);
   return job;
 }

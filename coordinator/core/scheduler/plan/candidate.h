@@ -18,6 +18,7 @@
 #include "coordinator/core/scheduler/options.h"
 #include "coordinator/core/scheduler/plan/cluster.h"
 #include "coordinator/core/scheduler/plan/queue.h"
+#include "coordinator/core/scheduler/plan/queue_order.h"
 
 namespace muster::core {
 

@@ -134,10 +134,10 @@ void Cluster::Rebuild(const NodeMap& nodes) {
   }
 }
 
-void Cluster::Refresh(const std::set<NodeName>& names, const JobQueue& queue) {
+void Cluster::Refresh(const std::set<NodeName>& names, const ShapeTable& shapes) {
   if (names.empty()) return;
   for (uint32_t shape = 0; shape < cells_.size(); ++shape) {
-    if (cells_[shape].serial != queue.shape(shape).serial) cells_[shape] = Cells();
+    if (cells_[shape].serial != shapes[shape].serial) cells_[shape] = Cells();
   }
   for (const NodeName& name : names) {
     const uint32_t index = IndexOf(name);
@@ -172,7 +172,7 @@ void Cluster::SetSupply(const Cells& cells, Row& row, uint32_t node, Supply supp
   row.usable_units += UnitsOf(demand, supply.usable, supply.usable);
 }
 
-const Cluster::Cells& Cluster::CellsOf(uint32_t shape_index, const JobQueue::Shape& shape) {
+const Cluster::Cells& Cluster::CellsOf(uint32_t shape_index, const ShapeTable::Shape& shape) {
   if (cells_.size() <= shape_index) cells_.resize(shape_index + 1);
   Cells& cells = cells_[shape_index];
   if (cells.serial == shape.serial) return cells;

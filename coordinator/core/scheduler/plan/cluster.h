@@ -17,7 +17,8 @@
 #include "common/time/time.h"
 #include "coordinator/core/nodes/node_table.h"
 #include "coordinator/core/scheduler/placement/demand.h"
-#include "coordinator/core/scheduler/plan/queue.h"
+#include "coordinator/core/scheduler/plan/queue_order.h"
+#include "coordinator/core/scheduler/plan/shape_table.h"
 
 namespace muster::core {
 
@@ -85,8 +86,8 @@ class Cluster {
   // ---- Nodes
   // Takes over all nodes, after some were added or removed.
   void Rebuild(const NodeMap& nodes);
-  // Takes over the state and slots of these nodes, for the shapes that `queue` has.
-  void Refresh(const std::set<NodeName>& names, const JobQueue& queue);
+  // Takes over the state and slots of these nodes, for the jobs of these shapes.
+  void Refresh(const std::set<NodeName>& names, const ShapeTable& shapes);
   size_t node_count() const { return nodes_.size(); }
   const NodeState& node(uint32_t index) const { return nodes_[index]; }
   // The index of a node; node_count() if it is unknown.
@@ -98,7 +99,7 @@ class Cluster {
   bool shares_devices() const { return shared_devices_ > 0; }
 
   // The supply for a shape, which is computed on the first call.
-  const Cells& CellsOf(uint32_t shape_index, const JobQueue::Shape& shape);
+  const Cells& CellsOf(uint32_t shape_index, const ShapeTable::Shape& shape);
   // The row with which the shape fits now; null if it does not fit.
   static const Row* FindFitting(const Cells& cells);
   // The slots that the job takes if it runs on the smallest nodes that suffice.

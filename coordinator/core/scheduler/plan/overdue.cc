@@ -7,7 +7,7 @@ namespace muster::core {
 namespace {
 
 // The first job of the line that fits on the cluster and its owner's limit; null if none does.
-const JobQueue::Entry* FirstOf(const JobQueue& queue, const JobQueue::Line& line,
+const JobQueue::Entry* FirstOf(const JobQueue& queue, const QueueOrder::Line& line,
                                absl::FunctionRef<bool(const JobQueue::Entry&)> fits) {
   for (const auto& [place, group] : line.heads) {
     if (!queue.ShapeOfGroup(group).unplaceable.empty()) continue;
@@ -25,7 +25,7 @@ Ageing Age(const JobQueue& queue, const Cluster& cluster, const Heads& last, abs
   for (size_t i = 0; i < kClasses; ++i) {
     const JobClass job_class = static_cast<JobClass>(i);
     std::optional<Head> oldest;
-    for (const auto& [number, line] : queue.lines(i)) {
+    for (const auto& [number, line] : queue.order().lines(i)) {
       const std::pair key(job_class, number);
       const JobQueue::Entry* const entry = FirstOf(queue, line, fits);
       if (entry == nullptr) {
@@ -34,7 +34,7 @@ Ageing Age(const JobQueue& queue, const Cluster& cluster, const Heads& last, abs
       }
       Head head{entry->id, entry->place.waiting_since};
       head.waits_for_own =
-          cluster.RunsEarlier(queue.owner(entry->owner), job_class, entry->place.sequence);
+          cluster.RunsEarlier(queue.order().owner(entry->owner), job_class, entry->place.sequence);
       const auto before = last.find(key);
       if (before != last.end()) {
         const bool goes_on = before->second.job == entry->id && !before->second.waits_for_own;

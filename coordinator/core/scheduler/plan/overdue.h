@@ -19,6 +19,7 @@
 #include "common/time/time.h"
 #include "coordinator/core/scheduler/plan/cluster.h"
 #include "coordinator/core/scheduler/plan/queue.h"
+#include "coordinator/core/scheduler/plan/queue_order.h"
 
 namespace muster::core {
 

@@ -42,7 +42,7 @@ bool Planner::IsOutranked(const Candidate& claimant, const std::set<uint32_t>& n
   while (const JobQueue::Entry* const entry = walk.Next()) {
     const JobQueue::Group& group = queue_.group(entry->group);
     const bool outranks = group.job_class > claimant.job_class && !group.preempted &&
-                          queue_.shape(group.shape).unplaceable.empty();
+                          queue_.shapes()[group.shape].unplaceable.empty();
     if (!outranks) {
       walk.SkipGroup(entry->group);
       continue;
@@ -114,8 +114,7 @@ void Planner::Examine(QueueWalk& walk, Start start) {
   bool overdue_served = false;
   while (examined < options_.backfill_depth) {
     const JobQueue::Entry* entry = walk.Next();
-    const bool critical =
-        entry != nullptr && queue_.group(entry->group).job_class == JobClass::kCritical;
+    const bool critical = entry != nullptr && entry->job_class == JobClass::kCritical;
     if (!critical && !std::exchange(overdue_served, true)) {
       const JobId next = entry == nullptr ? JobId() : entry->id;
       ServeOverdue(start);
@@ -187,7 +186,7 @@ void Planner::CorrectVerdicts() {
     if (verdict.hindrance != Hindrance::kReserved) continue;
     const JobQueue::Group& group = queue_.group(index);
     if (group.jobs == 0) continue;
-    const Cluster::Cells& cells = cluster_.CellsOf(group.shape, queue_.shape(group.shape));
+    const Cluster::Cells& cells = cluster_.CellsOf(group.shape, queue_.shapes()[group.shape]);
     if (Cluster::FindFitting(cells) == nullptr) verdict.hindrance = Hindrance::kNoSlots;
   }
 }
@@ -196,7 +195,7 @@ void Planner::ServeOverdue(Start start) {
   plan_.most_overdue_slots = cluster_.slot_count() * options_.overdue_percent / 100;
   Ageing ageing = Age(
       queue_, cluster_, last_.heads, options_.ageing, now_, [this](const JobQueue::Entry& entry) {
-        const uint32_t limit = options_.LimitsOf(queue_.owner(entry.owner)).running_slots;
+        const uint32_t limit = options_.LimitsOf(queue_.order().owner(entry.owner)).running_slots;
         return limit == 0 || !allowance_.IsExceeded(Describe(entry));
       });
   plan_.heads = std::move(ageing.heads);
@@ -230,7 +229,7 @@ void Planner::ServeOverdue(Start start) {
 
 bool Planner::Reserve(const Candidate& job) {
   // After a restart of the coordinator, other nodes may still reconnect.
-  const bool may_grow = queue_.IsUnchecked(queue_.group(job.group).shape);
+  const bool may_grow = queue_.shapes().IsUnchecked(queue_.group(job.group).shape);
   const std::optional<Fit> fit = holds_.FindFit(job, now_, may_grow);
   if (!fit.has_value()) return false;
   plan_.reservations.push_back(holds_.Add(job, *fit, /*is_claim=*/false));

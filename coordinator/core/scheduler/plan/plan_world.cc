@@ -125,7 +125,7 @@ StartResult PlanWorld::Start(const StartRequest& request) {
   queue_.Remove(job.id);
   usage_.OnStart(job.spec.owner, job.taken, now_);
   SetRunning(job);
-  cluster_.Refresh(std::exchange(touched_, {}), queue_);
+  cluster_.Refresh(std::exchange(touched_, {}), queue_.shapes());
   return result;
 }
 
@@ -183,17 +183,17 @@ const Plan& PlanWorld::Decide() {
     cluster_.Rebuild(nodes_);
     queue_.UncheckShapes();
   }
-  cluster_.Refresh(std::exchange(touched_, {}), queue_);
+  cluster_.Refresh(std::exchange(touched_, {}), queue_.shapes());
   queue_.CheckShapes([this](const JobId& id) -> std::optional<std::string> {
     const uint32_t shape = queue_.group(queue_.Find(id)->group).shape;
-    return Cluster::FitsVacant(cluster_.CellsOf(shape, queue_.shape(shape))) ? "" : "too large";
+    return Cluster::FitsVacant(cluster_.CellsOf(shape, queue_.shapes()[shape])) ? "" : "too large";
   });
   plan_ = Planner(queue_, cluster_, usage_, options_, now_, plan_)
               .Run([this](const StartRequest& request) { return Start(request); });
   for (const Preemption& preemption : plan_.preemptions) {
     for (const JobId& victim : preemption.victims) Stop(victim, preemption.job);
   }
-  cluster_.Refresh(std::exchange(touched_, {}), queue_);
+  cluster_.Refresh(std::exchange(touched_, {}), queue_.shapes());
   return plan_;
 }
 

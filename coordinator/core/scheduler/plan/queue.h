@@ -1,50 +1,31 @@
-// The queue of jobs that wait for resources, and their order:
+// The queue of jobs that wait for resources, in the order of queue_order.h.
 //
-//   class  the highest first
-//   owner  the least decayed use of the cluster per share first. A start counts at once, so owners
-//          take turns. Of equals, the one whose first job has waited longest.
-//   place  among the jobs of one owner: priority, then jobs that have run before, then those that
-//          have waited longest, then submission.
-//
-// A job that restarts at once, after a failure, is before the other jobs of its class. Time counts
-// as waiting while the job is in this queue: not while it is held or delayed, or waits for other
-// jobs or for a place of its array.
-//
-// The queue is indexed by class, owner and group (equal requests and time limits), so that a
-// decision looks at each group once, not at each job. Adding, removing and finding a position take
-// time logarithmic in the number of jobs, times the number of owners for a position.
+// Jobs with equal requests, time limits and classes form a group, so that a decision looks at each
+// group once, not at each job. Time counts as waiting while the job is in this queue: not while it
+// is held or delayed, or waits for other jobs or for a place of its array.
 #ifndef MUSTER_COORDINATOR_CORE_SCHEDULER_PLAN_QUEUE_H_
 #define MUSTER_COORDINATOR_CORE_SCHEDULER_PLAN_QUEUE_H_
 
-#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <map>
 #include <optional>
-#include <set>
 #include <string>
 #include <tuple>
 #include <utility>
 #include <vector>
 
 #include "absl/container/flat_hash_map.h"
-#include "absl/container/flat_hash_set.h"
 #include "absl/functional/function_ref.h"
-#include "absl/strings/string_view.h"
 #include "absl/time/time.h"
 #include "common/ids.h"
 #include "common/time/time.h"
 #include "coordinator/core/scheduler/plan/order_tree.h"
+#include "coordinator/core/scheduler/plan/queue_order.h"
+#include "coordinator/core/scheduler/plan/shape_table.h"
 #include "proto/muster/v1/job.pb.h"
 
 namespace muster::core {
-
-enum class JobClass : uint8_t { kLow, kNormal, kHigh, kCritical };
-// kNormal for an empty or unknown name.
-JobClass ClassOf(absl::string_view name);
-absl::string_view NameOf(JobClass job_class);
-
-inline constexpr size_t kClasses = 4;
 
 // A job as the queue sees it.
 struct QueueItem {
@@ -62,28 +43,10 @@ struct QueueItem {
   SteadyTime waiting_since;                          // as if it had waited without a break
 };
 
-// An owner's use of the cluster, in slot-seconds, and share.
-struct Standing {
-  double usage = 0;
-  double share = 1;
-};
-using Standings = absl::FunctionRef<Standing(const std::string& owner)>;
-
 // Not thread-safe. Copyable, for forecasts.
 class JobQueue {
  public:
-  // `lookahead`: see SchedulerOptions.
-  explicit JobQueue(absl::Duration lookahead) : lookahead_(lookahead) {}
-
-  // Requests that are equal.
-  struct Shape {
-    uint64_t serial = 0;  // never used again, unlike the index of the shape
-    v1::Resources resources;
-    uint32_t slots = 1;
-    uint32_t groups = 0;
-    absl::flat_hash_set<uint32_t> jobs;
-    std::string unplaceable;
-  };
+  using Entry = QueueOrder::Entry;
   // Jobs of one shape that a decision cannot tell apart, except by their order and owner.
   struct Group {
     uint32_t shape = 0;
@@ -92,24 +55,11 @@ class JobQueue {
     bool preempted = false;
     uint32_t jobs = 0;
   };
-  struct Entry {
-    JobId id;
-    uint32_t owner = 0;
-    uint32_t group = 0;
-    uint32_t line = 0;
-    bool queued = false;  // false: unused
-    QueuePlace place;
-  };
-  // The jobs of an owner in a class.
-  struct Line {
-    OrderTree places;
-    uint64_t slots = 0;
-    std::map<uint32_t, std::set<QueuePlace>> groups;
-    std::set<std::pair<QueuePlace, uint32_t>> heads;  // the first place of each group
-  };
-  // By number: 0 for jobs that are before all others of the class, else 1 + owner.
-  using Lines = std::map<uint32_t, Line>;
 
+  // `lookahead`: see SchedulerOptions.
+  explicit JobQueue(absl::Duration lookahead) : order_(lookahead) {}
+
+  // Adds the job, or moves it to its new place.
   void Add(const QueueItem& item);
   void Remove(const JobId& id);
 
@@ -117,79 +67,40 @@ class JobQueue {
   size_t size() const { return index_.size(); }
   // Null for a job that is not queued.
   const Entry* Find(const JobId& id) const;
-  // 1 for the first job; 0 for a job that is not queued. Counts all jobs that would start before it
-  // if each fitted.
+  // See QueueOrder::PositionOf; 0 for a job that is not queued.
   uint32_t PositionOf(const JobId& id, Standings standings) const;
-  uint32_t QueuedJobs(const std::string& owner) const;
-  // The owners with queued jobs.
-  std::vector<std::string> Owners() const;
 
   const Entry& entry(uint32_t job) const { return entries_[job]; }
   const Group& group(uint32_t group) const { return groups_[group]; }
-  const Shape& shape(uint32_t shape) const { return shapes_[shape]; }
-  const Shape& ShapeOfGroup(uint32_t group) const { return shapes_[groups_[group].shape]; }
-  const std::string& owner(uint32_t owner) const { return owners_[owner]; }
-  const Lines& lines(size_t job_class) const { return classes_[job_class].lines; }
+  const ShapeTable::Shape& ShapeOfGroup(uint32_t group) const {
+    return shapes_[groups_[group].shape];
+  }
+  const ShapeTable& shapes() const { return shapes_; }
+  const QueueOrder& order() const { return order_; }
   // Bounds the indices of groups.
   size_t group_end() const { return groups_.size(); }
   size_t group_count() const { return group_index_.size(); }
-  // This orders the lines of a class, the least first.
-  double KeyOf(const Standing& standing, uint64_t slots_before) const {
-    return (standing.usage +
-            static_cast<double>(slots_before) * absl::ToDoubleSeconds(lookahead_)) /
-           standing.share;
-  }
 
-  // ---- Jobs that do not fit on the cluster, found by their requests, of which a long queue has
-  // few distinct ones. Calls `check` with a job of each distinct request that has no verdict yet.
-  // It returns the reason why such jobs do not fit, empty if they fit, or nullopt if that is not
-  // known yet. Returns the jobs whose reason has changed.
+  // ---- Jobs that do not fit on the cluster
+  // See ShapeTable::Check.
   using Check = absl::FunctionRef<std::optional<std::string>(const JobId&)>;
   std::vector<JobId> CheckShapes(Check check);
   // Makes CheckShapes check all requests again, because the nodes of the cluster have changed.
-  void UncheckShapes();
-  // Whether it is not known yet if jobs of this shape fit.
-  bool IsUnchecked(uint32_t shape) const { return unchecked_.count(shape) != 0; }
+  void UncheckShapes() { shapes_.Uncheck(); }
   // The reason why the job does not fit; empty if it fits, is not queued, or has not been checked.
   const std::string& UnplaceableReason(const JobId& id) const;
 
  private:
   using GroupKey = std::tuple<uint32_t, absl::Duration, JobClass, bool>;
-  struct Class {
-    Lines lines;
-    size_t jobs = 0;
-    std::map<uint32_t, uint64_t> slots;  // by owner, in all lines
-  };
 
-  uint32_t AddOwner(const std::string& name);
-  uint32_t AddShape(const QueueItem& item);
-  uint32_t AddGroup(const QueueItem& item);
-  void LeaveGroup(uint32_t job);
-  size_t ClassOfJob(uint32_t job) const {
-    return static_cast<size_t>(groups_[entries_[job].group].job_class);
-  }
-  // Puts the entry into the line of its class, or takes it out.
-  void Enter(uint32_t job, bool restarting);
-  void Leave(uint32_t job);
-  // The slots of the owner's jobs that are before its line in the class.
-  uint64_t SlotsBeforeLine(uint32_t owner, size_t job_class) const;
-
-  absl::Duration lookahead_;
   absl::flat_hash_map<std::string, uint32_t> index_;
   std::vector<Entry> entries_;
   std::vector<uint32_t> free_entries_;
-  std::vector<std::string> owners_;
-  std::vector<uint32_t> owner_jobs_;
-  absl::flat_hash_map<std::string, uint32_t> owner_index_;
-  std::vector<Shape> shapes_;
-  std::vector<uint32_t> free_shapes_;
-  std::map<std::string, uint32_t> shape_index_;  // by serialized v1::Resources
-  uint64_t next_serial_ = 1;
-  std::set<uint32_t> unchecked_;  // shapes without a verdict that still holds
   std::vector<Group> groups_;
   std::vector<uint32_t> free_groups_;
   std::map<GroupKey, uint32_t> group_index_;
-  std::array<Class, kClasses> classes_;
+  ShapeTable shapes_;
+  QueueOrder order_;
 };
 
 // Iterates over the queue in order. Jobs may be removed meanwhile; those that are added may be

@@ -213,17 +213,6 @@ TEST_F(QueueTest, UnknownVerdictIsCheckedAgain) {
   EXPECT_EQ(Check(4), 1);
 }
 
-TEST_F(QueueTest, CountsJobsOfOwners) {
-  Item(1).owner = "alice";
-  Item(2).owner = "alice";
-  Item(3).owner = "bob";
-  AddAll();
-  queue_.Remove(Id(3));
-  EXPECT_EQ(queue_.QueuedJobs("alice"), 2u);
-  EXPECT_EQ(queue_.QueuedJobs("bob"), 0u);
-  EXPECT_THAT(queue_.Owners(), ElementsAre("alice"));
-}
-
 // CPU time of finding the position of each of `count` jobs.
 double ListingSeconds(uint64_t count) {
   JobQueue queue(absl::Hours(1));

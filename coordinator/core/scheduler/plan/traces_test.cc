@@ -29,6 +29,17 @@ uint64_t FromEnvironment(const char* name, uint64_t otherwise) {
   return text != nullptr && absl::SimpleAtoi(text, &value) ? value : otherwise;
 }
 
+// The number of the owner's queued jobs, of which none restarts at once.
+size_t QueuedJobs(const QueueOrder& order, const std::string& owner) {
+  size_t jobs = 0;
+  for (size_t i = 0; i < kClasses; ++i) {
+    for (const auto& [number, line] : order.lines(i)) {
+      if (order.owner(number - 1) == owner) jobs += line.places.size();
+    }
+  }
+  return jobs;
+}
+
 class Random {
  public:
   explicit Random(uint64_t seed) : engine_(seed) {}
@@ -206,7 +217,7 @@ TEST_F(Traces, EveryJobThatFitsRunsInBoundedTime) {
     const auto feed = [&] {
       for (int i = 0; i < kBusyOwners; ++i) {
         const std::string owner = absl::StrCat("busy-", i);
-        while (world.queue().QueuedJobs(owner) < 4) {
+        while (QueuedJobs(world.queue().order(), owner) < 4) {
           fed.push_back(trace.SubmitRandom(owner, i < 2 ? JobClass::kHigh : JobClass::kNormal));
         }
       }
@@ -286,7 +297,7 @@ TEST_F(Traces, OwnersGetEqualShares) {
     const SteadyTime end = world.now() + absl::Hours(48);
     while (world.now() < end) {
       for (const std::string& owner : owners) {
-        while (world.queue().QueuedJobs(owner) < 20) {
+        while (QueuedJobs(world.queue().order(), owner) < 20) {
           PlanWorld::Spec spec = kinds[random.Below(3)];
           spec.owner = owner;
           spec.length = absl::Seconds(random.Between(60, 1200));
