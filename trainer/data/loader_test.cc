@@ -12,10 +12,7 @@
 
 #include "absl/synchronization/mutex.h"
 #include "absl/synchronization/notification.h"
-#include "absl/time/clock.h"
 #include "absl/time/time.h"
-#include "common/time/now.h"
-#include "common/time/time.h"
 #include "gtest/gtest.h"
 #include "kernels/host_memory_device.h"
 #include "trainer/data/fake_dataset.h"
@@ -447,48 +444,26 @@ TEST(LoaderTest, ReturnsResourceExhaustedWithoutMemoryForBatches) {
   }
 }
 
-TEST(LoaderTest, WaitedExcludesWaitingForTheDevice) {
-  const FakeDataset dataset = MakeImages();
-  SlowDevice device;
-  LoaderOptions options = Options();
-  options.device = &device;
-  options.end_step = 5;  // no thread needs the slot of a batch that the device has not begun
-  const auto loader =
-      Loader::ForTraining(&dataset, *StepMap::Create(kSamples, kGlobalBatch, false), options);
-  for (int i = 0; i < 2; ++i) (**loader->Next()).copied->Record();
-  SteadyTime begin;
-  SteadyTime end;
-  std::thread training([&] {
-    begin = Now().steady;
-    EXPECT_EQ((**loader->Next()).step, 2);
-    end = Now().steady;
-  });
-  device.AwaitWaiting();
-  const SteadyTime waits = Now().steady;
-  // Duration of a step on the device.
-  absl::SleepFor(absl::Milliseconds(20));
-  const absl::Duration step = Now().steady - waits;
-  device.Finish(1);
-  training.join();
-  EXPECT_GE(end - begin, step);
-  EXPECT_LE(loader->waited(), end - begin - step);
-  device.Finish(2);  // the loader must outlive the device's reads
-}
-
-// A dataset whose images cannot be read until the gate is opened.
+// A dataset whose images cannot be read until the gate is opened; for loaders with one thread.
 class GatedDataset : public FakeDataset {
  public:
   GatedDataset() : FakeDataset(kSamples, {{12, 12}}, 3) {}
-  void Open() { opened_.Notify(); }
+  void Open() {
+    if (!opened_.HasBeenNotified()) opened_.Notify();
+  }
+  // The loader's thread destroys its reader after it has prepared the last batch.
+  void AwaitAllPrepared() const { reader_destroyed_.WaitForNotification(); }
   std::unique_ptr<ImageReader> NewReader() const override {
-    return std::make_unique<Reader>(FakeDataset::NewReader(), opened_);
+    return std::make_unique<Reader>(FakeDataset::NewReader(), opened_, reader_destroyed_);
   }
 
  private:
   class Reader : public ImageReader {
    public:
-    Reader(std::unique_ptr<ImageReader> reader, const absl::Notification& opened)
-        : reader_(std::move(reader)), opened_(opened) {}
+    Reader(std::unique_ptr<ImageReader> reader, const absl::Notification& opened,
+           absl::Notification& destroyed)
+        : reader_(std::move(reader)), opened_(opened), destroyed_(destroyed) {}
+    ~Reader() override { destroyed_.Notify(); }
     absl::StatusOr<ImageSize> Open(size_t sample) override {
       opened_.WaitForNotification();
       return reader_->Open(sample);
@@ -500,27 +475,43 @@ class GatedDataset : public FakeDataset {
    private:
     const std::unique_ptr<ImageReader> reader_;
     const absl::Notification& opened_;
+    absl::Notification& destroyed_;
   };
 
   absl::Notification opened_;
+  mutable absl::Notification reader_destroyed_;
 };
+
+TEST(LoaderTest, WaitedExcludesWaitingForTheDevice) {
+  GatedDataset dataset;
+  dataset.Open();
+  SlowDevice device;
+  LoaderOptions options = Options();
+  options.device = &device;
+  options.end_step = 3;
+  const auto loader =
+      Loader::ForTraining(&dataset, *StepMap::Create(kSamples, kGlobalBatch, false), options);
+  dataset.AwaitAllPrepared();
+  for (int i = 0; i < 2; ++i) (**loader->Next()).copied->Record();
+  std::thread training([&] { EXPECT_EQ((**loader->Next()).step, 2); });
+  device.AwaitWaiting();
+  device.Finish(1);
+  training.join();
+  EXPECT_EQ(loader->waited(), absl::ZeroDuration());
+  device.Finish(2);  // the loader must outlive the device's reads
+}
 
 TEST(LoaderTest, WaitedIncludesWaitingForThreads) {
   GatedDataset dataset;
   LoaderOptions options = Options();
-  options.threads = 2;
+  // Called by Next during its wait.
+  options.cancelled = [&dataset] {
+    dataset.Open();
+    return false;
+  };
   const auto loader =
       Loader::ForTraining(&dataset, *StepMap::Create(kSamples, kGlobalBatch, false), options);
-  absl::Notification begun;
-  std::thread training([&] {
-    begun.Notify();
-    EXPECT_TRUE(loader->Next().ok());
-  });
-  begun.WaitForNotification();
-  // Duration of reading an image.
-  absl::SleepFor(absl::Milliseconds(50));
-  dataset.Open();
-  training.join();
+  EXPECT_TRUE(loader->Next().ok());
   EXPECT_GT(loader->waited(), absl::ZeroDuration());
 }
 

@@ -12,6 +12,7 @@
 #include <sstream>
 #include <string>
 
+#include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -102,6 +103,17 @@ class RankProcessTest : public ::testing::Test {
     }
   }
 
+  // Waits until a rank or proxy has handled all its events. It sleeps only in poll, and the system
+  // call that causes an event marks it as runnable before it returns.
+  static void AwaitIdle(pid_t pid) {
+    const absl::Time deadline = absl::Now() + absl::Seconds(30);
+    const std::string path = absl::StrCat("/proc/", pid, "/stat");
+    for (std::string stat; stat.find(") S ") == std::string::npos;) {
+      ASSERT_LT(absl::Now(), deadline) << stat;
+      std::getline(std::ifstream(path), stat);
+    }
+  }
+
   std::string directory_;
   RankOptions options_;
   pid_t rank_ = 0;
@@ -118,7 +130,7 @@ TEST_F(RankProcessTest, ProgramHasTheEnvironmentOfRankAndProxy) {
 
 TEST_F(RankProcessTest, ProxyMayStartFirst) {
   StartProxy();
-  absl::SleepFor(absl::Milliseconds(50));
+  AwaitIdle(proxy_);
   StartRank("exit 0");
   EXPECT_EQ(RankStatus(), W_EXITCODE(0, 0));
   EXPECT_EQ(ProxyStatus(), W_EXITCODE(0, 0));
@@ -194,6 +206,7 @@ TEST_F(RankProcessTest, OwnExitCodeCountsWhileOpenMpiEndsTheProgram) {
 
 TEST_F(RankProcessTest, StopLeavesTheProgramItsGracePeriod) {
   options_.abort_delay = absl::ZeroDuration();
+  options_.kill_delay = absl::ZeroDuration();
   StartRank(
       "trap 'touch $DIR/stopped' TERM; touch $DIR/started; "
       "until [ -e $DIR/go ]; do sleep 0.01; done; exit 5");
@@ -203,7 +216,8 @@ TEST_F(RankProcessTest, StopLeavesTheProgramItsGracePeriod) {
   AwaitFile("stopped");
   // Open MPI ends its processes because another rank has ended already.
   kill(proxy_, SIGTERM);
-  absl::SleepFor(absl::Milliseconds(100));
+  AwaitIdle(proxy_);
+  AwaitIdle(rank_);
   Touch("go");
   EXPECT_EQ(RankStatus(), W_EXITCODE(5, 0));
 }
@@ -231,8 +245,7 @@ TEST_F(RankProcessTest, FirstRankEndsAfterTheDaemon) {
             OpenMpiDaemon{"orted", {"sh", "-c", "until [ -e $DIR/go ]; do sleep 0.01; done"}});
   StartProxy();
   EXPECT_EQ(ProxyStatus(), W_EXITCODE(0, 0));
-  absl::SleepFor(absl::Milliseconds(50));
-  EXPECT_EQ(waitpid(rank_, nullptr, WNOHANG), 0);
+  AwaitIdle(rank_);
   Touch("go");
   EXPECT_EQ(RankStatus(), W_EXITCODE(0, 0));
 }
