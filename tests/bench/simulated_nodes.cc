@@ -68,6 +68,8 @@ std::shared_ptr<grpc::Channel> OpenConnection(const std::string& coordinator,
   grpc::ChannelArguments arguments;
   arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
   arguments.SetInt(GRPC_ARG_ENABLE_RETRIES, 0);
+  arguments.SetInt(GRPC_ARG_MIN_RECONNECT_BACKOFF_MS, 100);
+  arguments.SetInt(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, 1000);
   return OpenChannel(coordinator, std::move(arguments), security);
 }
 
@@ -87,10 +89,9 @@ class SimulatedNodes::Node {
 
   void Connect(const std::shared_ptr<grpc::Channel>& channel) {
     stub_ = v1::WorkerService::NewStub(channel);
-    stream_ = stub_->PrepareAsyncSession(&context_, &owner_.queue_);
-    stream_->StartCall(&tags_[kStarted]);
+    Open();
   }
-  void Cancel() { context_.TryCancel(); }
+  void Cancel() { context_->TryCancel(); }
   bool finished() const { return finished_; }
 
   void OnEvent(Event event, bool ok) {
@@ -108,11 +109,13 @@ class SimulatedNodes::Node {
       case kWritten:
         writing_ = false;
         outgoing_.pop_front();
+        if (finished_) return Reopen();
         if (ok) WriteOn();
         return;
       case kFinished:
         finished_ = true;
         owner_.mutex_.AssertHeld();
+        if (owner_.options_.reconnect) return Reopen();
         return owner_.Failed(FromGrpcStatus(status_));
     }
   }
@@ -124,10 +127,15 @@ class SimulatedNodes::Node {
   }
 
   void SendHeartbeat(uint64_t sequence) {
+    if (!welcomed_) return;
+    if (!heartbeat_sent_.has_value()) heartbeat_sent_ = Now().steady;
     v1::WorkerMessage message;
     message.mutable_heartbeat()->set_sequence(sequence);
     Send(std::move(message));
   }
+
+  // When the oldest heartbeat without an acknowledgement was sent.
+  std::optional<SteadyTime> heartbeat_sent() const { return heartbeat_sent_; }
 
   bool HasRank(uint32_t rank) const {
     return std::any_of(launch_.ranks().begin(), launch_.ranks().end(),
@@ -171,6 +179,24 @@ class SimulatedNodes::Node {
   }
 
  private:
+  void Open() {
+    context_ = std::make_unique<grpc::ClientContext>();
+    context_->set_wait_for_ready(owner_.options_.reconnect);
+    stream_ = stub_->PrepareAsyncSession(context_.get(), &owner_.queue_);
+    outgoing_.clear();
+    writing_ = true;
+    finishing_ = finished_ = welcomed_ = false;
+    heartbeat_sent_.reset();
+    stream_->StartCall(&tags_[kStarted]);
+  }
+
+  // Opens another stream once nothing of the last one is in progress.
+  void Reopen() {
+    owner_.mutex_.AssertHeld();
+    const bool in_progress = writing_ && !outgoing_.empty();
+    if (!in_progress && !owner_.ending_) Open();
+  }
+
   void Send(v1::WorkerMessage message) {
     outgoing_.push_back(std::move(message));
     WriteOn();
@@ -202,6 +228,17 @@ class SimulatedNodes::Node {
       slot.set_index(i);
       slot.set_kind("cpu");
     }
+    if (!launch_.job_id().empty()) {
+      v1::GenerationReport& report = *hello.add_inventory();
+      report.set_job_id(launch_.job_id());
+      report.set_generation(launch_.generation());
+      for (const v1::RankPlacement& placement : launch_.ranks()) {
+        v1::RankReport& rank = *report.add_ranks();
+        rank.set_rank(placement.rank());
+        rank.set_pid(kFirstPid + placement.rank());
+        rank.set_phase(v1::STARTED);
+      }
+    }
     Send(std::move(message));
   }
 
@@ -209,8 +246,12 @@ class SimulatedNodes::Node {
     owner_.mutex_.AssertHeld();
     switch (incoming_.kind_case()) {
       case v1::CoordinatorMessage::kWelcome:
+        welcomed_ = true;
         owner_.heartbeat_interval_ = FromProto(incoming_.welcome().heartbeat_interval());
         return owner_.Reached(Milestone::kWelcomed);
+      case v1::CoordinatorMessage::kHeartbeatAck:
+        if (heartbeat_sent_.has_value()) owner_.Acknowledged(*heartbeat_sent_);
+        return heartbeat_sent_.reset();
       case v1::CoordinatorMessage::kLaunch:
         launch_ = std::move(*incoming_.mutable_launch());
         launch_.clear_spec();
@@ -233,7 +274,9 @@ class SimulatedNodes::Node {
             {Now().steady, std::move(*incoming_.mutable_wait_notice())});
       case v1::CoordinatorMessage::kStop:
         owner_.Reached(Milestone::kStopped);
-        return Report(v1::EXITED);
+        Report(v1::EXITED);
+        if (owner_.options_.reconnect) launch_.Clear();
+        return;
       default:
         return;
     }
@@ -330,7 +373,7 @@ class SimulatedNodes::Node {
   std::array<Tag, 4> tags_ = {Tag{this, kStarted}, Tag{this, kRead}, Tag{this, kWritten},
                               Tag{this, kFinished}};
   std::unique_ptr<v1::WorkerService::Stub> stub_;
-  grpc::ClientContext context_;
+  std::unique_ptr<grpc::ClientContext> context_;
   std::unique_ptr<grpc::ClientAsyncReaderWriter<v1::WorkerMessage, v1::CoordinatorMessage>> stream_;
   v1::CoordinatorMessage incoming_;
   std::deque<v1::WorkerMessage> outgoing_;  // the first is being written
@@ -338,6 +381,8 @@ class SimulatedNodes::Node {
   bool writing_ = true;  // until the call has started
   bool finishing_ = false;
   bool finished_ = false;
+  bool welcomed_ = false;
+  std::optional<SteadyTime> heartbeat_sent_;
 
   v1::Launch launch_;  // without its spec
   bool has_unique_id_ = false;
@@ -467,6 +512,19 @@ std::vector<SimulatedNodes::Notice> SimulatedNodes::TakeNotices() {
   return std::exchange(notices_, {});
 }
 
+void SimulatedNodes::ExpectReconnection() {
+  absl::MutexLock lock(&mutex_);
+  reached_[static_cast<size_t>(Milestone::kWelcomed)] = 0;
+}
+
+absl::Duration SimulatedNodes::TakeLongestHeartbeat() {
+  absl::MutexLock lock(&mutex_);
+  for (const auto& node : nodes_) {
+    if (node->heartbeat_sent().has_value()) Acknowledged(*node->heartbeat_sent());
+  }
+  return std::exchange(longest_heartbeat_, absl::ZeroDuration());
+}
+
 uint32_t SimulatedNodes::NcclRoots() const {
   return (ranks() + kRanksPerNcclRoot - 1) / kRanksPerNcclRoot;
 }
@@ -511,6 +569,10 @@ void SimulatedNodes::PassedBarrier(SteadyTime arrived) {
 
 void SimulatedNodes::ReceivedNcclIds() {
   if (++have_nccl_ids_ == options_.nodes) last_nccl_ids_ = Now().steady;
+}
+
+void SimulatedNodes::Acknowledged(SteadyTime sent) {
+  longest_heartbeat_ = std::max(longest_heartbeat_, Now().steady - sent);
 }
 
 void SimulatedNodes::Failed(absl::Status status) {

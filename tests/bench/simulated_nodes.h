@@ -33,6 +33,7 @@ struct SimulatedNodesOptions {
   uint32_t ranks_per_node = 1;
   uint32_t connections = 0;  // connections shared by the nodes; 0: one per node
   bool unfolded = false;     // a report per rank, as if the ranks never acted at the same time
+  bool reconnect = false;    // when a stream ends, open another one, with the ranks of the last job
 };
 
 // Stages that the nodes pass in each job.
@@ -85,6 +86,12 @@ class SimulatedNodes {
   // Returns the notices received since ExpectJob.
   std::vector<Notice> TakeNotices();
 
+  // Makes Await(kWelcomed) wait until all nodes have been welcomed again.
+  void ExpectReconnection();
+  // The longest time since the last call that a heartbeat of a connected node waited, or waits, for
+  // its acknowledgement.
+  absl::Duration TakeLongestHeartbeat();
+
  private:
   class Node;
 
@@ -102,6 +109,7 @@ class SimulatedNodes {
   void PassedBarrier(SteadyTime arrived) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void ReceivedNcclIds() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void Failed(absl::Status status) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void Acknowledged(SteadyTime sent) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   const SimulatedNodesOptions options_;
   grpc::CompletionQueue queue_;
@@ -126,6 +134,7 @@ class SimulatedNodes {
   size_t next_to_beat_ ABSL_GUARDED_BY(mutex_) = 0;
   absl::Duration heartbeat_interval_ ABSL_GUARDED_BY(mutex_) = absl::Seconds(1);
   uint64_t heartbeats_ ABSL_GUARDED_BY(mutex_) = 0;
+  absl::Duration longest_heartbeat_ ABSL_GUARDED_BY(mutex_);
 
   std::thread thread_;
 };
