@@ -18,7 +18,7 @@ KINDS = {
     "tasks of `count`, which share a spec of 10 KB": ("count", 10_000),
     "a matrix, specs of 100 bytes": ("matrix", 10),
     "a matrix, specs of 3 KB": ("matrix", 3_000),
-    "a matrix, specs of 10 KB": ("matrix", 10_000),
+    "a matrix, specs of 5 KB": ("matrix", 5_000),
 }
 
 

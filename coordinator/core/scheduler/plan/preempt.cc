@@ -57,14 +57,19 @@ uint32_t Preemptor::FreeAfter(const Candidate& job, const Cluster::Row& row, uin
   return free - std::min(free, taken);
 }
 
+uint32_t Preemptor::UnitsOn(const Candidate& job, const Cluster::Row& row, uint32_t node,
+                            const Stopping& stopping) const {
+  const Demand& demand = job.cells->demand;
+  return ContributionOf(demand, row.supplies[node].usable, FreeAfter(job, row, node, stopping),
+                        demand.units)
+      .units;
+}
+
 uint64_t Preemptor::UnitsAfter(const Candidate& job, const Cluster::Row& row,
                                const Stopping& stopping) const {
-  const Demand& demand = job.cells->demand;
   uint64_t units = 0;
-  for (uint32_t node = 0; node < row.supplies.size() && units < demand.units; ++node) {
-    units += ContributionOf(demand, row.supplies[node].usable, FreeAfter(job, row, node, stopping),
-                            demand.units)
-                 .units;
+  for (uint32_t node = 0; node < row.supplies.size() && units < job.cells->demand.units; ++node) {
+    units += UnitsOn(job, row, node, stopping);
   }
   return units;
 }
@@ -102,61 +107,85 @@ std::optional<std::vector<uint32_t>> Preemptor::FindOwnVictims(const Candidate& 
 }
 
 std::vector<uint32_t> Preemptor::VictimsOn(const Candidate& job, const Cluster::Row& row,
-                                           uint32_t node, const Stopping& stopping) const {
+                                           uint32_t node, Stopping& stopping) const {
   std::vector<uint32_t> jobs;
   for (const Cluster::Use& use : cluster_.node(node).uses) {
     if (use.job == Cluster::kNoJob || stopping[use.job] || !IsPreemptible(use.job, job)) continue;
     if (std::find(jobs.begin(), jobs.end(), use.job) == jobs.end()) jobs.push_back(use.job);
   }
   std::sort(jobs.begin(), jobs.end(), [this](uint32_t a, uint32_t b) { return IsCheaper(a, b); });
-  const Demand& demand = job.cells->demand;
-  const uint32_t usable = row.supplies[node].usable;
-  const auto units = [&](const std::vector<bool>& ended) {
-    return ContributionOf(demand, usable, FreeAfter(job, row, node, ended), demand.units).units;
-  };
-  const uint32_t before = units(stopping);
-  std::vector<bool> ended = stopping;
-  for (size_t i = 0; i < jobs.size(); ++i) {
-    ended[jobs[i]] = true;
-    if (units(ended) <= before) continue;
-    jobs.resize(i + 1);
-    return jobs;
+  const uint32_t before = UnitsOn(job, row, node, stopping);
+  size_t count = 0;
+  bool more = false;
+  while (count < jobs.size() && !more) {
+    stopping[jobs[count++]] = true;
+    more = UnitsOn(job, row, node, stopping) > before;
   }
-  return {};
+  for (size_t i = 0; i < count; ++i) stopping[jobs[i]] = false;
+  jobs.resize(more ? count : 0);
+  return jobs;
 }
 
 // Adds the cheapest node until the job fits, then spares the victims that are not needed after all.
 std::vector<uint32_t> Preemptor::FindVictims(const Candidate& job, const Cluster::Row& row,
                                              Stopping stopping) const {
-  const uint32_t units = job.cells->demand.units;
-  // First with the lowest class only, so that no job of a higher class is stopped in place of it.
+  // The lowest class comes first, so that no job of a higher class is stopped in place of it.
+  using Cost = std::tuple<JobClass, size_t, absl::Duration, uint32_t>;  // the last is the node
+  struct State {
+    uint32_t units = 0;
+    std::optional<Cost> cost;  // unset: the node cannot contribute more
+  };
+  std::vector<State> nodes(row.supplies.size());
+  std::set<Cost> costs;
+  uint64_t units = 0;
+  const auto count = [&](uint32_t node) {
+    units -= nodes[node].units;
+    nodes[node].units = UnitsOn(job, row, node, stopping);
+    units += nodes[node].units;
+  };
+  const auto assess = [&](uint32_t node) {
+    State& state = nodes[node];
+    if (state.cost.has_value()) costs.erase(*state.cost);
+    state.cost.reset();
+    if (row.supplies[node].usable == 0) return;
+    const std::vector<uint32_t> jobs = VictimsOn(job, row, node, stopping);
+    if (jobs.empty()) return;
+    const RunningJob& dearest = cluster_.running(jobs.back());
+    state.cost = {dearest.job_class, jobs.size(), -dearest.started.since_start(), node};
+    costs.insert(*state.cost);
+  };
+  const auto for_nodes_of = [&](uint32_t victim, const auto& visit) {
+    for (const NodeName& name : cluster_.running(victim).nodes) {
+      const uint32_t node = cluster_.IndexOf(name);
+      if (node < nodes.size()) visit(node);
+    }
+  };
+  for (uint32_t node = 0; node < nodes.size(); ++node) {
+    count(node);
+    assess(node);
+  }
+  const uint32_t wanted = job.cells->demand.units;
   std::vector<uint32_t> victims;
-  while (UnitsAfter(job, row, stopping) < units) {
-    std::vector<uint32_t> cheapest;
-    std::tuple<JobClass, size_t, absl::Duration> least_cost;
-    for (uint32_t node = 0; node < row.supplies.size(); ++node) {
-      if (row.supplies[node].usable == 0) continue;
-      std::vector<uint32_t> jobs = VictimsOn(job, row, node, stopping);
-      if (jobs.empty()) continue;
-      const RunningJob& dearest = cluster_.running(jobs.back());
-      const std::tuple cost(dearest.job_class, jobs.size(), -dearest.started.since_start());
-      if (!cheapest.empty() && least_cost <= cost) continue;
-      cheapest = std::move(jobs);
-      least_cost = cost;
+  while (units < wanted) {
+    if (costs.empty()) return {};
+    const uint32_t cheapest = std::get<3>(*costs.begin());
+    const std::vector<uint32_t> jobs = VictimsOn(job, row, cheapest, stopping);
+    for (const uint32_t victim : jobs) stopping[victim] = true;
+    for (const uint32_t victim : jobs) {
+      for_nodes_of(victim, count);
+      for_nodes_of(victim, assess);
     }
-    if (cheapest.empty()) return {};
-    for (const uint32_t victim : cheapest) {
-      stopping[victim] = true;
-      victims.push_back(victim);
-    }
+    victims.insert(victims.end(), jobs.begin(), jobs.end());
   }
   std::sort(victims.begin(), victims.end(),
             [this](uint32_t a, uint32_t b) { return IsCheaper(b, a); });
   std::vector<uint32_t> needed;
   for (const uint32_t victim : victims) {
     stopping[victim] = false;
-    if (UnitsAfter(job, row, stopping) >= units) continue;
+    for_nodes_of(victim, count);
+    if (units >= wanted) continue;
     stopping[victim] = true;
+    for_nodes_of(victim, count);
     needed.push_back(victim);
   }
   std::reverse(needed.begin(), needed.end());

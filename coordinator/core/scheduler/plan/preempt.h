@@ -49,6 +49,9 @@ class Preemptor {
   // The slots of the node that are free once these jobs have ended, and not yet claimed.
   uint32_t FreeAfter(const Candidate& job, const Cluster::Row& row, uint32_t node,
                      const Stopping& stopping) const;
+  // The units that the node then contributes, at most those that the job needs.
+  uint32_t UnitsOn(const Candidate& job, const Cluster::Row& row, uint32_t node,
+                   const Stopping& stopping) const;
   uint64_t UnitsAfter(const Candidate& job, const Cluster::Row& row,
                       const Stopping& stopping) const;
   std::optional<Clearing> FindInRow(const Candidate& job, uint32_t row,
@@ -61,8 +64,9 @@ class Preemptor {
   // if they do not suffice.
   std::optional<std::vector<uint32_t>> FindOwnVictims(const Candidate& job) const;
   // The jobs whose end lets the node contribute more, cheapest first; empty if there are none.
+  // `stopping` is as before when it returns.
   std::vector<uint32_t> VictimsOn(const Candidate& job, const Cluster::Row& row, uint32_t node,
-                                  const Stopping& stopping) const;
+                                  Stopping& stopping) const;
   std::vector<uint32_t> FindVictims(const Candidate& job, const Cluster::Row& row,
                                     Stopping stopping) const;
 
