@@ -296,7 +296,8 @@ absl::StatusOr<v1::Curves> Core::GetCurves(const JobId& id, size_t max_points) c
 
 std::vector<v1::Node> Core::ListNodes(Time now) const {
   std::vector<v1::Node> nodes;
-  for (const auto& [name, node] : parts_->nodes.table.all()) nodes.push_back(node.View(At(now)));
+  for (const auto& [name, node] : parts_->nodes.table.all())
+    nodes.push_back(parts_->views.OfNode(node, At(now)));
   std::sort(nodes.begin(), nodes.end(),
             [](const v1::Node& a, const v1::Node& b) { return NaturalLess(a.name(), b.name()); });
   return nodes;
@@ -305,7 +306,7 @@ std::vector<v1::Node> Core::ListNodes(Time now) const {
 absl::StatusOr<v1::Node> Core::GetNode(const NodeName& name, Time now) const {
   const Node* const node = parts_->nodes.table.Find(name);
   if (node == nullptr) return absl::NotFoundError(absl::StrCat("no node ", name.value()));
-  return node->View(At(now));
+  return parts_->views.OfNode(*node, At(now));
 }
 
 std::vector<LiveWait> Core::ListWaits() const {

@@ -247,7 +247,7 @@ void Generations::Shorten(Job& job, SteadyTime grace_end) {
 }
 
 void Generations::Shorten(const Node& node) {
-  for (const auto& [id, number] : node.PlacedGenerations()) {
+  for (const auto& [id, number] : node.ranks.PlacedGenerations()) {
     Job& job = jobs_.table.at(id);
     if (job.state() != v1::STOPPING) continue;
     const SteadyTime deadline = DrainDeadline(job);

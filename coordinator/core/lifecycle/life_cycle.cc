@@ -105,7 +105,7 @@ void LifeCycle::Cancel(Job& job, std::optional<absl::Duration> grace, const Acto
 }
 
 void LifeCycle::MoveJobsAway(const Node& node, const std::string& why) {
-  for (const auto& [id, number] : node.PlacedGenerations()) {
+  for (const auto& [id, number] : node.ranks.PlacedGenerations()) {
     Job& job = jobs_.at(id);
     // A stopping job leaves the node anyway.
     if (job.state() == v1::STARTING || job.state() == v1::RUNNING) {

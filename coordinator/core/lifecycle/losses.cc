@@ -23,7 +23,7 @@ void Losses::LoseNode(const NodeName& name, const std::string& why) {
   node_sessions_.Lose(name, why);
   scheduler_.OnCapacityChanged();  // jobs that waited only for this node need not wait any more
   const Node& node = nodes_.at(name);
-  LosePlaced(node, node.PlacedGenerations(), why);
+  LosePlaced(node, node.ranks.PlacedGenerations(), why);
 }
 
 void Losses::LosePlaced(const Node& node,
@@ -73,7 +73,7 @@ void Losses::LoseAccusedNodes(const Job& job) {
                                          ", which ran on it");
     const Node& node = nodes_.at(name);
     // The ranks of other jobs may still run there: they keep their leases.
-    if (node.PlacedGenerations().size() == 1) {
+    if (node.ranks.PlacedGenerations().size() == 1) {
       LoseNode(name, why);
     } else {
       LosePlaced(node, {living}, why);
@@ -94,7 +94,7 @@ void Losses::OnLeaseEnd(const NodeName& name) {
   if (found == nullptr) return;
   const Node& node = *found;
   const std::string why = SilenceOf(node, context_.now.steady);
-  if (node.PlacedGenerations().empty() && !!jobs_.ActiveOn(node.name()).empty()) {
+  if (node.ranks.PlacedGenerations().empty() && jobs_.ActiveOn(node.name()).empty()) {
     return LoseNode(node.name(), why);
   }
   if (node.session.has_value()) {
@@ -112,7 +112,7 @@ void Losses::OnJobLeaseEnd(const NodeName& name) {
   std::vector<std::pair<JobId, Generation>> lost;
   bool waits = false;
   SteadyTime next = fence_.NextEnd(node.name());
-  for (const auto& placed : node.PlacedGenerations()) {
+  for (const auto& placed : node.ranks.PlacedGenerations()) {
     const Job& job = jobs_.at(placed.first);
     if (JobLeaseEnd(node, job) > context_.now.steady) continue;
     if (HaveEnded(node, job)) {
@@ -201,7 +201,7 @@ void Losses::ExpectReports() {
 }
 
 void Losses::OnReported(const NodeName& name) {
-  for (const auto& [id, number] : nodes_.at(name).PlacedGenerations()) {
+  for (const auto& [id, number] : nodes_.at(name).ranks.PlacedGenerations()) {
     Job& job = jobs_.at(id);
     const uint32_t node_rank = *job.generation->NodeRank(name);
     v1::NodePlacement& placement = *job.generation->record.mutable_nodes(node_rank);
@@ -212,7 +212,7 @@ void Losses::OnReported(const NodeName& name) {
 }
 
 void Losses::AddSuspectEvents(const Node& node, const std::string& what) {
-  for (const auto& [id, number] : node.PlacedGenerations()) {
+  for (const auto& [id, number] : node.ranks.PlacedGenerations()) {
     Job& job = jobs_.at(id);
     const absl::Duration left =
         std::max(JobLeaseEnd(node, job) - context_.now.steady, absl::ZeroDuration());

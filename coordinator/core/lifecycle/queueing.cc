@@ -195,7 +195,7 @@ void Queueing::ForgetNewest(const Job& job) {
   forget.set_job_ended(IsTerminal(job.state()));
   for (const v1::NodePlacement& placement : record.nodes()) {
     const Node* const node = nodes_.Find(NodeName(placement.node()));
-    if (node == nullptr || node->leftovers.count({job.id(), number}) != 0) continue;
+    if (node == nullptr || !node->ranks.LeftoversOf(job.id(), number).empty()) continue;
     nodes_.SendForget(*node, forget);
   }
 }

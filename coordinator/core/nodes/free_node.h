@@ -11,6 +11,10 @@
 
 namespace muster::core {
 
+// The slots of a node that count: those free now, those that would be free if no job ran, or all,
+// including those that are out of use because they are unhealthy or their node is cordoned.
+enum class Offers { kNow, kVacant, kAll };
+
 // A node that can take ranks, as placement sees it.
 struct FreeNode {
   std::string name;

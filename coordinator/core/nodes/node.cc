@@ -1,20 +1,16 @@
 #include "coordinator/core/nodes/node.h"
 
 #include <algorithm>
-#include <iterator>
+#include <map>
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "common/limits.h"
-#include "common/time/proto_time.h"
 #include "common/version.h"
-#include "coordinator/core/steady_clock.h"
 
 namespace muster::core {
 namespace {
-
-constexpr int kFencedIncarnations = 16;
 
 bool IsName(absl::string_view name) {
   return !name.empty() && name.size() <= limits::kNameLength &&
@@ -35,78 +31,9 @@ bool Node::IsFenced(Incarnation incarnation) const {
   return std::find(fenced.begin(), fenced.end(), incarnation.value()) != fenced.end();
 }
 
-void Node::Replace(Incarnation incarnation) {
-  if (record.incarnation() != 0) {
-    auto& fenced = *record.mutable_fenced_incarnations();
-    if (fenced.size() == kFencedIncarnations) fenced.erase(fenced.begin());
-    fenced.Add(record.incarnation());
-  }
-  record.set_incarnation(incarnation.value());
-}
-
-bool Node::HasLeftover(const RankRef& rank) const {
-  const auto entry = leftovers.find({rank.job, rank.generation});
-  return entry != leftovers.end() && entry->second.count(rank.rank) != 0;
-}
-
-std::vector<uint32_t> Node::SlotsOf(const RankRef& rank) const {
-  std::vector<uint32_t> slots;
-  for (const auto& [slot, holder] : busy) {
-    if (holder == rank) slots.push_back(slot);
-  }
-  return slots;
-}
-
-bool Node::MayHaveLeftoverOn(const std::vector<uint32_t>& slots) const {
-  for (const auto& [generation, ranks] : leftovers) {
-    for (const uint32_t rank : ranks) {
-      const std::vector<uint32_t> held = SlotsOf({generation.first, generation.second, rank});
-      if (held.empty()) return true;  // unknown, because its generation has no record
-      if (std::find_first_of(held.begin(), held.end(), slots.begin(), slots.end()) != held.end()) {
-        return true;
-      }
-    }
-  }
-  return false;
-}
-
-void Node::Occupy(const RankRef& rank, const std::vector<uint32_t>& slots, bool exclusive) {
-  for (const uint32_t slot : slots) busy.emplace(slot, rank);
-  if (exclusive) exclusive_job = rank.job;
-}
-
-void Node::Vacate(const RankRef& rank) {
-  for (auto entry = busy.begin(); entry != busy.end();) {
-    entry = entry->second == rank ? busy.erase(entry) : std::next(entry);
-  }
-  std::erase_if(unkillable, [&rank](const UnkillableRank& held) { return held.rank == rank; });
-  const bool is_left = std::any_of(busy.begin(), busy.end(), [this](const auto& entry) {
-    return entry.second.job == exclusive_job;
-  });
-  if (!is_left) exclusive_job.reset();
-}
-
-const UnkillableRank* Node::FindUnkillable(uint32_t slot) const {
-  const auto [first, end] = busy.equal_range(slot);
-  for (const UnkillableRank& held : unkillable) {
-    if (std::any_of(first, end, [&held](const auto& entry) { return entry.second == held.rank; })) {
-      return &held;
-    }
-  }
-  return nullptr;
-}
-
 bool Node::IsSlotUsable(const v1::Slot& slot) const {
   const bool healthy = slot.unavailable().empty() || slot.returning();
-  return healthy && FindUnkillable(slot.index()) == nullptr;
-}
-
-std::vector<std::pair<JobId, Generation>> Node::PlacedGenerations() const {
-  std::set<std::pair<JobId, Generation>> placed;
-  for (const auto& [slot, rank] : busy) {
-    if (!HasLeftover(rank)) placed.emplace(rank.job, rank.generation);
-  }
-  return {placed.begin(), placed.end()};
+  return healthy && ranks.FindUnkillable(slot.index()) == nullptr;
 }
 
 std::vector<v1::SlotCondition> Node::SetConditions(const v1::SlotReport& report) {
@@ -171,115 +98,35 @@ uint32_t Node::UsableSlots(absl::string_view kind) const {
       }));
 }
 
-FreeNode Node::Describe() const {
-  FreeNode described;
-  described.name = record.name();
-  const auto rack = hello.labels().find("rack");
-  if (rack != hello.labels().end()) described.rack = rack->second;
-  described.address = address;
-  described.incarnation = record.incarnation();
-  described.slots = &hello.slots();
-  described.last_resort = record.failed_launches() > 0;
-  return described;
-}
-
-std::optional<FreeNode> Node::IdleOffer(absl::string_view kind) const {
+std::optional<FreeNode> Node::Offer(absl::string_view kind, Offers offers) const {
   if (state == v1::LOST || leaving) return std::nullopt;
-  FreeNode idle = Describe();
-  for (const v1::Slot& slot : hello.slots()) {
-    if (NameOfKind(slot) == kind) idle.free_slots.push_back(slot.index());
-  }
-  std::sort(idle.free_slots.begin(), idle.free_slots.end());
-  idle.slot_count = static_cast<uint32_t>(idle.free_slots.size());
-  return idle;
-}
-
-std::optional<FreeNode> Node::VacantOffer(absl::string_view kind) const {
-  if (state == v1::LOST || !TakesRanks()) return std::nullopt;
-  FreeNode vacant = Describe();
-  for (const v1::Slot& slot : hello.slots()) {
-    if (NameOfKind(slot) == kind && IsSlotUsable(slot)) vacant.free_slots.push_back(slot.index());
-  }
-  std::sort(vacant.free_slots.begin(), vacant.free_slots.end());
-  vacant.slot_count = static_cast<uint32_t>(vacant.free_slots.size());
-  return vacant;
-}
-
-std::optional<FreeNode> Node::Offer(absl::string_view kind) const {
-  if (state != v1::READY || !TakesRanks()) return std::nullopt;
-  FreeNode free = Describe();
+  const bool takes_ranks = !record.cordoned() && conflict.empty() && !IsCoolingDown();
+  if (offers != Offers::kAll && !takes_ranks) return std::nullopt;
+  if (offers == Offers::kNow && state != v1::READY) return std::nullopt;
+  FreeNode offer;
+  offer.name = record.name();
+  const auto rack = hello.labels().find("rack");
+  if (rack != hello.labels().end()) offer.rack = rack->second;
+  offer.address = address;
+  offer.incarnation = record.incarnation();
+  offer.slots = &hello.slots();
+  offer.last_resort = record.failed_launches() > 0;
   for (const v1::Slot& slot : hello.slots()) {
     if (NameOfKind(slot) != kind) continue;
     // Unusable slots are left out, as if the node did not have them.
-    if (!IsSlotUsable(slot)) continue;
-    ++free.slot_count;
-    if (busy.count(slot.index()) == 0 && !slot.returning()) free.free_slots.push_back(slot.index());
-  }
-  std::sort(free.free_slots.begin(), free.free_slots.end());
-  if (MayHaveLeftoverOn({}) || exclusive_job.has_value()) free.free_slots.clear();
-  return free;
-}
-
-v1::Node Node::View(const Time& now) const {
-  v1::Node node;
-  node.set_name(record.name());
-  node.set_state(state);
-  node.set_cordoned(record.cordoned());
-  node.set_cordon_reason(record.cordon_reason());
-  node.set_leaving(leaving);
-  node.set_machine_id(record.machine_id());
-  node.set_conflict(conflict);
-  node.set_incarnation(record.incarnation());
-  node.set_address(address);
-  node.set_metrics_address(metrics_address);
-  *node.mutable_labels() = hello.labels();
-  node.set_software_version(hello.software_version());
-  node.set_cpu_count(hello.cpu_count());
-  node.set_memory_bytes(hello.memory_bytes());
-  if (seen) *node.mutable_heartbeat_age() = ToProto(now.steady - last_heard);
-  node.set_failed_launches(record.failed_launches());
-  if (IsCoolingDown()) {
-    *node.mutable_cool_down() =
-        ToProto(std::max(FromStored(record.cool_down_until()) - now.steady, absl::ZeroDuration()));
-  }
-  node.set_launch_failure(record.launch_failure());
-  node.set_limits_unavailable(hello.limits_unavailable());
-  node.set_cordoned_by_health(record.cordoned_by_health());
-  if (record.has_drain_until() && !busy.empty()) {
-    *node.mutable_drain_deadline() =
-        ToProto(std::max(FromStored(record.drain_until()) - now.steady, absl::ZeroDuration()));
-  }
-  const bool is_tested = !self_test.report.checks().empty();
-  if (self_test.running || is_tested) node.mutable_self_test()->set_running(self_test.running);
-  if (is_tested) {
-    *node.mutable_self_test()->mutable_checks() = self_test.report.checks();
-    *node.mutable_self_test()->mutable_age() = ToProto(now.steady - self_test.answered);
-    *node.mutable_self_test()->mutable_duration() = self_test.report.duration();
-  }
-  for (const v1::Slot& offered : hello.slots()) {
-    v1::Slot& slot = *node.add_slots();
-    slot.set_index(offered.index());
-    slot.set_kind(offered.kind());
-    slot.set_uuid(offered.uuid());
-    slot.set_unavailable(offered.unavailable());
-    slot.set_returning(offered.returning());
-    if (offered.has_device()) *slot.mutable_device() = offered.device();
-    if (const UnkillableRank* const held = FindUnkillable(offered.index())) {
-      slot.set_unavailable(core::Describe(*held));
-      slot.set_returning(false);
+    if (offers != Offers::kAll && !IsSlotUsable(slot)) continue;
+    ++offer.slot_count;
+    if (offers == Offers::kNow && (ranks.by_slot().count(slot.index()) != 0 || slot.returning())) {
+      continue;
     }
-    const auto holder = busy.find(offered.index());
-    if (holder == busy.end()) continue;
-    slot.set_job_id(holder->second.job.value());
-    slot.set_generation(holder->second.generation.value());
-    slot.set_rank(holder->second.rank);
+    offer.free_slots.push_back(slot.index());
   }
-  return node;
-}
-
-std::string Describe(const UnkillableRank& held) {
-  return absl::StrCat("unkillable rank ", held.rank.rank, " of ", held.rank.job.value(),
-                      held.pid > 0 ? absl::StrCat(", pid ", held.pid) : "");
+  std::sort(offer.free_slots.begin(), offer.free_slots.end());
+  if (offers == Offers::kNow &&
+      (ranks.MayHaveLeftoverOn({}) || ranks.exclusive_job().has_value())) {
+    offer.free_slots.clear();
+  }
+  return offer;
 }
 
 absl::Status CheckHello(const v1::Hello& hello) {

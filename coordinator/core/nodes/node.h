@@ -1,13 +1,11 @@
-// A node of the cluster: its worker, its slots and the ranks that occupy them.
+// A node of the cluster: its worker, its slots and its ranks.
 #ifndef MUSTER_COORDINATOR_CORE_NODES_NODE_H_
 #define MUSTER_COORDINATOR_CORE_NODES_NODE_H_
 
 #include <cstdint>
-#include <map>
 #include <optional>
 #include <set>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -15,27 +13,12 @@
 #include "common/ids.h"
 #include "common/time/time.h"
 #include "coordinator/core/nodes/free_node.h"
+#include "coordinator/core/nodes/node_ranks.h"
 #include "proto/muster/v1/node.pb.h"
 #include "proto/muster/v1/store.pb.h"
 #include "proto/muster/v1/worker.pb.h"
 
 namespace muster::core {
-
-struct RankRef {
-  JobId job;
-  Generation generation;
-  uint32_t rank = 0;
-
-  friend bool operator==(const RankRef& a, const RankRef& b) {
-    return a.job == b.job && a.generation == b.generation && a.rank == b.rank;
-  }
-};
-
-// A rank whose processes outlive SIGKILL, for example in uninterruptible sleep.
-struct UnkillableRank {
-  RankRef rank;
-  int64_t pid = 0;  // 0: unknown
-};
 
 // The self-tests of a node's worker.
 struct SelfTestState {
@@ -72,34 +55,12 @@ struct Node {
   // times at which the coordinator itself was stalled.
   SteadyTime lease_start;
   std::vector<std::string> peers;  // addresses last sent to its worker
-  // The ranks that occupy each slot: ranks of living generations, and leftovers. A slot has two
-  // when a returning worker still runs a leftover on the slot of a placed rank.
-  std::multimap<uint32_t, RankRef> busy;
-  // The job that has the node for itself.
-  std::optional<JobId> exclusive_job;
-  // Ranks that still run but no longer belong to a living generation, or were declared lost. Their
-  // slots become free when they have exited.
-  std::map<std::pair<JobId, Generation>, std::set<uint32_t>> leftovers;
-  std::vector<UnkillableRank> unkillable;  // the leftovers that cannot be killed
+  NodeRanks ranks;
   SelfTestState self_test;
 
   NodeName name() const { return NodeName(record.name()); }
   Incarnation incarnation() const { return Incarnation(record.incarnation()); }
   bool IsFenced(Incarnation incarnation) const;
-  // Makes `incarnation` the node's incarnation and fences the previous one.
-  void Replace(Incarnation incarnation);
-  bool HasLeftover(const RankRef& rank) const;
-  // Whether leftovers run on any of the slots, or on slots that are unknown.
-  bool MayHaveLeftoverOn(const std::vector<uint32_t>& slots) const;
-
-  std::vector<uint32_t> SlotsOf(const RankRef& rank) const;
-  // `exclusive`: no other job may have slots of the node until all ranks of the job are vacated.
-  void Occupy(const RankRef& rank, const std::vector<uint32_t>& slots, bool exclusive = false);
-  void Vacate(const RankRef& rank);
-  // The unkillable rank that occupies the slot; null when there is none.
-  const UnkillableRank* FindUnkillable(uint32_t slot) const;
-  // The generations of the ranks in `busy`, leftovers excluded.
-  std::vector<std::pair<JobId, Generation>> PlacedGenerations() const;
 
   // Applies the worker's report about its slots. Returns the slots that it made unhealthy (not just
   // temporarily), with the reasons.
@@ -113,10 +74,6 @@ struct Node {
   std::set<std::string> Kinds() const;
   uint32_t SlotCount(absl::string_view kind) const;
 
-  // Returns whether the worker can be asked to test itself now.
-  bool CanTestItself() const {
-    return session.has_value() && conflict.empty() && hello.tests_itself();
-  }
   // Returns whether an operator has cordoned the node; the coordinator never ends such a cordon.
   bool IsCordonedByOperator() const { return record.cordoned() && !record.cordoned_by_health(); }
   // Returns whether failed launches keep ranks from the node for a while.
@@ -127,26 +84,11 @@ struct Node {
   // The number of slots of `kind`, or of all kinds, that placement may use once they are free.
   uint32_t UsableSlots(absl::string_view kind = "") const;
 
-  // The slots of `kind` that placement may use now; nullopt when the node takes no ranks.
-  std::optional<FreeNode> Offer(absl::string_view kind) const;
-  // The slots of `kind` that placement could use if no job ran; nullopt when the node takes no
-  // ranks until its state changes.
-  std::optional<FreeNode> VacantOffer(absl::string_view kind) const;
-  // The slots of `kind` if the node were idle and healthy; nullopt when it is lost or leaving.
-  std::optional<FreeNode> IdleOffer(absl::string_view kind) const;
-  v1::Node View(const Time& now) const;
-
- private:
-  // Returns whether neither an operator nor failed launches keep ranks from the node.
-  bool TakesRanks() const {
-    return !record.cordoned() && !leaving && conflict.empty() && !IsCoolingDown();
-  }
-  // Returns the offer without its slots.
-  FreeNode Describe() const;
+  // The slots of `kind`. Returns nullopt for a node that is lost or leaving, and, except for
+  // Offers::kAll, for one that is cordoned, in conflict or cooling down. Offers::kNow needs a node
+  // that is READY.
+  std::optional<FreeNode> Offer(absl::string_view kind, Offers offers = Offers::kNow) const;
 };
-
-// "unkillable rank 3 of train-x7k2, pid 4411".
-std::string Describe(const UnkillableRank& held);
 
 // Checks what identifies the worker of a Hello. Errors: FAILED_PRECONDITION without a common
 // protocol version, INVALID_ARGUMENT.

@@ -32,6 +32,11 @@ absl::Duration CoolDownAfter(uint32_t failed_launches) {
 TimerKey CoolDownOf(const Node& node) { return {TimerKey::Kind::kCoolDown, node.record.name()}; }
 TimerKey SelfTestOf(const Node& node) { return {TimerKey::Kind::kSelfTest, node.record.name()}; }
 
+// Returns whether the worker can be asked to test itself now.
+bool CanTestItself(const Node& node) {
+  return node.session.has_value() && node.conflict.empty() && node.hello.tests_itself();
+}
+
 bool IsCoolDownOver(const Node& node, SteadyTime now) {
   return node.IsCoolingDown() && FromStored(node.record.cool_down_until()) <= now;
 }
@@ -65,7 +70,7 @@ void NodeHealth::NoteLaunchFailure(const NodeName& name, const std::string& why)
   if (node.record.cordoned_by_health()) return;
   const uint32_t failed = node.record.failed_launches() + 1;
   node.record.set_failed_launches(failed);
-  const bool tests = node.CanTestItself() && !node.IsCordonedByOperator();
+  const bool tests = CanTestItself(node) && !node.IsCordonedByOperator();
   if (tests && failed >= kMostFailures) {
     // Without the failure, which only admins see.
     CordonByHealth(node, absl::StrCat(failed, " launches in a row failed"));
@@ -93,7 +98,7 @@ void NodeHealth::EndCoolDown(const NodeName& name) {
   Node* const found = nodes_.FindToEdit(name);
   if (found == nullptr || !found->IsCoolingDown()) return;
   Node& node = *found;
-  if (!node.CanTestItself() || node.IsCordonedByOperator()) return FinishCoolDown(node);
+  if (!CanTestItself(node) || node.IsCordonedByOperator()) return FinishCoolDown(node);
   if (!node.self_test.running) StartSelfTest(node);  // the node returns if it passes
 }
 
@@ -126,7 +131,7 @@ bool NodeHealth::ForgetFailedLaunches(Node& node) {
 void NodeHealth::Begin(Node& node) {
   AbortSelfTest(node);
   if (!node.conflict.empty()) return;
-  if (node.CanTestItself()) return StartSelfTest(node);
+  if (CanTestItself(node)) return StartSelfTest(node);
   // An older worker: no self-test would end the cordon or the cool-down.
   if (IsCoolDownOver(node, context_.now.steady)) FinishCoolDown(node);
   if (node.record.cordoned_by_health()) UncordonByHealth(node, "its worker does not test itself");
@@ -176,7 +181,7 @@ void NodeHealth::OnSelfTestTimer(const NodeName& name) {
   if (found == nullptr) return;
   Node& node = *found;
   if (!node.self_test.running) {
-    if (node.CanTestItself()) StartSelfTest(node);
+    if (CanTestItself(node)) StartSelfTest(node);
     return;
   }
   v1::SelfTestReport report;

@@ -12,12 +12,24 @@
 namespace muster::core {
 namespace {
 
+constexpr int kFencedIncarnations = 16;
+
 TimerKey LeaseOf(const NodeName& name) { return {TimerKey::Kind::kLease, name.value()}; }
 TimerKey JobLeaseOf(const NodeName& name) { return {TimerKey::Kind::kJobLease, name.value()}; }
 
+// Makes `incarnation` the node's incarnation and fences the previous one.
+void ReplaceIncarnation(Node& node, Incarnation incarnation) {
+  if (node.record.incarnation() != 0) {
+    auto& fenced = *node.record.mutable_fenced_incarnations();
+    if (fenced.size() == kFencedIncarnations) fenced.erase(fenced.begin());
+    fenced.Add(node.record.incarnation());
+  }
+  node.record.set_incarnation(incarnation.value());
+}
+
 // Whether the worker reports all generations with ranks on the node.
 bool HasRanksOf(const Node& node, const v1::Hello& hello) {
-  const auto placed = node.PlacedGenerations();
+  const auto placed = node.ranks.PlacedGenerations();
   return std::all_of(placed.begin(), placed.end(), [&hello](const auto& generation) {
     return std::any_of(hello.inventory().begin(), hello.inventory().end(),
                        [&generation](const v1::GenerationReport& report) {
@@ -135,7 +147,7 @@ Node* NodeSessions::Admit(const SessionOpened& event,
       Close(event.session, free);
       return nullptr;
     }
-    node.Replace(incarnation);
+    ReplaceIncarnation(node, incarnation);
     node.leaving = false;
     node.conflict_ended = false;
     nodes_.MarkRecord(node);
@@ -177,7 +189,8 @@ absl::Status NodeSessions::CheckName(const Node& node, const v1::Hello& hello) c
 bool NodeSessions::MakeRoom(const std::function<bool(const NodeName&)>& is_needed) {
   const Node* oldest = nullptr;
   for (const auto& [name, node] : nodes_.all()) {
-    if (node.state != v1::LOST || node.IsCordonedByOperator() || !node.busy.empty()) continue;
+    if (node.state != v1::LOST || node.IsCordonedByOperator() || !node.ranks.by_slot().empty())
+      continue;
     if (is_needed(name)) continue;
     if (oldest == nullptr || node.last_heard < oldest->last_heard) oldest = &node;
   }

@@ -67,41 +67,32 @@ void NodeTable::SendForget(const Node& node, v1::ForgetGeneration forget) {
 void NodeTable::Occupy(const NodeName& name, const RankRef& rank,
                        const std::vector<uint32_t>& slots, bool exclusive) {
   changed_slots_.insert(name);
-  nodes_.at(name).Occupy(rank, slots, exclusive);
+  nodes_.at(name).ranks.Occupy(rank, slots, exclusive);
 }
 
 void NodeTable::Vacate(const NodeName& name, const RankRef& rank) {
   changed_slots_.insert(name);
-  Node& node = nodes_.at(name);
-  if (!node.unkillable.empty()) ++version_;
-  node.Vacate(rank);
+  NodeRanks& ranks = nodes_.at(name).ranks;
+  if (ranks.HasUnkillable()) ++version_;
+  ranks.Vacate(rank);
 }
 
 void NodeTable::SetLeftovers(const NodeName& name, const JobId& job, Generation generation,
                              std::set<uint32_t> ranks) {
   changed_slots_.insert(name);
-  Node& node = nodes_.at(name);
-  if (ranks.empty()) {
-    node.leftovers.erase({job, generation});
-  } else {
-    node.leftovers[{job, generation}] = std::move(ranks);
-  }
+  nodes_.at(name).ranks.SetLeftovers(job, generation, std::move(ranks));
 }
 
 void NodeTable::ClearLeftovers(const NodeName& name) {
   changed_slots_.insert(name);
-  Node& node = nodes_.at(name);
-  if (!node.unkillable.empty()) ++version_;
-  for (const auto& [generation, ranks] : std::exchange(node.leftovers, {})) {
-    for (const uint32_t rank : ranks) node.Vacate({generation.first, generation.second, rank});
-  }
+  NodeRanks& ranks = nodes_.at(name).ranks;
+  if (ranks.HasUnkillable()) ++version_;
+  ranks.ClearLeftovers();
 }
 
 void NodeTable::SetUnkillable(const NodeName& name, const RankRef& rank, int64_t pid) {
   Node& node = nodes_.at(name);
-  std::erase_if(node.unkillable, [&rank](const UnkillableRank& held) { return held.rank == rank; });
-  node.unkillable.push_back({rank, pid});
-  node.leftovers[{rank.job, rank.generation}].insert(rank.rank);
+  node.ranks.SetUnkillable(rank, pid);
   MarkOffer(node);
 }
 

@@ -17,6 +17,7 @@
 #include "common/ids.h"
 #include "coordinator/core/context.h"
 #include "coordinator/core/nodes/node.h"
+#include "coordinator/core/nodes/node_ranks.h"
 #include "proto/muster/v1/worker.pb.h"
 
 namespace muster::core {
@@ -47,7 +48,7 @@ class NodeTable {
   void RequestJobRecords(const Node& node);
 
   // ---- Slots
-  // `exclusive`: see Node::Occupy.
+  // `exclusive`: see NodeRanks::Occupy.
   void Occupy(const NodeName& name, const RankRef& rank, const std::vector<uint32_t>& slots,
               bool exclusive = false);
   void Vacate(const NodeName& name, const RankRef& rank);

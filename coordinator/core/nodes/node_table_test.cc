@@ -99,16 +99,6 @@ TEST_F(NodeTableTest, OccupiedSlotsAreNotOffered) {
   EXPECT_THAT(nodes_.at(a_).Offer("cpu")->free_slots, ElementsAre(0, 1, 2));
 }
 
-TEST_F(NodeTableTest, LeftoversKeepSlotsUntilCleared) {
-  Open(sessions_, MakeSession(1, "a", 2));
-  nodes_.Occupy(a_, {JobId("job"), Generation(1), 0}, {0});
-  nodes_.SetLeftovers(a_, JobId("job"), Generation(1), {0});
-  EXPECT_THAT(nodes_.at(a_).PlacedGenerations(), IsEmpty());
-  EXPECT_THAT(nodes_.at(a_).Offer("cpu")->free_slots, ElementsAre(1));
-  nodes_.ClearLeftovers(a_);
-  EXPECT_THAT(nodes_.at(a_).Offer("cpu")->free_slots, ElementsAre(0, 1));
-}
-
 TEST_F(NodeTableTest, WritesOneRecordPerChangedNode) {
   Open(sessions_, MakeSession(1, "a"));
   all_nodes_.health.Cordon(a_, "noisy");

@@ -60,7 +60,7 @@ void NodeRequests::Evict(const Node& node, const std::string& why) {
   identities_.Ban(node.incarnation());
   evicted_.insert(node.name());
   std::vector<std::pair<JobId, Generation>> lost;
-  for (const auto& placed : node.PlacedGenerations()) {
+  for (const auto& placed : node.ranks.PlacedGenerations()) {
     Job& job = jobs_.at(placed.first);
     // A train job publishes only under its newest generation.
     if (job.is_train()) {
@@ -79,7 +79,7 @@ void NodeRequests::RemoveEvicted() {
   for (auto name = evicted_.begin(); name != evicted_.end();) {
     const Node* const node = nodes_.Find(*name);
     const bool gone = node == nullptr || node->session.has_value();  // or has joined again
-    if (!gone && (!node->PlacedGenerations().empty() || !jobs_.ActiveOn(*name).empty())) {
+    if (!gone && (!node->ranks.PlacedGenerations().empty() || !jobs_.ActiveOn(*name).empty())) {
       ++name;
       continue;
     }
@@ -123,7 +123,7 @@ absl::Status NodeRequests::CheckNode(const RemoveNode& event) const {
     return absl::FailedPreconditionError(absl::StrCat(
         disconnected.message(), ", or evict it: muster node remove ", name.value(), " --force"));
   }
-  if (!node->busy.empty() || !jobs_.ActiveOn(name).empty()) {
+  if (!node->ranks.by_slot().empty() || !jobs_.ActiveOn(name).empty()) {
     return absl::FailedPreconditionError(
         absl::StrCat("node ", name.value(),
                      " has ranks; cancel or requeue their jobs first: muster node "

@@ -23,11 +23,11 @@ namespace {
 std::string HoldersOf(const Node& node) {
   constexpr size_t kShown = 8;
   std::vector<std::string> holders;
-  for (const auto& [slot, holder] : node.busy) {
+  for (const auto& [slot, holder] : node.ranks.by_slot()) {
     holders.push_back(absl::StrCat("job ", holder.job.value(), " rank ", holder.rank));
     if (holders.size() == kShown) break;
   }
-  if (holders.empty() && !node.leftovers.empty()) holders.push_back("ranks that are stopping");
+  if (holders.empty() && node.ranks.HasLeftovers()) holders.push_back("ranks that are stopping");
   return holders.empty() ? "" : absl::StrCat(" (", absl::StrJoin(holders, ", "), ")");
 }
 
@@ -68,8 +68,8 @@ std::string UnavailableOf(const Node& node, const std::string& kind) {
 // "; slot 1: unkillable rank 3 of train-x7k2, pid 4411".
 std::string UnkillableOn(const Node& node) {
   std::string text;
-  for (const auto& [slot, holder] : node.busy) {
-    const UnkillableRank* const held = node.FindUnkillable(slot);
+  for (const auto& [slot, holder] : node.ranks.by_slot()) {
+    const UnkillableRank* const held = node.ranks.FindUnkillable(slot);
     if (held != nullptr) absl::StrAppend(&text, "; slot ", slot, ": ", Describe(*held));
   }
   return text;
@@ -135,9 +135,11 @@ std::optional<NodeBlocker> BlockerOf(const Node& node, const Request& request, S
   }
   if (!offers.empty()) {
     std::string exclusive;
-    if (request.exclusive && !node.busy.empty()) exclusive = "; the job needs the node for itself";
-    if (node.exclusive_job.has_value()) {
-      exclusive = absl::StrCat("; job ", node.exclusive_job->value(), " has the node for itself");
+    if (request.exclusive && !node.ranks.by_slot().empty())
+      exclusive = "; the job needs the node for itself";
+    if (node.ranks.exclusive_job().has_value()) {
+      exclusive =
+          absl::StrCat("; job ", node.ranks.exclusive_job()->value(), " has the node for itself");
     }
     return NodeBlocker{absl::StrCat(absl::StrJoin(offers, ", "), exclusive)};
   }
@@ -158,7 +160,7 @@ Capacity CountLargeEnough(const NodeMap& nodes, const Request& request) {
     Capacity supply;
     for (const auto& [name, node] : nodes) {
       if (!WhyUnsuitable(request, node).empty()) continue;
-      std::optional<FreeNode> offer = node.VacantOffer(kind);
+      std::optional<FreeNode> offer = node.Offer(kind, Offers::kVacant);
       if (!offer.has_value()) continue;
       Restrict(request, node, /*vacant=*/true, *offer);
       const std::optional<Share> share =
@@ -242,7 +244,7 @@ Forecast PoolsOf(std::vector<const Node*>& nodes) {
 void AddReleases(const Node& node, size_t place, const JobId& job, absl::Duration in,
                  Forecast& forecast) {
   std::map<std::string, uint32_t> held;
-  for (const auto& [slot, holder] : node.busy) {
+  for (const auto& [slot, holder] : node.ranks.by_slot()) {
     if (holder.job == job) ++held[node.KindOf(slot)];
   }
   for (const auto& [kind, slots] : held) forecast.releases.push_back({in, kind, place, slots});

@@ -183,7 +183,7 @@ std::string RemedyOf(const Node& node, const Cluster& cluster, const Time& now) 
   }
   // The job that is known to end first, else any.
   const RunningJob* first = nullptr;
-  for (const auto& [slot, rank] : node.busy) {
+  for (const auto& [slot, rank] : node.ranks.by_slot()) {
     const RunningJob* const job = cluster.FindRunning(rank.job);
     if (job != nullptr && (first == nullptr || job->end < first->end)) first = job;
   }

@@ -232,9 +232,7 @@ void Reports::OnStrayRanks(const Node& node, const JobId& id, Generation number,
   const Job* const job = jobs_.table.Find(id);
   const v1::GenerationRecord* const record = job == nullptr ? nullptr : job->FindRecord(number);
   const bool lives = jobs_.table.FindLiving(id, number.value(), node.name()) != nullptr;
-  const auto known = node.leftovers.find({id, number});
-  std::set<uint32_t> leftovers =
-      known == node.leftovers.end() ? std::set<uint32_t>() : known->second;
+  std::set<uint32_t> leftovers = node.ranks.LeftoversOf(id, number);
   const bool had_leftovers = !leftovers.empty();
   for (const v1::RankReport* report : ranks) {
     const RankRef ref{id, number, report->rank()};
@@ -252,7 +250,8 @@ void Reports::OnStrayRanks(const Node& node, const JobId& id, Generation number,
     const bool given_up =
         report->unkillable() || (inventory && IsUnkillable(record, node, report->rank()));
     const RankRef ref{id, number, report->rank()};
-    if (given_up && node.HasLeftover(ref)) nodes_.SetUnkillable(node.name(), ref, report->pid());
+    if (given_up && node.ranks.HasLeftover(ref))
+      nodes_.SetUnkillable(node.name(), ref, report->pid());
   }
   if (none_left) {
     if (lives || (!inventory && !had_leftovers)) return;
@@ -292,10 +291,10 @@ void Reports::OnSlots(const Node& node, const v1::SlotReport& report) {
     const std::string text =
         absl::StrCat(node.NameOfSlot(condition.index()), ": ", condition.unavailable());
     context_.Log(absl::StrCat("no ranks will be placed on ", text));
-    const auto holders = node.busy.equal_range(condition.index());
+    const auto holders = node.ranks.by_slot().equal_range(condition.index());
     for (auto holder = holders.first; holder != holders.second; ++holder) {
       const RankRef& rank = holder->second;
-      if (Job* job = jobs_.table.Find(rank.job); job != nullptr && !node.HasLeftover(rank)) {
+      if (Job* job = jobs_.table.Find(rank.job); job != nullptr && !node.ranks.HasLeftover(rank)) {
         jobs_.table.AddEvent(*job, events::kDeviceUnhealthy,
                              absl::StrCat("rank ", rank.rank, " runs on ", text));
       }

@@ -112,7 +112,7 @@ void Sessions::Handle(const SessionClosed& event) {
   if (node == nullptr) return;
   losses_.AddSuspectEvents(*node,
                            absl::StrCat("the stream of node ", node->record.name(), " broke"));
-  for (const auto& [id, number] : node->PlacedGenerations()) {
+  for (const auto& [id, number] : node->ranks.PlacedGenerations()) {
     const Job* const job = jobs_.FindLiving(id, number.value(), node->name());
     if (job != nullptr) losses_.LoseAccusedNodes(*job);
   }
@@ -227,7 +227,7 @@ void Sessions::Reconcile(const Node& node, const v1::Hello& hello) {
   losses_.OnReported(node.name());
   // From now on, the node's leftovers are those in this inventory.
   nodes_.ClearLeftovers(node.name());
-  const std::vector<std::pair<JobId, Generation>> placed = node.PlacedGenerations();
+  const std::vector<std::pair<JobId, Generation>> placed = node.ranks.PlacedGenerations();
   std::set<std::pair<JobId, Generation>> reported;
   for (const v1::GenerationReport& report : hello.inventory()) {
     const JobId id(report.job_id());
@@ -287,10 +287,9 @@ void Sessions::Adopt(const Node& node, Job& job, const v1::GenerationReport& rep
 void Sessions::OnUnknownGeneration(const Node& node, const v1::UnknownGeneration& unknown) {
   const JobId id(unknown.job_id());
   const Generation number(unknown.generation());
-  const auto leftovers = node.leftovers.find({id, number});
-  if (leftovers != node.leftovers.end()) {
-    const std::set<uint32_t> ranks = leftovers->second;
-    for (const uint32_t rank : ranks) nodes_.Vacate(node.name(), {id, number, rank});
+  const std::set<uint32_t> leftovers = node.ranks.LeftoversOf(id, number);
+  if (!leftovers.empty()) {
+    for (const uint32_t rank : leftovers) nodes_.Vacate(node.name(), {id, number, rank});
     nodes_.SetLeftovers(node.name(), id, number, {});
     scheduler_.OnCapacityChanged();
   }
@@ -316,7 +315,8 @@ void Sessions::ReconcileMissing(const Node& node, Job& job, const std::string& w
   // ranks that the store does not know.
   const bool slots_taken = std::any_of(
       generation.ranks.begin() + first, generation.ranks.begin() + end, [&](const RankState& rank) {
-        return node.MayHaveLeftoverOn(node.SlotsOf({job.id(), generation.number(), rank.rank}));
+        return node.ranks.MayHaveLeftoverOn(
+            node.ranks.SlotsOf({job.id(), generation.number(), rank.rank}));
       });
   if (never_launched && same_worker && !slots_taken && job.state() == v1::STARTING) {
     return generations_.SendLaunch(job, node_rank);

@@ -142,7 +142,7 @@ bool Takeovers::IsInConflict(const NodeName& name) const {
 
 void Takeovers::EndMissingRanks(const NodeRecords& of_node) {
   const Node& node = nodes_.at(NodeName(of_node.node));
-  std::vector<std::pair<JobId, Generation>> missing = node.PlacedGenerations();
+  std::vector<std::pair<JobId, Generation>> missing = node.ranks.PlacedGenerations();
   for (const v1::GenerationReport& report : of_node.records.reports()) {
     const JobId id(report.job_id());
     if (jobs_.table.FindLiving(id, report.generation(), node.name()) == nullptr) continue;
@@ -206,9 +206,7 @@ void Takeovers::Abandon(Job& job, RankState& rank) {
   generation.MarkLost(rank);
   generation.RecordOf(rank).set_lost(true);
   jobs_.table.MarkPlacement(job, rank.node_rank);
-  const auto known = node.leftovers.find({job.id(), generation.number()});
-  std::set<uint32_t> leftovers =
-      known == node.leftovers.end() ? std::set<uint32_t>() : known->second;
+  std::set<uint32_t> leftovers = node.ranks.LeftoversOf(job.id(), generation.number());
   leftovers.insert(rank.rank);
   nodes_.SetLeftovers(name, job.id(), generation.number(), std::move(leftovers));
 }

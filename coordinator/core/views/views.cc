@@ -8,6 +8,8 @@
 #include "coordinator/core/jobs/job_record.h"
 #include "coordinator/core/recovery/restart_policy.h"
 #include "coordinator/core/scheduler/explain.h"
+#include "coordinator/core/steady_clock.h"
+#include "proto/muster/v1/store.pb.h"
 #include "spec/spec.h"
 
 namespace muster::core {
@@ -142,6 +144,65 @@ uint32_t WorldSizeOf(const Job& job) {
 }
 
 }  // namespace
+
+v1::Node Views::OfNode(const Node& node, const Time& now) const {
+  const v1::NodeRecord& record = node.record;
+  v1::Node view;
+  view.set_name(record.name());
+  view.set_state(node.state);
+  view.set_cordoned(record.cordoned());
+  view.set_cordon_reason(record.cordon_reason());
+  view.set_leaving(node.leaving);
+  view.set_machine_id(record.machine_id());
+  view.set_conflict(node.conflict);
+  view.set_incarnation(record.incarnation());
+  view.set_address(node.address);
+  view.set_metrics_address(node.metrics_address);
+  *view.mutable_labels() = node.hello.labels();
+  view.set_software_version(node.hello.software_version());
+  view.set_cpu_count(node.hello.cpu_count());
+  view.set_memory_bytes(node.hello.memory_bytes());
+  if (node.seen) *view.mutable_heartbeat_age() = ToProto(now.steady - node.last_heard);
+  view.set_failed_launches(record.failed_launches());
+  if (node.IsCoolingDown()) {
+    *view.mutable_cool_down() =
+        ToProto(std::max(FromStored(record.cool_down_until()) - now.steady, absl::ZeroDuration()));
+  }
+  view.set_launch_failure(record.launch_failure());
+  view.set_limits_unavailable(node.hello.limits_unavailable());
+  view.set_cordoned_by_health(record.cordoned_by_health());
+  if (record.has_drain_until() && !node.ranks.by_slot().empty()) {
+    *view.mutable_drain_deadline() =
+        ToProto(std::max(FromStored(record.drain_until()) - now.steady, absl::ZeroDuration()));
+  }
+  const bool is_tested = !node.self_test.report.checks().empty();
+  if (node.self_test.running || is_tested)
+    view.mutable_self_test()->set_running(node.self_test.running);
+  if (is_tested) {
+    *view.mutable_self_test()->mutable_checks() = node.self_test.report.checks();
+    *view.mutable_self_test()->mutable_age() = ToProto(now.steady - node.self_test.answered);
+    *view.mutable_self_test()->mutable_duration() = node.self_test.report.duration();
+  }
+  for (const v1::Slot& offered : node.hello.slots()) {
+    v1::Slot& slot = *view.add_slots();
+    slot.set_index(offered.index());
+    slot.set_kind(offered.kind());
+    slot.set_uuid(offered.uuid());
+    slot.set_unavailable(offered.unavailable());
+    slot.set_returning(offered.returning());
+    if (offered.has_device()) *slot.mutable_device() = offered.device();
+    if (const UnkillableRank* const held = node.ranks.FindUnkillable(offered.index())) {
+      slot.set_unavailable(Describe(*held));
+      slot.set_returning(false);
+    }
+    const auto holder = node.ranks.by_slot().find(offered.index());
+    if (holder == node.ranks.by_slot().end()) continue;
+    slot.set_job_id(holder->second.job.value());
+    slot.set_generation(holder->second.generation.value());
+    slot.set_rank(holder->second.rank);
+  }
+  return view;
+}
 
 v1::Job Views::Summary(const Job& job) const {
   v1::Job view = job.status;

@@ -1,5 +1,5 @@
-// The client's view of jobs (a job's status with its ranks, waits and queue position), of the
-// queue, and of the forecast for a job that is not submitted yet.
+// The client's view of nodes, of jobs (a job's status with its ranks, waits and queue position), of
+// the queue, and of the forecast for a job that is not submitted yet.
 #ifndef MUSTER_COORDINATOR_CORE_VIEWS_VIEWS_H_
 #define MUSTER_COORDINATOR_CORE_VIEWS_VIEWS_H_
 
@@ -11,6 +11,7 @@
 #include "coordinator/core/actor.h"
 #include "coordinator/core/jobs/job_table.h"
 #include "coordinator/core/nodes/fence.h"
+#include "coordinator/core/nodes/node.h"
 #include "coordinator/core/nodes/node_table.h"
 #include "coordinator/core/owners/owner_table.h"
 #include "coordinator/core/recovery/hangs.h"
@@ -19,6 +20,7 @@
 #include "coordinator/core/scheduler/scheduler.h"
 #include "proto/muster/v1/cluster.pb.h"
 #include "proto/muster/v1/job.pb.h"
+#include "proto/muster/v1/node.pb.h"
 
 namespace muster::core {
 
@@ -37,6 +39,8 @@ class Views {
         hangs_(hangs),
         stragglers_(stragglers) {}
 
+  // The node with its slots and the ranks that occupy them.
+  v1::Node OfNode(const Node& node, const Time& now) const;
   // The job without ranks, their inspections, waits and past failures.
   v1::Job Summary(const Job& job) const;
   // The answer to a request that changes the job: its summary, and warnings about its spec.

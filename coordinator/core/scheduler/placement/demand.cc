@@ -25,7 +25,7 @@ uint32_t LeastSlots(const Demand& demand) {
 Supply SupplyOf(const Request& request, const Node& node, const std::string& kind) {
   Supply supply;
   if (!WhyUnsuitable(request, node).empty()) return supply;
-  if (std::optional<FreeNode> vacant = node.VacantOffer(kind)) {
+  if (std::optional<FreeNode> vacant = node.Offer(kind, Offers::kVacant)) {
     Restrict(request, node, /*vacant=*/true, *vacant);
     supply.usable = static_cast<uint16_t>(vacant->free_slots.size());
     if (request.exclusive) supply.whole = static_cast<uint16_t>(node.UsableSlots());

@@ -26,18 +26,6 @@ bool OffersShareDevices(const NodeMap& nodes) {
   return false;
 }
 
-std::optional<FreeNode> OfferOf(const Node& node, Offers offers, absl::string_view kind) {
-  switch (offers) {
-    case Offers::kNow:
-      return node.Offer(kind);
-    case Offers::kVacant:
-      return node.VacantOffer(kind);
-    case Offers::kAll:
-      return node.IdleOffer(kind);
-  }
-  return std::nullopt;
-}
-
 // Maps the ranks to slots of one kind.
 std::vector<v1::NodePlacement> PlaceOn(const std::string& kind, const Request& request,
                                        const NodeMap& nodes, Offers offers,
@@ -45,7 +33,7 @@ std::vector<v1::NodePlacement> PlaceOn(const std::string& kind, const Request& r
   std::vector<FreeNode> offered;
   for (const auto& [name, node] : nodes) {
     if (name.value() == avoided || !WhyUnsuitable(request, node).empty()) continue;
-    std::optional<FreeNode> offer = OfferOf(node, offers, kind);
+    std::optional<FreeNode> offer = node.Offer(kind, offers);
     if (!offer.has_value()) continue;
     Restrict(request, node, /*vacant=*/offers != Offers::kNow, *offer);
     offered.push_back(std::move(*offer));

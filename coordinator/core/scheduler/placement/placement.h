@@ -8,15 +8,12 @@
 
 #include "absl/time/time.h"
 #include "common/time/time.h"
+#include "coordinator/core/nodes/free_node.h"
 #include "coordinator/core/nodes/node_table.h"
 #include "proto/muster/v1/job.pb.h"
 #include "proto/muster/v1/store.pb.h"
 
 namespace muster::core {
-
-// The slots of a node that count: those free now, those that would be free if no job ran, or all,
-// including those that are out of use because they are unhealthy or their node is cordoned.
-enum class Offers { kNow, kVacant, kAll };
 
 // Returns the rank map of a job with these resources; empty when it does not fit. `share_device`
 // overrides the value in `resources`. The node `avoided` is used only if the others do not suffice.

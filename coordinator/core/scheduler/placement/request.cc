@@ -65,13 +65,13 @@ bool Accepts(const Request& request, const v1::Slot& slot) {
 
 void Restrict(const Request& request, const Node& node, bool vacant, FreeNode& offer) {
   offer.preferred = request.preferred.count(offer.name) != 0;
-  if (request.exclusive && !vacant && !node.busy.empty()) offer.free_slots.clear();
+  if (request.exclusive && !vacant && !node.ranks.by_slot().empty()) offer.free_slots.clear();
   if (request.gpu_model.empty() && request.gpu_memory_bytes == 0) return;
   for (const v1::Slot& slot : node.hello.slots()) {
     if (Accepts(request, slot)) continue;
     const bool was_free = std::erase(offer.free_slots, slot.index()) != 0;
     // A node that is asked for all of its slots is asked for those with the right GPU.
-    if (was_free || node.busy.count(slot.index()) != 0) --offer.slot_count;
+    if (was_free || node.ranks.by_slot().count(slot.index()) != 0) --offer.slot_count;
   }
 }
 

@@ -81,7 +81,7 @@ TEST(Requests, SelectGpusByModelAndMemory) {
 
 TEST(Requests, CountUnacceptableBusySlotsOnce) {
   Node node = MakeNode({}, {{"NVIDIA H100", 1}, {"NVIDIA A100", 1}});
-  node.Occupy({JobId("other"), Generation(1), 0}, {1});
+  node.ranks.Occupy({JobId("other"), Generation(1), 0}, {1});
   v1::Resources resources;
   resources.set_gpu_model("H100");
   EXPECT_EQ(OfferFor(resources, node).slot_count, 1u);
@@ -94,19 +94,16 @@ TEST(Requests, ExclusiveJobsNeedIdleNodes) {
   resources.set_exclusive(true);
   EXPECT_THAT(OfferFor(resources, node).free_slots, ElementsAre(0, 1));
   const RankRef other{JobId("other"), Generation(1), 0};
-  node.Occupy(other, {1});
+  node.ranks.Occupy(other, {1});
   EXPECT_THAT(OfferFor(resources, node).free_slots, IsEmpty());
   EXPECT_THAT(OfferFor({}, node).free_slots, ElementsAre(0));
-  node.Vacate(other);
+  node.ranks.Vacate(other);
 
-  // Nobody else gets a slot beside an exclusive job, until its last rank has ended.
-  const RankRef first{JobId("alone"), Generation(1), 0};
-  const RankRef second{JobId("alone"), Generation(1), 1};
-  node.Occupy(first, {0}, /*exclusive=*/true);
-  node.Occupy(second, {1}, /*exclusive=*/true);
-  node.Vacate(first);
+  // No other job gets a slot beside an exclusive job.
+  const RankRef exclusive{JobId("alone"), Generation(1), 0};
+  node.ranks.Occupy(exclusive, {0}, /*exclusive=*/true);
   EXPECT_THAT(OfferFor({}, node).free_slots, IsEmpty());
-  node.Vacate(second);
+  node.ranks.Vacate(exclusive);
   EXPECT_THAT(OfferFor({}, node).free_slots, ElementsAre(0, 1));
 }
 

@@ -73,11 +73,11 @@ uint32_t Cluster::KindOf(const std::string& kind) {
 
 void Cluster::ReadUses(NodeState& state) {
   state.uses.clear();
-  for (const auto& [slot, rank] : state.node->busy) {
+  for (const auto& [slot, rank] : state.node->ranks.by_slot()) {
     uint32_t job = kNoJob;
     const auto found = running_index_.find(rank.job.value());
     if (found != running_index_.end() && running_[found->second].generation == rank.generation &&
-        state.node->FindUnkillable(slot) == nullptr) {
+        state.node->ranks.FindUnkillable(slot) == nullptr) {
       job = found->second;
     }
     const uint32_t kind = KindOf(state.node->KindOf(slot));

@@ -100,13 +100,13 @@ StartResult PlanWorld::Start(const StartRequest& request) {
     std::vector<uint32_t>& slots = job.slots[name];
     for (const v1::RankRecord& rank : placement.ranks()) {
       for (const uint32_t slot : rank.slots()) {
-        if (nodes_.at(name).busy.count(slot) != 0) {
+        if (nodes_.at(name).ranks.by_slot().count(slot) != 0) {
           problems_.push_back(absl::StrCat(job.id.value(), " starts on a slot in use"));
         }
         slots.push_back(slot);
       }
     }
-    nodes_.at(name).Occupy({job.id, Generation(job.starts), 0}, slots, job.spec.exclusive);
+    nodes_.at(name).ranks.Occupy({job.id, Generation(job.starts), 0}, slots, job.spec.exclusive);
     in_use_ += slots.size();
     result.slots.emplace_back(name, TakenSlots(placement, nodes_.at(name), job.spec.exclusive));
     job.taken += result.slots.back().second;
@@ -155,7 +155,7 @@ void PlanWorld::End(const JobId& id) {
   ends_.erase({job.ends, id});
   Touch(job);
   for (const auto& [name, slots] : job.slots) {
-    nodes_.at(name).Vacate({id, Generation(job.starts), 0});
+    nodes_.at(name).ranks.Vacate({id, Generation(job.starts), 0});
     in_use_ -= slots.size();
   }
   job.slots.clear();
