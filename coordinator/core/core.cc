@@ -122,7 +122,7 @@ Effects Core::Step(const Event& event, Time now, bool more) {
         }
       },
       event);
-  return FinishStep(more);
+  return FinishStep(more && !CountsQueuedJobs(event));
 }
 
 void Core::OnTick(const Tick& tick) {
@@ -185,8 +185,17 @@ void Core::Parts::OnTimer(const TimerKey& key) {
   }
 }
 
-// Places the jobs that fit, unless the turn goes on, then adds the records that the step changed to
-// its effects, each at most once.
+// Whether the event is a submission of an owner whose next one may be refused because the jobs of
+// this one wait.
+bool Core::CountsQueuedJobs(const Event& event) const {
+  const auto* const submit = std::get_if<SubmitJob>(&event);
+  if (submit == nullptr) return false;
+  const SchedulerOptions& options = parts_->context.options.scheduler;
+  return options.LimitsOf(submit->actor.name).queued_jobs > 0;
+}
+
+// Places the jobs that fit, unless another event of the turn follows, then adds the records that
+// the step changed to its effects, each at most once.
 Effects Core::FinishStep(bool more) {
   Parts& p = *parts_;
   do {

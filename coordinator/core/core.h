@@ -62,8 +62,8 @@ class Core {
   // Sets the space that the store has from now on.
   void SetSpace(const store::Space& space);
 
-  // Handles one event. With `more`, another event of the same turn follows: the decision which jobs
-  // start is then left to the last one, unless a job restarts.
+  // Handles one event. With `more`, another event of the same turn follows: the decision on which
+  // jobs start is then left to the last one, unless something depends on it before.
   Effects Step(const Event& event, Time now, bool more = false);
 
   // The time of the next required Tick; infinite when none is required.
@@ -152,6 +152,7 @@ class Core {
   // The time on the core's clock.
   Time At(Time machine) const;
   void OnTick(const Tick& tick);
+  bool CountsQueuedJobs(const Event& event) const;
   Effects FinishStep(bool more);
 
   std::unique_ptr<Parts> parts_;

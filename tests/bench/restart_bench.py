@@ -40,7 +40,7 @@ def submit(cluster, name, nodes, ranks, count):
 
 
 class Probe:
-    """Asks for /readyz all the time, and keeps the longest time without an answer once there was one."""
+    """Polls /readyz, and keeps the longest time without an answer once there was one."""
 
     def __init__(self, cluster):
         self.longest = 0.0

@@ -229,7 +229,7 @@ core::Effects Coordinator::StepAndCompare(const core::Event& event,
 }
 
 void Coordinator::Step(const core::Event& event, const std::optional<core::Event>& same) {
-  // Every fourth turn has a second event.
+  // Every fourth turn has a second event, which changes nothing.
   const bool more = !std::holds_alternative<core::Tick>(event) && ++steps_ % 4 == 0;
   core::Effects effects = StepAndCompare(event, same, more);
   world_.NotifyCheckers(&Checker::OnStep, *core_, event, effects, IsStale(event));
@@ -258,7 +258,7 @@ void Coordinator::Step(const core::Event& event, const std::optional<core::Event
     });
   }
   ReleaseCommitted();
-  if (more) return Step(core::Tick{});
+  if (more) return Step(core::SessionClosed{SessionId(0)});
   ArmTick();
 }
 

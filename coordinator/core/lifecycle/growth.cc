@@ -39,7 +39,7 @@ v1::Resources FurtherNodes(const Job& job) {
 
 }  // namespace
 
-void Growth::OnStep() {
+void Growth::OnDecision() {
   const bool nodes_changed = std::exchange(nodes_version_, nodes_.version()) != nodes_.version();
   if (nodes_changed || scheduler_.HasCapacityChanged()) Arm();
 }

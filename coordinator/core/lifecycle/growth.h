@@ -30,8 +30,8 @@ class Growth {
   void Watch(Job& job);
   // Ends the watch of a job whose generation has ended.
   void Forget(const Job& job) { growable_.erase(job.id()); }
-  // Arms the timer if nodes may have become free in this step.
-  void OnStep();
+  // Arms the timer if nodes may have become free since the last decision. Called before each one.
+  void OnDecision();
 
   // A job that is to be stopped, and the message for people.
   struct Candidate {
@@ -52,7 +52,7 @@ class Growth {
   const Scheduler& scheduler_;
   Context& context_;
   std::set<JobId> growable_;    // running jobs that could use further nodes
-  uint64_t nodes_version_ = 0;  // as of the last step
+  uint64_t nodes_version_ = 0;  // as of the last decision
 };
 
 }  // namespace muster::core

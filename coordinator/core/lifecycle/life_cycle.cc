@@ -115,7 +115,7 @@ void LifeCycle::MoveJobsAway(const Node& node, const std::string& why) {
 }
 
 void LifeCycle::RunQueue() {
-  growth_.OnStep();
+  growth_.OnDecision();
   // One decision may make another one due: an unplaceable job ends, or a preempted one has no
   // ranks.
   while (const std::optional<std::vector<Preemption>> preemptions = queueing_.PlaceQueued()) {

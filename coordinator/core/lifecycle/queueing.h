@@ -55,8 +55,8 @@ class Queueing {
   void SettleDependencies();
 
   // ---- Placement, at the end of a turn
-  // Whether a job whose generation has ended restarts or returns to the queue with the decision,
-  // which must therefore belong to this step.
+  // Returns whether a job whose generation has ended restarts at once. The decision must then be
+  // made in this step.
   bool SomeJobRestarts() const { return !restarting_.empty(); }
   // Starts the queued jobs that fit, if capacity has changed. Returns the preemptions that make
   // room for others; nullopt if no decision was due.

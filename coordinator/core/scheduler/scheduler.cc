@@ -170,7 +170,8 @@ Scheduler::Forecast Scheduler::ForecastOf(const Job& job, const NodeTable& nodes
                                           Planner::Start start) const {
   JobQueue queue = queue_;
   Cluster cluster = cluster_;
-  if (queue.empty()) cluster.Rebuild(nodes.all());  // see TakeCapacityChange
+  // See TakeCapacityChange.
+  if (queue.empty() || known_nodes_ != nodes.members()) cluster.Rebuild(nodes.all());
   queue.Add(QueueItemOf(job, context_.now));
   Forecast forecast;
   forecast.position = queue.PositionOf(job.id(), Standings());

@@ -88,7 +88,7 @@ class Scheduler {
   bool SurelyFitsVacant(const JobId& id);
   // Decides which jobs start; `start` calls Refresh for each.
   const Plan& Decide(Planner::Start start);
-  // Takes over the state and slots of the nodes that have changed.
+  // Reads the nodes that have changed again.
   void Refresh(NodeTable& nodes);
   bool HasCapacityChanged() const { return capacity_changed_; }
 

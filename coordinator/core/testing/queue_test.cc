@@ -84,6 +84,17 @@ TEST_F(Queue, DecidesOncePerTurn) {
   EXPECT_EQ(cluster_.State("high"), v1::STARTING);
 }
 
+TEST_F(Queue, LimitOfQueuedJobsCountsThoseThatWait) {
+  Options options = Harness::DefaultOptions();
+  options.scheduler.default_limits.queued_jobs = 1;
+  cluster_ = Harness(options);
+  cluster_.Join("a", 2);
+  v1::JobSpec spec = MakeCommandSpec(1);
+  cluster_.Step(SubmitJob{RequestId(901), JobId("one"), spec, ""}, /*more=*/true);
+  cluster_.Step(SubmitJob{RequestId(902), JobId("two"), spec, ""});
+  EXPECT_EQ(cluster_.State("two"), v1::STARTING);
+}
+
 // A job between two generations must not meet the turn's next event.
 TEST_F(Queue, JobRestartsInTheStepInWhichItsGenerationEnds) {
   cluster_.Join("a", 1);

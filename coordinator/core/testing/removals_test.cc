@@ -196,6 +196,15 @@ TEST(RemoveNode, ForceKeepsTheWorkerOutButNotItsSuccessor) {
   EXPECT_EQ(node.cluster.GetNode("a").state(), v1::SUSPECT) << "is not removed again";
 }
 
+TEST(RemoveNode, ForecastDoesNotCountIt) {
+  Harness cluster;
+  for (const char* node : {"a", "b"}) cluster.Join(node, 1);
+  cluster.Submit(MakeCommandSpec(3));  // waits for another node
+  cluster.CloseStream("a");
+  EXPECT_TRUE(StatusOf(cluster.Step(RemoveNode{kRequest, NodeName("a"), kAdmin})).ok());
+  EXPECT_FALSE(cluster.core().ForecastJob(MakeCommandSpec(2), kAdmin, cluster.now()).starts_now());
+}
+
 TEST(RemoveNode, RemovesDisconnectedNodeForGood) {
   Harness cluster;
   cluster.Join("a", 1);

@@ -65,8 +65,8 @@ class CoreLoop {
     // Expected to end the process.
     std::function<void(const absl::Status&)> on_commit_failure;
     TurnObserver* observer = nullptr;  // outlives the loop
-    // Whether a worker's session is open. The Hellos of others are dropped: a busy core would
-    // otherwise repeat the work for each attempt of a worker that gave up waiting.
+    // Whether a worker's session is open. Hellos of sessions that are not are dropped: a busy core
+    // would otherwise repeat the work for each attempt of a worker that gave up waiting.
     std::function<bool(SessionId)> is_open = [](SessionId) { return true; };
   };
   // Runs on the core thread and returns a release, or an empty one.

@@ -135,16 +135,14 @@ void Cluster::Rebuild(const NodeMap& nodes) {
 }
 
 void Cluster::Refresh(const std::set<NodeName>& names, const ShapeTable& shapes) {
-  if (names.empty()) return;
-  for (uint32_t shape = 0; shape < cells_.size(); ++shape) {
-    if (cells_[shape].serial != shapes[shape].serial) cells_[shape] = Cells();
-  }
   for (const NodeName& name : names) {
     const uint32_t index = IndexOf(name);
     if (index == nodes_.size()) continue;
     Read(nodes_[index]);
     const Node& node = *nodes_[index].node;
-    for (Cells& cells : cells_) {
+    for (uint32_t shape = 0; shape < cells_.size(); ++shape) {
+      Cells& cells = cells_[shape];
+      if (cells.serial != shapes[shape].serial) continue;  // no queued job has it any more
       for (size_t i = 0; i < cells.rows.size(); ++i) {
         SetSupply(cells, cells.rows[i], index,
                   SupplyOf(cells.demand.request, node, cells.demand.request.kinds[i]));

@@ -6,6 +6,7 @@
 #define MUSTER_COORDINATOR_CORE_SCHEDULER_PLAN_CLUSTER_H_
 
 #include <cstdint>
+#include <deque>
 #include <map>
 #include <set>
 #include <string>
@@ -84,9 +85,9 @@ class Cluster {
   const std::vector<RunningJob>& all_running() const { return running_; }
 
   // ---- Nodes
-  // Takes over all nodes, after some were added or removed.
+  // Reads all nodes, after some were added or removed.
   void Rebuild(const NodeMap& nodes);
-  // Takes over the state and slots of these nodes, for the jobs of these shapes.
+  // Reads these nodes again, and updates the supply for each of these shapes.
   void Refresh(const std::set<NodeName>& names, const ShapeTable& shapes);
   size_t node_count() const { return nodes_.size(); }
   const NodeState& node(uint32_t index) const { return nodes_[index]; }
@@ -121,9 +122,9 @@ class Cluster {
   std::vector<NodeState> nodes_;
   uint64_t slot_count_ = 0;
   absl::flat_hash_map<std::string, uint32_t> devices_;  // slots by UUID
-  uint32_t shared_devices_ = 0;                         // UUIDs of several slots
+  uint32_t shared_devices_ = 0;                         // UUIDs that several slots share
   absl::flat_hash_map<std::string, uint32_t> node_index_;
-  std::vector<Cells> cells_;  // by shape
+  std::deque<Cells> cells_;  // by shape; those that a decision refers to stay where they are
   std::vector<RunningJob> running_;
   std::vector<uint32_t> free_running_;
   absl::flat_hash_map<std::string, uint32_t> running_index_;

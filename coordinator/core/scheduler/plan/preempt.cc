@@ -170,6 +170,7 @@ std::vector<uint32_t> Preemptor::FindVictims(const Candidate& job, const Cluster
     if (costs.empty()) return {};
     const uint32_t cheapest = std::get<3>(*costs.begin());
     const std::vector<uint32_t> jobs = VictimsOn(job, row, cheapest, stopping);
+    if (jobs.empty()) return {};
     for (const uint32_t victim : jobs) stopping[victim] = true;
     for (const uint32_t victim : jobs) {
       for_nodes_of(victim, count);

@@ -49,7 +49,8 @@ class Preemptor {
   // The slots of the node that are free once these jobs have ended, and not yet claimed.
   uint32_t FreeAfter(const Candidate& job, const Cluster::Row& row, uint32_t node,
                      const Stopping& stopping) const;
-  // The units that the node then contributes, at most those that the job needs.
+  // The units that the node contributes once these jobs have ended, at most those that the job
+  // needs.
   uint32_t UnitsOn(const Candidate& job, const Cluster::Row& row, uint32_t node,
                    const Stopping& stopping) const;
   uint64_t UnitsAfter(const Candidate& job, const Cluster::Row& row,
@@ -64,7 +65,7 @@ class Preemptor {
   // if they do not suffice.
   std::optional<std::vector<uint32_t>> FindOwnVictims(const Candidate& job) const;
   // The jobs whose end lets the node contribute more, cheapest first; empty if there are none.
-  // `stopping` is as before when it returns.
+  // `stopping` is unchanged on return.
   std::vector<uint32_t> VictimsOn(const Candidate& job, const Cluster::Row& row, uint32_t node,
                                   Stopping& stopping) const;
   std::vector<uint32_t> FindVictims(const Candidate& job, const Cluster::Row& row,

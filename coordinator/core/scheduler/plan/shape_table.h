@@ -29,7 +29,7 @@ class ShapeTable {
     std::string unplaceable;             // why the jobs do not fit; empty: they fit, or no verdict
   };
 
-  // Returns the index of the shape with these requests, to which Insert then adds one job. The
+  // Returns the index of the shape of these resources, to which Insert then adds one job. The
   // shape and its verdict are kept until Remove has been called as often as Acquire.
   uint32_t Acquire(const v1::Resources& resources, uint32_t slots);
   void Insert(uint32_t shape, uint32_t job) { shapes_[shape].jobs.insert(job); }
