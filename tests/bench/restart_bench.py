@@ -20,7 +20,9 @@ from tests.bench.status_page_bench import cpu_seconds
 from tests.support.cluster import Cluster, binary, wait_until
 
 SLOTS = 8
+CONNECTIONS = 250  # the coordinator accepts no more at once from one address that has not authenticated
 REQUESTS = 100
+STARTS = 200  # jobs that start in one turn; each is placed by a look at all nodes
 
 
 def metric(cluster, name):
@@ -102,14 +104,15 @@ def main():
     with Cluster(nodes=0) as cluster:
         simulated = subprocess.Popen(
             [binary("tests/bench/simulated_cluster"), f"--coordinator={cluster.address}", f"--nodes={options.nodes}",
-             f"--ranks-per-node={SLOTS}"], env=cluster.environment(), stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+             f"--ranks-per-node={SLOTS}", f"--connections={min(options.nodes, CONNECTIONS)}"], env=cluster.environment(), stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
         try:
             assert simulated.stdout.readline().strip() == "connected"
-            submit(cluster, "busy", 1, SLOTS, options.nodes)
+            for first in range(0, options.nodes, STARTS):
+                submit(cluster, f"busy-{first // STARTS}", 1, SLOTS, min(STARTS, options.nodes - first))
             wait_until(lambda: running(cluster) == options.nodes, 300, "running jobs")
             for request in range(REQUESTS):
                 submit(cluster, f"waits-{request}", 1 + request // SLOTS, 1 + request % SLOTS, options.jobs // REQUESTS)
-            rounds = [restart(cluster, simulated, options.nodes, f"busy-{i}") for i in range(options.rounds)]
+            rounds = [restart(cluster, simulated, options.nodes, f"busy-{i}-0") for i in range(options.rounds)]
         finally:
             simulated.stdin.close()
             simulated.wait(60)

@@ -38,6 +38,7 @@ int main(int argc, char** argv) {
       ->required();
   app.add_option("--nodes", options.nodes, "number of nodes");
   app.add_option("--ranks-per-node", options.ranks_per_node, "slots of each node");
+  app.add_option("--connections", options.connections, "connections of all nodes; 0: one each");
   CLI11_PARSE(app, argc, argv);
   muster::bench::SimulatedNodes nodes(options);
   nodes.Connect();

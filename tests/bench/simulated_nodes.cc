@@ -180,6 +180,7 @@ class SimulatedNodes::Node {
 
  private:
   void Open() {
+    stream_.reset();  // it lies in memory of the context's call
     context_ = std::make_unique<grpc::ClientContext>();
     context_->set_wait_for_ready(owner_.options_.reconnect);
     stream_ = stub_->PrepareAsyncSession(context_.get(), &owner_.queue_);
