@@ -29,8 +29,12 @@ void Machine::Later(const Key& key, uint32_t rank, absl::Duration least, absl::D
                            if (boot != boot_) return;
                            const auto holding = holdings_.find(key);
                            if (holding == holdings_.end()) return;
-                           Rank& which = holding->second.ranks.at(rank);
-                           if (which.stage != Stage::kEnded) step(holding->second, which);
+                           // A coordinator on another store may have launched other ranks under
+                           // the same number.
+                           const auto which = holding->second.ranks.find(rank);
+                           if (which == holding->second.ranks.end()) return;
+                           if (which->second.stage == Stage::kEnded) return;
+                           step(holding->second, which->second);
                          });
 }
 

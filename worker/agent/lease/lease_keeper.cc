@@ -65,6 +65,8 @@ void LeaseKeeper::Tick(SteadyTime now) {
   const auto round = std::make_shared<Round>();
   round->asked_at = now;
   v1::LeaseQuestion question;
+  round->fence_set = outside_.fence_set().id();
+  question.set_fence_set(round->fence_set);
   absl::Duration shortest = absl::InfiniteDuration();
   std::map<Key, SteadyTime> held;
   for (Lease& lease : outside_.held()) {
@@ -118,7 +120,7 @@ void LeaseKeeper::OnCoordinatorAnswer(const Round& round, const v1::LeaseAnswer&
 }
 
 void LeaseKeeper::CountVoucher(Round& round, const Lease& lease, const std::string& node) {
-  if (!lease.has_deadline) return;
+  if (!lease.has_deadline || outside_.fence_set().id() != round.fence_set) return;
   const auto& members = outside_.fence_set().nodes();
   if (std::find(members.begin(), members.end(), node) == members.end()) return;
   std::set<std::string>& vouchers = round.vouchers[{lease.job_id, lease.generation}];

@@ -79,6 +79,7 @@ class LeaseKeeper {
   // A question and its answers.
   struct Round {
     SteadyTime asked_at;
+    uint64_t fence_set = 0;  // id
     std::vector<Lease> leases;
     std::map<Key, std::set<std::string>> vouchers;  // names of nodes
   };

@@ -174,6 +174,17 @@ TEST_F(LeaseKeeperTest, VouchersOfMoreThanHalfExtendFromTheQuestion) {
   EXPECT_EQ(deadlines_["job"], absl::Seconds(10 + 27));
 }
 
+TEST_F(LeaseKeeperTest, VouchersForAnEarlierSetDoNotCount) {
+  UseFenceSet({"a", "b", "c"});
+  keeper_.OnAcknowledged(kStart);
+  TickAt(absl::Seconds(10));
+  EXPECT_EQ(questions_[0].fence_set(), 1u);
+  fence_set_.set_id(2);
+  Vouch("b");
+  Vouch("c");
+  EXPECT_EQ(deadlines_["job"], absl::Seconds(27));
+}
+
 TEST_F(LeaseKeeperTest, VouchersOfDifferentQuestionsDoNotAddUp) {
   UseFenceSet({"a", "b", "c", "d"});
   keeper_.OnAcknowledged(kStart);

@@ -50,7 +50,10 @@ absl::Status Promises::SetFenceSet(const v1::FenceSet& set) {
 std::vector<v1::LeasedGeneration> Promises::Vouch(const v1::LeaseQuestion& question,
                                                   SteadyTime now) {
   std::vector<v1::LeasedGeneration> vouched;
-  if (record_.fence_set().id() == 0) return vouched;
+  // A worker with the name of a member, but of another cluster or a copy of its store, receives
+  // none of the bans that count.
+  const uint64_t set = record_.fence_set().id();
+  if (set == 0 || set != question.fence_set()) return vouched;
   v1::PromiseRecord next = record_;
   auto& vouchers = *next.mutable_vouchers();
   vouchers.erase(std::remove_if(vouchers.begin(), vouchers.end(),
@@ -133,6 +136,7 @@ v1::PeerAnswer LeaseWitness::Vouch(const v1::LeaseQuestion& question) {
   const SteadyTime now = outside_.now();
   v1::LeaseQuestion overdue;
   overdue.set_node_name(question.node_name());
+  overdue.set_fence_set(question.fence_set());
   for (const v1::LeasedGeneration& asked : question.generations()) {
     // A worker that has newer evidence of its own is about to pass it on.
     if (now - keeper_.newest_evidence() < FromProto(asked.lease()) / 3) continue;

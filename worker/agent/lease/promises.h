@@ -37,7 +37,8 @@ class Promises {
   absl::Status SetFenceSet(const v1::FenceSet& set);
 
   // Vouches for the generations of the question that have a lease and are not banned, each until
-  // its lease has passed. Returns them; empty without a fence set, or if the store fails.
+  // its lease has passed. Returns them; empty if this node does not use the fence set of the
+  // question, or if the store fails.
   std::vector<v1::LeasedGeneration> Vouch(const v1::LeaseQuestion& question, SteadyTime now);
 
   // Replaces the bans. Errors: those of the store.

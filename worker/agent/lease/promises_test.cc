@@ -38,6 +38,7 @@ class PromisesTest : public ::testing::Test {
   static v1::LeaseQuestion Question(const std::string& job = "job") {
     v1::LeaseQuestion question;
     question.set_node_name("x");
+    question.set_fence_set(7);
     v1::LeasedGeneration& asked = *question.add_generations();
     asked.set_job_id(job);
     asked.set_generation(2);
@@ -120,6 +121,12 @@ TEST_F(PromisesTest, NothingIsPromisedThatIsNotStored) {
   EXPECT_EQ(promises.fence_set().id(), 0u) << "the coordinator cannot know which set it would use";
 }
 
+TEST_F(PromisesTest, VouchesOnlyForNodesWithTheSameSet) {
+  v1::LeaseQuestion question = Question();
+  question.set_fence_set(8);
+  EXPECT_THAT(LoadMember().Vouch(question, kStart), IsEmpty());
+}
+
 TEST_F(PromisesTest, OverdueVouchersAreForgotten) {
   Promises promises = LoadMember();
   promises.Vouch(Question(), kStart);
@@ -160,6 +167,7 @@ class LeaseWitnessTest : public ::testing::Test {
     now_ = kStart + time;
     v1::LeaseQuestion question;
     question.set_node_name("x");
+    question.set_fence_set(1);
     question.set_coordinator_address(address);
     v1::LeasedGeneration& asked = *question.add_generations();
     asked.set_job_id("job");
