@@ -144,7 +144,8 @@ void Core::Parts::OnTimer(const TimerKey& key) {
     case TimerKey::Kind::kAgeing:
       return scheduler.OnCapacityChanged();
     case TimerKey::Kind::kRetention:
-      return;  // handled at the beginning of the step
+    case TimerKey::Kind::kReasons:
+      return;  // handled at the beginning or the end of the step
     case TimerKey::Kind::kRecovery:
       return takeovers.OnTimer();
     case TimerKey::Kind::kGrowth:

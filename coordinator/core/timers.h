@@ -27,6 +27,7 @@ struct TimerKey {
     kRetention,   // finished jobs are due to be deleted
     kPlacement,   // the queue has to be examined again
     kAgeing,      // a waiting job is overdue
+    kReasons,     // further jobs have to be told why they do not fit, or that they do
     kHang,        // all ranks of a job have been silent for too long, or were inspected
     kStall,       // no rank of a train job has completed a step for too long
     kGrowth,      // elastic jobs look for further nodes

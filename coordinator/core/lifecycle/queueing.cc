@@ -13,6 +13,9 @@
 namespace muster::core {
 namespace {
 
+// Jobs whose reason not to fit is announced in one turn.
+constexpr size_t kReasonsPerTurn = 1024;
+
 // Sets the reason unless the job, of a store that was just read, has it already.
 void SetReason(Job& job, absl::string_view reason, std::string message, JobStates& states) {
   if (job.status.reason() == reason && job.status.message() == message) return;
@@ -207,7 +210,8 @@ std::optional<std::vector<Preemption>> Queueing::PlaceQueued() {
   if (!scheduler_.TakeCapacityChange(nodes_)) return std::nullopt;
   std::optional<SteadyTime> all_known;
   const auto check = [&](const JobId& id) { return FindUnplaceable(jobs_.at(id), all_known); };
-  for (const JobId& id : scheduler_.CheckShapes(check)) jobs_.MarkChanged(jobs_.at(id));
+  const std::vector<JobId> changed = scheduler_.CheckShapes(check);
+  changed_reasons_.insert(changed_reasons_.end(), changed.begin(), changed.end());
   return scheduler_.Decide([this](const StartRequest& request) { return TryPlace(request); })
       .preemptions;
 }
@@ -223,6 +227,14 @@ void Queueing::FinishPlacement() {
   for (const JobId& id : std::exchange(restarting_, {})) {
     Job* const job = jobs_.Find(id);
     if (job != nullptr && job->restarting) Requeue(*job);
+  }
+  for (size_t i = 0; i < kReasonsPerTurn && !changed_reasons_.empty(); ++i) {
+    const Job* const job = jobs_.Find(changed_reasons_.front());
+    if (job != nullptr) jobs_.MarkChanged(*job);
+    changed_reasons_.pop_front();
+  }
+  if (!changed_reasons_.empty()) {
+    context_.timers.Set({TimerKey::Kind::kReasons, ""}, context_.now.steady);
   }
 }
 

@@ -8,6 +8,7 @@
 #ifndef MUSTER_COORDINATOR_CORE_LIFECYCLE_QUEUEING_H_
 #define MUSTER_COORDINATOR_CORE_LIFECYCLE_QUEUEING_H_
 
+#include <deque>
 #include <optional>
 #include <string>
 #include <vector>
@@ -61,7 +62,9 @@ class Queueing {
   // Starts the queued jobs that fit, if capacity has changed. Returns the preemptions that make
   // room for others; nullopt if no decision was due.
   std::optional<std::vector<Preemption>> PlaceQueued();
-  // No further decision is due. Requeues the restarting jobs that did not fit.
+  // No further decision is due. Requeues the restarting jobs that did not fit, and marks jobs whose
+  // reason not to fit has changed: a part of them, with the rest in the next turns, because they
+  // may be the whole queue.
   void FinishPlacement();
 
  private:
@@ -83,7 +86,8 @@ class Queueing {
   Scheduler& scheduler_;
   Generations& generations_;
   Context& context_;
-  std::vector<JobId> restarting_;  // jobs that restart in this step
+  std::deque<JobId> changed_reasons_;  // of jobs that are to be marked
+  std::vector<JobId> restarting_;      // jobs that restart in this step
 };
 
 }  // namespace muster::core

@@ -2,8 +2,8 @@
 //
 //   scheduler_bench         10,000 queued jobs of 20 owners on 1,000 nodes of 8 slots: the core's
 //                           part of a submission, a decision after the end of a job, a listing,
-//                           a restart with the nodes' Hellos, the start with 100,000 queued jobs,
-//                           and memory.
+//                           a restart with the nodes' Hellos, and memory; the start with 100,000
+//                           queued jobs, and the loss and return of a node that all of them need.
 //   scheduler_bench --day   replays a synthetic day (20 owners, 500 jobs, 32 nodes of 8 slots) in
 //                           simulated time, under FIFO, EASY backfill and this scheduler.
 #include <unistd.h>
@@ -19,6 +19,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/functional/function_ref.h"
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
@@ -83,6 +84,15 @@ v1::JobSpec MakeSpec(std::mt19937& random) {
 
 Actor ActorOf(uint32_t number) {
   return {absl::StrCat("owner-", number % kOwners), /*is_admin=*/false};
+}
+
+v1::Hello HelloOf(uint32_t node) {
+  v1::Hello hello;
+  hello.set_protocol_version(kProtocolVersion);
+  hello.set_node_name(absl::StrCat("node-", node));
+  hello.set_incarnation(node + 1);
+  for (uint32_t slot = 0; slot < kSlots; ++slot) hello.add_slots()->set_index(slot);
+  return hello;
 }
 
 class Bench {
@@ -165,14 +175,6 @@ class Bench {
     }
   }
   void Step(const Event& event, bool more = false) { Apply(core_->Step(event, Now(), more)); }
-  static v1::Hello HelloOf(uint32_t node) {
-    v1::Hello hello;
-    hello.set_protocol_version(kProtocolVersion);
-    hello.set_node_name(absl::StrCat("node-", node));
-    hello.set_incarnation(node + 1);
-    for (uint32_t slot = 0; slot < kSlots; ++slot) hello.add_slots()->set_index(slot);
-    return hello;
-  }
   void Join(uint32_t node) { Step(SessionOpened{SessionId(node + 1), HelloOf(node), "10.0.0.1"}); }
   void Submit(uint32_t number, const v1::JobSpec& spec) {
     SubmitJob event{RequestId(1), JobId(absl::StrCat("job-", number)), spec, ""};
@@ -199,34 +201,82 @@ class Bench {
   std::map<std::string, std::string> records_;
 };
 
-void MeasureLoad() {
-  std::map<std::string, std::string> stored;
+// Loads a core with 99,999 queued jobs.
+std::unique_ptr<Core> LoadQueued(absl::FunctionRef<v1::JobSpec()> make_spec) {
+  std::vector<store::Mutation> writes;
   {
     Core core{Options()};
-    const Effects effects = *core.Load({}, Now());
-    for (const store::Mutation& write : effects.writes) {
-      stored[write.key] = write.value.value_or("");
-    }
+    writes = core.Load({}, Now())->writes;
   }
-  std::mt19937 random(2);
   for (int i = 0; i < kStored; ++i) {
     Job job;
     job.status.set_job_id(absl::StrCat("job-", i));
-    job.SetSpec(MakeSpec(random));
+    job.SetSpec(make_spec());
     job.status.set_state(v1::QUEUED);
     job.status.set_owner(ActorOf(static_cast<uint32_t>(i)).name);
     *job.status.mutable_submit_time() = ToProto(Now().wall);
     job.queue_sequence = static_cast<uint64_t>(i) + 1;
-    const store::Mutation put = Put(ToRecord(job));
-    stored[put.key] = *put.value;
+    WriteSpec(job, writes);
+    writes.push_back(Put(ToRecord(job)));
   }
+  std::map<std::string, std::string> stored;
+  for (store::Mutation& write : writes) stored[write.key] = write.value.value_or("");
   std::vector<store::Record> records;
   for (auto& [key, value] : stored) records.push_back({key, std::move(value)});
-  Core loaded{Options()};
+  auto loaded = std::make_unique<Core>(Options());
   const absl::Duration took = Measure([&] {
-    if (!loaded.Load(records, Now()).ok()) exit(1);
+    if (!loaded->Load(records, Now()).ok()) exit(1);
   });
   printf("%-36s %8.3f ms\n", "start with 99,999 queued jobs", Milliseconds(took));
+  return loaded;
+}
+
+void MeasureLoad() {
+  std::mt19937 random(2);
+  LoadQueued([&random] { return MakeSpec(random); });
+}
+
+// The last node that the jobs of a long queue need leaves and comes back.
+void MeasureReturn() {
+  constexpr uint32_t kNeeded = 8;
+  const std::unique_ptr<Core> core = LoadQueued([] {
+    v1::JobSpec spec;
+    spec.set_name("bench");
+    spec.add_command("true");
+    spec.mutable_resources()->mutable_nodes()->set_min(kNeeded);
+    spec.mutable_resources()->mutable_nodes()->set_max(kNeeded);
+    spec.mutable_resources()->set_ranks_per_node(kSlots);
+    spec.mutable_resources()->set_device("cpu");
+    return spec;
+  });
+  Time now = Now();
+  absl::Duration longest;
+  size_t changed = 0;
+  const auto step = [&](const Event& event) {
+    longest =
+        std::max(longest, Measure([&] { changed += core->Step(event, now).changed_jobs.size(); }));
+  };
+  const auto settle = [&](const char* what) {
+    while (core->NextDeadline() <= now.steady) step(Tick{});
+    printf("%-36s %8.3f ms at most in a step, %zu jobs changed\n", what, Milliseconds(longest),
+           changed);
+    longest = absl::ZeroDuration();
+    changed = 0;
+  };
+  step(Listening{"machine", "address"});
+  for (uint32_t node = 0; node < kNeeded; ++node) {
+    step(SessionOpened{SessionId(node + 1), HelloOf(node), "10.0.0.1"});
+  }
+  settle("100,000 jobs: all nodes connected");
+  step(RemoveNode{RequestId(1), NodeName("node-0"), {"admin", true}, /*force=*/true});
+  now = {now.steady + absl::Minutes(1), now.wall + absl::Minutes(1)};
+  settle("100,000 jobs: a needed node is lost");
+  for (uint32_t node = 0; node < kNeeded; ++node) {
+    v1::Hello hello = HelloOf(node);
+    hello.set_incarnation(node + 101);
+    step(SessionOpened{SessionId(node + 101), hello, "10.0.0.1"});
+  }
+  settle("100,000 jobs: it returns");
 }
 
 // ------------------------------------------------------------------------------------------------
@@ -347,5 +397,6 @@ int main(int argc, char** argv) {
   }
   muster::core::Bench().Run();
   muster::core::MeasureLoad();
+  muster::core::MeasureReturn();
   return 0;
 }

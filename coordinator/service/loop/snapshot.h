@@ -2,9 +2,11 @@
 #ifndef MUSTER_COORDINATOR_SERVICE_LOOP_SNAPSHOT_H_
 #define MUSTER_COORDINATOR_SERVICE_LOOP_SNAPSHOT_H_
 
+#include <cstdint>
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <set>
 #include <string>
 #include <utility>
@@ -55,24 +57,35 @@ class SnapshotPublisher {
   // Takes the first snapshot, of a core that was just loaded.
   void Load(core::Core& core, const Time& now);
   // Notes the changed jobs and takes a new snapshot if one is due: at most four a second, and using
-  // at most a twentieth of the core's time. Returns the time of the next one; infinite when nothing
-  // has happened since the last.
+  // at most a twentieth of the core's time. Of many changed jobs, each snapshot takes a part, so
+  // that no turn is long. Returns the time of the next one; infinite when nothing has happened
+  // since the last.
   SteadyTime Refresh(core::Core& core, absl::Span<const JobId> changed, const Time& now);
 
   std::shared_ptr<const Snapshot> Get() const;
 
  private:
+  using Key = std::pair<int64_t, JobId>;  // nanoseconds from a time of the job to the epoch
+
   void Note(core::Core& core, const JobId& id, const Time& now);
   void Put(v1::Job job);
-  void DropEnded(const Time& now);
+  void Erase(const JobId& id);
+  void DropEnded();
   void Publish(core::Core& core, const Time& now);
 
   const std::function<void(const core::Stats&)> on_stats_;
   const OnJob on_job_;
   const std::function<Time()> clock_;
 
+  struct Entry {
+    Key key;
+    std::optional<Key> ended;  // in ended_
+  };
+
   // Core thread only.
-  std::map<JobId, std::shared_ptr<const v1::Job>> jobs_;
+  std::map<Key, std::shared_ptr<const v1::Job>> jobs_;  // newest first
+  std::map<JobId, Entry> entries_;
+  std::set<Key> ended_;  // by the time of the end, newest first
   CheckpointAges checkpoints_;
   std::set<JobId> changed_;
   SteadyTime next_;
