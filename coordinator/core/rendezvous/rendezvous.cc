@@ -114,6 +114,10 @@ void Rendezvous::ArmPhase(const Job& job, v1::RankPhase awaited) {
   ArmWaitTimer(job, context_);
 }
 
+void Rendezvous::RestartPhase(const Job& job) {
+  if (job.state() == v1::STARTING) ArmPhase(job, states_.at(job.id()).awaited);
+}
+
 void Rendezvous::RecordJoin(const Job& job, uint32_t rank, const v1::JoinInfo& join) {
   std::optional<v1::JoinInfo>& recorded = states_.at(job.id()).joins[rank];
   if (!recorded.has_value()) recorded = join;

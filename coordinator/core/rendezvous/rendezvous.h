@@ -51,6 +51,9 @@ class Rendezvous {
   // phase's timeout, after a last notice about the ranks without progress; the failure names the
   // rank if there is exactly one. Arms the timer again otherwise.
   std::optional<v1::FirstFailure> OnPhaseTimer(const Job& job);
+  // The ranks of a STARTING job have the whole time of the phase again: some could not start
+  // before.
+  void RestartPhase(const Job& job);
 
   // Sends the world to the node once it is formed, once per session of the node.
   void SendWorld(const Job& job, uint32_t node_rank);

@@ -78,6 +78,9 @@ void Sessions::Handle(const SessionOpened& event) {
   for (const v1::GenerationReport& report : event.hello.inventory()) {
     ReserveGeneration(jobs_, JobId(report.job_id()), report.generation());
   }
+  for (const auto& [id, number] : node->ranks.PlacedGenerations()) {
+    if (fence_.Awaits({node->name(), id, number})) rendezvous_.RestartPhase(jobs_.at(id));
+  }
   fence_.OnOpened(*node);
   scheduler_.OnCapacityChanged();
   NoteCorrections(*node, event.corrections);

@@ -228,6 +228,16 @@ TEST_F(FenceTest, RendezvousDoesNotTimeOutWhileRanksAreAwaited) {
   EXPECT_EQ(GenerationOf(job), 2u);
 }
 
+TEST_F(FenceTest, RanksThatReturnHaveTheirWholeTimeToStart) {
+  JoinAll({"a", "b"});
+  const std::string job = cluster_.Submit(MakeCommandSpec(1));
+  Pass(absl::Minutes(5), {"b"});
+  Join("a", set_.id());
+  Pass(absl::Seconds(50), {"a", "b"});
+  EXPECT_EQ(cluster_.State(job), v1::STARTING);
+  EXPECT_EQ(GenerationOf(job), 1u);
+}
+
 // The only node of a cluster vouches for itself, and nobody else can know that its ranks ended.
 TEST_F(FenceTest, OnlyNodeIsNeverDeclaredLostWithoutConfirmation) {
   JoinAll({"a"});
