@@ -34,7 +34,6 @@ Job MakeJob(const v1::JobSpec& spec, const Actor& actor, const Time& now) {
 }  // namespace
 
 v1::QueuedJob Views::QueuedView(const JobQueue::Entry& entry, const Time& now) const {
-  const JobQueue& queue = scheduler_.queue();
   const Plan& plan = scheduler_.plan();
   v1::QueuedJob queued;
   *queued.mutable_job() = ListEntry(jobs_.at(entry.id));

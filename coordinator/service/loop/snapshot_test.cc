@@ -46,7 +46,7 @@ TEST_F(SnapshotTest, KeepsTheNewestEndedJobs) {
   const std::vector<JobId> jobs = Submit(kEndedJobsShown + 3);
   for (size_t i = jobs.size() - 1; i > 0; --i) {  // the first one stays in the queue
     cluster_.Advance(absl::Seconds(1));
-    cluster_.Cancel(jobs[i].value());
+    ASSERT_TRUE(cluster_.Cancel(jobs[i].value()).ok());
   }
   cluster_.Advance(absl::Seconds(1));
   Refresh(jobs);
