@@ -267,8 +267,10 @@ class MpiProcessGroupTest(MpiTest):
                 self.assertEqual(set(ended), {"OK"}, log)
                 self.assertEqual(len(ended), 4 * len(re.findall(r"\[ RUN ", log)), log)
 
-            job = submit("stopped", binary(ALLREDUCE), "--backend=mpi", "--rounds=1000000000", "--timeout=2")
-            os.kill(wait_until(lambda: self.connected(cluster, "3"), 60, "rank 3 to connect"), signal.SIGSTOP)
+            job = submit("stopped", binary(ALLREDUCE), "--backend=mpi", "--rounds=1000000000", "--timeout=5")
+            # The others too: a rank that is late on a busy machine would be waited for as well.
+            pids = [wait_until(lambda: self.connected(cluster, str(rank)), 60, "ranks to connect") for rank in range(4)]
+            os.kill(pids[3], signal.SIGSTOP)
             failure = cluster.wait(job, check=False)["first_failure"]
             self.assertEqual(failure["rank"], 3, failure)
 
