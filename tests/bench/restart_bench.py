@@ -10,14 +10,13 @@ running. The coordinator is killed and started again. Prints a table in Markdown
 import argparse
 import re
 import statistics
-import subprocess
 import threading
 import time
 import urllib.error
 import urllib.request
 
-from tests.bench.status_page_bench import cpu_seconds
-from tests.support.cluster import Cluster, binary, wait_until
+from tests.bench.status_page_bench import cpu_seconds, simulated_nodes
+from tests.support.cluster import Cluster, wait_until
 
 SLOTS = 8
 CONNECTIONS = 250  # the coordinator accepts no more at once from one address that has not authenticated
@@ -101,21 +100,14 @@ def main():
     parser.add_argument("--jobs", type=int, default=10000)
     parser.add_argument("--rounds", type=int, default=5)
     options = parser.parse_args()
-    with Cluster(nodes=0) as cluster:
-        simulated = subprocess.Popen(
-            [binary("tests/bench/simulated_cluster"), f"--coordinator={cluster.address}", f"--nodes={options.nodes}",
-             f"--ranks-per-node={SLOTS}", f"--connections={min(options.nodes, CONNECTIONS)}"], env=cluster.environment(), stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-        try:
-            assert simulated.stdout.readline().strip() == "connected"
-            for first in range(0, options.nodes, STARTS):
-                submit(cluster, f"busy-{first // STARTS}", 1, SLOTS, min(STARTS, options.nodes - first))
-            wait_until(lambda: running(cluster) == options.nodes, 300, "running jobs")
-            for request in range(REQUESTS):
-                submit(cluster, f"waits-{request}", 1 + request // SLOTS, 1 + request % SLOTS, options.jobs // REQUESTS)
-            rounds = [restart(cluster, simulated, options.nodes, f"busy-{i}-0") for i in range(options.rounds)]
-        finally:
-            simulated.stdin.close()
-            simulated.wait(60)
+    connections = f"--connections={min(options.nodes, CONNECTIONS)}"
+    with Cluster(nodes=0) as cluster, simulated_nodes(cluster, options.nodes, connections) as simulated:
+        for first in range(0, options.nodes, STARTS):
+            submit(cluster, f"busy-{first // STARTS}", 1, SLOTS, min(STARTS, options.nodes - first))
+        wait_until(lambda: running(cluster) == options.nodes, 300, "running jobs")
+        for request in range(REQUESTS):
+            submit(cluster, f"waits-{request}", 1 + request // SLOTS, 1 + request % SLOTS, options.jobs // REQUESTS)
+        rounds = [restart(cluster, simulated, options.nodes, f"busy-{i}-0") for i in range(options.rounds)]
     print("| from the kill on | median | worst |\n|---|---|---|")
     for name in rounds[0]:
         values = [one[name] for one in rounds]

@@ -35,6 +35,20 @@ def resident_mib(pid):
     return int(status.split("VmRSS:")[1].split()[0]) / 1024
 
 
+@contextlib.contextmanager
+def simulated_nodes(cluster, nodes, *flags):
+    """The process of connected nodes with 8 slots each; see simulated_cluster.cc."""
+    simulated = subprocess.Popen(
+        [binary("tests/bench/simulated_cluster"), f"--coordinator={cluster.address}", f"--nodes={nodes}", "--ranks-per-node=8",
+         *flags], env=cluster.environment(), stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    try:
+        assert simulated.stdout.readline().strip() == "connected"
+        yield simulated
+    finally:
+        simulated.stdin.close()
+        simulated.wait(60)
+
+
 class Page:
     """A client that reads the stream of an overview."""
 
@@ -151,35 +165,27 @@ def main():
     parser.add_argument("--jobs", type=int, default=10000)
     parser.add_argument("--nodes", type=int, default=1000)
     options = parser.parse_args()
-    with Cluster(nodes=0) as cluster:
-        simulated = subprocess.Popen(
-            [binary("tests/bench/simulated_cluster"), f"--coordinator={cluster.address}", f"--nodes={options.nodes}",
-             "--ranks-per-node=8"], env=cluster.environment(), stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-        try:
-            assert simulated.stdout.readline().strip() == "connected"
-            spec = shell_spec("waits", "true")
-            spec["resources"]["select"] = {"kind": "none"}
-            spec["array"] = {"count": options.jobs}
-            cluster.submit(spec)
-            pid, http = cluster.coordinator.process.pid, cluster.http
-            wait_until(lambda: str(options.jobs).encode() in urllib.request.urlopen(f"http://{http}/metrics").read(), 60, "jobs")
-            time.sleep(5)
-            rows = [("resident memory without pages", f"{resident_mib(pid):.0f} MiB")]
-            paints = [first_paint(cluster) for _ in range(5)]
-            middle = sorted(paints)[2]
-            rows += [("first contentful paint, median of 5", f"{middle[0]:.0f} ms"),
-                     ("100 rows and all nodes shown", f"{sorted(p[1] for p in paints)[2]:.0f} ms"),
-                     ("static files", f"{middle[2] / 1000:.0f} KB"),
-                     ("static files and data until then", f"{middle[3] / 1000:.0f} KB"),
-                     *open_pages(pid, cluster, "")]
-            changing = start_changing_jobs(cluster)
-            rows += open_pages(pid, cluster, ", jobs changing")
-            rows.append(("jobs that ended per second", f"{ended_per_second(http):.1f}"))
-            cluster.muster("cancel", changing, "--grace", "0s")
-            print("\n".join(["| what | measured |", "|---|---|"] + [f"| {name} | {value} |" for name, value in rows]))
-        finally:
-            simulated.stdin.close()
-            simulated.wait(30)
+    with Cluster(nodes=0) as cluster, simulated_nodes(cluster, options.nodes):
+        spec = shell_spec("waits", "true")
+        spec["resources"]["select"] = {"kind": "none"}
+        spec["array"] = {"count": options.jobs}
+        cluster.submit(spec)
+        pid, http = cluster.coordinator.process.pid, cluster.http
+        wait_until(lambda: str(options.jobs).encode() in urllib.request.urlopen(f"http://{http}/metrics").read(), 60, "jobs")
+        time.sleep(5)
+        rows = [("resident memory without pages", f"{resident_mib(pid):.0f} MiB")]
+        paints = [first_paint(cluster) for _ in range(5)]
+        middle = sorted(paints)[2]
+        rows += [("first contentful paint, median of 5", f"{middle[0]:.0f} ms"),
+                 ("100 rows and all nodes shown", f"{sorted(p[1] for p in paints)[2]:.0f} ms"),
+                 ("static files", f"{middle[2] / 1000:.0f} KB"),
+                 ("static files and data until then", f"{middle[3] / 1000:.0f} KB"),
+                 *open_pages(pid, cluster, "")]
+        changing = start_changing_jobs(cluster)
+        rows += open_pages(pid, cluster, ", jobs changing")
+        rows.append(("jobs that ended per second", f"{ended_per_second(http):.1f}"))
+        cluster.muster("cancel", changing, "--grace", "0s")
+        print("\n".join(["| what | measured |", "|---|---|"] + [f"| {name} | {value} |" for name, value in rows]))
 
 
 if __name__ == "__main__":
